@@ -243,11 +243,10 @@ def test_the_drafter_takes_the_targets_engine(monkeypatch):
     assert asked == ["eager", "auto"]
 
 
-def test_a_compiled_forward_takes_any_number_of_rows(monkeypatch, tmp_path):
+def test_a_compiled_forward_takes_any_number_of_rows():
     """One part is really compiled, with six rows: it must not have kept to them."""
     if compiling.compiler() is None:
         pytest.skip("there is no C++ compiler here")
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
     glimpse = {"kv_layers": (0,), "target_heads": 4, "target_head_dim": 8}
     config = DraftConfig(vocab=50, hidden=32, layers=1, heads=4, mlp=48, **glimpse)
     shape, workshop = StepShape(config, 2, (), one_row=False), compiling.Workshop()

@@ -461,6 +461,26 @@ def test_a_part_is_made_once_and_kept(workshop, part, monkeypatch):
     assert not again._waiting and again.open(part) == "x"
 
 
+PROBES = """
+import json, os, pathlib, sys
+begun = pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+package = pathlib.Path(json.loads(sys.argv[1])["package"])
+package.write_text(" ".join(sorted(path.name for path in begun.glob("*/*"))))
+for name in ("3g/probe.so", "3g/probe.cpp", "longer/part.so"):
+    (begun / name).parent.mkdir(exist_ok=True)
+    (begun / name).write_text(name)
+print("made")
+"""
+
+
+def test_what_a_child_learns_of_the_machine_the_next_one_begins_with(workshop, part, monkeypatch):
+    fake(monkeypatch, PROBES)
+    other = Part.of(part.maker, {"any": 2})
+    workshop.make([part, other])
+    assert workshop.wait([part, other]), workshop.failed
+    assert part.package.read_text() == "" and other.package.read_text() == "probe.so"
+
+
 def test_a_package_that_cannot_be_opened_is_made_anew(workshop, part, monkeypatch):
     monkeypatch.undo()
     part.package.parent.mkdir(parents=True, exist_ok=True)

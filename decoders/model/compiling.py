@@ -40,6 +40,7 @@ FOLDER = "compiled"  # in the cache folder
 LOW = 19  # what is added to a child's niceness in the background, where it cannot be told to use idle time alone
 PATIENCE_S = 5.0  # for a keeper that ends
 LOOK_S = 0.5  # between two looks at whether a child ended, or somebody waits for it
+PROBES = "probes"  # within it: what inductor compiles to learn what this processor and compiler can do, 10 s of a part
 FORM = 1  # of the packages: counted up where they are made in another way
 NO_COMPILER = "no C++ compiler was found (g++, clang++, or the one that CXX names): forwards run eagerly"
 
@@ -167,7 +168,9 @@ class Workshop:
         try:
             part.package.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="specviz-compiling-", ignore_cleanup_errors=True) as scratch:
-                partial = Path(scratch) / part.package.name
+                partial, probes = Path(scratch) / part.package.name, part.package.parent / PROBES
+                if probes.is_dir():
+                    shutil.copytree(probes, scratch, dirs_exist_ok=True)
                 while not (self._urgent or ACTIVITY.wait(idle=True, most=LOOK_S)) and part in self._waiting:
                     pass
                 with self.made:
@@ -191,6 +194,7 @@ class Workshop:
                 near = part.package.with_name(f".{part.package.name}.{os.getpid()}")
                 shutil.move(partial, near)
                 near.replace(part.package)
+                _keep_probes(Path(scratch), probes)
                 about = {"torch": torch.__version__, "maker": part.maker, "shape": json.loads(part.shape)}
                 write_json(part.package.with_suffix(".json"), about)
                 _remove_stale(part.package.parent)
@@ -208,6 +212,17 @@ class Workshop:
                 with contextlib.suppress(OSError, ValueError):  # it ended, or is being ended
                     child.stdin.write(b"stop\n" if stop else b"go\n")
             ACTIVITY.wait(idle=stopped, most=LOOK_S)
+
+
+def _keep_probes(scratch: Path, probes: Path) -> None:
+    """Keep the probes of a child for the next ones: small libraries, each named by its code, compiler and flags."""
+    for made in scratch.glob("??/*.so"):
+        place = probes / made.relative_to(scratch)
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            near = place.with_name(f".{place.name}.{os.getpid()}")
+            shutil.copyfile(made, near)
+            near.replace(place)
 
 
 def _remove_stale(folder: Path) -> None:
