@@ -48,15 +48,25 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
 
 
+def pytest_runtest_teardown() -> None:
+    """A test that sets the threads of this process does so for itself alone: more of them than cores, in all processes
+    of a run, wait for each other and are many times slower.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and "PYTEST_XDIST_WORKER" in os.environ and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
+
+
 BROWSER = Path(__file__).parent / "browser"
+BROWSERS = 2  # so many processes have one
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A process more than there are cores, as the one with the browser mostly waits for it; but no more than the files
-    that were named can keep busy. For one file none is started: each would import everything first.
+    """Two processes more than there are cores, as the two with browsers mostly wait for them; but no more than the
+    files that were named can keep busy. For one file none is started: each would import everything first.
     """
-    most = (os.cpu_count() or 1) + 1
+    most = (os.cpu_count() or 1) + BROWSERS
     places = {(config.invocation_params.dir / arg.partition("::")[0]).resolve() for arg in config.args}
     units = {BROWSER if BROWSER in (place, *place.parents) else place for place in places}
     if any(unit.is_dir() and unit != BROWSER for unit in units):
@@ -66,15 +76,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Files kept whole, and those of the browser together: one process has a Chromium whose caches stay warm, while the
-    others compute. They come first, so that the run ends with short files."""
+    """Files kept whole, and those of the browser together: few processes have a Chromium whose caches stay warm, while
+    the others compute. They come first, so that the run ends with short files."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
+    browser = [f"tests/browser/{path.name}" for path in sorted(BROWSER.glob("test_*.py"))]
+
     class Files(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
+            file = super()._split_scope(nodeid)
+            return f"tests/browser {browser.index(file) % BROWSERS}" if file in browser else file
 
     return Files(config, log)
 

@@ -152,7 +152,7 @@ def test_an_upward_import_is_seen():
     [
         (["tests/test_tree.py"], 0), (["tests/test_tree.py::test_a", "tests/test_tree.py::test_b"], 0),
         (["tests/browser"], 0), (["tests/browser/test_app.py", "tests/browser/test_lab.py"], 0),
-        (["tests/test_tree.py", "tests/browser/test_app.py"], 2), (["tests"], 3), (["tests", "decoders", "specviz"], 3),
+        (["tests/test_tree.py", "tests/browser/test_app.py"], 2), (["tests"], 4), (["tests", "decoders", "specviz"], 4),
     ],
 )  # fmt: skip
 def test_no_more_processes_are_started_than_files_can_keep_busy(

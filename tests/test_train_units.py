@@ -28,8 +28,8 @@ def asked(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[s
         return Here(job)
 
     monkeypatch.setattr(train_units, "pool_of", here)
-    model, small = save_model(tmp_path / "model"), ["--steps", "2", "--results", str(tmp_path / "all")]
-    return ["train", "several", "medusa", "drafter", "--model", model, "--data", str(text), *small]
+    small = ["--steps", "1", "--threads", "1", "--model", save_model(tmp_path / "model"), "--data", str(text)]
+    return ["train", "several", "medusa", "drafter", *small, "--results", str(tmp_path / "all")]
 
 
 def test_parts_and_seeds_are_trained_once_and_the_best_of_each_part_is_kept(
@@ -39,7 +39,7 @@ def test_parts_and_seeds_are_trained_once_and_the_best_of_each_part_is_kept(
     with (tmp_path / "all" / train_units.TABLE).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["part"], row["seed"], row["step"]) for row in rows] == [
-        ("medusa", "0", "2"), ("medusa", "1", "2"), ("drafter", "0", "2"), ("drafter", "1", "2"),
+        ("medusa", "0", "1"), ("medusa", "1", "1"), ("drafter", "0", "1"), ("drafter", "1", "1"),
     ]  # fmt: skip
     for part in ("medusa", "drafter"):
         mine = [row for row in rows if row["part"] == part]
@@ -49,7 +49,7 @@ def test_parts_and_seeds_are_trained_once_and_the_best_of_each_part_is_kept(
         assert kept is not None and read_part(kept).training["seed"] == int(best["seed"])
     logs = {path: path.stat().st_mtime_ns for path in (tmp_path / "all").rglob("log.jsonl")}
     said = capsys.readouterr()
-    assert len(logs) == 4 and "medusa seed 0: step 2, loss" in said.err and "held-out loss" in said.out
+    assert len(logs) == 4 and "medusa seed 0: step 1, loss" in said.err and "held-out loss" in said.out
     assert cli.main([*asked, "--seeds", "0", "1", "2"]) == 0  # two more
     assert all(path.stat().st_mtime_ns == when for path, when in logs.items())
     assert len(Folder(tmp_path / "all").listed()[0]) == 6

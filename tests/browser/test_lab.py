@@ -215,6 +215,7 @@ def test_a_table_is_run_drawn_and_opened(visit: Visit, monkeypatch: pytest.Monke
     expect(rows).to_have_count(3)
     expect(rows.last).to_contain_text("Prompt tokens are missing")
     numbers = ours.locator(".annotation-text")  # column by column, then the words of the last row
+    expect(numbers.last).to_be_visible()  # what was drawn before is gone
     cell = numbers.nth(numbers.count() - 2).bounding_box()  # PLD on all prompts
     page.mouse.move(cell["x"] + 2, cell["y"] + 4)
     page.wait_for_selector(".svp-chart .hovertext")
