@@ -699,6 +699,16 @@ def test_results_are_saved_and_opened_again(done: tuple[Results, list[Trace]], t
     assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["experiment.json", "runs.csv"]
 
 
+def test_what_is_exported_says_which_speedup_cannot_be_right(done: tuple[Results, list[Trace]], tmp_path: Path) -> None:
+    results, _ = done
+    row = {**results.rows[0], "tokens_per_step": 2.0}
+    told = Results(results.about, [{**row, "speedup": speedup} for speedup in (2.5, 1.5, None)])
+    told.save(tmp_path)
+    again = Results.load(tmp_path)
+    assert all("doubt" not in row for row in again.rows) and list(again.frame["doubt"][1:]) == ["", ""]
+    assert again.frame["doubt"][0].startswith("above the 2.00 tokens per step")
+
+
 def test_csv_is_a_table_that_a_spreadsheet_does_not_run(done: tuple[Results, list[Trace]]) -> None:
     results, _ = done
     hostile = Results(results.about, [{**results.rows[0], "prompt": '=cmd|"x",\n'}])

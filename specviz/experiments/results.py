@@ -3,7 +3,8 @@
 Columns of text: ``series`` (the line), ``param:<name>`` (the varied parameters), ``prompt``, ``category``, ``method``,
 ``trace`` (the run's id), ``role``, ``error``, ``verdict`` (on a batch's output that is not plain decoding's) and
 ``output`` (the answer, where answers are shown); all others are numbers. ``role`` is ``run`` (drawn), ``hidden`` (run,
-but not drawn: plain decoding for the speedup) or ``derived`` (a copy under another series: the best of a sweep).
+but not drawn: plain decoding for the speedup) or ``derived`` (a copy under another series: the best of a sweep). What
+is exported has a last column ``doubt``: why the run's speedup cannot be right, in a sentence; empty where it can.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import pandas as pd
 
 from decoders.errors import UserError
 from decoders.folders import write_text
+from decoders.trace.metrics import doubts
 
 from .experiment import CATEGORY, LINE, Row, text_of
 from .prompts import ALL, NAMES
@@ -30,6 +32,7 @@ from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, 
 
 SCHEMA = "speclab/1"
 TEXT = ("series", "prompt", "category", "method", "trace", "role", "error", "verdict", "output")
+DOUBT = "doubt"  # made anew from each row
 ABOUT, RUNS = "experiment.json", "runs.csv"
 MAX_BYTES = 64 << 20
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
@@ -53,6 +56,7 @@ class Results:
     def frame(self) -> pd.DataFrame:
         """One row per run; text columns are never missing, numbers may be nan."""
         data = {name: [row.get(name) for row in self.rows] for name in self.columns}
+        data[DOUBT] = [" ".join(doubts(row).values()) for row in self.rows]
         return pd.DataFrame(
             {
                 name: pd.Series(["" if v is None else str(v) for v in values], dtype="str")
@@ -175,7 +179,7 @@ def _about(text: str, shown: str) -> dict[str, Any]:
 
 
 def is_text(column: str) -> bool:
-    return column in TEXT or column.startswith("param:")
+    return column in (*TEXT, DOUBT) or column.startswith("param:")
 
 
 def _number(text: str) -> bool:
@@ -192,7 +196,7 @@ def _rows(text: str) -> list[Row]:
     for row in reader:
         if None in row or None in row.values():
             raise ValueError(f"line {reader.line_num} of {RUNS} has another number of columns than its head")
-        rows.append({name: v if is_text(name) else float(v) if v else None for name, v in row.items()})
+        rows.append({name: v if is_text(name) else float(v) if v else None for name, v in row.items() if name != DOUBT})
     return rows
 
 
