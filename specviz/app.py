@@ -74,12 +74,10 @@ def open_desk(
         pool = backends.pool() if backends is not None else None
 
         def opened(model: str, progress: Tell | None = None) -> Any:
-            import torch
-
             from decoders import load_target
+            from specviz.quiet import settle
 
-            if each := threads or (backends.threads_each if backends is not None else 0):
-                torch.set_num_threads(each)
+            settle(threads or (backends.threads_each if backends is not None else None))
             target = load_target(model, device=device, dtype=dtype, engine=engine, progress=progress)
             target.engines.learns = pool is None  # beside backends at work nothing can be measured
             return target

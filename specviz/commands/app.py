@@ -73,7 +73,9 @@ def run(args: argparse.Namespace) -> int:
     with nothing_collected():
         from specviz.app import serve
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    for ours in ("specviz", "decoders"):
+        logging.getLogger(ours).setLevel(logging.INFO)
     serve(
         args.model, args.host, args.port, args.trace, args.open,
         device=args.device, dtype=args.dtype, engine=args.engine, drafter=args.drafter, threads=args.threads,
