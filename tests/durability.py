@@ -52,8 +52,8 @@ class Kill:
 class Server:
     """The app in a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.process, self.port = started(str(folder))
+    def __init__(self, folder: Path, *how: str) -> None:
+        self.process, self.port = started(str(folder), *how)
         self.cookie = ""
         until(self._ready, "the model is ready")
 

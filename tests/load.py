@@ -240,12 +240,12 @@ def rss_mib(pid: int) -> float:
     return int(said.strip() or 0) / 1024
 
 
-def started(folder: str) -> tuple[subprocess.Popen[str], int]:
-    """The app on a free port, its model loaded."""
-    command = [sys.executable, "-u", "-m", "specviz.cli", "app", "--port", "0"]
+def started(folder: str, model: str = "bundled", *options: str) -> tuple[subprocess.Popen[str], int]:
+    """The app on a free port, its model on the way."""
+    command = [sys.executable, "-u", "-m", "specviz.cli", "app", "--port", "0", *options]
     server = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=sys.stderr, text=True, cwd=ROOT,
-        env={**os.environ, "SPECVIZ_HOME": folder, "SPECVIZ_MODEL": "bundled"},
+        env={**os.environ, "SPECVIZ_HOME": folder, "SPECVIZ_MODEL": model},
     )  # fmt: skip
     assert server.stdout is not None
     line = server.stdout.readline()

@@ -22,7 +22,7 @@ from decoders.draft_models.network import DraftRun, target_rotary
 from decoders.draft_models.step import DraftStep, StepShape, sizes_of
 from decoders.drafters import sps
 from decoders.drafters.sps import LanguageModelRun
-from decoders.model import compiling, engines, trials
+from decoders.model import activity, compiling, engines
 from decoders.model.engines import Engines
 
 from .drafts import save_tiny_part, tiny_draft, tiny_eagle
@@ -188,7 +188,7 @@ def test_draft_forwards_that_differ_are_never_used(opened, monkeypatch, caplog):
 
 
 def test_auto_tries_draft_forwards_when_nothing_runs(opened, monkeypatch, tmp_path):
-    monkeypatch.setattr(trials, "IDLE_S", 0.02)
+    monkeypatch.setattr(activity, "IDLE_S", 0.02)
     target = tiny_target("llama")
     save_tiny_part(target, "glide")
     target.engines = made = learning(target)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import synthetic
 
+from decoders.model.activity import Activity
 from decoders.trace.trace import Trace
 from specviz.server.feed import Feed
 from specviz.server.library import Library
@@ -108,6 +109,27 @@ def test_runs_wait_for_each_other_and_hear_their_place(runner: Runner, chain: Tr
     gate.open.set()
     assert first.finished.wait(WAIT_S) and third.finished.wait(WAIT_S)
     assert first.id in runner.store and third.id in runner.store and second.id not in runner.store
+
+
+def test_what_works_in_the_background_makes_way_for_runs_and_other_work(
+    runner: Runner, chain: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    activity = Activity()
+    monkeypatch.setattr("specviz.server.runner.ACTIVITY", activity)
+    monkeypatch.setattr("decoders.model.activity.IDLE_S", 0.01)
+    gate, rests = threading.Event(), list[float]()
+    job = runner.submit(lambda cancel: StubRun(chain, cancel, gate=gate))
+    four_steps(job)
+    assert not activity.wait(idle=True, most=0.1)
+    gate.set()
+    assert activity.wait(idle=True, most=WAIT_S)
+
+    def work() -> None:
+        activity.wait(idle=True, most=0.1)
+        rests.append(activity.rest())
+
+    runner.on_worker(work)
+    assert rests == [0.01] and activity.wait(idle=True, most=WAIT_S)
 
 
 def test_two_devices_run_side_by_side(runner: Runner, chain: Trace) -> None:

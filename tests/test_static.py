@@ -7,11 +7,14 @@ a graph is one that calls the forward again.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -20,7 +23,8 @@ from decoders.draft.draft import Draft, Ran
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
-from decoders.model import compiling, engines, trials
+from decoders.model import activity, compiling, engines, keeper, trials
+from decoders.model.activity import ACTIVITY
 from decoders.model.compiled import CompiledForward, why_not
 from decoders.model.compiling import Part, Workshop
 from decoders.model.engines import Engines
@@ -30,6 +34,7 @@ from decoders.model.static import ROWS, bucket_of
 from decoders.model.target import Target
 
 from .models import network, tiny_tokenizer
+from .waiting import until
 
 LLAMAS = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
 NEEDS = Needs(layers=(0, 2, 3), heads=((0, 1), (2, 0), (2, 3)))
@@ -255,7 +260,7 @@ def test_forwards_that_differ_are_not_used(caplog, monkeypatch):
 def idle(monkeypatch, tmp_path):
     """A home of its own, where a target is idle at once."""
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    monkeypatch.setattr(trials, "IDLE_S", 0.05)
+    monkeypatch.setattr(activity, "IDLE_S", 0.05)
     monkeypatch.setattr(trials, "PAIRS", 3)
     return tmp_path
 
@@ -329,7 +334,7 @@ def test_no_trial_runs_inside_a_step(monkeypatch, idle):
     monkeypatch.setattr(trials, "PAIRS", 300)
     forwards = list[tuple[float, float]]()
     assert made.trials is not None
-    alone = trials.ACTIVITY.alone
+    alone = ACTIVITY.alone
 
     def noted(forward, *others):
         spans: list[float] = []
@@ -345,7 +350,7 @@ def test_no_trial_runs_inside_a_step(monkeypatch, idle):
             forwards.append((spans[0], spans[1]))
         return seconds
 
-    monkeypatch.setattr(trials.ACTIVITY, "alone", noted)
+    monkeypatch.setattr(ACTIVITY, "alone", noted)
     record(target, PROMPT, "plain", max_new_tokens=2)
     while len(forwards) < 5:
         time.sleep(0.001)
@@ -414,20 +419,18 @@ def test_auto_compiles_when_a_run_has_ended(monkeypatch, idle):
 
 def fake(monkeypatch, code: str) -> None:
     """Let a child be this code instead."""
-    import subprocess
-
-    def child(scratch):
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            [sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True, start_new_session=True
-        )
-
-    monkeypatch.setattr(compiling, "_child", child)
+    monkeypatch.setattr(compiling, "_command", lambda job: [sys.executable, "-c", code, job])
     monkeypatch.setattr(compiling, "compiler", lambda: "g++")
 
 
 WAITS = "import time; time.sleep(100)"
-MAKES = "import json; job = json.loads(input()); open(job['package'], 'w').write('x'); print('made')"
+MAKES = "import json, sys; open(json.loads(sys.argv[1])['package'], 'w').write('x'); print('made')"
+STARTS = """
+import os, subprocess, sys, time
+compiler = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+print(os.getpid(), compiler.pid, file=open(PIDS, "w"))
+time.sleep(100)
+"""
 
 
 @pytest.fixture
@@ -440,6 +443,7 @@ def part(workshop, monkeypatch) -> Part:
 @pytest.fixture
 def workshop(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    monkeypatch.setattr(activity, "IDLE_S", 0.05)
     made = Workshop()
     yield made
     made.cancel()
@@ -451,7 +455,7 @@ def test_a_part_is_made_once_and_kept(workshop, part, monkeypatch):
     workshop.wait([part])
     assert part.package.read_text() == "x" and not workshop.failed
     assert json.loads(part.package.with_suffix(".json").read_text())["torch"] == torch.__version__
-    monkeypatch.setattr(compiling, "_child", lambda scratch: pytest.fail("it is there"))
+    monkeypatch.setattr(compiling, "_child", lambda *_: pytest.fail("it is there"))
     again = Workshop()
     again.make([part])
     assert not again._waiting and again.open(part) == "x"
@@ -473,10 +477,114 @@ def test_cancelled_while_compiling(workshop, part, monkeypatch):
     cancel.set()
     assert not workshop.wait([part], cancel) and child.poll() is None
     workshop.cancel()
-    assert child.wait(10) and not workshop.wait([part]) and not workshop.failed
+    assert child.wait(10) is not None and not workshop.wait([part]) and not workshop.failed
     assert not list(part.package.parent.glob("*.pt2"))
     fake(monkeypatch, MAKES)
     workshop.make([part])
+    workshop.wait([part])
+    assert part.package.is_file()
+
+
+@pytest.fixture
+def pids(tmp_path, monkeypatch):
+    """Has a child wait that starts a compiler; gives the processes of both, once they are there."""
+    told = tmp_path / "pids"
+    fake(monkeypatch, STARTS.replace("PIDS", repr(str(told))))
+
+    def read() -> list[int]:
+        return [int(pid) for pid in told.read_text().split()] if told.exists() else []
+
+    return lambda: until(read, "the child has begun")
+
+
+def states(pids: list[int]) -> set[str]:
+    """What processes do: "stopped", "gone", or else."""
+    found = set[str]()
+    for pid in pids:
+        try:
+            found.add(psutil.Process(pid).status().replace(psutil.STATUS_ZOMBIE, "gone"))
+        except psutil.NoSuchProcess:
+            found.add("gone")
+    return found
+
+
+def stopped(pids: list[int]) -> bool:
+    return states(pids) == {psutil.STATUS_STOPPED}
+
+
+STOPS = pytest.mark.skipif(not keeper.POSIX, reason="processes cannot be stopped here")
+
+
+@STOPS
+def test_a_child_stands_still_while_anything_goes_on(workshop, part, pids):
+    """With the compiler that it started; it goes on when the last of what goes on ends."""
+    workshop.make([part])
+    child = pids()
+    assert psutil.STATUS_STOPPED not in states(child)
+    with ExitStack() as last:
+        with ACTIVITY.at_work():
+            until(lambda: stopped(child), "it stands still")
+            last.enter_context(ACTIVITY.at_work())
+        time.sleep(4 * activity.IDLE_S)
+        assert stopped(child)
+    until(lambda: psutil.STATUS_STOPPED not in states(child), "it goes on")
+    assert "gone" not in states(child)
+
+
+@STOPS
+def test_a_child_stands_still_while_a_run_goes_on(workshop, part, pids, monkeypatch):
+    monkeypatch.setattr(activity, "IDLE_S", 0.5)
+    workshop.make([part])
+    child = pids()
+    run = iter(Decoding.of(target_of(), PROMPT, max_new_tokens=400))
+    until(lambda: next(run) and stopped(child), "it stands still")
+    until(lambda: psutil.STATUS_STOPPED not in states(child), "it goes on, though the run was never ended")
+
+
+@STOPS
+def test_cancelled_while_the_child_stands_still(workshop, part, pids):
+    workshop.make([part])
+    child = pids()
+    with ACTIVITY.at_work():
+        until(lambda: stopped(child), "it stands still")
+        workshop.cancel()
+        until(lambda: states(child) == {"gone"}, "all of it was ended")
+    assert not workshop.failed
+
+
+@STOPS
+def test_a_child_that_stands_still_ends_with_whoever_started_it(pids):
+    """However that ends: a keeper sees to it."""
+    asks = "import subprocess, sys; keeper = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, bufsize=0)"
+    code = f"{asks}; input(); keeper.stdin.write(b'stop\\n'); input()"
+    run = [sys.executable, "-I", keeper.__file__, *compiling._command("{}")]
+    asking = subprocess.Popen([sys.executable, "-c", code, *run], stdin=subprocess.PIPE, bufsize=0)
+    try:
+        child = pids()
+        assert asking.stdin is not None
+        asking.stdin.write(b"\n")
+        until(lambda: stopped(child), "it stands still")
+    finally:
+        asking.kill()
+        asking.communicate()
+    until(lambda: states(child) == {"gone"}, "all of it was ended")
+
+
+@STOPS
+def test_a_child_that_somebody_waits_for_goes_on_beside_runs(workshop, part, pids):
+    workshop.make([part], urgent=True)
+    child = pids()
+    with ACTIVITY.at_work():
+        time.sleep(4 * activity.IDLE_S)
+        assert psutil.STATUS_STOPPED not in states(child)
+
+
+def test_no_child_is_started_while_anything_goes_on(workshop, part, monkeypatch):
+    fake(monkeypatch, MAKES)
+    with ACTIVITY.at_work():
+        workshop.make([part])
+        time.sleep(4 * activity.IDLE_S)
+        assert workshop._thread is not None and workshop._child is None
     workshop.wait([part])
     assert part.package.is_file()
 
@@ -596,7 +704,7 @@ def test_compiled_taps_and_padding(compiled, length, rows):
 
 
 def test_a_later_start_opens_what_was_compiled(compiled, monkeypatch):
-    monkeypatch.setattr(compiling, "_child", lambda scratch: pytest.fail("nothing is missing"))
+    monkeypatch.setattr(compiling, "_child", lambda *_: pytest.fail("nothing is missing"))
     target, shop = target_of(), Workshop()
     monkeypatch.setattr(engines, "WORKSHOP", shop)
     monkeypatch.setattr("decoders.model.compiled.WORKSHOP", shop)

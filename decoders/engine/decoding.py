@@ -19,10 +19,10 @@ from decoders.draft.needs import Needs
 from decoders.drafters import chosen
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
+from decoders.model.activity import ACTIVITY
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Session, Target
 from decoders.model.transfer import Mark, Span, mark, wait
-from decoders.model.trials import ACTIVITY
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import MatchVerifier, stopped
 from decoders.verifiers.sampling import Chooser, Sampling

@@ -1,8 +1,9 @@
 """Compiled parts: a child process makes them in the background, they are kept on disk, and open in milliseconds.
 
 A part is some function of tensors, compiled ahead of time (torch.export, inductor) for this processor and this torch;
-weights are its arguments, so that it serves every model of the same sizes. The child computes on one thread, when
-nothing else does unless somebody waits for it, and ends when it is cancelled or this process ends.
+weights are its arguments, so that it serves every model of the same sizes. The child computes on one thread, at the
+lowest priority, and stands still while this process is at work (``activity``), unless somebody waits for it. It ends
+when it is cancelled or this process ends.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ import json
 import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,12 +30,16 @@ import torch
 
 from decoders.folders import cache_folder, write_json
 
+from . import keeper
+from .activity import ACTIVITY
 from .linear import machine
 
 log = logging.getLogger(__name__)
 
 FOLDER = "compiled"  # in the cache folder
 LOW = 19  # what is added to a child's niceness in the background, where it cannot be told to use idle time alone
+PATIENCE_S = 5.0  # for a keeper that ends
+LOOK_S = 0.5  # between two looks at whether a child ended, or somebody waits for it
 FORM = 1  # of the packages: counted up where they are made in another way
 NO_COMPILER = "no C++ compiler was found (g++, clang++, or the one that CXX names): forwards run eagerly"
 
@@ -87,7 +91,7 @@ class Workshop:
         self._waiting: list[Part] = []
         self._urgent = False  # somebody waits
         self._cancelled = 0  # how often
-        self._child: subprocess.Popen[str] | None = None
+        self._child: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
 
     def open(self, part: Part) -> Opened | None:
@@ -164,18 +168,19 @@ class Workshop:
             part.package.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="specviz-compiling-", ignore_cleanup_errors=True) as scratch:
                 partial = Path(scratch) / part.package.name
+                while not (self._urgent or ACTIVITY.wait(idle=True, most=LOOK_S)) and part in self._waiting:
+                    pass
                 with self.made:
                     if part not in self._waiting:
                         return None
-                    self._child = child = _child(scratch)
-                nice = 0 if self._urgent else LOW
-                job = {"nice": nice, "maker": part.maker, "shape": json.loads(part.shape), "package": str(partial)}
+                    nice = 0 if self._urgent else LOW
+                    job = {"nice": nice, "maker": part.maker, "shape": json.loads(part.shape), "package": str(partial)}
+                    self._child = child = _child(_command(json.dumps(job)), scratch)
+                threading.Thread(target=self._make_way, args=(child,), name="compiling makes way", daemon=True).start()
                 try:
-                    assert child.stdin is not None and child.stdout is not None
-                    child.stdin.write(json.dumps(job) + "\n")
-                    child.stdin.flush()
-                    told = child.stdout.read().strip()
-                except OSError:  # it was ended
+                    assert child.stdout is not None
+                    told = child.stdout.read().decode(errors="replace").strip()
+                except (OSError, ValueError):  # it was ended
                     told = ""
                 finally:
                     _end(child)
@@ -193,6 +198,17 @@ class Workshop:
             return f"compiling failed ({error}): forwards run eagerly"
         return None
 
+    def _make_way(self, child: subprocess.Popen[bytes]) -> None:
+        """Have a child stand still while this process is at work, unless somebody waits for it."""
+        assert child.stdin is not None
+        stopped = False
+        while child.poll() is None:
+            if stopped != (stop := not self._urgent and ACTIVITY.rest() > 0):
+                stopped = stop
+                with contextlib.suppress(OSError, ValueError):  # it ended, or is being ended
+                    child.stdin.write(b"stop\n" if stop else b"go\n")
+            ACTIVITY.wait(idle=stopped, most=LOOK_S)
+
 
 def _remove_stale(folder: Path) -> None:
     """Remove packages that another version of torch made: this one never opens them."""
@@ -203,29 +219,36 @@ def _remove_stale(folder: Path) -> None:
                 about.unlink(missing_ok=True)
 
 
-def _child(scratch: str) -> subprocess.Popen[str]:
-    """A child that waits for its job; it and the compiler that it starts are a process group of their own."""
+def _command(job: str) -> list[str]:
+    """What a child runs to do a job."""
+    return [sys.executable, "-m", __name__, job]
+
+
+def _child(run: Sequence[str], scratch: str) -> subprocess.Popen[bytes]:
+    """A child that runs a command, with a keeper before it (``keeper``): its stdin is the keeper's, its stdout the
+    command's. Both stay in this session: Linux may share out time by session first, and priority counts within one.
+    """
     root = str(Path(__file__).resolve().parents[2])
     paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     more = {"TORCHINDUCTOR_CACHE_DIR": scratch, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", __name__], env={**os.environ, **more, "PYTHONPATH": paths}, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=os.name == "posix",
+        [sys.executable, "-I", keeper.__file__, *run], env={**os.environ, **more, "PYTHONPATH": paths}, bufsize=0,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        process_group=0 if keeper.POSIX else None,
     )  # fmt: skip
 
 
-def _end(child: subprocess.Popen[str]) -> None:
-    """End a child with all that it started."""
-    if os.name == "posix":
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-    elif child.poll() is None:
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a child with all that it started: its keeper kills them where its stdin ends."""
+    assert child.stdin is not None and child.stdout is not None
+    with contextlib.suppress(OSError):
+        child.stdin.close()
+    try:
+        child.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
         child.kill()
-    child.wait()
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):  # what it was not sent any more
-                pipe.close()
+        child.wait()
+    child.stdout.close()
 
 
 WORKSHOP = Workshop()
@@ -233,21 +256,12 @@ atexit.register(WORKSHOP.cancel)
 
 
 def main() -> None:
-    """The child: reads one job, makes it, says "made" or what went wrong. It ends when the process that asked does."""
-    job = json.loads(sys.stdin.readline())
+    """The child: makes what the job on its command line says; prints "made", or what went wrong."""
+    job = json.loads(sys.argv[1])
     with contextlib.suppress(AttributeError, OSError):  # not on every system
         os.nice(job["nice"])
         if job["nice"]:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-
-    def end_with_parent() -> None:
-        while os.read(0, 1 << 16):
-            pass
-        if os.name == "posix":
-            os.killpg(0, signal.SIGKILL)
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
     maker: str = job["maker"]
     assert maker.startswith("decoders.")
     telling, sys.stdout = sys.stdout, sys.stderr  # what the compiler prints is nobody's answer
@@ -258,7 +272,6 @@ def main() -> None:
     except Exception as error:
         told = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
     print(told, file=telling, flush=True)
-    os._exit(0)  # past the thread that waits
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from decoders.draft.draft import Ran
 from decoders.draft.needs import Needs
 from decoders.errors import UserError
 
+from .activity import ACTIVITY
 from .attention import Masks
 from .cache import TreeCache
 from .capture import Captured
@@ -29,7 +30,7 @@ from .compiling import WORKSHOP, Part
 from .graphs import GraphForward
 from .linear import machine
 from .static import ROWS, Bucket, Rows, StaticForward
-from .trials import ACTIVITY, Pair, Trials
+from .trials import Pair, Trials
 
 log = logging.getLogger(__name__)
 

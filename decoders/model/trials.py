@@ -13,7 +13,6 @@ import atexit
 import contextlib
 import json
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,52 +20,13 @@ import torch
 
 from decoders.folders import cache_folder, write_json
 
+from .activity import ACTIVITY
+
 NOTES = "engines.json"  # in the cache folder: what was measured
 PAIRS = 5  # forwards of each kind, in turn
 CLEAR = 0.97  # of eager's time: what a static forward takes at most to be used
-IDLE_S = 1.0  # nothing was asked of the target for so long: it is idle
-
 
 Pair = tuple[Callable[[], Any], Callable[[], Any]]  # a static and an eager forward of one size
-
-
-class Activity:
-    """Whether this process is at work for somebody. Trials take turns with that."""
-
-    def __init__(self) -> None:
-        self._latest = 0.0  # when something was last asked of a target
-        self._turn = threading.Lock()  # held while a trial's forward runs
-
-    def told(self) -> None:
-        """A target is at work, or was until now."""
-        self._latest = time.perf_counter()
-
-    def begins(self) -> None:
-        """A target is at work from now on. Returns when no forward of a trial runs any more."""
-        self.told()
-        with self._turn:
-            pass
-
-    def alone(self, forward: Callable[[], Any], lock: threading.Lock, ending: threading.Event) -> float | None:
-        """Call it under ``lock`` once nothing runs: the seconds it took. None where ``ending`` is set before that."""
-        while not ending.wait(max(0.0, self._latest + IDLE_S - time.perf_counter())):
-            with self._turn:
-                if time.perf_counter() - self._latest < IDLE_S:
-                    continue
-                if not lock.acquire(blocking=False):
-                    self.told()
-                    continue
-                try:
-                    started = time.perf_counter()
-                    with torch.inference_mode():
-                        forward()
-                    return time.perf_counter() - started
-                finally:
-                    lock.release()
-        return None
-
-
-ACTIVITY = Activity()
 
 
 class Trials:
@@ -129,17 +89,20 @@ class Trials:
     def _times(self, pair: Callable[[], Pair | None]) -> tuple[float, float] | None:
         """Shortest milliseconds of static and of eager forwards; None where the trials were given up."""
         made: list[Pair | None] = []
-        lock = self.engines.target.lock
-        if ACTIVITY.alone(lambda: made.append(pair()), lock, self._ending) is None or made[0] is None:
+        if self._alone(lambda: made.append(pair())) is None or made[0] is None:
             return None
         times: tuple[list[float], list[float]] = [], []
         for turn in range(PAIRS + 1):
             for forward, taken in zip(made[0], times, strict=True):
-                if (seconds := ACTIVITY.alone(forward, lock, self._ending)) is None:
+                if (seconds := self._alone(forward)) is None:
                     return None
                 if turn:  # the first of a size prepares
                     taken.append(seconds * 1e3)
         return min(times[0]), min(times[1])
+
+    @torch.inference_mode()
+    def _alone(self, forward: Callable[[], Any]) -> float | None:
+        return ACTIVITY.alone(forward, self.engines.target.lock, self._ending)
 
 
 def _all_notes() -> dict[str, Any]:

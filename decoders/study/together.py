@@ -10,10 +10,10 @@ from typing import Any
 from decoders.draft.draft import emitted_tokens
 from decoders.engine.decoding import Decoding
 from decoders.method.method import Method
+from decoders.model.activity import ACTIVITY
 from decoders.model.target import Session, Target
 from decoders.model.together import check_together, score_together
 from decoders.model.transfer import wait
-from decoders.model.trials import ACTIVITY
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import stopped
 

@@ -19,6 +19,7 @@ from cachetools import FIFOCache
 
 from decoders.errors import UserError
 from decoders.method.kept import owned_by
+from decoders.model.activity import ACTIVITY
 from specviz.places import new_id
 from specviz.words import sentence
 
@@ -294,11 +295,12 @@ class Runner:
                 assert other is not None
                 other_work.remove(other)
         if other is not None:
-            _settle(other)
+            with ACTIVITY.at_work():
+                _settle(other)
             return True
         assert job is not None
         try:
-            with owned_by(job.owner):
+            with owned_by(job.owner), ACTIVITY.at_work():
                 self._run(job, device)
             self._tidy()
         except BaseException:  # the worker outlives whatever a run does
