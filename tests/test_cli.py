@@ -211,11 +211,15 @@ def test_verify_says_identical(capsys, model, prompts, tmp_path):
     assert data["failed"] == 0 and {o["method"] for o in data["outcomes"]} >= {"plain", "pld", "pld+h", "pld+a"}
     assert (
         specviz(
-            "verify", "--model", model, "--prompts", prompts, "--methods", "pld,pld+h", "--no-generate", "--limit", 1
+            "verify", "--model", model, "--prompts", prompts, "--methods", "pld,pld+h", "--no-generate", "--limit", 1,
+            "--engine", "auto", "--json", out,
         )
         == 0
-    )
-    assert "pld+a" not in capsys.readouterr().out
+    )  # fmt: skip
+    assert "pld+a" not in (second := capsys.readouterr().out)
+    assert "steps by engine" not in printed and "steps by engine" in " ".join(second.split())
+    told = json.loads(out.read_text())["outcomes"]
+    assert [one["engines"] for one in told] == [{"eager": one["steps"]} for one in told]
 
 
 def test_verify_gives_every_prompt_a_text_to_draft_from(capsys, model, prompts, tmp_path):

@@ -22,7 +22,7 @@ HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 LIGHT = {
     "errors", "folders", "importers.chat", "importers.request", "importers.source", "importers.values", "imports",
     "names",
-    "draft.params", "draft.tree", "method.kept", "method.plugin_files", "model.catalog",
+    "draft.params", "draft.tree", "method.kept", "method.plugin_files", "model.activity", "model.catalog",
     "study.attribution", "study.attribution_export", "study.attribution_text", "trace.check", "trace.files",
     "trace.acceptance", "trace.decisions", "trace.metrics", "trace.oracle", "trace.origins", "trace.reliability",
     "trace.report", "trace.speedup", "trace.tables", "trace.trace",

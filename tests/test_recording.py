@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
-from decoders.engine import recording
+from decoders.engine import one_row, recording
 from decoders.engine.numbers import HEAD_LEAST, higher, most_likely
 from decoders.engine.recording import EVENT_SECONDS, Run
 from decoders.engine.rows import WHOLE_POOL, Rows
@@ -291,3 +292,25 @@ def test_choices_and_ranks_of_a_large_vocabulary_are_those_of_a_plain_search(voc
         assert torch.equal(one, other)
     mine = logits[:, 5:6]
     assert higher(logits, mine).tolist() == (logits > mine).sum(-1).tolist()
+
+
+def test_one_row_is_measured_anew_when_runs_took_long_enough(monkeypatch):
+    """So it costs a run 2 % at most in the long run; other lengths and engines are measured apart."""
+    clock, measured = [0.0], []
+
+    def measure(session):
+        clock[0] += 0.1
+        measured.append(session.length)
+        return float(len(measured))
+
+    monkeypatch.setattr(one_row, "one_row_ms", measure)
+    monkeypatch.setattr(one_row.time, "perf_counter", lambda: clock[0])
+
+    def asked(decode_ms: float, length: int = 100, engine: str = "eager") -> float:
+        state = SimpleNamespace(engines=SimpleNamespace(state=engine))
+        return kept.ms(SimpleNamespace(length=length, target=state), decode_ms)  # type: ignore[arg-type]
+
+    kept = one_row.OneRow()
+    assert [asked(1000), asked(4000), asked(900), asked(200), asked(10)] == [1, 1, 1, 2, 2]
+    assert [asked(10, length=120), asked(10, length=300), asked(10, engine="compiled")] == [2, 3, 4]
+    assert measured == [100, 100, 300, 100]

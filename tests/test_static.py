@@ -32,6 +32,7 @@ from decoders.model.graphs import GraphForward
 from decoders.model.layer import LayerShape, LlamaLayer
 from decoders.model.static import ROWS, bucket_of
 from decoders.model.target import Target
+from decoders.study.lossless import check_lossless
 
 from .models import network, tiny_tokenizer
 from .waiting import until
@@ -686,6 +687,31 @@ def test_packages_of_another_torch_are_neither_opened_nor_kept(workshop, part, m
     assert {path.stem for path in now.parent.iterdir()} == {now.stem} and now.is_file()
 
 
+def test_a_package_is_named_by_all_files_that_its_content_depends_on(tmp_path):
+    files = {
+        "own/maker.py": "import torch\nfrom .near import one\nfrom own.far import deep\nfrom . import plain",
+        "own/near.py": "from .behind import x", "own/behind.py": "", "own/far/deep.py": "", "own/plain.py": "",
+        "own/other.py": "from .maker import y",
+    }  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+
+    def texts() -> tuple[str, ...]:
+        compiling._texts.cache_clear()
+        return compiling._texts("own.maker", tmp_path)
+
+    before, changes = texts(), set[str]()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text + "\n# changed", "utf-8")
+        if texts() != before:
+            changes.add(name)
+        (tmp_path / name).write_text(text, "utf-8")
+    assert changes == {*files} - {"own/other.py"} and texts() == before
+    names = {Part.of(maker, {}).package for maker in ("decoders.model.layer", "decoders.draft_models.eagle_step")}
+    assert len(names) == 2 and len(compiling._texts("decoders.draft_models.eagle_step")) > 5
+
+
 # --- one that is really compiled
 
 
@@ -707,6 +733,8 @@ def test_a_compiled_target_says_what_an_eager_one_says(compiled):
         trace = record(compiled, prompt, method, max_new_tokens=60)
         assert trace.output_ids == generate(eager, prompt, method, max_new_tokens=60)
         assert set(trace.tables["steps"]["engine"]) == {"compiled"}
+    plain, drafted = check_lossless(compiled, [prompt], {"pld": None}, max_new_tokens=20)
+    assert drafted.identical == 1 and all(one.engines == {"compiled": one.runs[0].steps} for one in (plain, drafted))
 
 
 @pytest.mark.parametrize("length, rows", [(40, 1), (127, 1), (40, 5), (128, 17)])

@@ -4,14 +4,42 @@ from __future__ import annotations
 
 import statistics
 import time
+from typing import Any
 
 import numpy as np
 
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
-from decoders.model.target import Session
+from decoders.model.target import Session, Target
 
 PLACES = 5
+SHARE = 0.02  # of the time that runs take: so much goes into measuring it anew
+
+
+class OneRow:
+    """What one row of a target takes, kept with it: measured in the run that asks, and anew once the runs since then
+    took so long that it costs them ``SHARE``. Other lengths (to a power of two) and engines are measured apart.
+    """
+
+    def __init__(self) -> None:
+        self._decoded_ms = 0.0
+        self._measured: dict[Any, tuple[float, float]] = {}  # milliseconds, and of how much decoding the next is due
+
+    @classmethod
+    def of(cls, target: Target) -> OneRow:
+        return target.companions.setdefault("one row", cls())
+
+    def ms(self, session: Session, decode_ms: float) -> float:
+        """Of a finished run, whose steps took ``decode_ms``."""
+        kind = (session.length - 1).bit_length(), session.target.engines.state
+        self._decoded_ms += decode_ms
+        ms, due = self._measured.get(kind, (0.0, 0.0))
+        if self._decoded_ms >= due:
+            started = time.perf_counter()
+            ms = one_row_ms(session)
+            taken = (time.perf_counter() - started) * 1e3
+            self._measured[kind] = ms, self._decoded_ms + taken / SHARE
+        return ms
 
 
 def one_row_ms(session: Session) -> float:

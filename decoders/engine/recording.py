@@ -25,7 +25,7 @@ from decoders.verifiers.sampling import Chooser
 
 from .decoding import Decoding, Step
 from .memory_use import drafter_bytes
-from .one_row import one_row_ms
+from .one_row import OneRow
 from .rows import Delta, Recording
 
 FORWARDS = "term:forward_ms"  # a draft model's
@@ -94,7 +94,8 @@ class Run:
                 yield self._record()
             if run["stop"] != "cancelled" and FORWARDS in self.trace.tables["steps"]:
                 assert self.decoding.session is not None
-                run["timings"]["one_row_ms"] = round(one_row_ms(self.decoding.session), 4)
+                one_row = OneRow.of(self.decoding.target)
+                run["timings"]["one_row_ms"] = round(one_row.ms(self.decoding.session, self.decode_ms), 4)
             if self.compare and run["stop"] != "cancelled":
                 yield self._compared()
         except Exception as error:

@@ -8,10 +8,12 @@ when it is cancelled or this process ends.
 
 from __future__ import annotations
 
+import ast
 import atexit
 import contextlib
+import functools
 import hashlib
-import importlib.util
+import importlib
 import json
 import logging
 import os
@@ -36,6 +38,7 @@ from .linear import machine
 
 log = logging.getLogger(__name__)
 
+ROOT = Path(__file__).resolve().parents[2]  # of this package
 FOLDER = "compiled"  # in the cache folder
 LOW = 19  # what is added to a child's niceness in the background, where it cannot be told to use idle time alone
 PATIENCE_S = 5.0  # for a keeper that ends
@@ -58,12 +61,30 @@ class Part:
 
     @cached_property
     def package(self) -> Path:
-        """Where it is kept; another processor, torch or maker has another place."""
-        spec = importlib.util.find_spec(self.maker)
-        assert spec is not None and spec.origin is not None
-        told = [str(FORM), machine(), self.maker, self.shape, Path(spec.origin).read_text(encoding="utf-8")]
+        """Where it is kept; another processor, torch or maker (with what it imports of this package) has another."""
+        told = [str(FORM), machine(), self.maker, self.shape, *_texts(self.maker)]
         name = hashlib.sha256("\n".join(told).encode()).hexdigest()[:20]
         return cache_folder() / FOLDER / f"{name}.pt2"
+
+
+@functools.cache
+def _texts(module: str, root: Path = ROOT) -> tuple[str, ...]:
+    """What stands in a module's file and in those of the same package under ``root`` that it imports, at any depth."""
+    texts, waiting = dict[Path, str](), [root.joinpath(*module.split(".")).with_suffix(".py")]
+    while waiting:
+        file = waiting.pop()
+        if file in texts or not file.is_file():  # a name in a module, or another package
+            continue
+        texts[file] = file.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(texts[file])):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            if isinstance(node, ast.ImportFrom):
+                above = file.parents[node.level - 1] if node.level else root
+                base = above.joinpath(*(node.module or "").split("."))
+                waiting += [base.with_suffix(".py"), *(base / f"{name}.py" for name in names)]
+            else:
+                waiting += [root.joinpath(*name.split(".")).with_suffix(".py") for name in names]
+    return tuple(texts[file] for file in sorted(texts))
 
 
 def compiler() -> str | None:
@@ -243,8 +264,7 @@ def _child(run: Sequence[str], scratch: str) -> subprocess.Popen[bytes]:
     """A child that runs a command, with a keeper before it (``keeper``): its stdin is the keeper's, its stdout the
     command's. Both stay in this session: Linux may share out time by session first, and priority counts within one.
     """
-    root = str(Path(__file__).resolve().parents[2])
-    paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     more = {"TORCHINDUCTOR_CACHE_DIR": scratch, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         [sys.executable, "-I", keeper.__file__, *run], env={**os.environ, **more, "PYTHONPATH": paths}, bufsize=0,

@@ -170,6 +170,11 @@ class Engines:
         """Whether static forwards are there, or never will be."""
         return self.static is None or all(self.static.ready(rows) for rows in (1, 4))
 
+    @property
+    def state(self) -> tuple[str, bool, int]:
+        """What changes where forwards of a size come to run another way."""
+        return self.engine, self.static is not None and self.ready(), len(self.trials.notes) if self.trials else 0
+
     def complete(self) -> bool:
         """Whether all that is compiled for this target is there, or cannot be had."""
         return all(WORKSHOP.open(part) is not None or part.package in WORKSHOP.failed for part in self.parts)

@@ -337,7 +337,8 @@ def _traced(
         trace = record(target, prompt, name, params, max_new_tokens=max_new_tokens, sampling=sampling)
         seconds = time.perf_counter() - started
         output, accepted = trace.output_ids, trace.tables["steps"]["accepted"]
-        decode_s, n = seconds - trace.run["timings"]["prefill_ms"] / 1e3, len(output)  # recording included
+        before = sum(trace.run["timings"][name] for name in ("prefill_ms", "prepare_ms")) / 1e3
+        decode_s, n = seconds - before, len(output)  # recording included
         sample = Sample(name + TRACED, 0, 0, n, n, len(accepted), sum(accepted), seconds, decode_s)
         return Made(sample, output, trace)
 

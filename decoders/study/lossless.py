@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
@@ -22,12 +23,15 @@ FULL_PRECISION = ("float32", "float64")  # there any difference fails, a near ti
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """One method on one prompt (its number). ``accepted`` counts draft tokens, the target's own excluded."""
+    """One method on one prompt (its number). ``accepted`` counts draft tokens, the target's own excluded; ``engines``
+    counts steps by the engine that ran the target's forward (``draft.Ran``).
+    """
 
     prompt: int
     tokens: int
     steps: int
     accepted: int
+    engines: Mapping[str, int] = field(default_factory=dict)
 
 
 def tokens_per_step(runs: Iterable[RunCounts]) -> float | None:
@@ -58,9 +62,14 @@ class Outcome:
     def tokens_per_step(self) -> float | None:
         return tokens_per_step(self.runs)
 
+    @property
+    def engines(self) -> Counter[str]:
+        """Steps of all runs by the engine that ran them."""
+        return sum((Counter(run.engines) for run in self.runs), Counter())
+
     def to_json(self) -> dict[str, Any]:
         sums = {name: sum(getattr(run, name) for run in self.runs) for name in ("tokens", "steps", "accepted")}
-        return {**asdict(self), **sums, "tokens_per_step": self.tokens_per_step}
+        return {**asdict(self), **sums, "engines": self.engines, "tokens_per_step": self.tokens_per_step}
 
 
 def check_lossless(
@@ -123,12 +132,12 @@ def _decode(outcome: Outcome, index: int, decoding: Decoding, read: Session | No
     """The output of a run, counted; ``read`` has processed its prompt."""
     decoding.prefill(read)
     output: list[int] = []
-    steps = accepted = 0
+    accepted, engines = 0, Counter[str]()
     for step in decoding:
         output += step.emitted
-        steps += 1
         accepted += step.accepted
-    outcome.runs.append(RunCounts(index, len(output), steps, accepted))
+        engines[step.scored.ran.engine] += 1
+    outcome.runs.append(RunCounts(index, len(output), engines.total(), accepted, dict(engines)))
     return output
 
 

@@ -147,14 +147,17 @@ def _show(outcomes: list[Outcome], ids: list[str], target: Any) -> None:
 
     rows = []
     every = columned("tokens", [outcome.tokens_per_step for outcome in outcomes])
+    others = target.engines.engine != "eager"
     for outcome, steps in zip(outcomes, every, strict=True):
         state = "" if outcome.lossless else " (lossy)"
         identical = f"{outcome.identical}/{outcome.total}" if outcome.against else "–"
         style = "red" if outcome.failed else "green" if outcome.total and outcome.identical == outcome.total else ""
         first = _described(outcome.divergences[0], ids, target) if outcome.divergences else ""
-        against = outcome.against or "– (the reference)"
-        rows.append((outcome.method + state, against, Text(identical, style), steps, first))
-    common.show_table(("method", "against", "identical", "tokens per step", "first difference"), rows)
+        against, ran = outcome.against or "– (the reference)", outcome.engines
+        engines = [", ".join(f"{count} {engine}" for engine, count in sorted(ran.items()))] if others else []
+        rows.append((outcome.method + state, against, Text(identical, style), steps, *engines, first))
+    columns = ("steps by engine",) if others else ()
+    common.show_table(("method", "against", "identical", "tokens per step", *columns, "first difference"), rows)
 
 
 def _described(first: Divergence, ids: list[str], target: Any) -> str:
