@@ -19,8 +19,8 @@ class Parallel(HeadKind):
     """Medusa's heads (Medusa-1: the target stays frozen) or, ``grounded``, Hydra's, which read the text's own tokens
     before theirs.
 
-    The loss is the plain sum over heads, as in the released code (the paper's λᵏ is not there). Other than there, states
-    and embeddings are read in units of their spread and size, as EAGLE's are.
+    The loss is the plain sum over heads, as in the released code (the paper's λᵏ is not there). Other than there,
+    states and embeddings are read in units of their spread and size, as EAGLE's are.
     """
 
     def __init__(self, grounded: bool) -> None:
