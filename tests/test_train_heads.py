@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from decoders import Prompt, find_method, generate
+from decoders.draft_models.heads import ParallelHeads
 from decoders.model.shape import ModelShape
 from decoders.parts import load_part, own_place, read_part
 from decoders.training.batches import PROMPT, RESPONSE, Document, pad
 from decoders.training.head_kinds import KINDS
 from decoders.training.heads import RANKS, Lesson, Recipe, places_of, ranked
-from decoders.training.learning import HeadDivergence, position_weights
+from decoders.training.learning import HeadDivergence, muon_and_adamw, position_weights
 from decoders.training.prompt_tokens import label_weights
 from decoders.training.states import States
 from specviz import cli
@@ -136,6 +139,36 @@ def test_states_of_layers_are_the_targets_own_and_what_others_want_stays(tmp_pat
     assert len(list(tmp_path.iterdir())) == 1
     again = States(model, (1,), tmp_path)
     assert torch.equal(again.read(batch)["keys.1"], keys) and again.target is None, "nothing is computed twice"
+
+
+@pytest.mark.parametrize("kind", PARALLEL)
+def test_a_dimension_that_is_large_in_every_state_is_no_lever_in_scaled_heads(kind, tmp_path):
+    """States are read in units of their spread and embeddings in units of their size, so two dimensions 60 times as
+    large as the others do not decide how far an optimiser step moves what the heads make.
+    """
+    model, _, lesson = lesson_of(kind, tmp_path)
+    states = lesson.states.clone()
+    states[..., :2] += 60 * states.std()
+    moved = dict[bool, float]()
+    for scaled in (True, False):
+        config = KINDS[kind].network(ModelShape.of(model.config), Recipe(heads=3), 0).config
+        assert config.scaled
+        heads = ParallelHeads(replace(config, scaled=scaled), 0)
+        KINDS[kind].begin(heads, model)
+        KINDS[kind].fit(heads, lambda: states.flatten(0, 1))
+        heads.share(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
+        if scaled:
+            embedded = heads.embedding(lesson.ids)[:, :, None]
+            heads.heads[0][0].linear.bias.data.zero_()  # its weight is 0 at first
+            read = heads.state(0, states, embedded if kind == "hydra" else None)
+            assert torch.allclose(read.mean((0, 1)), torch.zeros(64), atol=1e-4)
+            assert torch.allclose(read.std((0, 1)), torch.ones(64), atol=0.05)
+            assert float((embedded / heads.size).detach().pow(2).mean()) == pytest.approx(1, rel=0.2)
+        taught = replace(lesson, network=heads, kept={**lesson.kept, "states": states})
+        KINDS[kind].loss(taught).backward()
+        muon_and_adamw(heads, heads, 0.1, 1e-3, fast=False).step(1.0)
+        moved[scaled] = float(torch.stack(list(KINDS[kind].guesses(taught))).detach().pow(2).mean().sqrt())
+    assert 5 * moved[True] < moved[False], moved
 
 
 # --- runs

@@ -39,6 +39,8 @@ class HeadsConfig:
     ``prefix``: the decoder layer that Hydra++'s heads read through, as EAGLE's layers are described; None without.
     ``shared``: logits come from the target's head, of its ``draft_vocab`` commonest tokens (0: all); else each head has
     an output layer of its own, with a ``bias`` or without.
+    ``scaled``: states are read in units of their spread, about their mean, and embeddings in units of their size; the
+    file has all three. (A target may have dimensions that are tens of times larger than the others, in every state.)
     """
 
     vocab: int
@@ -51,6 +53,7 @@ class HeadsConfig:
     draft_vocab: int = 0
     bias: bool = False
     prefix: EagleConfig | None = None
+    scaled: bool = False
 
     @classmethod
     def of(cls, shape: ModelShape, *, draft_vocab: int = 0, prefix: bool = False, **options: Any) -> HeadsConfig:
@@ -73,6 +76,8 @@ class HeadsConfig:
             raise ValueError("only heads that read the drafted tokens have a mixed residual connection")
         if self.prefix is not None and (not self.grounded or self.prefix.hidden != self.hidden):
             raise ValueError("a prefix layer is Hydra++'s, and as wide as what the heads read")
+        if self.scaled and self.prefix is not None:
+            raise ValueError("heads behind a prefix layer read states that its norm has scaled")
         if self.draft_vocab and not self.shared:
             raise ValueError("a draft vocabulary goes with the target's head")
         if not (0 <= self.draft_vocab < self.vocab and self.hidden > 0):
@@ -123,6 +128,10 @@ class ResBlock(nn.Module):
 class ParallelHeads(Borrowing):
     """Heads that read one state; until they are trained, each says what the target would say of the next token."""
 
+    center: Tensor
+    spread: Tensor
+    size: Tensor
+
     def __init__(self, config: HeadsConfig, seed: int = 0) -> None:
         super().__init__(config.draft_vocab)
         self.config = config
@@ -142,6 +151,9 @@ class ParallelHeads(Borrowing):
                 for output in outputs:
                     nn.init.zeros_(output.weight)
             self.prefix = None if config.prefix is None else PrefixLayer(config.prefix)
+        if config.scaled:
+            for name, size, value in (("center", config.hidden, 0.0), ("spread", config.hidden, 1.0), ("size", 1, 1.0)):
+                self.register_buffer(name, torch.full((size,), value))
 
     def state(
         self, number: int, states: Float[Tensor, "*rows hidden"], tokens: Float[Tensor, "*rows tokens hidden"] | None
@@ -149,10 +161,11 @@ class ParallelHeads(Borrowing):
         """What head ``number`` makes of the target's states and, a grounded one, of the embeddings of the ``number``
         + 1 tokens that follow each.
         """
-        read = states
+        read = (states - self.center) / self.spread if self.config.scaled else states
         if self.config.grounded:
             assert tokens is not None and tokens.shape[-2] == number + 1, "a head reads all tokens before its own"
-            read = torch.cat([states, tokens.flatten(-2)], -1)
+            embedded = tokens.flatten(-2)
+            read = torch.cat([read, embedded / self.size if self.config.scaled else embedded], -1)
         return self.heads[number](read)
 
     def say(self, number: int, state: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows drafted"]:

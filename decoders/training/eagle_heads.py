@@ -6,7 +6,7 @@ and attention and MLP add nothing yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,8 +21,7 @@ from decoders.model.shape import ModelShape
 from .heads import HeadKind, Lesson, Recipe
 
 NOISE, NOISE_LENGTH = 0.2, 512  # on the features: uniform in ±half of it, for a text of this length (EAGLE-1)
-LEAST_SPREAD = 1e-3  # of a dimension, beside the median: one that never changes is not divided by 0
-DECAY = 0.8  # of the loss per step of training-time test (EAGLE-3)
+DECAY = 0.8  # of the loss per step on the head's own states (EAGLE-3)
 
 
 class Unrolled:
@@ -134,12 +133,6 @@ class Eagle(HeadKind):
         with torch.no_grad():
             network.fc.weight[:, :width] = turned.to(network.fc.weight) * strength / 2
 
-    def fit(self, network: Any, states: Callable[[], Float[Tensor, "positions hidden"]]) -> None:
-        """Mean and spread are those of these states of the target."""
-        spread, center = torch.std_mean(states().float(), 0)
-        network.center.copy_(center)
-        network.spread.copy_(spread.clamp_min(LEAST_SPREAD * spread.median()))
-
     def distances(self, recipe: Recipe) -> int:
         return recipe.unroll
 
@@ -160,10 +153,17 @@ class Eagle(HeadKind):
         features = self.features(lesson)
         noise = (torch.rand_like(features) - 0.5) * NOISE * NOISE_LENGTH / features.shape[1]
         unrolled = Unrolled(lesson, features + (noise * head.spread if head.config.scaled else noise))
-        truth = head.read(lesson.states[lesson.rows, lesson.behind(1)])
-        weights = lesson.weights[:, 0]
-        apart = F.smooth_l1_loss(unrolled.made.float(), truth.float(), reduction="none").mean(-1)
-        return (apart * weights).sum() / weights.sum() + lesson.recipe.agreement * lesson.loss(1, unrolled.guess)
+        losses = list[Tensor]()
+        for step in range(lesson.weights.shape[1] if lesson.recipe.own_states else 1):
+            if step:
+                unrolled.go_on()
+            truth = head.read(lesson.states[lesson.rows, lesson.behind(step + 1)])
+            weights = lesson.weights[:, step]
+            apart = F.smooth_l1_loss(unrolled.made.float(), truth.float(), reduction="none").mean(-1)
+            imitated = (apart * weights).sum() / weights.sum().clamp_min(1e-9)
+            said = lesson.recipe.agreement * lesson.loss(step + 1, unrolled.guess)
+            losses.append(DECAY**step * (imitated + said))
+        return torch.stack(losses).sum()
 
 
 class Eagle3(Eagle):
@@ -175,9 +175,6 @@ class Eagle3(Eagle):
 
     def layers(self, shape: ModelShape) -> tuple[int, ...]:
         return tuple(layer for layer in EagleConfig.of(shape, third=True).features if layer < shape.layers)
-
-    def fit(self, network: Any, states: Callable[[], Float[Tensor, "positions hidden"]]) -> None:
-        """Nothing: its layer has norms in front."""
 
     def begin(self, network: Any, model: Any) -> None:
         """Its norm begins as the target's last one, behind which the target's head stands."""

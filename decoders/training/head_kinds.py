@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from jaxtyping import Float
-from torch import Tensor, stack
+from torch import Tensor, no_grad, stack
 
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.model.shape import ModelShape
@@ -18,7 +19,8 @@ class Parallel(HeadKind):
     """Medusa's heads (Medusa-1: the target stays frozen) or, ``grounded``, Hydra's, which read the text's own tokens
     before theirs.
 
-    The loss is the plain sum over heads, as in the released code (the paper's λᵏ is not there).
+    The loss is the plain sum over heads, as in the released code (the paper's λᵏ is not there). Other than there,
+    states and embeddings are read in units of their spread and size, as EAGLE's are.
     """
 
     def __init__(self, grounded: bool) -> None:
@@ -27,9 +29,14 @@ class Parallel(HeadKind):
     def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> ParallelHeads:
         config = HeadsConfig.of(
             shape, heads=recipe.heads, blocks=recipe.blocks, grounded=self.grounded, draft_vocab=recipe.draft_vocab,
-            prefix=recipe.prefix,
+            prefix=recipe.prefix, scaled=not recipe.prefix,
         )  # fmt: skip
         return ParallelHeads(config, seed)
+
+    @no_grad()
+    def begin(self, network: Any, model: Any) -> None:
+        if network.config.scaled:
+            network.size.fill_(model.get_input_embeddings().weight.float().pow(2).mean().sqrt())
 
     def distances(self, recipe: Recipe) -> int:
         return recipe.heads

@@ -35,6 +35,7 @@ from .states import States
 RANKS = 10  # ranks of the guesses whose accuracy is logged
 FITTED = 4  # batches whose states a new head is fitted to
 VALIDATED = 2048  # positions validated at once
+LEAST_SPREAD = 1e-3  # of a dimension, beside the median: one that never changes is not divided by 0
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class Recipe:
     blocks: int = 1
     prefix: bool = False  # Hydra++'s decoder layer in front of its heads
     mlp: int = 0  # width of the layer's MLP (0: the target's)
-    unroll: int = 5  # steps that are validated and, by EAGLE-3, learnt (the paper: 7)
+    unroll: int = 5  # steps on its own states that are validated and learnt (EAGLE-3's paper: 7)
+    own_states: bool = True  # EAGLE-1's head learns all of these; else the first alone, as in its paper
     agreement: float = 0.1  # of EAGLE-1's loss: the divergence, beside the distance of the states
     draft_vocab: int = 0  # tokens that can be drafted, the commonest ones of the first chunk (0: all)
     hard_labels: bool = False  # the text's own next tokens instead of the target's distributions
@@ -167,8 +169,13 @@ class HeadKind(ABC):
         return
 
     def fit(self, network: Any, states: Callable[[], Float[Tensor, "positions hidden"]]) -> None:
-        """What a new head takes over from the target's last states of some text: by default nothing."""
-        return
+        """What a new head takes over from the target's last states of some text: by default their mean and spread,
+        where it is scaled.
+        """
+        if network.config.scaled:
+            spread, center = torch.std_mean(states().float(), 0)
+            network.center.copy_(center)
+            network.spread.copy_(spread.clamp_min(LEAST_SPREAD * spread.median()))
 
     @abstractmethod
     def distances(self, recipe: Recipe) -> int:

@@ -133,11 +133,9 @@ def _add_heads(parts: Any, kind: str, short: str, what: str) -> None:
         common.count(parser, "--blocks", "residual blocks of each", 1, high=16, metavar="N")
     if kind == "hydra":
         common.flag(parser, "--prefix", "Hydra++: a decoder layer of the target's sizes in front of the heads")
-    else:
+    if kind in ("eagle", "eagle3"):
         common.count(parser, "--mlp", "width of its MLP (default: the target's)", metavar="N", low=8)
-        common.count(
-            parser, "--unroll", "steps on its own states: validated, and learnt by eagle3", 5, metavar="N", high=8
-        )
+        common.count(parser, "--unroll", "steps on its own states that it learns", 5, metavar="N", high=8)
     common.count(
         parser, "--draft-vocab", "draft only the N commonest tokens: a smaller head (default: all)", metavar="N", low=2
     )
@@ -151,7 +149,8 @@ def _add_heads(parts: Any, kind: str, short: str, what: str) -> None:
     common.count(parser, "--validate-steps", "steps between two validations", 100)
     parser.add_argument(
         "--recipe", choices=("ours", "paper"), default="ours",
-        help="ours: Muon for matrices (default). paper: AdamW for everything, as the heads' authors train",
+        help="ours: Muon for matrices (default). paper: AdamW for everything, as the heads' authors train"
+        + (", and no step on its own states" if kind == "eagle" else ""),
     )  # fmt: skip
     parser.set_defaults(run=lambda args: _train_heads(kind, args))
 
@@ -293,7 +292,8 @@ def _train_heads(kind: str, args: argparse.Namespace) -> int:
     shape: dict[str, Any] = {name: getattr(args, name) or 0 for name in own if hasattr(args, name)}
     recipe = Recipe(
         **shape, draft_vocab=args.draft_vocab or 0, hard_labels=args.hard_labels, batch_tokens=args.batch_tokens,
-        positions=args.positions, muon=args.recipe == "ours", validate_steps=args.validate_steps, fast=args.fast,
+        positions=args.positions, muon=args.recipe == "ours", own_states=args.recipe == "ours",
+        validate_steps=args.validate_steps, fast=args.fast,
     )  # fmt: skip
     return _train_for(kind, args, run_of(KINDS[kind], args.states), recipe, _foresaw, lambda drawn: drawn.head_charts)
 
