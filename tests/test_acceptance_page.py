@@ -15,7 +15,7 @@ from decoders.errors import UserError
 from decoders.model.target import Target
 from decoders.study import two_outputs as judging
 from decoders.study.two_outputs import NOT_GREEDY, SAME, two_outputs
-from decoders.trace.acceptance import DEFINITIONS, acceptance
+from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.files import save
 from specviz.cli import main
 from specviz.pages.acceptance import service
@@ -23,6 +23,7 @@ from specviz.pages.acceptance import service
 from . import synthetic
 from .models import prompt_ids, tiny_target
 from .stubs import StubDesk, app_of
+from .test_definitions import acceptance
 from .waiting import WAIT_S
 
 RUNS = (synthetic.chain(), synthetic.tree(), synthetic.drafted())
@@ -148,7 +149,7 @@ def test_equal_outputs_and_a_wrong_token(target: Target, plain: list[int]) -> No
     assert two_outputs(target, PROMPT, plain, list(plain)).verdict == SAME
     wrong = two_outputs(target, PROMPT, plain, another(target, plain, 5, 60), dtype="float32")
     assert (wrong.at, wrong.verdict) == (5, "bug")
-    assert wrong.drafted.worst_at == 5 and wrong.drafted.worst > wrong.tolerance
+    assert wrong.drafted.below.index(wrong.drafted.worst) == 5 and wrong.drafted.worst > wrong.tolerance
     assert wrong.plain_prob is not None and wrong.drafted_prob is not None and wrong.plain_prob > wrong.drafted_prob
     lossy = two_outputs(target, PROMPT, plain, another(target, plain, 5, 60), dtype="float32", lossless=False)
     assert lossy.verdict == "lossy by design"

@@ -10,10 +10,10 @@ import pytest
 
 from decoders.importers import open_log
 from decoders.trace import metrics
-from decoders.trace.acceptance import DEFINITIONS, acceptance
+from decoders.trace.acceptance import DEFINITIONS, Acceptance
 from decoders.trace.decisions import decisions
 from decoders.trace.files import load
-from decoders.trace.reliability import OFFER, PATH, Reliability, Signal, reliability, signals
+from decoders.trace.reliability import OFFER, PATH, Reliability, Signal, outcomes, pooled, signals
 from decoders.trace.speedup import RowTimes, expected_speedup, expected_tokens, forecasts
 from decoders.trace.trace import Trace
 
@@ -25,6 +25,14 @@ GALLERY = Path(__file__).resolve().parent.parent / "assets/gallery"
 def server(name: str) -> bytes:
     """What a server says: a sample."""
     return (Path(__file__).parent / "servers" / name).read_bytes()
+
+
+def acceptance(traces: list[Trace]) -> Acceptance:
+    """Of some runs, pooled and each."""
+    counted = Acceptance()
+    for trace in traces:
+        counted += Acceptance.of(trace)
+    return counted
 
 
 def made_run(*steps: list[tuple[int, str]], context: int = 10) -> Trace:
@@ -187,7 +195,7 @@ def test_the_gallerys_confidences_are_found(name, key, outcome):
     trace = load(GALLERY / f"{name}.spectrace")
     signal = next(signal for signal in signals([trace]) if signal.key == key)
     assert signal.outcome.startswith(outcome)
-    made = reliability([trace], signal)
+    made = pooled([outcomes(trace, signal)], signal)
     assert made.count > 0 and 0 <= made.rate <= 1 and sum(row["count"] for row in made.bins) == made.count
     assert (made.to_json(signal)["ece"] is None) == (key == "term:cosine")
     assert not any(one.key == "term:overlap" for one in signals([trace]))  # that is the target's
@@ -195,7 +203,8 @@ def test_the_gallerys_confidences_are_found(name, key, outcome):
 
 def test_a_signal_that_no_run_tells_is_refused():
     with pytest.raises(ValueError, match="no confidence was recorded"):
-        reliability([synthetic.chain()], Signal("term:confidence", "nodes", "", "", 0, 1, ""))
+        signal = Signal("term:confidence", "nodes", "", "", 0, 1, "")
+        pooled([outcomes(synthetic.chain(), signal)], signal)
 
 
 @pytest.mark.parametrize(("low", "high"), [("a", 1), (None, 1), ([], {}), (True, 1), (0, 2**63)])

@@ -16,11 +16,11 @@ from decoders.engine.decoding import Decoding
 from decoders.model.target import Target
 from decoders.model.transfer import fetched, rows_of, sent, stretches
 from decoders.parts import KINDS
-from decoders.study.whatif import whatif
 
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .simulated import simulated
+from .whatifs import whatif
 
 NEW = 9
 DRAWN = Sampling(temperature=0.9, seed=4)

@@ -16,10 +16,10 @@ from decoders import Prompt, Sampling, UserError, find_method, generate, record
 from decoders.draft_models.head_trees import MC_SIM, RankTree
 from decoders.engine.decoding import Decoding
 from decoders.parts import load_part, own_place
-from decoders.study.whatif import whatif
 
 from .drafts import save_tiny_part, tiny_heads
 from .models import prompt_ids, tiny_target
+from .whatifs import whatif
 
 pytestmark = pytest.mark.usefixtures("home")
 NEW = 24

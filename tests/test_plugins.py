@@ -15,7 +15,6 @@ from decoders import Prompt, UserError, drafters, find_method, generate, methods
 from decoders.method import plugins
 from decoders.method.plugin_files import VARIABLE, name_plugin_files
 from decoders.study import contract
-from decoders.study.whatif import whatif
 from specviz.cli import main
 from specviz.commands.own_method import TEMPLATE
 from specviz.server import desk as desks
@@ -24,6 +23,7 @@ from specviz.server.limits import PUBLIC
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import StubDesk
 from .waiting import WAIT_S
+from .whatifs import whatif
 
 PROMPT = Prompt.from_ids(prompt_ids(1))
 ORIGINAL = Template(TEMPLATE.read_text("utf-8")).substitute(name="mine", title="Mine", file="mine.py", module="mine")

@@ -16,7 +16,7 @@ from decoders.parts import KINDS
 from decoders.prompt.prompt import Pool
 from decoders.study.forced import forced
 from decoders.study.recorded import other_model, sampling_of
-from decoders.study.whatif import ReadRun, go_on, whatif
+from decoders.study.whatif import ReadRun, go_on
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
 from specviz.cli import main
@@ -33,6 +33,7 @@ from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import app_of
 from .synthetic import step_ids
 from .waiting import WAIT_S, until
+from .whatifs import whatif
 
 NEW = 14
 NAMES = [name for name in methods() if name != "sps+ppd"]  # it needs a drafter of its own: see below

@@ -12,7 +12,6 @@ import numpy as np
 from decoders.errors import UserError
 
 Part = tuple[str, str, int]  # a text, the name of its segment, its passage
-SEGMENTS = ("template", "instruction", "context", "question", "chat", "text")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.errors import UserError, first_line
@@ -61,12 +59,6 @@ class LiveDrafts:
     ms: float
     scored: bool = False
     stopped: str = ""
-
-    @property
-    def tokens_per_step(self) -> float:
-        """Accepted tokens and the target's own, per step; nan without a step."""
-        good = [one.accepted for one in self.steps if not one.error]
-        return float(np.mean(good)) + 1 if good else float("nan")
 
 
 class LiveRun:

@@ -38,10 +38,6 @@ class Reading:
         """The most that a token lies below the best logit at its place; 0 for no tokens."""
         return max(self.below, default=0.0)
 
-    @property
-    def worst_at(self) -> int:
-        return self.below.index(self.worst) if self.below else 0
-
 
 @dataclass(frozen=True, slots=True)
 class TwoOutputs:

@@ -13,8 +13,8 @@ are built from the text. Where SpS writes by PPD the drafts are the same too, bu
 first step: what its prompt tokens guessed before is not recorded. For a method that is not the run's own (or has other
 parameters) the steps before are not its own: it starts as after a step without a draft.
 
->>> again = whatif(target, trace, 12, "adapld", {"k": 4})        # doctest: +SKIP
->>> again.recorded, again.accepted                              # doctest: +SKIP
+>>> again = ReadRun(target, trace).redraft(12, "adapld", {"k": 4})     # doctest: +SKIP
+>>> again.recorded, again.accepted                                    # doctest: +SKIP
 (3, 7)
 """
 
@@ -344,24 +344,6 @@ class ReadRun:
                 apart.append(abs(float(np.log(max(now, 1e-4)) - np.log(max(recorded, 1e-4)))))
         if apart and float(np.mean(np.asarray(apart) > APART)) > SHARE:
             raise UserError(another(self.target, self.trace.run))
-
-
-def whatif(
-    target: Target,
-    trace: Trace,
-    step: int,
-    method: str | Method | None = None,
-    params: Mapping[str, Any] | None = None,
-    *,
-    candidate: int | None = None,
-) -> WhatIf:
-    """A step (from 0) of a recorded run as another method, other parameters or another candidate would have made it.
-
-    Arguments and errors as of ``ReadRun`` and ``ReadRun.redraft``; make a ``ReadRun`` to ask more than once.
-    """
-    entry, values = redraft_method(trace, method, params)
-    read = ReadRun(target, trace, wanted(entry.needs(target, values)))
-    return replace(read.redraft(step, entry, values, candidate=candidate), read_ms=read.ms)
 
 
 def go_on(

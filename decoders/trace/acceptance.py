@@ -166,14 +166,6 @@ class Acceptance:
 GROUPS = ("context", "class", "segment", "origin")
 
 
-def acceptance(traces: Iterable[Trace]) -> Acceptance:
-    """Of one run or several, pooled and each."""
-    counted = Acceptance()
-    for trace in traces:
-        counted += Acceptance.of(trace)
-    return counted
-
-
 WORD = re.compile(r"\s*[^\W\d_]\w*$")
 NUMBER = re.compile(r"\s*\d[\d.,]*$")
 

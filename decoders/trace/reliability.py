@@ -115,11 +115,6 @@ def _limits(term: Mapping[str, Any]) -> tuple[float, float]:
     return (float(low), float(high)) if {type(low), type(high)} <= {int, float} else (0.0, 0.0)
 
 
-def reliability(traces: Iterable[Trace], signal: Signal) -> Reliability:
-    """Of one confidence over all of the runs that tell it. Raises ValueError where none does."""
-    return pooled([outcomes(trace, signal) for trace in traces], signal)
-
-
 def pooled(parts: Sequence[tuple[np.ndarray, np.ndarray]], signal: Signal) -> Reliability:
     """Of what ``outcomes`` gives of several runs. Raises ValueError where none told the confidence."""
     told = np.concatenate([np.zeros(0), *(part[0] for part in parts)])

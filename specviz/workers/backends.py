@@ -1,8 +1,8 @@
-"""Backends: workers that a server keeps, each with what it opened once, and asks one question after another.
+"""Backends: workers that a server or a sweep keeps, each with what it opened once, and asks one question after another.
 
 A question is plain JSON; so is each of its answers, of which there may be many: the steps of a run. They cross to the
 backend and back as text, never as objects. This file has the backend's own side (``Host``) and processes of this
-machine; Ray's actors are in ``ray_backends``.
+machine; Ray's actors are in ``ray_actors``.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ class Gone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """What all backends of a server have in common. ``open`` is a function of a module: from ``about`` it makes what
-    answers questions, a model's loading included, or raises Refused. ``threads`` are CPU threads of each; ``gpus``
-    those of each that a scheduler is asked for.
+    """What all backends of a server, or of a sweep, have in common. ``open`` is a function of a module: from ``about``
+    it makes what answers questions, a model's loading included, or raises Refused. ``threads`` are CPU threads of each;
+    ``gpus`` those of each that a scheduler is asked for. ``what`` each is called where it could not begin.
     """
 
     open: Callable[[Mapping[str, Any]], Answers]
     about: Mapping[str, Any]
     threads: int = 1
     gpus: float = 0.0
+    what: str = "a backend"
 
 
 class Host:
@@ -221,7 +222,7 @@ def _serve(link: Connection, hosting: Hosting, number: int) -> None:
     """A backend's process. A message is a question's key with the question, or with nothing: stop it."""
     settle(number if hosting.gpus else None)
     try:
-        host = opened(lambda: Host(hosting), "a backend")
+        host = opened(lambda: Host(hosting), hosting.what)
     except Refused as refusal:
         link.send_bytes(encoded({"refused": str(refusal)}))
         return

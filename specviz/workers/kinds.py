@@ -28,7 +28,7 @@ def _needs(kind: str, option: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as missing:
-        module = {"ray": "ray", "slurm": "submitit"}[kind]
+        module = {"ray": "ray", "slurm": "submitit"}.get(kind)
         if missing.name != module:
             raise
         raise UserError(f"{option} needs {module}, which is not installed: pip install -e '.[{kind}]'") from None
@@ -36,30 +36,30 @@ def _needs(kind: str, option: str) -> Iterator[None]:
 
 def pool_of(kind: str, job: Job, count: int, *, ray_address: str = "", slurm: Sequence[str] = ()) -> Pool:
     """Workers of a kind (``KINDS``). Raises UserError where what it needs is not installed."""
-    if kind == "processes":
-        from .processes import Processes
-
-        return Processes(job, count)
     if kind not in KINDS:
         raise UserError(f"there are no workers of the kind {kind!r}: choose one of {', '.join(KINDS)}")
     with _needs(kind, f"--on {kind}"):
-        if kind == "ray":
-            from .ray_actors import Actors
+        if kind == "slurm":
+            from .slurm_array import Array
 
-            return Actors(job, count, ray_address)
-        from .slurm_array import Array
+            return Array(job, count, slurm)
+        from .kept import Kept
 
-        return Array(job, count, slurm)
+        return Kept(job, _backends(kind, "worker", count, job.threads, ray_address))
 
 
 def backends_of(kind: str, count: int, threads: int, ray_address: str = "") -> list[Backend]:
     """Backends of a kind (``BACKENDS``), not open yet. Raises UserError where what it needs is not installed."""
-    names = [f"backend {number}" for number in range(1, count + 1)]
-    if kind == "local":
-        from .backends import Process
+    with _needs(kind, f"--backends {kind}:N"):
+        return _backends(kind, "backend", count, threads, ray_address)
 
-        return [Process(name, number) for number, name in enumerate(names)]
-    with _needs("ray", "--backends ray:N"):
-        from .ray_backends import Actor
+
+def _backends(kind: str, what: str, count: int, threads: int, ray_address: str) -> list[Backend]:
+    names = [f"{what} {number}" for number in range(1, count + 1)]
+    if kind == "ray":
+        from .ray_actors import Actor
 
         return [Actor(name, number, count * threads, ray_address) for number, name in enumerate(names)]
+    from .backends import Process
+
+    return [Process(name, number) for number, name in enumerate(names)]

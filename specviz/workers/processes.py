@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine: each opens the job once, and ends with the process that started it.
+"""Processes of this machine that end with the one that started them: their threads, their GPU, and their end in words.
 
 Not a ``ProcessPoolExecutor``: that breaks as a whole when one of its processes dies.
 """
@@ -10,71 +10,16 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import wait
 from typing import Any
 
 from decoders.errors import UserError
-
-from .pool import Answer, Cannot, Done, Lost, Pool, Ready
-from .work import Job, Refused, Unit, Worker, opened
 
 CONTEXT = multiprocessing.get_context("spawn")  # a forked torch may hang, and a forked CUDA does not work
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # read when torch is imported
 STARTING = threading.Lock()  # the environment is one for all threads
 PATIENCE_S = 5.0  # for a process that was asked to end
-
-
-@dataclass(slots=True)
-class _Process:
-    process: Any
-    link: Connection
-
-
-class Processes(Pool):
-    """One process per worker. Where the job asks for GPUs, the visible ones are dealt out in turn."""
-
-    def __init__(self, job: Job, count: int) -> None:
-        super().__init__(job, count)
-        self._running: dict[str, _Process] = {}
-
-    def start(self) -> None:
-        for name in self.names:
-            self._begin(name)
-
-    def _begin(self, name: str) -> None:
-        ours, theirs = CONTEXT.Pipe()
-        process = begun(name, self.job.threads, _serve, theirs, self.job, self.names.index(name))
-        theirs.close()
-        self._running[name] = _Process(process, ours)
-
-    def give(self, worker: str, units: Sequence[Unit]) -> None:
-        with contextlib.suppress(OSError):  # it died: the next wait tells
-            self._running[worker].link.send(list(units))
-
-    def wait(self, seconds: float) -> list[Answer]:
-        links = {running.link: name for name, running in self._running.items()}
-        answers: list[Answer] = []
-        for link in wait(list(links), seconds):
-            name = links[link]  # pyright: ignore[reportArgumentType]
-            try:
-                answer = self._running[name].link.recv()
-            except (EOFError, OSError):
-                running = self._running.pop(name)
-                running.process.join(PATIENCE_S)
-                answers.append(Lost(name, ended(running.process.exitcode)))
-                self._begin(name)
-                continue
-            answers.append(answer if isinstance(answer, Cannot) else Ready(name) if answer is None else
-                           Done(name, answer))  # fmt: skip
-        return answers
-
-    def close(self) -> None:
-        for running in self._running.values():
-            running.link.close()
-        end([running.process for running in self._running.values()])
-        self._running.clear()
 
 
 def begun(name: str, threads: int, work: Callable[..., None], *told: Any) -> Any:
@@ -154,24 +99,6 @@ def ended(code: int | None) -> str:
         known = {number.value: number.name for number in signal.Signals}
         how = f"killed by {known.get(-code, f'signal {-code}')}"
     return f"its process ended ({how})"
-
-
-def _serve(link: Connection, job: Job, number: int) -> None:
-    """A worker's process: tells None when it is ready, then an Outcome for each unit, and None after each share."""
-    settle(number if job.gpus else None)
-    try:
-        worker = opened(lambda: Worker(job), "a worker")
-    except Refused as refusal:
-        link.send(Cannot(CONTEXT.current_process().name, str(refusal)))
-        return
-    try:
-        link.send(None)
-        while True:
-            for unit in link.recv():
-                link.send(worker.do(unit))
-            link.send(None)
-    except (EOFError, OSError):
-        pass  # the driver is gone; what is done is in the folder
 
 
 def _end_with_parent() -> None:

@@ -1,60 +1,27 @@
-"""Workers that are Ray actors, of this machine or of a cluster. Beside ``ray_backends`` the only file that imports Ray.
-
-Ray starts an actor again when its process or its node is lost; the unit that it was at is given out again by the loop
-in ``sweep``, which counts such losses. Not ``ray.util.ActorPool``: that drops an actor that died, and its unit.
-"""
+"""Backends that are Ray actors, of this machine or of a cluster. The only file that imports Ray."""
 
 from __future__ import annotations
 
 import logging
 import os
+import secrets
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayActorError, RayError
 
 from decoders.errors import UserError, first_line
-from specviz.words import sentence
 
-from .pool import Answer, Cannot, Done, Lost, Pool, Ready
-from .work import Job, Outcome, Refused, Unit, Worker, opened
+from .backends import LOOK_S, Backend, Gone, Host, Hosting, Question, answered, encoded
+from .work import Refused, opened
 
-OPENINGS = 20  # failed starts of an actor after which it counts as lost once more
+TOGETHER = 8  # questions that an actor hears at a time: one is answered, others wait, are stopped, or ask for states
+BEAT_S = 1.0  # between signs of life
 JOINING = threading.Lock()
-STORE_BYTES = 80 << 20  # of Ray's object store, where we start Ray: results go to the folder, not through it
-
-
-class _Actor:
-    """A worker in an actor. It opens the job when it is first asked to, so that a refusal is an answer and no crash."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.worker: Worker | None = None
-
-    def ready(self) -> str:
-        """Open the job; "" or why it is refused."""
-        try:
-            if self.worker is None:
-                self.worker = opened(lambda: Worker(self.job), "a worker")
-        except Refused as refusal:
-            return str(refusal)
-        return ""
-
-    def do(self, unit: Unit) -> Outcome:
-        """Do a unit. Ray may have started this actor again since it told that it is ready."""
-        refusal = self.ready()
-        return Outcome(unit.key, stops=refusal) if refusal or self.worker is None else self.worker.do(unit)
-
-
-@dataclass(slots=True)
-class _Asked:
-    """What an actor is at: a unit, or (None) opening the job."""
-
-    worker: str
-    unit: Unit | None
+STORE_BYTES = 80 << 20  # of Ray's object store, where we start Ray: what is large goes to a folder, not through it
 
 
 def joined(cores: int, address: str = "") -> bool:
@@ -78,65 +45,106 @@ def joined(cores: int, address: str = "") -> bool:
         return True
 
 
-class Actors(Pool):
-    """One actor per worker. ``address``: of a cluster that runs (``auto``, ``host:6379`` or ``ray://host:10001``);
-    without one, Ray is started on this machine, and ended with the sweep.
-    """
+class _Actor:
+    """A backend's own side in an actor."""
 
-    def __init__(self, job: Job, count: int, address: str = "") -> None:
-        super().__init__(job, count)
-        self._address, self._mine = address, False
-        self._actors: dict[str, Any] = {}
-        self._at_work: dict[Any, _Asked] = {}
-        self._opened: set[str] = set()
+    def __init__(self, hosting: Hosting) -> None:
+        self.hosting = hosting
+        self.host: Host | None = None
 
-    def start(self) -> None:
-        self._mine = joined(len(self.names) * self.job.threads, self._address)
-        kind = ray.remote(
-            num_cpus=self.job.threads, num_gpus=self.job.gpus, max_restarts=-1, max_task_retries=0,
-        )(_Actor)  # fmt: skip
-        for name in self.names:
-            self._actors[name] = kind.remote(self.job)  # sent with it, as an actor that is restarted needs it again
-            self._open(name)
-
-    def _open(self, name: str) -> None:
-        """Ask for Ready. While Ray starts the actor again, or looks for a node for it, Ray asks again by itself: for
-        ever, once the job could be opened at all.
-        """
-        retries = -1 if name in self._opened else OPENINGS
-        self._at_work[self._actors[name].ready.options(max_task_retries=retries).remote()] = _Asked(name, None)
-
-    def give(self, worker: str, units: Sequence[Unit]) -> None:
-        (unit,) = units
-        self._at_work[self._actors[worker].do.remote(unit)] = _Asked(worker, unit)
-
-    def wait(self, seconds: float) -> list[Answer]:
-        done, _ = ray.wait(list(self._at_work), num_returns=1, timeout=seconds)
-        return [answer for reference in done for answer in self._answers(reference)]
-
-    def _answers(self, reference: Any) -> list[Answer]:
-        asked = self._at_work.pop(reference)
-        name = asked.worker
+    def open(self) -> str:
+        """Open what it holds; "" or why it is refused."""
         try:
-            told: Any = ray.get(reference)
-        except RayTaskError as problem:  # not a unit's own error, which the worker catches: ours, or Ray's
-            return [Cannot(name, f"a worker broke: {sentence(problem.cause)}")]
-        except RayActorError:  # Ray starts it again where it can
-            self._open(name)
-            return [Lost(name, "its process or its node is gone")]
+            self.host = opened(lambda: Host(self.hosting), self.hosting.what)
+        except Refused as refusal:
+            return str(refusal)
+        return ""
+
+    def answer(self, key: str, asked: bytes) -> Iterator[bytes]:
+        assert self.host is not None
+        yield from self.host.answer(key, asked)
+
+    def stop(self, key: str) -> None:
+        assert self.host is not None
+        self.host.stop(key)
+
+    def lives(self) -> None:
+        """Told by being answered."""
+
+
+class Actor(Backend):
+    """A backend in an actor, which is made anew when it was lost: Ray finds a node for it."""
+
+    def __init__(self, name: str, number: int, cores: int, address: str = "") -> None:
+        super().__init__(name, number)
+        self._cores, self._address = cores, address
+        self._actor: Any = None
+        self._mine = False  # Ray was started for it
+
+    def open(self, hosting: Hosting) -> None:
+        self.close()
+        self._mine = joined(self._cores, self._address) or self._mine
+        asked: Any = {"num_cpus": hosting.threads, "num_gpus": hosting.gpus, "max_concurrency": TOGETHER}
+        self._actor = actor = ray.remote(**asked)(_Actor).remote(hosting)
+        try:
+            refusal = ray.get(actor.open.remote())
         except RayError as problem:
-            return [Cannot(name, f"Ray failed: {first_line(problem, 160)}")]
-        if asked.unit is not None:
-            return [Done(name, told), Ready(name)]
-        if told:
-            return [Cannot(name, told)]
-        self._opened.add(name)
-        return [Ready(name)]
+            raise Gone(_why(problem)) from None
+        if refusal:
+            self.close()
+            raise Refused(refusal)
+        threading.Thread(target=self._watch, args=(actor,), name=f"{self.name} lives", daemon=True).start()
+
+    def _watch(self, actor: Any) -> None:
+        """Hear from it that it lives; lost is told once."""
+        while self._actor is actor:
+            try:
+                ray.get(actor.lives.remote())
+            except RayError as problem:
+                if self._actor is actor:
+                    self.lost(_why(problem))
+                return
+            time.sleep(BEAT_S)
+
+    def ask(self, question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
+        actor, key, stopped, over = self._actor, secrets.token_hex(8), False, False
+        if actor is None:
+            raise Gone("it was closed")
+        try:
+            told = actor.answer.options(num_returns="streaming").remote(key, encoded(question))
+            while True:
+                if cancel.is_set() and not stopped:
+                    stopped = True
+                    actor.stop.remote(key)
+                ready, _ = ray.wait([told], timeout=LOOK_S)
+                if not ready:
+                    continue
+                answer = answered(ray.get(next(told)))  # pyright: ignore[reportArgumentType]
+                if answer is None:
+                    over = True
+                    return
+                yield answer
+        except RayError as problem:
+            over = True
+            raise Gone(_why(problem)) from None
+        except UserError:
+            over = True
+            raise
+        finally:
+            if not over:
+                actor.stop.remote(key)
 
     def close(self) -> None:
-        for actor in self._actors.values():
+        actor, self._actor = self._actor, None
+        if actor is not None and ray.is_initialized():
             ray.kill(actor)
-        self._actors.clear()
-        self._at_work.clear()
+
+    def leave(self) -> None:
         if self._mine:
             ray.shutdown()
+
+
+def _why(problem: RayError) -> str:
+    if isinstance(problem, RayActorError):
+        return "its process or its node is gone"
+    return f"Ray failed: {first_line(problem, 160)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from decoders.errors import UserError
@@ -215,9 +215,3 @@ class _Loop:
 
     def _now(self, name: str, state: str) -> None:
         self.states[name].state, self.states[name].since = state, time.monotonic()
-
-
-def missing(units: Iterable[Unit], folder: Folder) -> int:
-    """How many of these units are not finished."""
-    finished, _ = folder.listed()
-    return len({unit.key for unit in units} - finished)

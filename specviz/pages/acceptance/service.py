@@ -9,14 +9,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from decoders.errors import UserError
 from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.speedup import RowTimes, forecasts
 from specviz.server.bodies import Body, Ids, needs
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import PromptForm, Rejected
 from specviz.shell.assets import plotly
-from specviz.words import sentence
 
 from .sets import Counted, pooled_by_method
 
@@ -77,11 +75,8 @@ class AcceptancePage(Service):
 
     @post("forecast")
     def forecast(self, given: Given) -> dict[str, Any]:
-        """Expected tokens per step and speedup of each draft length. Raises Rejected for an L(n) that is none."""
-        try:
-            times = RowTimes.read(given.rows) if given.rows.strip() else None
-        except ValueError as problem:
-            raise Rejected("rows", sentence(problem)) from None
+        """Expected tokens per step and speedup of each draft length. Raises ValueError for an L(n) that is none."""
+        times = RowTimes.read(given.rows) if given.rows.strip() else None
         made = forecasts(given.acceptance, given.cost, range(LONGEST + 1), times.relative if times else lambda _: 1.0)
         best = max(made, key=lambda one: one.speedup)
         beyond = times is not None and times.rows[-1] < LONGEST + 1
@@ -92,7 +87,7 @@ class AcceptancePage(Service):
 
     @post("outputs")
     def outputs(self, given: Outputs) -> dict[str, Any]:
-        """Where two outputs part and what that means, by the model in use. Raises Rejected without one."""
+        """Where two outputs part and what that means, by the model in use. Raises UserError without one."""
         from decoders.study.two_outputs import two_outputs
 
         target = self.desk.target()
@@ -102,12 +97,9 @@ class AcceptancePage(Service):
         plain, drafted = (
             target.tokenizer(text, add_special_tokens=False)["input_ids"] for text in (given.plain, given.drafted)
         )
-        try:
-            made = self.desk.on_worker(
-                lambda: two_outputs(target, prompt, plain, drafted, lossless=given.lossless, dtype=given.dtype)
-            )
-        except UserError as problem:
-            raise Rejected("outputs", sentence(problem)) from None
+        made = self.desk.on_worker(
+            lambda: two_outputs(target, prompt, plain, drafted, lossless=given.lossless, dtype=given.dtype)
+        )
         decode = target.tokenizer.decode
         texts = {"plain": [decode([token]) for token in plain], "drafted": [decode([token]) for token in drafted]}
         return {**made.to_json(), "texts": texts, "model": target.name}

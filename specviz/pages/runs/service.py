@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specviz.server.bodies import Body, Ids, Texts
@@ -31,7 +32,8 @@ class Runs(Service):
     @get()
     def shown(self, owner: Owner) -> dict[str, Any]:
         """The list, the run to open on, and the room."""
-        return {"runs": self.listing(owner), "first": self.desk.first, "room": self.room(owner)}
+        runs = self.listing(owner)
+        return {"runs": runs, "first": self.desk.first, "room": self._room(runs)}
 
     def listing(self, owner: str) -> list[dict[str, Any]]:
         """What ``owner`` may see in a list, the running ones first; ``mine``: may be changed and deleted."""
@@ -45,12 +47,12 @@ class Runs(Service):
         ]  # fmt: skip
         return live + [{**row, "mine": self.may_change(row["id"], owner)} for row in self.desk.store.listing(owner)]
 
-    def room(self, owner: str = "") -> dict[str, Any]:
-        """How full the store is: of ``count`` runs ``others`` are in no list of this user's; and what is wrong with the
-        disk, if anything is.
+    def _room(self, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """How full the store is: of ``count`` runs ``others`` are not among a user's; and what is wrong with the disk,
+        if anything is.
         """
         library, taken = self.desk.library, self.desk.store.taken()
-        listed = sum(row["kind"] != "gallery" for row in self.desk.store.listing(owner))
+        listed = sum(row["kind"] not in ("gallery", "live") for row in runs)
         return {**taken, "others": taken["count"] - listed, "problem": library.problem if library is not None else ""}
 
     def may_change(self, key: str, owner: str) -> bool:
