@@ -79,10 +79,10 @@ def open_desk(
             from specviz.quiet import settle
 
             settle(threads or (backends.threads_each if backends is not None else None))
-            target = load_target(
-                model, device=device, dtype=dtype, engine=engine, progress=progress, weights=weights
-            )
+            target = load_target(model, device=device, dtype=dtype, engine=engine, progress=progress, weights=weights)
             target.engines.learns = pool is None  # beside backends at work nothing can be measured
+            if pool is None:
+                target.engines.begin()
             return target
 
         def load() -> Any:
