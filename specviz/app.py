@@ -53,6 +53,7 @@ def open_desk(
     device: str | None = None,
     dtype: str | None = None,
     engine: str | None = None,
+    weights: str | None = None,
     drafter: str | None = None,
     rules: Rules | None = None,
     threads: int | None = None,
@@ -78,8 +79,10 @@ def open_desk(
             from specviz.quiet import settle
 
             settle(threads or (backends.threads_each if backends is not None else None))
-            target = load_target(model, device=device, dtype=dtype, engine=engine, progress=progress)
+            target = load_target(model, device=device, dtype=dtype, engine=engine, progress=progress, weights=weights)
             target.engines.learns = pool is None  # beside backends at work nothing can be measured
+            if pool is None:
+                target.engines.begin()
             return target
 
         def load() -> Any:
@@ -92,7 +95,8 @@ def open_desk(
                 offer_drafter(target, drafter)
             remember(model_place(chosen), target)
             if pool is not None and backends is not None:
-                pool.begin(backends.hosting(target, {"model": chosen, "device": device, "engine": engine}, drafter))
+                opening = {"model": chosen, "device": device, "engine": engine, "weights": weights}
+                pool.begin(backends.hosting(target, opening, drafter))
             return target
 
         def pick(model: str, tell: Tell) -> Any:
@@ -109,7 +113,8 @@ def open_desk(
             from decoders.model.size import check_fits, size_of
 
             for place in places_of(key)[:1]:
-                check_fits(model_name(place), size_of(place, device=device, dtype=dtype), device=device)
+                size = size_of(place, device=device, dtype=dtype, weights=weights)
+                check_fits(model_name(place), size, device=device)
                 return opened(place)
             return None
 
@@ -117,7 +122,7 @@ def open_desk(
         fixed = public or pool is not None
         loader = Loader(load, name=model_name(chosen), model=chosen, other=other, pick=None if fixed else pick)
     desk = Desk(store, Runner(store, library, pool=pool), loader, pages=pages())
-    desk.device, desk.dtype = device, dtype
+    desk.device, desk.dtype, desk.weights = device, dtype, weights
     desk.keep_to(rules or Rules())
     listing = store.listing("")
     desk.first = listing[0]["id"] if listing else ""
@@ -203,6 +208,7 @@ def serve(
     device: str | None = None,
     dtype: str | None = None,
     engine: str | None = None,
+    weights: str | None = None,
     drafter: str | None = None,
     threads: int | None = None,
     auth_file: str | Path | None = None,
@@ -234,8 +240,8 @@ def serve(
                 f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
             ) from None
     desk = open_desk(
-        model, trace, device=device, dtype=dtype, engine=engine, drafter=drafter, rules=rules, threads=threads,
-        backends=backends,
+        model, trace, device=device, dtype=dtype, engine=engine, weights=weights, drafter=drafter, rules=rules,
+        threads=threads, backends=backends,
     )  # fmt: skip
     tab = prepare(desk) if prepare is not None else ""
     app = create_app(desk=desk, users=users)

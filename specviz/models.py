@@ -44,10 +44,10 @@ class Listed:
     missing: str = ""
 
 
-def listed(*, dtype: str | None = None, device: str | None = None) -> list[Listed]:
+def listed(*, dtype: str | None = None, device: str | None = None, weights: str | None = None) -> list[Listed]:
     """The bundled target and SmolLM2 where they are here, models converted from GGUF files, and those opened before.
 
-    Their memory is told for a dtype and device as ``load_target`` takes them. Nothing is asked of a hub.
+    Their memory is told for a dtype, device and weights as ``load_target`` takes them. Nothing is asked of a hub.
     """
     from decoders.model.gguf import converted_models, gguf_file
 
@@ -56,7 +56,7 @@ def listed(*, dtype: str | None = None, device: str | None = None) -> list[Liste
     places: set[str] = set()
 
     def add(model: str, place: str, kind: str) -> None:
-        models.append(_listed(model, place, opened.get(place), kind, dtype, device))
+        models.append(_listed(model, place, opened.get(place), kind, dtype=dtype, device=device, weights=weights))
         places.add(place)
 
     for name in NAMES:
@@ -100,9 +100,7 @@ def same_place(model: str, other: str) -> bool:
         return model == other
 
 
-def _listed(
-    model: str, place: str, entry: Remembered | None, kind: str, dtype_wanted: str | None, device: str | None
-) -> Listed:
+def _listed(model: str, place: str, entry: Remembered | None, kind: str, **opening: str | None) -> Listed:
     from decoders.model.size import size_of
 
     key, dtype, name, notes = "", "", Path(place).stem, []
@@ -122,7 +120,7 @@ def _listed(
     told = None
     with suppress(UserError, OSError):
         known = entry.parameters if entry is not None else 0
-        told = size_of(place, dtype=dtype_wanted, device=device, parameters=known, fetch=False)
+        told = size_of(place, parameters=known, fetch=False, **opening)
     return Listed(
         model, name, kind, size, dtype or "?", key, _parts(key) if key else None, default, notes,
         parameters=told.parameters if told is not None else None, memory_bytes=told.bytes if told is not None else None,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.folders import settings_folder, write_json
-from decoders.model.catalog import NAMES, SMOLLM2, current_key, missing_smollm2, shipped_key
+from decoders.model.catalog import NAMES, SMOLLM2, current_key, missing_smollm2, precision_of, shipped_key
 
 MOST = 20
 
@@ -32,7 +32,7 @@ def remember(source: str | Path, target: Any) -> None:
     """Put a model that was just opened first in the list; where it cannot be written, it is not remembered."""
     place = str(Path(source).resolve()) if Path(source).exists() else str(source)
     info, now = target.info, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    entry = Remembered(place, target.name, target.key, info["parameters"], info["dtype"], now)
+    entry = Remembered(place, target.name, target.key, info["parameters"], precision_of(info), now)
     others = [one for one in remembered() if one.source != place]
     with contextlib.suppress(OSError):
         write_json(_file(), {"models": [asdict(one) for one in [entry, *others][:MOST]]})

@@ -311,12 +311,16 @@ def numbers(trace: Any) -> dict[str, Any]:
 
 
 def test_a_models_runs_are_the_same_and_what_if_is_built_again_when_its_backend_is_lost() -> None:
-    """The bundled target in two processes: every row as without them; the model is opened once, for all of this."""
+    """The bundled target in two processes, on int8 weights where this torch has them: every row as without them; the
+    model is opened once, for all of this.
+    """
     from decoders import Prompt, record
+    from decoders.model.rounded import _unable
     from specviz.app import open_desk
     from specviz.pages.whatif.service import Continuation, Redraft
 
-    desk = open_desk("bundled", backends=Backends("local", 2, 1))
+    weights = None if _unable(8) else "int8"
+    desk = open_desk("bundled", weights=weights, backends=Backends("local", 2, 1))
     desk.begin()
     pool = desk.runner.pool
     assert pool is not None
@@ -330,6 +334,7 @@ def test_a_models_runs_are_the_same_and_what_if_is_built_again_when_its_backend_
             assert job.finished.wait(WAIT_S) and not job.error
         traces = [desk.store.get(job.id) for job in jobs]
         assert {trace.run["backend"] for trace in traces} == {"backend 1", "backend 2"}
+        assert {trace.run["model"].get("weights") for trace in traces} == {weights}
         target = desk.target()
         prompt = Prompt.from_text(target.tokenizer, text)  # on the app's worker: as many threads as a backend has
         alone = desk.on_worker(lambda: record(target, prompt, "pld+h", max_new_tokens=24))

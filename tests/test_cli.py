@@ -464,12 +464,13 @@ def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     server = types.ModuleType("specviz.app")
     server.serve = lambda *a, **k: calls.append((a, k))  # the real one imports the web framework
     monkeypatch.setitem(sys.modules, "specviz.app", server)
-    assert specviz("app", "--model", "x", "--port", 0, "--auth-file", "users", "--limit", "runs=5") == 0
+    given = ("--weights", "int8", "--port", 0, "--auth-file", "users", "--limit", "runs=5")
+    assert specviz("app", "--model", "x", *given) == 0
     assert specviz("view", tmp_path / "a.spectrace", "--open") == 0
     shared = {"auth_file": Path("users"), "public": False, "limits": {"runs": "5"}, "pickers": []}
     assert calls[0][0] == ("x", "127.0.0.1", 0, None, False)
     opening = dict.fromkeys(("device", "dtype", "drafter", "engine", "threads", "backends"))
-    assert calls[0][1] == opening | shared
+    assert calls[0][1] == opening | shared | {"weights": "int8"}
     assert calls[1][0] == (None, "127.0.0.1", 7860)
     alone = {"auth_file": None, "public": False, "limits": {}, "pickers": []}
     assert calls[1][1] == {"trace": tmp_path / "a.spectrace", "open_browser": True} | alone

@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 
 from decoders.errors import TooLarge, UserError
 from decoders.model import catalog, size
+from decoders.model.rounded import _unable
 from specviz.app import open_desk
 from specviz.cli import main
 from specviz.places import BUNDLED as BUNDLED_FOLDER
@@ -209,10 +210,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.contextmanager
-def serving_first(models: Path, place: Path) -> Iterator[tuple[TestClient, Any]]:
+def serving_first(models: Path, place: Path, **opening: Any) -> Iterator[tuple[TestClient, Any]]:
     """A server on one tiny model; a second, deeper one lies beside it."""
     shutil.copytree(models, place, dirs_exist_ok=True)
-    desk = open_desk(str(place / "first"))
+    desk = open_desk(str(place / "first"), **opening)
     with TestClient(app_of(desk)) as client:
         assert desk.loader.wait(WAIT_S) and desk.loader.state == "ready"
         assert desk.loader.target.engines.learns
@@ -243,6 +244,19 @@ def refusal(client: TestClient, model: object) -> str:
     answer = choose(client, model)
     assert answer.status_code == 422, answer.json()
     return answer.json()["error"]
+
+
+@pytest.mark.skipif(bool(_unable(8)), reason="this build of torch has no such kernels")
+def test_every_model_is_opened_on_the_weights_that_the_app_was_started_with(models: Path, tmp_path: Path) -> None:
+    with serving_first(models, tmp_path, weights="int8") as (client, desk):
+        assert client.get("/api/status").json()["model"]["info"]["weights"] == "int8" and "int8" in desk.loader.text
+        job = desk.submit(FORM, "pld", {}, {"max_new_tokens": 4})
+        assert job.finished.wait(WAIT_S) and desk.store.get(job.id).run["model"]["weights"] == "int8"
+        sizes = {one["model"]: one["memory_bytes"] for one in client.get("/api/models").json()["models"]}
+        assert sizes[str(tmp_path / "first")] == size.size_of(tmp_path / "first", weights="int8").bytes
+        assert choose(client, tmp_path / "second").status_code == 200
+        settled(desk.loader)
+        assert desk.loader.target.info["layers"] == 5 and desk.loader.target.info["weights"] == "int8"
 
 
 def test_runs_keep_the_model_they_were_submitted_for(app: tuple[TestClient, Any], tmp_path: Path) -> None:

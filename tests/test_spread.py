@@ -178,6 +178,18 @@ def test_whatever_determines_a_unit_makes_another_key(target: Target, change: di
     assert len(keys[0]) == len(keys[1]) == 3 and not keys[0] & keys[1]
 
 
+def test_weights_of_fewer_bits_make_another_key(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their runs are of another model, whose file is the same."""
+
+    def keys() -> set[str]:
+        planned = planned_of(target)
+        return {unit.key for unit in units_of(planned, about_of(target, planned, OPENING))}
+
+    before = keys()
+    monkeypatch.setitem(target.info, "weights", "int8")
+    assert before and not before & keys()
+
+
 def test_what_does_not_determine_it_makes_no_other_key(target: Target) -> None:
     """More prompts, another title, more metrics of the same runs, where the model lies and how many threads it has."""
     planned, more = planned_of(target), planned_of(target, replace(SWEEP, title="Other"), count=4)

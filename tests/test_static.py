@@ -415,6 +415,15 @@ def test_auto_compiles_when_a_run_has_ended(monkeypatch, idle):
     assert shop == [(made.parts, False)] and len(made.parts) == 2
 
 
+def test_a_server_under_compiled_compiles_at_once_beside_its_runs(monkeypatch, idle):
+    shop = []
+    monkeypatch.setattr(engines.WORKSHOP, "make", lambda parts, urgent: shop.append((list(parts), urgent)))
+    for engine in ("auto", "eager", "compiled"):
+        made = Engines(target_of(), engine)
+        made.begin()
+    assert shop == [(made.parts, True)]
+
+
 # --- how compiled parts come to be
 
 

@@ -179,6 +179,13 @@ class Engines:
         """Whether all that is compiled for this target is there, or cannot be had."""
         return all(WORKSHOP.open(part) is not None or part.package in WORKSHOP.failed for part in self.parts)
 
+    def begin(self) -> None:
+        """For a server: the engine ``compiled`` has what is missing compiled now, beside whatever goes on."""
+        if self.engine == "compiled" and not self.complete():
+            WORKSHOP.make(self.parts, urgent=True)
+            if reason := WORKSHOP.why_not(self.parts):
+                say_once(reason)
+
     def prepare(self, cancel: threading.Event | None = None, *, urgent: bool = True) -> bool:
         """Compile what is missing now, and wait for it or ``cancel``; whether static forwards are there."""
         if not self.ready() or not self.complete():

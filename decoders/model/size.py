@@ -20,6 +20,7 @@ from .catalog import model_place
 from .gguf import check_magic, gguf_file, is_converted
 from .load import check_folder, chosen_device, chosen_dtype
 from .room import free_memory, gigabytes
+from .rounded import BITS
 from .shape import ModelShape
 
 TEXT = 2048  # tokens whose keys and values are counted
@@ -55,24 +56,27 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Cached:
-    """What a text's cache depends on, and the size of the head."""
+    """What a text's cache depends on, the size of the head, and that of the embedding and the head together."""
 
     layers: int
     kv_heads: int
     head_dim: int
     context_length: int
     head: int
+    tables: int
 
     @classmethod
     def of(cls, config: Any) -> Cached:
         shape = ModelShape.of(config)
-        return cls(*shape.cached, shape.context_length, shape.vocab * shape.hidden)
+        head = shape.vocab * shape.hidden
+        return cls(*shape.cached, shape.context_length, head, head * (1 if config.tie_word_embeddings else 2))
 
 
 def size_of(
-    model: str | Path, *, dtype: str | None = None, device: str | None = None, parameters: int = 0, fetch: bool = True
-) -> Size:
-    """The size of a folder, GGUF file, hub id or named model; dtype and device as of ``load_target``.
+    model: str | Path, *, dtype: str | None = None, device: str | None = None, weights: str | None = None,
+    parameters: int = 0, fetch: bool = True,
+) -> Size:  # fmt: skip
+    """The size of a folder, GGUF file, hub id or named model; dtype, device and weights as of ``load_target``.
 
     ``parameters`` is their number where it was counted before. Without ``fetch`` nothing is asked of a hub.
 
@@ -87,7 +91,8 @@ def size_of(
             stat = file.stat()
             count, cached = _read_gguf(file, stat.st_size, stat.st_mtime_ns)
             opened = is_converted(file, kind)
-            return _size(count, cached, kind, where, dequantised=0 if opened else count * torch.float32.itemsize)
+            dequantised = 0 if opened else count * torch.float32.itemsize
+            return _size(count, cached, kind, where, weights, dequantised=dequantised)
         check_folder(folder)
         place = str(folder)
     try:
@@ -101,7 +106,7 @@ def size_of(
             f"the model {str(model)!r} is not there, or cannot be read: {first_line(error, 200)}; give a folder with "
             "config.json, weights and tokenizer, a GGUF file, or a hub id such as org/name"
         ) from error
-    return _size(count, cached, kind, where)
+    return _size(count, cached, kind, where, weights)
 
 
 def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
@@ -116,12 +121,17 @@ def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
         )
 
 
-def _size(count: int, cached: Cached, kind: torch.dtype, where: torch.device, *, dequantised: int = 0) -> Size:
-    weights = count * kind.itemsize
+def _size(
+    count: int, cached: Cached, kind: torch.dtype, where: torch.device, rounded: str | None, *, dequantised: int = 0
+) -> Size:
+    """``rounded``: what the weights between embedding and head are rounded to, once they are read."""
+    read = weights = count * kind.itemsize
+    if rounded in BITS:
+        weights = cached.tables * kind.itemsize + int(max(0, count - cached.tables) * BITS[rounded] / 8)
     copies = cached.head * torch.float32.itemsize if kind.itemsize < 4 else 0
     rows = min(TEXT, cached.context_length) + SPARE_ROWS
     cache = 2 * cached.layers * cached.kv_heads * cached.head_dim * rows * kind.itemsize
-    return Size(count, weights + copies, weights + dequantised, cache)
+    return Size(count, weights + copies, read + dequantised, cache)
 
 
 def _counted(config: Any) -> int:
@@ -186,7 +196,8 @@ def _read_gguf(file: Path, size: int, mtime_ns: int) -> tuple[int, Cached]:
         kv_heads = setting("attention.head_count_kv") if f"{family}.attention.head_count_kv" in settings else heads
         head_dim = setting("attention.key_length") if f"{family}.attention.key_length" in settings else hidden // heads
         head = math.prod(tensors["token_embd.weight"])
-        cached = Cached(setting("block_count"), kv_heads, head_dim, setting("context_length"), head)
+        tables = head * (2 if "output.weight" in tensors else 1)
+        cached = Cached(setting("block_count"), kv_heads, head_dim, setting("context_length"), head, tables)
         return sum(math.prod(shape) for shape in tensors.values()), cached
     except KeyError as error:
         raise UserError(f"{file.name} holds no model: it does not say {error.args[0]!r}") from error

@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     common.file(parser, "--trace", "open on this recorded run", "TRACE")
     add_address(parser)
-    common.add_model(parser)
+    common.add_model(parser, weights=True)
     parser.add_argument(
         "--backends", metavar="KIND:N",
         help="do the runs in N backends, each with a model of its own: "
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         logging.getLogger(ours).setLevel(logging.INFO)
     serve(
         args.model, args.host, args.port, args.trace, args.open,
-        device=args.device, dtype=args.dtype, engine=args.engine, drafter=args.drafter, threads=args.threads,
-        backends=behind, **shared(args),
+        device=args.device, dtype=args.dtype, engine=args.engine, weights=args.weights, drafter=args.drafter,
+        threads=args.threads, backends=behind, **shared(args),
     )  # fmt: skip
     return 0

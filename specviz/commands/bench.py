@@ -125,8 +125,6 @@ def _checked(args: argparse.Namespace) -> None:
             raise common.UserError(f"--out {path} does not say what to write: the file's name ends in one of {listed}")
     if over_workers.wanted(args) and (args.peers or args.no_trace or args.html):
         raise common.UserError("--peers, --no-trace and --html are for runs in one process: leave --workers out")
-    if over_workers.wanted(args) and args.weights:
-        raise common.UserError("--weights is for runs in one process: leave --workers out")
     columns = [key for key, quantity in QUANTITIES.items() if isinstance(quantity, Quantity)]
     for key in args.metric:
         if key not in columns:

@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.file(out, "--parquet", "the same as a Parquet file")
     common.file(out, "--html", "write the charts to a file that works from disk")
     common.flag(out, "--yes", "start a long experiment without asking")
-    common.add_model(parser)
+    common.add_model(parser, weights=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -20,11 +20,12 @@ DESCRIPTION = "List the models that are here: bundled, SmolLM2, converted from G
 
 def add(parser: argparse.ArgumentParser) -> None:
     common.flag(parser, "--json", "print one JSON object")
+    parser.add_argument("--weights", choices=common.WEIGHTS, metavar="W", help="the memory with int8 or int4")
 
 
 def run(args: argparse.Namespace) -> int:
     common.settle()
-    models, absent = listed(), missing_smollm2()
+    models, absent = listed(weights=args.weights), missing_smollm2()
     if args.json:
         print(
             json.dumps({"models": [asdict(model) for model in models], "missing": {SMOLLM2: absent} if absent else {}})

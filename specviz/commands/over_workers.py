@@ -67,7 +67,7 @@ def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Resul
     from specviz.places import home
 
     workers = Workers(wanted(args), kind_of(args), args.threads or 0, args.ray_address or "", tuple(args.slurm))
-    opening = Opening(common.model_source(args), args.dtype, args.device, args.engine)
+    opening = Opening(common.model_source(args), args.dtype, args.device, args.engine, args.weights)
     results = begin(planned, target)
     place = args.results or str(home() / "lab" / results.id)
     trained = ""

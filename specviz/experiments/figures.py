@@ -7,6 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from decoders.model.catalog import precision_of
 from specviz.views.charts import GREY
 from specviz.words import counted
 
@@ -61,7 +62,7 @@ def caption(results: Results) -> str:
     about = results.about
     model = about["model"]
     size = f", {model['parameters'] / 1e6:,.0f} M parameters" if model.get("parameters") else ""
-    where = f"{model.get('name') or 'model'}{size}, {model.get('dtype')} on {model.get('device')}"
+    where = f"{model.get('name') or 'model'}{size}, {precision_of(model)} on {model.get('device')}"
     count = len({row["prompt"] for row in results.rows if row.get("prompt")})
     tokens = f"of at most {about['max_new_tokens']} new tokens"
     ours = f"Ours: {where}; means over {counted(count, 'prompt')} {tokens}"

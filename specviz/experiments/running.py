@@ -33,6 +33,8 @@ CLOCKED = ("ms", "tokens/s", "×")  # units that depend on the machine's state
 WARM_TOKENS = 8
 TURN_SECONDS = 1.0  # of training, before others may use the device
 
+MODEL = ("name", "parameters", "dtype", "weights", "device", "layers", "heads")
+
 
 def begin(planned: Plan, target: Target) -> Results:
     """Results without rows yet, described for this target."""
@@ -40,7 +42,7 @@ def begin(planned: Plan, target: Target) -> Results:
     info = target.info
     about |= {
         "id": new_id(), "state": "running", "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "model": {k: info.get(k) for k in ("name", "parameters", "dtype", "device", "layers", "heads")},
+        "model": {name: info.get(name) for name in MODEL if name in info},
         "notes": list(planned.notes), "seconds": 0.0, "trained_s": 0.0, "runs": planned.runs,
         "cases": len(planned.cases), "absent": dict(planned.absent),
     }  # fmt: skip

@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from decoders.errors import UserError
+from decoders.model.catalog import precision_of
 from specviz.words import column, counted
 
 from .experiment import Row
@@ -180,7 +181,7 @@ def notes(results: Results) -> list[str]:
     )
     lossy = [check.name for check in checks(results) if check.lossy]
     sentences = [
-        f"{model.get('name') or 'model'}{size}, {model.get('dtype')} on {place}; {versions}; {about['created'][:10]}.",
+        f"{model.get('name') or 'model'}{size}, {precision_of(model)} on {place}; {versions}; {about['created'][:10]}.",
         f"{done}; {spread}.",
         "Speed and speedup are of runs that were not recorded; a speedup is formed between runs of the same prompt in "
         "the same repeat. What else is counted is the same in every repeat.",

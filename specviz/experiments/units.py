@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.method.plugin_files import VARIABLE, plugin_files
+from decoders.model.catalog import precision_of
 from specviz.places import SUFFIX, TRACES
 from specviz.workers.plain import code_of, prompt_from_json, prompt_to_json
 from specviz.workers.work import Made, Refused, Unit, Work, digest
@@ -47,6 +48,7 @@ class Opening:
     dtype: str | None = None
     device: str | None = None
     engine: str | None = None
+    weights: str | None = None
 
 
 # --- what determines a sweep's units ---
@@ -66,7 +68,7 @@ def determined(target: Target, planned: Plan) -> dict[str, Any]:
     calibration = target.calibration
     return {
         "code": code_version(),
-        "model": {"key": target.key, "dtype": str(target.info["dtype"])},
+        "model": {"key": target.key, "precision": precision_of(target.info)},
         "recipe": experiment.name if experiment.name in recipes() else "",
         "settings": [
             {"line": {**asdict(s.line), "params": dict(s.line.params)}, "values": dict(s.values), "hidden": h}
@@ -174,9 +176,10 @@ def open_experiment(about: Mapping[str, Any]) -> Work:
             "same everywhere"
         )
     target = load_target(**about["opening"])
-    if (target.key, str(target.info["dtype"])) != (wanted["model"]["key"], wanted["model"]["dtype"]):
+    precision = precision_of(target.info)
+    if (target.key, precision) != (wanted["model"]["key"], wanted["model"]["precision"]):
         raise Refused(
-            f"a worker opened another model than this sweep is of: {target.name} in {target.info['dtype']}, with the "
+            f"a worker opened another model than this sweep is of: {target.name} in {precision}, with the "
             f"fingerprint {target.key} in place of {wanted['model']['key']}"
         )
     if about["offered"]:

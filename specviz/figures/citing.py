@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from decoders.model.catalog import NAMES, recorded_key, shipped_key
+from decoders.model.catalog import NAMES, precision_of, recorded_key, shipped_key
 from decoders.trace.decisions import verified
 from decoders.trace.trace import Trace
 from specviz import __version__
@@ -52,7 +52,7 @@ def _value(value: Any) -> str:
 
 def _model(trace: Trace) -> str:
     model = trace.run.get("model") or {}
-    dtype = f" ({model['dtype']})" if model.get("dtype") else ""
+    dtype = f" ({precision_of(model)})" if model.get("dtype") else ""
     name = model.get("name") or "an unnamed model"
     return f"{'a model that is not recorded' if name == 'not recorded' else name}{dtype}"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.method.plugin_files import plugin_files
+from decoders.model.catalog import precision_of
 from specviz.workers.backends import Hosting
 from specviz.workers.kinds import BACKENDS, backends_of
 from specviz.workers.plain import code_of
@@ -66,7 +67,7 @@ class Backends:
         device, gpus = worker_device(target.device.type, opening.get("device"), apart=self.kind == "ray")
         about = {
             "opening": {**opening, "device": device, "dtype": str(target.info["dtype"])},
-            "key": target.key, "dtype": str(target.info["dtype"]), "code": code_of(PACKAGES), "drafter": drafter,
+            "key": target.key, "precision": precision_of(target.info), "code": code_of(PACKAGES), "drafter": drafter,
             "plugins": [str(path) for path in plugin_files()], "plugin_s": PLUGIN_S,
         }  # fmt: skip
         return Hosting(open_model, about, self.threads_each, gpus)

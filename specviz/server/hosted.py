@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from decoders.method.plugin_files import VARIABLE
+from decoders.model.catalog import precision_of
 from decoders.trace.trace import Trace
 from specviz.workers.backends import Answers
 from specviz.workers.plain import code_of, prompt_from_json
@@ -57,9 +58,10 @@ def open_model(about: Mapping[str, Any]) -> Answers:
         )
     wait_for_plugins(about["plugin_s"])
     target = load_target(**about["opening"])
-    if (target.key, str(target.info["dtype"])) != (about["key"], about["dtype"]):
+    precision = precision_of(target.info)
+    if (target.key, precision) != (about["key"], about["precision"]):
         raise Refused(
-            f"a backend opened another model than the app: {target.name} in {target.info['dtype']}, with the "
+            f"a backend opened another model than the app: {target.name} in {precision}, with the "
             f"fingerprint {target.key} in place of {about['key']}"
         )
     if about["drafter"]:

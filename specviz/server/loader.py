@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decoders.errors import TooLarge
-from decoders.model.catalog import recorded_key
+from decoders.model.catalog import precision_of, recorded_key
 from specviz.words import sentence, shortened
 
 from .runner import TRIM
@@ -265,10 +265,12 @@ def describe(info: Mapping[str, Any]) -> str:
     'demo · 5.3M parameters · float32 · cpu'
     >>> describe({"name": "a", "dtype": "float32", "dequantised": {"types": {"Q4_1": 210, "F32": 61}}})
     'a · float32, dequantised from Q4_1'
+    >>> describe({"name": "a", "dtype": "float32", "weights": "int8", "device": "cpu"})
+    'a · int8 · cpu'
     """
     count = info.get("parameters")
     size = f"{shortened(count)} parameters" if isinstance(count, int | float) and count > 0 else ""
-    dtype, source = info.get("dtype"), info.get("dequantised")
+    dtype, source = precision_of(info) if "dtype" in info else "", info.get("dequantised")
     if source:
         counts = dict(source["types"])
         ordered = sorted(counts, key=counts.__getitem__, reverse=True)

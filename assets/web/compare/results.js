@@ -122,7 +122,7 @@ function divergence(lane, { position, got, got_prob, expected, expected_prob, ga
   const close = [
     h("span", { title: "Difference of the target's two best logits there" }, ` Top-2 gap ${format(gap)}`),
     ["near tie", "bug"].includes(verdict) &&
-      h("span", { title: ROUNDING }, `; rounding allows ${format(tolerance)} in ${lane.lane.run.model?.dtype}`),
+      h("span", { title: ROUNDING }, `; rounding allows ${format(tolerance)} in ${lane.lane.run.model?.weights ?? lane.lane.run.model?.dtype}`),
     ".",
   ];
   return [

@@ -366,9 +366,9 @@ def _whole(trace: Trace) -> bool:
 
 
 def _plain_key(trace: Trace) -> str:
-    """The same where plain decoding writes the same: model, dtype, prompt, sampling, length and stop tokens."""
+    """The same where plain decoding writes the same: model, dtype, weights, prompt, sampling, length, stop tokens."""
     run = trace.run
-    model = [run["model"].get(name) for name in ("name", "parameters", "dtype")]
+    model = [run["model"].get(name) for name in ("name", "parameters", "dtype", "weights")]
     settings = [model, trace.prompt_ids, run["sampling"], run["max_new_tokens"], run.get("stop_ids")]
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 

@@ -391,9 +391,10 @@ class Lab(Service):
 
         with contextlib.suppress(QueueFull):
             if active.workers is not None:
+                opening = Opening(self.desk.loader.model, weights=self.desk.weights)
                 spread(
-                    target, planned, active.workers, Opening(self.desk.loader.model), str(folder), results=results,
-                    progress=told, cancel=active.cancel,
+                    target, planned, active.workers, opening, str(folder), results=results, progress=told,
+                    cancel=active.cancel,
                 ).run(told, active.cancel)  # fmt: skip
             else:
                 run_experiment(

@@ -43,7 +43,7 @@ class Models(Service):
         if reason := self._forbidden(user):
             return problem(403, reason)
         loader = self.desk.loader
-        models = [*listed(dtype=self.desk.dtype, device=self.desk.device), *absent()]
+        models = [*listed(dtype=self.desk.dtype, device=self.desk.device, weights=self.desk.weights), *absent()]
         return {
             **loader.info(),
             "models": [dataclasses.asdict(one) for one in models],
@@ -99,7 +99,7 @@ class Models(Service):
     def _check_fits(self, model: str) -> None:
         from decoders.model.size import check_fits, size_of
 
-        size = size_of(model, dtype=self.desk.dtype, device=self.desk.device)
+        size = size_of(model, dtype=self.desk.dtype, device=self.desk.device, weights=self.desk.weights)
         check_fits(model_name(model), size, device=self.desk.device)
 
 
