@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,16 +32,23 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("specviz", appauthor=False))
 
 
-def write_text(path: Path, text: str) -> Path:
-    """Write a text file, whole or not at all; its folder is made where there is none, its line ends stay."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+def write_bytes(path: Path, data: bytes, *, private: bool = False) -> Path:
+    """Write a file, whole or not at all; ``private``: nobody but its owner may read it. Its folder has to be there."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    flags, mode = os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600 if private else 0o666
     try:
-        partial.write_text(text, encoding="utf-8", newline="")
-        partial.replace(path)
+        with open(os.open(partial, flags, mode), "wb") as file:
+            file.write(data)
+        os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
     return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file as ``write_bytes`` does; its folder is made where there is none, its line ends stay."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_bytes(path, text.encode())
 
 
 def write_json(path: Path, data: Any) -> Path:

@@ -1,4 +1,4 @@
-"""Text of any origin inside LaTeX and Markdown: nothing in it is a command, a link or markup."""
+"""Text of any origin inside LaTeX, Markdown and CSV: nothing in it is a command, a link, markup or a formula."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ def md(text: str) -> str:
     'a\\|b \\<i\\>c\\_d'
     """
     return re.sub(r"([\\`*_{}\[\]<>#|~$&!])", r"\\\1", line(text)).replace("://", ":\\/\\/")
+
+
+def inert(text: str) -> str:
+    """Text in a cell that a spreadsheet would run as a formula, with an apostrophe before it.
+
+    >>> inert("=1+1"), inert("a=b")
+    ("'=1+1", 'a=b')
+    """
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
 
 
 def line(text: str) -> str:

@@ -34,6 +34,15 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def numeric(text: str) -> bool:
+    """Whether a text is a number, as ``float`` reads it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def shortened(count: float) -> str:
     """A large number in three digits.
 

@@ -867,6 +867,7 @@ def test_a_sweep_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str) -
         (("--vary", "k=1"), "--vary needs a recipe or a --method"),
         (("pldplus-fig4", "--method", "pld"), "--method is for a sweep of your own"),
         (("--method", "pld", "--vary", "k"), "--vary 'k' is not of the form name=values"),
+        (("--method", "pld", "--vary", "k=5", "--vary", "k=9"), "--vary gives k twice"),
         (("--method", "pld", "--vary", "k=0..500 step 100"), "k=0 is out of range"),
         (("pldplus-fig4", "--metric", "speed"), "there is no metric 'speed'"),
         (("pldplus-fig4", "--prompts", "nowhere.jsonl"), "nowhere.jsonl is no prompt file and no prompt set"),

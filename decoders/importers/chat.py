@@ -15,7 +15,7 @@ from typing import Any
 
 from .request import MOST_REQUESTS, Choice, Request, Token, check_tokens, words
 from .source import Document
-from .values import from_log, number, numbers, whole
+from .values import dicts, from_log, number, numbers, whole
 
 TOKEN_ID = re.compile(r"token_id:(\d+)")
 
@@ -33,11 +33,6 @@ class Answer:
     streamed: bool = False
 
 
-def is_answer(value: dict[str, Any]) -> bool:
-    """Whether a document is an answer, or a chunk of one, in OpenAI's form."""
-    return isinstance(value.get("choices"), list)
-
-
 def answers(documents: Iterable[Document]) -> list[Answer]:
     """The requests in a file, in the order in which they began; chunks of several may be mixed. A request with several
     choices is as many answers. Behind the first few hundred requests no other is begun.
@@ -48,15 +43,14 @@ def answers(documents: Iterable[Document]) -> list[Answer]:
     last, tokens = "", 0
     for number_, document in enumerate(documents):
         value = document.value
-        if not is_answer(value):
+        if not isinstance(value.get("choices"), list):
             continue
         key = value.get("id")
         if not isinstance(key, str) or not key:
             goes_on = any(isinstance(one, dict) and "delta" in one for one in value["choices"])
             key = last if goes_on and last else f"request {number_ + 1}"
         last = key
-        choices = [one for one in value["choices"] if isinstance(one, dict)]
-        for choice in choices or [{}]:
+        for choice in dicts(value["choices"]) or [{}]:
             place = whole(choice.get("index")) or 0
             if (key, place) not in gathered:
                 if len(gathered) > MOST_REQUESTS:
@@ -105,7 +99,7 @@ def tokens_of(choice: dict[str, Any], part: dict[str, Any]) -> list[Token]:
     told = choice.get("logprobs")
     tokens: list[Token] = []
     if isinstance(told, dict) and isinstance(told.get("content"), list):
-        tokens = [_chat_token(one) for one in told["content"] if isinstance(one, dict)]
+        tokens = [_chat_token(one) for one in dicts(told["content"])]
     elif isinstance(told, dict) and isinstance(told.get("tokens"), list):
         tokens = _completion_tokens(told)
     if ids and len(tokens) != len(ids):
@@ -136,14 +130,11 @@ def _choice(token: Any, raw: Any, logprob: Any) -> Choice:
 
 
 def _chat_token(one: dict[str, Any]) -> Token:
-    tops = one.get("top_logprobs")
-    top = [
-        _choice(t.get("token"), t.get("bytes"), t.get("logprob"))
-        for t in (tops if isinstance(tops, list) else [])[:20]
-        if isinstance(t, dict)
-    ]
-    token, text, prob = _choice(one.get("token"), one.get("bytes"), one.get("logprob"))
-    return Token(token, text, prob, top)
+    own, *top = (
+        _choice(told.get("token"), told.get("bytes"), told.get("logprob"))
+        for told in (one, *dicts(one.get("top_logprobs"))[:20])
+    )
+    return Token(*own, top)
 
 
 def _completion_tokens(told: dict[str, Any]) -> list[Token]:
@@ -152,8 +143,7 @@ def _completion_tokens(told: dict[str, Any]) -> list[Token]:
     for place, name in enumerate(names):
         logprob = logprobs[place] if isinstance(logprobs, list) and place < len(logprobs) else None
         top = tops[place] if isinstance(tops, list) and place < len(tops) and isinstance(tops[place], dict) else {}
-        token, text, prob = _choice(name, None, logprob)
-        tokens.append(Token(token, text, prob, [_choice(t, None, p) for t, p in list(top.items())[:20]]))
+        tokens.append(Token(*_choice(name, None, logprob), [_choice(t, None, p) for t, p in list(top.items())[:20]]))
     return tokens
 
 

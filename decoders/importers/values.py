@@ -33,6 +33,11 @@ def numbers(values: Any) -> list[int] | None:
     return values
 
 
+def dicts(values: Any) -> list[dict[str, Any]]:
+    """The objects in a list; none of what is no list."""
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+
+
 def share(value: Any) -> float | None:
     """A probability as a trace keeps it; None for what is none."""
     told = number(value)

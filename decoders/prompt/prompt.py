@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,7 +189,7 @@ def _encode(tokenizer: Any, parts: Sequence[Part], *, special: bool) -> Prompt:
             new = tokenizer(part, add_special_tokens=False, **as_text)["input_ids"]
             ids += new
             per_token_parts += [(name, passage)] * len(new)
-        return Prompt(tuple(ids), _joined(per_token_parts))
+        return Prompt(tuple(ids), segments_of(per_token_parts))
     text = "".join(part for part, _, _ in parts)
     encoded = tokenizer(text, add_special_tokens=special, return_offsets_mapping=tokenizer.is_fast)
     ids = encoded["input_ids"]
@@ -202,7 +202,7 @@ def _encode(tokenizer: Any, parts: Sequence[Part], *, special: bool) -> Prompt:
     else:  # a slow tokenizer gives no offsets: the whole prompt is one segment
         offsets, empty, labels = [0] * len(ids), [False] * len(ids), [("text", -1)] * max(1, len(text))
     per_token = [("template", -1) if e or o >= len(labels) else labels[o] for o, e in zip(offsets, empty, strict=True)]
-    return Prompt(tuple(ids), _joined(per_token))
+    return Prompt(tuple(ids), segments_of(per_token))
 
 
 def _special_tokens(tokenizer: Any) -> set[str]:
@@ -210,8 +210,8 @@ def _special_tokens(tokenizer: Any) -> set[str]:
     return {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
 
 
-def _joined(per_token: Sequence[tuple[str, int]]) -> tuple[Segment, ...]:
-    """Segments of neighbouring tokens that belong to the same part."""
+def segments_of(per_token: Iterable[tuple[str, int]]) -> tuple[Segment, ...]:
+    """Segments of neighbouring tokens that belong to the same part: its name and passage, per token."""
     segments: list[Segment] = []
     for i, (name, passage) in enumerate(per_token):
         if segments and (segments[-1].name, segments[-1].passage) == (name, passage):

@@ -20,9 +20,10 @@ from typing import Literal
 
 import numpy as np
 
+from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 
-from .attribution_text import TokenText, _agree, _Bytes, _bytes
+from .attribution_text import TokenText, _Bytes, _bytes
 
 SCHEMA = "specattribution/1"
 COUNTED = {True: "whole quotations", False: "drafted tokens"}  # what ``whole`` means, in words
@@ -226,8 +227,8 @@ def _grown(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
         first, last = run.source - low, run.source_stop - low - 1  # tokens of the source's stretch
         begin, end = said.starts[run.start], said.stops[run.stop - 1]
         here, there = source.starts[first], source.stops[last]  # the same places in the source
-        back = _agree(said.data[:begin][::-1], source.data[:here][::-1])
-        ahead = _agree(said.data[end:], source.data[there:])
+        back = first_difference(said.data[:begin][::-1], source.data[:here][::-1])
+        ahead = first_difference(said.data[end:], source.data[there:])
         free = grown[-1].stop if grown else 0
         taken = runs[number + 1].start if number + 1 < len(runs) else len(said.starts)
         start, stop = run.start, run.stop

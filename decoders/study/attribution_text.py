@@ -33,11 +33,6 @@ def _without_blanks(text: str | bytes, start: int, stop: int) -> tuple[int, int]
     return first, first + len(part.strip() or part)
 
 
-def _agree(a: bytes, b: bytes) -> int:
-    """How many bytes two texts have in common at their beginning."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
 def _bytes(trace: Trace) -> dict[int, bytes]:
     """The bytes of every token id; none of special tokens."""
     rows = zip(*(trace.tables["pieces"][name] for name in ("id", "hex", "special")), strict=True)

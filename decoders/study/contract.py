@@ -24,6 +24,7 @@ from decoders.method.method import Method
 from decoders.model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.trace.files import load, save
+from decoders.trace.metrics import first_difference
 from decoders.verifiers.sampling import Sampling
 
 NEW = 28  # tokens of the answers
@@ -67,15 +68,17 @@ def output_faults(target: Target, prompt: Prompt, method: Named, plain: Sequence
     entry, _ = chosen(method)
     first, second = (generate(target, prompt, method, max_new_tokens=NEW) for _ in range(2))
     if first != second:
-        yield f"two runs of one prompt differ from output token {_apart(first, second)} on: a run leaves nothing behind"
+        at = first_difference(first, second) + 1
+        yield f"two runs of one prompt differ from output token {at} on: a run leaves nothing behind"
     if entry.lossless and first != list(plain):
         yield (
             f"it says that it is lossless, and its output differs from plain decoding's from token "
-            f"{_apart(first, plain)} on"
+            f"{first_difference(first, plain) + 1} on"
         )
     drawn = [generate(target, prompt, method, sampling=WARM, max_new_tokens=NEW) for _ in range(2)]
     if drawn[0] != drawn[1]:
-        yield f"two runs with the same seed differ from output token {_apart(*drawn)} on: draw by sample_with's seed"
+        at = first_difference(*drawn) + 1
+        yield f"two runs with the same seed differ from output token {at} on: draw by sample_with's seed"
 
 
 def provenance_faults(target: Target, prompt: Prompt, method: Named) -> Iterator[str]:
@@ -211,8 +214,3 @@ def check(
             if not put(rule, partial(faults, target, prompt, method, plain[number]), number):
                 break
     return findings
-
-
-def _apart(a: Sequence[int], b: Sequence[int]) -> int:
-    """The first output token (from 1) in which two texts differ."""
-    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False), 1) if x != y), min(len(a), len(b)) + 1)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.model.catalog import precision_of
+from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -62,15 +63,6 @@ class Divergence:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def first_difference(a: Sequence[int], b: Sequence[int]) -> int:
-    """Where two outputs part: the first index at which they differ, or the end of the shorter one.
-
-    >>> first_difference([1, 2, 3], [1, 2]), first_difference([1, 2], [3])
-    (2, 0)
-    """
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def tolerance_of(dtype: str) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from decoders.drafters import chosen
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.catalog import precision_of, recorded_key
-from decoders.prompt.prompt import Pool, Prompt, Segment
+from decoders.prompt.prompt import Pool, Prompt, segments_of
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Sampling
 
@@ -92,13 +91,8 @@ def sampling_of(run: Mapping[str, Any]) -> Sampling:
 def recorded_prompt(trace: Trace) -> Prompt:
     """A run's prompt, its segments and (where all of it was recorded) its pool."""
     tokens, run = trace.tables["tokens"], trace.run
-    segments: list[Segment] = []
-    for place in range(run["prompt_length"]):
-        name, passage = tokens["segment"][place], tokens["passage"][place]
-        if segments and (segments[-1].name, segments[-1].passage) == (name, passage):
-            segments[-1] = replace(segments[-1], stop=place + 1)
-        else:
-            segments.append(Segment(name, place, place + 1, passage))
+    length = run["prompt_length"]
+    segments = segments_of(zip(tokens["segment"][:length], tokens["passage"][:length], strict=True))
     recorded, pool = run.get("pool") or {}, None
     if not recorded.get("in_prompt", True) and not pool_is_partial(trace):
         columns = (trace.tables["pool"][name] for name in ("position", "id", "passage"))
@@ -107,7 +101,7 @@ def recorded_prompt(trace: Trace) -> Prompt:
         ids, passages = ids[order], passages[order]
         starts = (0, *(np.flatnonzero(np.diff(passages)) + 1).tolist())
         pool = Pool(ids, starts, None, str(recorded.get("label", "the pool")))
-    return Prompt(tuple(trace.prompt_ids), tuple(segments), pool, run.get("compression"))
+    return Prompt(tuple(trace.prompt_ids), segments, pool, run.get("compression"))
 
 
 def pool_is_partial(trace: Trace) -> bool:

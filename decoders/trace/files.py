@@ -11,11 +11,12 @@ import io
 import json
 import os
 import struct
-import uuid
 import zipfile
 import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
+
+from decoders.folders import write_bytes
 
 from .check import MAX_CELLS, check, check_run
 from .tables import (
@@ -69,7 +70,10 @@ def save(trace: Trace, path: str | os.PathLike[str] | None) -> bytes | None:
     data = buffer.getvalue()
     if path is None:
         return data
-    _replace(Path(path), data)
+    try:
+        write_bytes(Path(path), data)
+    except OSError as fault:
+        raise TraceError(f"{Path(path).name} cannot be written: {why(fault)}; check the folder") from None
     return None
 
 
@@ -224,15 +228,3 @@ dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 def why(fault: Exception) -> str:
     """What the operating system says of a fault, in lower case."""
     return (getattr(fault, "strerror", None) or str(fault)).lower()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        try:
-            part.write_bytes(data)
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as fault:
-        raise TraceError(f"{path.name} cannot be written: {why(fault)}; check the folder") from None

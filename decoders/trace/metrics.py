@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -96,6 +96,15 @@ MADE_OF: dict[str, tuple[str, ...]] = {
     "no_draft_steps": ("steps.drafted",), "copied_share": ("tokens.source",), "differs": ("tokens.rank",),
     "draft_ms": ("steps",), "verify_ms": ("steps",),
 }  # fmt: skip
+
+
+def first_difference(a: Sequence[int], b: Sequence[int]) -> int:
+    """Where two outputs part: the first index at which they differ, or the end of the shorter one.
+
+    >>> first_difference([1, 2, 3], [1, 2]), first_difference([1, 2], [3])
+    (2, 0)
+    """
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, Measured]:

@@ -83,8 +83,8 @@ def count(
 
 
 def add_model(
-    parser: argparse.ArgumentParser, model: str = MODEL_HELP, *, dtype: bool = True, threads: bool = True,
-    engine: bool = True, plugins: bool = True, weights: bool = False,
+    parser: argparse.ArgumentParser, model: str = MODEL_HELP, *, dtype: bool = True, plugins: bool = True,
+    weights: bool = False,
 ) -> None:  # fmt: skip
     """Which model is loaded, and how; ``plugins``: the command takes methods, those from files too."""
     group = parser.add_argument_group("model")
@@ -94,10 +94,8 @@ def add_model(
         group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
     if weights:
         group.add_argument("--weights", choices=WEIGHTS, metavar="W", help=WEIGHTS_HELP)
-    if engine:
-        group.add_argument("--engine", choices=ENGINES, metavar="E", help=ENGINE_HELP)
-    if threads:
-        count(group, "--threads", "CPU threads (default: torch's choice)")
+    group.add_argument("--engine", choices=ENGINES, metavar="E", help=ENGINE_HELP)
+    count(group, "--threads", "CPU threads (default: torch's choice)")
     if plugins:  # ``specviz.cli`` names them to the registry
         parser.add_argument(
             "--plugin", action="append", default=[], type=Path, metavar="FILE",
@@ -195,8 +193,8 @@ def stock_model(args: argparse.Namespace, target: Target) -> StockModel:
     return StockModel.load(model_source(args), target.dtype, target.device, target.info.get("weights"))
 
 
-def parse_sets(pairs: Sequence[str]) -> dict[str, str]:
-    """``["k=12", "theta=off"]`` as a dict.
+def parse_sets(pairs: Sequence[str], option: str = "--set", form: str = "name=value") -> dict[str, str]:
+    """``["k=12", "theta=off"]``, given with an ``option``, as a dict. Raises UserError for another ``form``.
 
     >>> parse_sets(["k=12", "theta = off"])
     {'k': '12', 'theta': 'off'}
@@ -205,9 +203,9 @@ def parse_sets(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not name:
-            raise UserError(f"--set {pair!r} is not of the form name=value")
+            raise UserError(f"{option} {pair!r} is not of the form {form}")
         if name in sets:
-            raise UserError(f"--set gives {name} twice")
+            raise UserError(f"{option} gives {name} twice")
         sets[name] = value
     return sets
 
@@ -355,20 +353,23 @@ def _parts(widths: Sequence[int], numbers: int, room: int) -> Iterator[list[int]
 
 
 @contextmanager
-def progress_bar(label: str, *, lines: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr; call it with (done, total). Where stderr is no terminal, a line at times (with ``lines``)."""
+def progress_bar(label: str, *, lines: bool = True, told_now: bool = False) -> Iterator[Callable[..., None]]:
+    """A bar on stderr; call it with (done, total), and with what goes on now in place of the time left where that is
+    ``told_now``. Where stderr is no terminal, a line at times (with ``lines``).
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     shown, told = sys.stderr.isatty(), time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    last = TextColumn("{task.fields[now]}") if told_now else TimeRemainingColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), last)
     with Progress(*columns, console=console(error=True), transient=True, disable=not shown) as bar:
-        task = bar.add_task(label, total=None)
+        task = bar.add_task(label, total=None, now="")
 
-        def progress(done: int, total: int) -> None:
+        def progress(done: int, total: int, now: str = "") -> None:
             nonlocal told
-            bar.update(task, completed=done, total=total)
+            bar.update(task, completed=done, total=total, now=now)
             if lines and not shown and time.monotonic() - told >= LINE_SECONDS:
-                say(f"{label}: {done:,} of {total:,}", error=True)
+                say(f"{label}: {done:,} of {total:,}{now and f' units · {now}'}", error=True)
                 told = time.monotonic()
 
         yield progress

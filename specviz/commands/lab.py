@@ -153,7 +153,8 @@ def _wanted(args: argparse.Namespace) -> Experiment:
         experiment = find_recipe(args.recipe).fixing(common.parse_sets(args.set))
     else:
         metrics = args.metric or ("tokens_per_step",)
-        swept = free(common.split(args.method), common.parse_sets(args.set), _vary(args.vary), metrics)
+        varied = common.parse_sets(args.vary, "--vary", "name=values, as in k=5,10,20 or theta=0..1 step 0.1")
+        swept = free(common.split(args.method), common.parse_sets(args.set), varied, metrics)
         experiment = replace(swept, prompts="examples")
     option = _first_set(args, "training_steps", "data")
     if option and not experiment.trains:
@@ -166,16 +167,6 @@ def _wanted(args: argparse.Namespace) -> Experiment:
     if args.temperature is not None and not 0 <= args.temperature <= 2:
         raise UserError(f"--temperature {args.temperature:g} is out of range: a number from 0 to 2")
     return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
-
-
-def _vary(texts: list[str]) -> dict[str, str]:
-    varied = {}
-    for text in texts:
-        name, equals, values = (part.strip() for part in text.partition("="))
-        if not equals or not name:
-            raise UserError(f"--vary {text!r} is not of the form name=values, as in k=5,10,20 or theta=0..1 step 0.1")
-        varied[name] = values
-    return varied
 
 
 def _agreed(planned: Plan, per_token: float, yes: bool) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -124,19 +123,5 @@ def line_of(standing: Standing) -> str:
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[Standing], None]]:
     """A bar with what the workers do below it; where stderr is no terminal, a line at times."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    shown, told = sys.stderr.isatty(), time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[now]}"))
-    with Progress(*columns, console=common.console(error=True), transient=True, disable=not shown) as bar:
-        task = bar.add_task(title, total=None, now="")
-
-        def show(standing: Standing) -> None:
-            nonlocal told
-            now = line_of(standing)
-            bar.update(task, completed=standing.done, total=standing.total, now=now)
-            if not shown and time.monotonic() - told >= common.LINE_SECONDS:
-                common.say(f"{title}: {standing.done:,} of {standing.total:,} units · {now}", error=True)
-                told = time.monotonic()
-
-        yield show
+    with common.progress_bar(title, told_now=True) as bar:
+        yield lambda standing: bar(standing.done, standing.total, line_of(standing))

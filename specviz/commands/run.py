@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -90,6 +89,7 @@ def _again(args: argparse.Namespace) -> int:
     """A recorded run decoded anew; its prompt, method, parameters and seed are the recorded ones."""
     from decoders import find_method, load, record, save
     from decoders.study.recorded import check_model, own_params, pool_is_partial, recorded_prompt, sampling_of
+    from decoders.trace.metrics import first_difference
 
     if settled := [name for name in OF_THE_RUN if getattr(args, name)]:
         raise UserError(f"--{settled[0]} is settled by the recorded run: leave it out")
@@ -113,8 +113,8 @@ def _again(args: argparse.Namespace) -> int:
         print(json.dumps({"same": same, "tokens": [len(old), len(new)], "steps": steps, "output_ids": list(new)}))
         return 0 if same else 1
     print(common.shown(trace.text(new)))
-    first = next((n for n, (a, b) in enumerate(zip(old, new, strict=False), 1) if a != b), min(len(old), len(new)) + 1)
-    verdict = f"the same {counted(len(new), 'token')}" if same else f"different from output token {first} on"
+    apart = first_difference(old, new) + 1
+    verdict = f"the same {counted(len(new), 'token')}" if same else f"different from output token {apart} on"
     common.say(f"\n{verdict}, in {counted(steps[1], 'step')} (recorded: {steps[0]})", error=True)
     return 0 if same else 1
 
@@ -173,10 +173,8 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
     options: dict[str, Any] = {"sampling": sampling, "max_new_tokens": args.max_new_tokens}
     if args.forced:
         trace = _forced(args, target, prompt, method, params, record.id)
-        output, steps, metrics = trace.output_ids, trace.tables["steps"]["accepted"], trace.run["metrics"]
         blank = dict.fromkeys(("differs_from_plain", "differs", "speedup", *QUALITY))
         more: dict[str, Any] = {"lossless": False, "forced": True, **blank}
-        per_s = metrics["tokens_per_s"]
     elif args.out or args.compare or prompt.reference or not method.lossless:
         from decoders import record as traced
         from decoders import save
@@ -184,31 +182,26 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
         trace = traced(target, prompt, method.name, params, title=record.id, compare=args.compare, **options)
         if args.out:
             save(trace, args.out)
-        output, steps = trace.output_ids, trace.tables["steps"]["accepted"]
-        metrics = trace.run["metrics"]
         plain = trace.tables["plain"]["id"] or None
         more = {
             "lossless": trace.run["method"]["lossless"],
-            "differs_from_plain": None if plain is None else _differing(output, plain),
-            **{key: metrics[key] for key in ("differs", "speedup", *QUALITY)},
+            "differs_from_plain": None if plain is None else _differing(trace.output_ids, plain),
+            **{key: trace.run["metrics"][key] for key in ("differs", "speedup", *QUALITY)},
         }
-        per_s = metrics["tokens_per_s"]
     else:
-        from decoders import Decoding
+        from decoders.study.bench import timed
 
-        decoding = Decoding.of(target, prompt, method, params, **options)
-        decoding.prefill()
-        started = time.perf_counter()
-        output, steps = [], []
-        for step in decoding:
-            output += step.emitted
-            steps.append(step.accepted)
-        per_s = len(output) / (time.perf_counter() - started)
+        trace, made = None, timed(target, method.name, params, **options)(prompt)
+        output, per_s = made.output, made.sample.tokens_per_s
+        steps, accepted = made.sample.steps or 0, made.sample.accepted or 0
         more = {"lossless": True, "differs": 0 if args.temperature == 0 else None}
         more |= dict.fromkeys(("differs_from_plain", "speedup", *QUALITY))
+    if trace is not None:
+        output, steps, per_s = trace.output_ids, trace.rows("steps"), trace.run["metrics"]["tokens_per_s"]
+        accepted = sum(trace.tables["steps"]["accepted"])
     result = {
-        "method": method.name, "tokens": len(output), "steps": len(steps), "accepted": sum(steps),
-        "tokens_per_step": sum(steps) / len(steps) + 1 if steps else None, "tokens_per_s": per_s, **more,
+        "method": method.name, "tokens": len(output), "steps": steps, "accepted": accepted,
+        "tokens_per_step": accepted / steps + 1 if steps else None, "tokens_per_s": per_s, **more,
         "output_ids": list(output),
     }  # fmt: skip
     return result, target.tokenizer.decode(output, skip_special_tokens=True)

@@ -281,7 +281,7 @@ def _train_ppd(args: argparse.Namespace) -> int:
         exits=args.exits, head=args.head, hard_labels=args.hard_labels, batch_tokens=args.batch_tokens, rows=args.rows,
         validate_steps=args.validate_steps, fast=args.fast,
     )  # fmt: skip
-    return _train_for("ppd", args, Run, recipe, _guessed, lambda drawn: drawn.prompt_charts)
+    return _train_for("ppd", args, Run, recipe, _guessed, lambda drawn: partial(drawn.guess_charts, counted="points"))
 
 
 def _train_heads(kind: str, args: argparse.Namespace) -> int:
@@ -295,7 +295,8 @@ def _train_heads(kind: str, args: argparse.Namespace) -> int:
         positions=args.positions, muon=args.recipe == "ours", own_states=args.recipe == "ours",
         validate_steps=args.validate_steps, fast=args.fast,
     )  # fmt: skip
-    return _train_for(kind, args, run_of(KINDS[kind], args.states), recipe, _foresaw, lambda drawn: drawn.head_charts)
+    run = run_of(KINDS[kind], args.states)
+    return _train_for(kind, args, run, recipe, _foresaw, lambda drawn: partial(drawn.guess_charts, counted="tokens"))
 
 
 def _train_for(

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from decoders.errors import UserError
-from specviz.markup import md, tex
+from specviz.markup import inert, md, tex
 
 from .figures import caption
 from .grids import grids
-from .results import FORMULA, Results
+from .results import Results
 from .tables import OVERALL, Cell, Check, Table, checks, columns_of, notes, tables, warnings
 
 FORMATS = ("csv", "tex", "md")
@@ -35,7 +35,7 @@ def _drawn(results: Results, form: str, metrics: Sequence[str] | None) -> str:
         out = io.StringIO(newline="")
         writer = csv.writer(out, lineterminator="\r\n")
         for table in every:
-            writer.writerows([map(_inert, line) for line in (table.heads, *table.rows)])
+            writer.writerows([map(inert, line) for line in (table.heads, *table.rows)])
         return out.getvalue()
     sentences = " ".join([caption(results), *results.about["notes"]])
     if form == "md":
@@ -71,25 +71,17 @@ def _csv(results: Results, every: Sequence[Table]) -> str:
     writer = csv.writer(out, lineterminator="\r\n")
     columns = columns_of(results)
     heads = [part for name in columns for part in (name, f"{name} low", f"{name} high")]
-    writer.writerow(["metric", "unit", "task", "prompts", *(_inert(head) for head in heads)])
+    writer.writerow(["metric", "unit", "task", "prompts", *(inert(head) for head in heads)])
     for table in every:
         for line in table.lines:
-            numbers = [_exact(number) for cell in line.cells for number in (cell.mean, cell.low, cell.high)]
-            writer.writerow([table.metric, table.unit, _inert(line.name), line.prompts, *numbers])
+            numbers = [number for cell in line.cells for number in (cell.mean, cell.low, cell.high)]
+            exact = ["" if number is None else f"{number:.6g}" for number in numbers]
+            writer.writerow([table.metric, table.unit, inert(line.name), line.prompts, *exact])
     checked = {check.name: check for check in checks(results)}
     for key, of in (("outputs_checked", "checked"), ("outputs_same_as_plain", "same"), ("outputs_bugs", "bugs")):
         counts = [part for name in columns for part in (getattr(checked[name], of), "", "")]
         writer.writerow([key, "outputs", OVERALL, "", *counts])
     return out.getvalue()
-
-
-def _exact(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
-
-
-def _inert(text: str) -> str:
-    """Text that no spreadsheet runs."""
-    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,15 +129,10 @@ def cases(tokenizer: Any, records: Sequence[PromptRecord]) -> list[Case]:
 
 def of_trace(run: Mapping[str, Any], table: Mapping[str, Sequence[Any]]) -> Case:
     """The prompt of a recorded run, token by token (``table``: the trace's ``tokens``)."""
-    from decoders.prompt.prompt import Prompt, Segment
+    from decoders.prompt.prompt import Prompt, segments_of
 
     length = int(run["prompt_length"])
-    parts = list(zip(table["segment"][:length], table["passage"][:length], strict=True))
-    starts = [i for i in range(length) if not i or parts[i] != parts[i - 1]]
-    segments = tuple(
-        Segment(str(parts[start][0]), start, stop, int(parts[start][1]))
-        for start, stop in zip(starts, [*starts[1:], length], strict=True)
-    )
+    segments = segments_of(zip(map(str, table["segment"][:length]), map(int, table["passage"][:length]), strict=True))
     ids = tuple(int(token) for token in table["id"][:length])
     prompt = Prompt(ids, segments, reference=str(run.get("reference") or ""))
     return Case(str(run.get("title") or "recorded run"), "", prompt)

@@ -25,6 +25,8 @@ import pandas as pd
 from decoders.errors import UserError
 from decoders.folders import write_text
 from decoders.trace.metrics import doubts
+from specviz.markup import inert
+from specviz.words import numeric
 
 from .experiment import CATEGORY, LINE, Row, text_of
 from .prompts import ALL, NAMES
@@ -35,7 +37,6 @@ TEXT = ("series", "prompt", "category", "method", "trace", "role", "error", "ver
 DOUBT = "doubt"  # made anew from each row
 ABOUT, RUNS = "experiment.json", "runs.csv"
 MAX_BYTES = 64 << 20
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
 
 
 @dataclass
@@ -92,7 +93,7 @@ class Results:
         frame = self.frame
         for name in frame.columns:
             if is_text(name):
-                frame[name] = [f"'{t}" if t.startswith(FORMULA) and not _number(t) else t for t in frame[name]]
+                frame[name] = [text if numeric(text) else inert(text) for text in frame[name]]
         return frame.to_csv(index=False, lineterminator="\r\n")
 
     def to_parquet(self) -> bytes:
@@ -180,14 +181,6 @@ def _about(text: str, shown: str) -> dict[str, Any]:
 
 def is_text(column: str) -> bool:
     return column in (*TEXT, DOUBT) or column.startswith("param:")
-
-
-def _number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _rows(text: str) -> list[Row]:
@@ -292,7 +285,7 @@ def profile_of(profile: Profile, point: Mapping[str, Any]) -> list[tuple[str, di
 
 
 def _number_of(text: str) -> tuple[float, str]:
-    return (float(text), text) if _number(text) else (math.inf, text)
+    return (float(text), text) if numeric(text) else (math.inf, text)
 
 
 def profile_points(results: Results, drawn: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:

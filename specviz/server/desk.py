@@ -245,9 +245,9 @@ class Desk(Counter):
 
     # --- what may be asked ---
 
-    def read_pool(self, path: str | Path, name: str = "") -> tuple[str, str]:
+    def read_pool(self, path: str | Path) -> tuple[str, str]:
         """The text of an uploaded pool file, and the name it is shown under. Raises Rejected with the sentence."""
-        shown = " ".join((name or Path(path).name).split())[:80] or "the pool file"
+        shown = " ".join(Path(path).name.split())[:80] or "the pool file"
         size = Path(path).stat().st_size
         most = min(MAX_POOL, self.rules.upload_bytes)
         if size > most:

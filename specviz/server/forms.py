@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.draft.params import controls, make_params, param
 from decoders.errors import UserError
 from specviz.views.examples import passages, turns
-from specviz.words import sentence
+from specviz.words import numeric, sentence
 
 if TYPE_CHECKING:
     from decoders import Prompt
@@ -184,20 +184,12 @@ def checked_params(kind: type, sent: Mapping[str, Any]) -> Any:
                 "nothing"
                 if value in ("", None)
                 else repr(value)
-                if isinstance(value, str) and not _numeric(value)
+                if isinstance(value, str) and not numeric(value)
                 else value
             )
             needed = f"{by_name[name].label} needs {by_name[name].allowed()}"
             raise Rejected("method", f"{needed}; given was {shown}.") from None
     return make_params(kind, sent)
-
-
-def _numeric(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def too_long(count: int, limit: int) -> str:

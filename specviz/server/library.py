@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from decoders.folders import write_bytes
 from decoders.trace import files as tracefile
 from decoders.trace import journal as runjournal
 from decoders.trace import trace as tr
@@ -198,15 +198,11 @@ class Library:
         with self._change:
             changed = {**self.about(key), **about}
             self._about[key] = changed
-            part = self.folder / f".{key}.{secrets.token_hex(4)}"
+            text = json.dumps(changed, ensure_ascii=False)
             try:
-                with open(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                    json.dump(changed, file, ensure_ascii=False)
-                os.replace(part, self.folder / f"{key}{ABOUT}")
+                write_bytes(self.folder / f"{key}{ABOUT}", text.encode(), private=True)
             except OSError as error:
                 self._failed(error)
-                with contextlib.suppress(OSError):
-                    part.unlink(missing_ok=True)
 
     def remove(self, key: str) -> None:
         """Delete a run's files. Raises OSError where the disk refuses."""

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from cachetools import TTLCache
 
+from decoders.folders import write_bytes
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 HASH = re.compile(r"scrypt\$(\d{1,7})\$(\d{1,7})\$(\d{1,7})\$(?:[0-9a-f]{2}){16,64}\$(?:[0-9a-f]{2}){16,64}", re.ASCII)
 MIN_PASSWORD, MAX_PASSWORD = 8, 200  # characters
@@ -87,13 +89,7 @@ def read_users(path: Path) -> dict[str, str]:
 def write_users(path: Path, users: dict[str, str]) -> None:
     """Replace the file, whole or not at all; only its owner may read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with open(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.writelines(f"{name}:{kept}\n" for name, kept in users.items())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_bytes(path, "".join(f"{name}:{kept}\n" for name, kept in users.items()).encode(), private=True)
 
 
 def checked_name(name: str) -> str:

@@ -106,9 +106,6 @@ def mend(app: FastAPI) -> None:
     gradio: Any
     (gradio,) = (route.app for route in app.routes if isinstance(route, Mount) and isinstance(route.app, FastAPI))
 
-    async def invalid(_: Request, error: Exception) -> Response:
-        return refused(error)
-
     async def no_endpoint(request: Request, error: Exception) -> Response:
         if isinstance(error, KeyError):
             path, missing = request.url.path, error.args[0] if error.args else None
@@ -117,18 +114,12 @@ def mend(app: FastAPI) -> None:
                 raise error  # a bug
         return problem(404, NO_ENDPOINT)
 
-    async def no_address(_: Request, error: Exception) -> Response:
-        return problem(400, "This is no address.")
-
-    async def no_form(_: Request, error: Exception) -> Response:
-        return problem(400, "What was sent is no form with files.")
-
     for kind, told in (
-        (RequestValidationError, invalid),
+        (RequestValidationError, lambda _, error: refused(error)),
         (FnIndexInferError, no_endpoint),
         (KeyError, no_endpoint),
-        (httpx.InvalidURL, no_address),
-        (FormParserError, no_form),
+        (httpx.InvalidURL, lambda *_: problem(400, "This is no address.")),
+        (FormParserError, lambda *_: problem(400, "What was sent is no form with files.")),
     ):
         gradio.add_exception_handler(kind, told)
 

@@ -101,19 +101,11 @@ def training_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figu
     ]
 
 
-def prompt_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
-    """Loss, and held-out top-1 and top-5 accuracy per distance, over the steps of prompt tokens' training."""
-    return _guess_charts(name, log, "points", "insertion points", "loss, decayed over distances")
-
-
-def head_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
-    """The same of heads."""
-    return _guess_charts(name, log, "tokens", "tokens", "loss, summed over distances")
-
-
-def _guess_charts(
-    name: str, log: Sequence[Mapping[str, Any]], counted: str, unit: str, loss: str
-) -> list[go.Figure]:
+def guess_charts(name: str, log: Sequence[Mapping[str, Any]], counted: str) -> list[go.Figure]:
+    """Loss, and held-out top-1 and top-5 accuracy per distance, over the steps of a training that counts "points" (of
+    prompt tokens) or "tokens" (of heads).
+    """
+    unit, loss = ("insertion points", "decayed") if counted == "points" else ("tokens", "summed")
     about = [[line[counted], line["seconds"] / 60] for line in log]
     hover = f"%{{y:.3f}}<br>%{{customdata[0]:,}} {unit}, %{{customdata[1]:.1f}} min"
     guesses = [
@@ -122,7 +114,7 @@ def _guess_charts(
         for key, dash in (("top1", "dash"), ("top5", "solid"))
     ]
     return [
-        _curves(f"{name}: {loss}", log, LOSS, hover, about),
+        _curves(f"{name}: loss, {loss} over distances", log, LOSS, hover, about),
         _curves(f"{name}: the target's first choice among the first guesses", log, guesses, "%{y:.1%}", about),
     ]
 

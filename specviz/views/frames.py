@@ -9,6 +9,7 @@ import pandas as pd
 
 from decoders.trace.tables import columns_of, type_of
 from decoders.trace.trace import Trace
+from specviz.markup import inert
 
 # columns that hold a token id, and the column of text that is put after them
 _TOKENS = {"pieces": "id", "tokens": "id", "nodes": "token", "targets": "token", "probes": "token", "steps": "bonus",
@@ -17,8 +18,6 @@ _TEXT = {"steps": "bonus_text"}
 # text columns with few distinct values
 _CATEGORIES = {"segment", "kind", "origin", "origins", "route", "outcome", "status"}
 _DTYPES = {"int": "int64", "float": "float64", "bool": "bool", "str": "str", "any": "str"}
-# what a spreadsheet would take for the beginning of a formula
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def frames(trace: Trace) -> dict[str, pd.DataFrame]:
@@ -50,11 +49,11 @@ def frame(trace: Trace, table: str) -> pd.DataFrame:
 
 
 def to_csv(trace: Trace, table: str) -> str:
-    """One table as CSV. Text that a spreadsheet would run as a formula (it begins with = + - @) gets an apostrophe."""
+    """One table as CSV, with ``inert`` text."""
     data = frame(trace, table)
     for name in data.columns:
         if not pd.api.types.is_numeric_dtype(data[name]):
-            data[name] = [f"'{text}" if text.startswith(_FORMULA) else text for text in data[name]]
+            data[name] = [*map(inert, data[name])]
     # RFC 4180's line ends; with them a token that is a lone carriage return is quoted, too
     return data.to_csv(index=False, lineterminator="\r\n")
 

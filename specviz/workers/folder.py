@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import orjson
 
 from decoders.errors import UserError
+from decoders.folders import write_bytes
 
 UNITS, FAILED, ABOUT = "units", "failed", "sweep.json"
 SCHEMA, UNIT_SCHEMA = "specsweep/1", "specunit/1"
@@ -150,11 +151,8 @@ class _Disk:
         self.root = root
 
     def write(self, name: str, data: bytes) -> None:
-        part = self._partial(name, data)
-        try:
-            os.replace(part, self.root / name)
-        finally:
-            part.unlink(missing_ok=True)
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(self.root / name, data)
 
     def create(self, name: str, data: bytes) -> None:
         """Write a file unless there is one already, which is never replaced."""

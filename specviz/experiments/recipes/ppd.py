@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,8 +105,10 @@ def cost_and_speed(
     """One row: the speedup of a method over plain decoding of the same prompt, timed one after the other, beside its
     part's memory (``trained_parts``) and training.
     """
+    from decoders.study.bench import timed
+
     folder = _place(target, method, params)
-    plain, speed = (_tokens_per_s(target, prompt, name, max_new_tokens) for name in ("plain", method))
+    plain, speed = (timed(target, name, None, max_new_tokens)(prompt).sample.tokens_per_s for name in ("plain", method))
     (counted,) = trained_parts(target, method, params)
     yield {
         "speedup": speed / plain if speed and plain else None, "memory_percent": counted["memory_percent"],
@@ -119,13 +120,3 @@ def _training(folder: Path) -> Mapping[str, Any]:
     from decoders.parts import read_part
 
     return read_part(folder).training
-
-
-def _tokens_per_s(target: Any, prompt: Prompt, method: str, new: int) -> float | None:
-    from decoders import Decoding
-
-    run = Decoding.of(target, prompt, method, max_new_tokens=new)
-    run.prefill()
-    started = time.perf_counter()
-    count = sum(len(step.emitted) for step in run)
-    return count / (time.perf_counter() - started) if count else None

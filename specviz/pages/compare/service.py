@@ -176,10 +176,7 @@ class Compare(Service):
         target = self.desk.loader.target
         if target is not None:
             target = self.desk.target_of(trace.run)
-            try:
-                check_tokens(target, trace)
-            except UserError as problem:
-                raise Rejected("prompt", sentence(problem)) from None
+            check_tokens(target, trace)
         return _recorded(trace), str(trace.run.get("title") or "Recorded prompt"), target
 
     @post("stop")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 
 MOST = 6  # stretches shown
@@ -61,8 +62,7 @@ def _agreement(traces: Mapping[str, Trace], baseline: str) -> dict[str, int]:
     if plain and all(len(outputs[key]) <= len(outputs[plain]) for key in lossless):
         longest = plain
     reference = outputs[longest]
-    pairs = {key: list(zip(reference, output, strict=False)) for key, output in outputs.items()}
-    return {key: next((at for at, (a, b) in enumerate(both) if a != b), len(both)) for key, both in pairs.items()}
+    return {key: first_difference(reference, output) for key, output in outputs.items()}
 
 
 def _excursions(mine: np.ndarray, others: np.ndarray, upto: int) -> Iterator[tuple[int, int]]:

@@ -33,7 +33,7 @@ class Runs(Service):
     def shown(self, owner: Owner) -> dict[str, Any]:
         """The list, the run to open on, and the room."""
         runs = self.listing(owner)
-        return {"runs": runs, "first": self.desk.first, "room": self._room(runs)}
+        return {"runs": runs, "first": self.desk.first, "room": self.room(runs)}
 
     def listing(self, owner: str) -> list[dict[str, Any]]:
         """What ``owner`` may see in a list, the running ones first; ``mine``: may be changed and deleted."""
@@ -47,7 +47,7 @@ class Runs(Service):
         ]  # fmt: skip
         return live + [{**row, "mine": self.may_change(row["id"], owner)} for row in self.desk.store.listing(owner)]
 
-    def _room(self, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def room(self, runs: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
         """How full the store is: of ``count`` runs ``others`` are not among a user's; and what is wrong with the disk,
         if anything is.
         """
