@@ -51,7 +51,7 @@ test("a trace is indexed by step", () => {
   assert.deepEqual([model.stepCount, model.tokenCount, model.promptLength, model.isTree], [2, 8, 4, false]);
   assert.deepEqual(
     [model.rows("nodes", 0), model.rows("nodes", 1), model.rows("candidates", 1), model.rows("guesses", 0)],
-    [[0, 4], [4, 5], [2, 2], [0, 0]],
+    [[0, 1, 2, 3], [4], [], []],
   );
   assert.deepEqual(model.runs, [{ start: 4, stop: 6, source: 1, step: 0 }]);
   assert.deepEqual([model.links(5), model.links(2), model.links(0)], [model.runs, model.runs, []]);
@@ -127,7 +127,7 @@ test("places in a pool stand behind all positions", () => {
 });
 
 test("rows are grouped in order", () => {
-  assert.deepEqual([...groups([1, 4], [0, 7, 2, 7], (row) => row)], [[7, [1, 3]], [2, [2]]]);
+  assert.deepEqual([...groups([1, 2, 3], [0, 7, 2, 7], (row) => row)], [[7, [1, 3]], [2, [2]]]);
 });
 
 test("a metric's formula is filled with its parts", () => {

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { at, parts, passages, percent, pieces, places } from "specviz/attribution/links.js";
+import { at, parts, passages, pieces, places } from "specviz/attribution/links.js";
 import { Model } from "specviz/base/model.js";
+import { percent } from "specviz/base/numbers.js";
 import { firstDifference } from "specviz/compare/lane.js";
 import { spans } from "specviz/inspect/oracle.js";
 import { difference } from "specviz/inspect/diff.js";

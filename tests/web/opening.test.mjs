@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cold, done, firstMiss, lanes, stretches, whole } from "specviz/opening/race.js";
+import { cold, done, firstMiss, lanes, whole } from "specviz/opening/race.js";
 
 import { frozen } from "./traces.mjs";
 
@@ -45,11 +45,20 @@ test("a recorded run of another text, or drawn otherwise, is not raced against",
 
 test("a lane's stretches are its text, told by what a draft brought", () => {
   const { run: lane } = lanes(run, null);
-  const parts = stretches(lane);
+  const parts = lane.stretches();
   const whole = lane.pieces.cells(lane.output).filter(({ start }) => !lane.pieces.special(lane.output[start]));
   assert.equal(parts.map(({ text }) => text).join(""), whole.map(({ text }) => text).join(""));
   const drafted = new Set(parts.filter(({ accepted }) => accepted).map(({ step }) => step));
   assert.deepEqual([...drafted], lane.accepted.flatMap((n, step) => (n ? [step] : [])));
+  const last = parts.filter(({ step }) => step === lane.steps - 1);
+  assert.deepEqual(lane.stretches(lane.start(lane.steps - 1)), last);
+});
+
+test("what cannot be seen is written out in a lane, too", () => {
+  const odd = frozen();
+  const turned = Buffer.from("\u202eno").toString("hex");
+  odd.pieces.hex[odd.pieces.id.indexOf(output(odd)[0])] = turned;
+  assert.ok(lanes(odd, null).run.stretches()[0].text.startsWith("⟨U+202E⟩no"));
 });
 
 test("the first miss has a draft of which nothing stood", () => {

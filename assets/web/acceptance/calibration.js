@@ -1,10 +1,9 @@
 /* Page "Acceptance", calibration: what methods are confident of, and what comes true. */
 
-import { h } from "specviz/base/dom.js";
+import { h, heads, table } from "specviz/base/dom.js";
 import { format, percentage } from "specviz/base/numbers.js";
 import { charts, theme } from "specviz/base/plotly.js";
-import { heads, table } from "specviz/base/table.js";
-import { COLORS, data, layout, page, scrolled } from "specviz/acceptance/state.js";
+import { COLORS, data, drawCharts, layout, page, scrolled } from "specviz/acceptance/state.js";
 
 /** @param {Calibration} one @param {string} title @param {number} n @returns {Chart} */
 function diagram(one, title, n) {
@@ -90,7 +89,5 @@ export function drawCalibration(place) {
     ),
     grid,
   );
-  const { asked } = page;
-  const made = () => all.map((one, n) => diagram(one, one.title, n));
-  charts(grid, data().plotly, () => (asked === page.asked && grid.isConnected ? made() : null));
+  drawCharts(grid, () => all.map((one, n) => diagram(one, one.title, n)));
 }

@@ -1,10 +1,9 @@
 /* Page "Acceptance", the definitions: one table of all, and where drafted tokens stood. */
 
-import { append, h } from "specviz/base/dom.js";
+import { h, heads, replace, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
 import { charts, theme } from "specviz/base/plotly.js";
-import { heads, table } from "specviz/base/table.js";
-import { COLORS, DASHES, SYMBOLS, data, layout, page, scrolled, shown } from "specviz/acceptance/state.js";
+import { COLORS, DASHES, SYMBOLS, data, drawCharts, layout, page, scrolled, shown } from "specviz/acceptance/state.js";
 
 /** @type {Record<AcceptanceGroups, [string, string]>} */
 const GROUPS = {
@@ -146,8 +145,7 @@ export function drawDefinitions(place) {
   const grid = h("div.svd-charts");
   const names = /** @type {AcceptanceGroups[]} */ (Object.keys(GROUPS));
   const any = page.sets.some((set) => set.depths.length);
-  place.replaceChildren();
-  append(place, [
+  replace(place, [
     h(
       "p.svd-lead",
       "The same runs by every definition in use. Large: all steps pooled. Small: the formula with its numbers, and " +
@@ -158,6 +156,5 @@ export function drawDefinitions(place) {
     grid,
     any ? h("div.svd-groups", names.map(grouped)) : h("p.svd-soft", "These runs drafted nothing."),
   ]);
-  const { asked } = page;
-  if (any) charts(grid, data().plotly, () => (asked === page.asked && grid.isConnected ? drawings() : null));
+  if (any) drawCharts(grid, drawings);
 }

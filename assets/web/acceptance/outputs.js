@@ -1,9 +1,8 @@
 /* Page "Acceptance", two outputs: pasted, read by the model in use, judged. */
 
 import { h } from "specviz/base/dom.js";
-import { postJson } from "specviz/base/json.js";
+import { alertNote, postJson } from "specviz/base/json.js";
 import { format, probability } from "specviz/base/numbers.js";
-import { alertNote } from "specviz/base/problem.js";
 import { bound } from "specviz/base/field.js";
 
 const typed = { mode: "text", prompt: "", plain: "", drafted: "", dtype: "bfloat16", lossless: true };

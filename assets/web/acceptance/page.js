@@ -1,17 +1,16 @@
 /* Page "Acceptance": acceptance by every definition, calibration, two outputs, expected speedup. Text nodes only. */
 
 import { on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
-import { getJson, postJson } from "specviz/base/json.js";
-import { alertNote } from "specviz/base/problem.js";
+import { h, place } from "specviz/base/dom.js";
+import { alertNote, getJson, postJson } from "specviz/base/json.js";
 import { drawCalibration } from "specviz/acceptance/calibration.js";
 import { drawDefinitions } from "specviz/acceptance/definitions.js";
 import { drawOutputs } from "specviz/acceptance/outputs.js";
 import { chosen, drawRuns } from "specviz/acceptance/runs.js";
 import { drawSpeedup } from "specviz/acceptance/speedup.js";
 import { VIEWS, page } from "specviz/acceptance/state.js";
+import { onTheme } from "specviz/base/plotly.js";
 import { setAddress } from "specviz/shell/address.js";
-import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
 /** @typedef {keyof typeof VIEWS} View */
@@ -101,7 +100,5 @@ export function mount({ element }) {
     drawRuns(runs, count);
     if (chosen().join() !== counted) count();
   });
-  new MutationObserver(() => {
-    if (page.data && page.box.querySelector(".main-svg")) show(page.view);
-  }).observe(document.body, { attributeFilter: ["class"] });
+  onTheme(() => page.data && page.box.querySelector(".main-svg") && show(page.view));
 }

@@ -1,9 +1,8 @@
 /* Page "Acceptance", the calculator: what a draft of K tokens is expected to gain. */
 
 import { h } from "specviz/base/dom.js";
-import { postJson } from "specviz/base/json.js";
+import { alertNote, postJson } from "specviz/base/json.js";
 import { charts, theme } from "specviz/base/plotly.js";
-import { alertNote } from "specviz/base/problem.js";
 import { bound } from "specviz/base/field.js";
 import { COLORS, data, layout, page } from "specviz/acceptance/state.js";
 

@@ -1,6 +1,7 @@
 /* Page "Acceptance": what it knows, and what its views share. */
 
 import { h, must } from "specviz/base/dom.js";
+import { charts } from "specviz/base/plotly.js";
 
 export const VIEWS = {
   definitions: "Definitions",
@@ -41,6 +42,13 @@ export const scrolled = (name, inside) =>
 /** A value of a definition as people read it. @param {number | null | undefined} value @param {string} unit */
 export const shown = (value, unit) =>
   value === null || value === undefined ? "–" : unit === "share" ? `${(100 * value).toFixed(1)} %` : value.toFixed(2);
+
+/** Draws charts into a grid, unless other runs are counted by then. */
+/** @type {(grid: HTMLElement, make: () => Chart[]) => void} */
+export function drawCharts(grid, make) {
+  const { asked } = page;
+  charts(grid, data().plotly, () => (asked === page.asked && grid.isConnected ? make() : null));
+}
 
 /** A chart as the page's others are. @type {(title: string, x: string, y: string, more?: object) => object} */
 export const layout = (title, x, y, more = {}) => ({

@@ -1,8 +1,8 @@
 /* What was copied from where, in numbers: shares, the threshold, every signal's runs along the answer. */
 
-import { SOURCES, at, look, passages, percent, size, tag } from "specviz/attribution/links.js";
+import { SOURCES, at, look, passages, size, tag } from "specviz/attribution/links.js";
 import { append, button, h, s, stretched } from "specviz/base/dom.js";
-import { clamp, plural, short, thousandths } from "specviz/base/numbers.js";
+import { clamp, percent, plural, short, thousandths } from "specviz/base/numbers.js";
 
 /** @type {Record<Counted, string>} */
 export const COUNTED = { words: "Whole words", whole: "Whole quotations", drafted: "Drafted tokens" };

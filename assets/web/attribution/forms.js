@@ -3,7 +3,7 @@
 import { page, part } from "specviz/attribution/state.js";
 import { h, must } from "specviz/base/dom.js";
 import { short } from "specviz/base/numbers.js";
-import { sentence, tell } from "specviz/base/problem.js";
+import { sentence, tell } from "specviz/base/json.js";
 import { stored } from "specviz/base/storage.js";
 
 /** The names of the signals that are ticked. @type {(form: HTMLFormElement) => string[]} */
@@ -34,12 +34,8 @@ export function checks(group) {
 /** The signals of a form as they were last chosen. @param {string} name */
 export const choices = (name) => part(name).querySelector(".sva-checks")?.replaceWith(checks(name));
 
-/**
- * A field of several lines under its label, and the label that holds it.
- *
- * @type {(name: string, label: string, rows: number, value?: string, hint?: string) =>
- *   { field: HTMLTextAreaElement, label: HTMLElement }}
- */
+/** A field of several lines under its label, and the label that holds it. */
+/** @param {string} name @param {string} label @param {number} rows @param {string} [hint] */
 export function area(name, label, rows, value = "", hint) {
   const field = h("textarea", { name, rows, placeholder: hint, spellcheck: "false" }, value);
   return { field, label: h("label.sva-field", h("span", label), field) };

@@ -91,6 +91,3 @@ export function look(source, index) {
   if (!SOURCES.includes(source.kind)) return "sv-a-c sv-a-other";
   return `sv-a-c sv-a-c${index % COLORS} sv-a-l${Math.floor(index / COLORS) % LINES}`;
 }
-
-/** @type {(part: number, whole: number) => string} */
-export const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %` : "–");

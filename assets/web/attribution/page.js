@@ -8,12 +8,11 @@ import { address, drawChooser, drawExports, drawSignals, load, ordered, toggle }
 import { page, part, visible } from "specviz/attribution/state.js";
 import { Attribution } from "specviz/attribution/view.js";
 import { on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/json.js";
-import { alertNote } from "specviz/base/problem.js";
+import { h, place } from "specviz/base/dom.js";
+import { alertNote, getJson } from "specviz/base/json.js";
+import { onTheme } from "specviz/base/plotly.js";
 import { offerModel } from "specviz/models/choose.js";
 import { open } from "specviz/shell/open.js";
-import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
 function frame() {
@@ -107,7 +106,5 @@ export function mount({ element }) {
     if (page.view) drawChooser();
   });
   on("model", again);
-  new MutationObserver(() => {
-    if (page.scoring?.told) drawScores();
-  }).observe(document.body, { attributeFilter: ["class"] });
+  onTheme(drawScores);
 }

@@ -3,12 +3,10 @@
 import { area, checks, chosenSignals, starting } from "specviz/attribution/forms.js";
 import { show, start } from "specviz/attribution/runs.js";
 import { MODES, page, part, say, titleOf } from "specviz/attribution/state.js";
-import { append, coded, h, must } from "specviz/base/dom.js";
+import { coded, h, heads, must, replace, table } from "specviz/base/dom.js";
 import { plural, short, thousandths } from "specviz/base/numbers.js";
-import { getJson, postJson } from "specviz/base/json.js";
+import { alertNote, getJson, postJson, sentence } from "specviz/base/json.js";
 import { charts, theme } from "specviz/base/plotly.js";
-import { alertNote, sentence } from "specviz/base/problem.js";
-import { heads, table } from "specviz/base/table.js";
 import { stored } from "specviz/base/storage.js";
 
 const SHOWN = [2, 5, 8]; // of PLD+'s table 10
@@ -119,8 +117,7 @@ export function drawScores() {
   box.dataset.state = told.state;
   /** @type {HTMLElement} */
   const chart = box.querySelector(".sva-chart") ?? h("div.sva-chart");
-  box.replaceChildren();
-  append(box, [
+  replace(box, [
     h("h3", `${told.name}: ${plural(told.done, "answer")}${state}`),
     going && h("div.sva-row", progress),
     told.error && alertNote(told.error),

@@ -2,15 +2,13 @@
 
 import { choices } from "specviz/attribution/forms.js";
 import { page, part, say, titleOf, visible } from "specviz/attribution/state.js";
-import { append, coded, h, must } from "specviz/base/dom.js";
-import { getJson, listen, postJson } from "specviz/base/json.js";
+import { coded, find, h, must, replace, rested } from "specviz/base/dom.js";
+import { getJson, listen, postJson, sentence } from "specviz/base/json.js";
 import { plural, short } from "specviz/base/numbers.js";
-import { sentence } from "specviz/base/problem.js";
 import { offerModel } from "specviz/models/choose.js";
 import { setAddress } from "specviz/shell/address.js";
 import { open } from "specviz/shell/open.js";
 import { fillRuns, refreshRuns } from "specviz/shell/runs.js";
-import { find } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
 /** @type {(id: string) => Promise<AttributedRun | WaitingRun>} */
@@ -182,8 +180,7 @@ export function drawSignals() {
   };
   const missing = left.filter((signal) => signal.missing);
   const waits = left.filter((signal) => !page.waiting.has(signal.name));
-  box.replaceChildren();
-  append(box, [
+  replace(box, [
     (waits.length > 0 || busy.length > 0) && h("span.sva-label", "Other signals on this answer"),
     waits.map(one),
     can.length > 1 && adding(`+ all ${can.length}`, can, { class: "svp-call" }),
@@ -252,12 +249,7 @@ export function toggle(name) {
   }
 }
 
-let later = 0;
-
 /** Keeps the threshold in the address, a moment after the last change. */
-export function address() {
-  clearTimeout(later);
-  later = setTimeout(() => {
-    if (app.tab === "attribution") setAddress({ min_run: String(page.minRun), counted: page.counted });
-  }, 150);
-}
+export const address = rested(() => {
+  if (app.tab === "attribution") setAddress({ min_run: String(page.minRun), counted: page.counted });
+}, 150);

@@ -1,8 +1,8 @@
 /* An answer and its sources side by side: every copied run marked on both. */
 
-import { SOURCES, look, parts, percent, pieces, places, size, tag } from "specviz/attribution/links.js";
+import { SOURCES, look, parts, pieces, places, size, tag } from "specviz/attribution/links.js";
 import { card, facts, h, s, stretched } from "specviz/base/dom.js";
-import { plural } from "specviz/base/numbers.js";
+import { percent, plural } from "specviz/base/numbers.js";
 import { safe } from "specviz/base/text.js";
 
 /** Names a source in the page. @param {AttributedSource} source */

@@ -1,8 +1,8 @@
 /* Page "Attribution": what it knows, and the small things its modules share. */
 
 import { short } from "specviz/base/numbers.js";
-import { tell } from "specviz/base/problem.js";
-import { find } from "specviz/shell/place.js";
+import { tell } from "specviz/base/json.js";
+import { find } from "specviz/base/dom.js";
 
 /** How scores are counted. @type {Record<Scored, string>} */
 export const MODES = { whole: "whole quotations", drafted: "drafted tokens" };

@@ -119,15 +119,8 @@ export class Attribution {
   drawHead() {
     const { run } = this.doc;
     const by = h("div.sv-by", h("b", run.method_title), h("span", run.model));
-    if (run.forced) {
-      const chip = h("span.sv-chip", { tabindex: "0" }, "answer given");
-      by.append(
-        this.tip.add(
-          chip,
-          "The model did not write this answer: it was given, and each draft was kept where it agreed.",
-        ),
-      );
-    }
+    const given = "The model did not write this answer: it was given, and each draft was kept where it agreed.";
+    if (run.forced) by.append(this.tip.explained("span.sv-chip", given, "answer given"));
     if (run.signal === "attention") by.append(h("span.sv-chip", "by where the draft model looked"));
     this.heading.replaceChildren(h("h2.sv-title", this.signal.title || "Untitled answer"), by);
   }

@@ -1,40 +1,24 @@
-/* Helpers shared by every view: elements, icons, the tooltip. Text only ever enters through text nodes. */
+/* Helpers shared by every view: elements, tables, icons, the tooltip. Text only ever enters through text nodes. */
 
 import { clamp } from "specviz/base/numbers.js";
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
-/**
- * The value, where there is one for certain; else an Error that says ``what`` is missing.
- *
- * @template T
- * @param {T} value
- * @returns {NonNullable<T>}
- */
+/** The value, where there is one for certain; else an Error that says ``what`` is missing. */
+/** @type {<T>(value: T, what?: string) => NonNullable<T>} */
 export function must(value, what = "a part of the page") {
   if (value === null || value === undefined) throw new Error(`There is no ${what}.`);
   return value;
 }
 
-/**
- * Nothing, for a field that is set before it is first read.
- *
- * @template T
- * @returns {T}
- */
+/** Nothing, for a field that is set before it is first read. @type {<T>() => T} */
 export const later = () => /** @type {any} */ (undefined);
 
 // what is set as a property, once the element has its children: a select's value, a slider's within its range
 const PROPERTIES = ["value", "checked"];
 
-/**
- * Attributes, where the first of ``rest`` are some, and children.
- *
- * @template {Element} Target
- * @param {Target} element
- * @param {string[]} classes
- * @param {(object | Child)[]} rest
- */
+/** Attributes, where the first of ``rest`` are some, and children. */
+/** @type {<Target extends Element>(element: Target, classes: string[], rest: (object | Child)[]) => Target} */
 function fill(element, classes, [first, ...rest]) {
   const bare = first === null || typeof first !== "object" || first instanceof Node || Array.isArray(first);
   const given = /** @type {{ [name: string]: unknown }} */ (bare ? {} : first);
@@ -52,13 +36,8 @@ function fill(element, classes, [first, ...rest]) {
   return element;
 }
 
-/**
- * Appends nodes, texts and lists of them; null, undefined and false are left out.
- *
- * @template {Element} Target
- * @param {Target} element
- * @param {Child[]} children
- */
+/** Appends nodes, texts and lists of them; null, undefined and false are left out. */
+/** @type {<Target extends Element>(element: Target, children: Child[]) => Target} */
 export function append(element, children) {
   for (const child of children) {
     if (Array.isArray(child)) append(element, child);
@@ -66,6 +45,13 @@ export function append(element, children) {
       element.append(typeof child === "number" ? String(child) : child);
   }
   return element;
+}
+
+/** Puts children in the place of what an element holds. */
+/** @type {<Target extends Element>(element: Target, children: Child[]) => Target} */
+export function replace(element, children) {
+  element.replaceChildren();
+  return append(element, children);
 }
 
 /**
@@ -105,6 +91,18 @@ export function stretched(name, length, high, marks) {
   const box = { viewBox: `0 0 ${Math.max(1, length)} ${high}`, preserveAspectRatio: "none" };
   return s("svg", { class: name, "aria-hidden": "true", ...box }, marks);
 }
+
+// a ``kind`` is asked for where more than an HTMLElement's properties are needed
+/** The element that a selector names; there is always one. */
+/** @type {<T extends Element = HTMLElement>(root: ParentNode, selector: string, kind?: new () => T) => T} */
+export function find(root, selector, kind) {
+  const element = root.querySelector(selector);
+  if (!(element instanceof (kind ?? HTMLElement))) throw new Error(`The page has no ${selector}.`);
+  return /** @type {any} */ (element);
+}
+
+/** The element of a part that is to be filled. @param {HTMLElement} element @param {string} name */
+export const place = (element, name) => find(element, `.svp-${name}`);
 
 /** The nearest element around what an event happened in that matches a selector. */
 /** @type {(event: Event, selector: string) => HTMLElement | null} */
@@ -170,6 +168,15 @@ export function framed(fn) {
   };
 }
 
+/** Runs fn once it was not asked for during so many ms. @type {(fn: () => unknown, ms: number) => () => void} */
+export function rested(fn, ms) {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(fn, ms);
+  };
+}
+
 /** One tooltip per inspector: .add(element, fill) shows fill()'s nodes on hover and on keyboard focus. */
 export class Tooltip {
   /** @param {HTMLElement} root */
@@ -196,22 +203,23 @@ export class Tooltip {
     root.addEventListener("pointerdown", () => this.hide());
   }
 
-  /**
-   * @template {Element} Target
-   * @param {Target} element
-   * @param {Tip | Child} fill
-   */
+  /** @type {<Target extends Element>(element: Target, fill: Tip | Child) => Target} */
   add(element, fill) {
     element.setAttribute("data-tip", "");
     this.fills.set(element, typeof fill === "function" ? fill : () => [fill]);
     return element;
   }
 
+  /** An element that explains itself, also to the keyboard: .explained("span.sv-chip", "why", "what it says"). */
+  /** @type {<Name extends TagName>(name: Name, fill: Tip | Child, ...children: Child[]) => ElementOf<Name>} */
+  explained(name, fill, ...children) {
+    return this.add(h(name, { tabindex: "0" }, ...children), fill);
+  }
+
   /** @type {(owner: { getBoundingClientRect(): Box }, content: Child[]) => void} */
   show(owner, content) {
     if (!content || !content.length) return this.hide();
-    this.element.replaceChildren();
-    append(this.element, content);
+    replace(this.element, content);
     this.element.hidden = false;
     const frame = this.root.getBoundingClientRect();
     const box = owner.getBoundingClientRect();
@@ -245,6 +253,18 @@ export function facts(rows) {
   }
   return list;
 }
+
+/** A tooltip: its title, then a line each; a text that is empty is left out. @type {(...lines: Child[]) => Child[]} */
+export const told = (title, ...lines) => [
+  h("b", title),
+  ...lines.map((line) => (typeof line === "string" && line ? h("div", line) : line)),
+];
+
+/** A formula with its numbers. @param {string} text */
+export const formula = (text) => h("div.sv-formula", text);
+
+/** How far a bar is filled. @type {(share: number, name?: string) => HTMLElement} */
+export const level = (share, name) => h("i", { class: name, style: `width:${(100 * share).toFixed(1)}%` });
 
 /** A titled panel. @param {string} name @param {string} title @param {Child[]} tools */
 export function card(name, title, ...tools) {
@@ -281,3 +301,16 @@ export function write(element, text) {
 
 /** A sentence whose commands stand between backticks, as nodes. @type {(text: string) => Child[]} */
 export const coded = (text) => text.split("`").map((piece, k) => (k % 2 ? h("code", piece) : piece));
+
+/** Heads of columns: texts first, then numbers. @type {(texts: Child[], numbers?: Child[]) => Child[]} */
+export const heads = (texts, numbers = []) => [
+  texts.map((text) => h("th", { scope: "col" }, text)),
+  numbers.map((text) => h("th.svp-num", { scope: "col" }, text)),
+];
+
+/** What a table holds: its row of heads, and its rows. @type {(head: Child[], rows: Child) => Child[]} */
+export const tabled = (head, rows) => [h("thead", h("tr", head)), h("tbody", rows)];
+
+/** A grid: its row of heads, its rows, and what else it holds. */
+/** @type {(attributes: Attributes, head: Child[], rows: Child, ...more: Child[]) => HTMLTableElement} */
+export const table = (attributes, head, rows, ...more) => h("table.svp-grid", attributes, tabled(head, rows), more);

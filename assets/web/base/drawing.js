@@ -1,16 +1,13 @@
-/* Drawing again and again into the same elements, at little cost. */
+/* Drawing again and again into the same elements, at little cost; dragging in them. */
 
 import { must } from "specviz/base/dom.js";
 
 /** The attributes of an element as they were set last. @type {WeakMap<Element, Record<string, unknown>>} */
 const last = new WeakMap();
 
-/**
- * Sets the attributes that differ from the last time (null: none; ``text``: the content): to set one costs a style
- * pass, to compare it does not.
- *
- * @type {(element: Element, values: Record<string, string | number | null>) => void}
- */
+// to set an attribute costs a style pass, to compare it does not
+/** Sets the attributes that differ from the last time (null: none; ``text``: the content). */
+/** @type {(element: Element, values: Record<string, string | number | null>) => void} */
 export function set(element, values) {
   let before = last.get(element);
   if (!before) last.set(element, (before = {}));
@@ -33,4 +30,22 @@ export function sheet(canvas, width, height) {
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.clearRect(0, 0, width, height);
   return pen;
+}
+
+/** Calls ``at`` where a pointer is pressed on an element and wherever it is dragged from there, ``over`` at the end. */
+/** @type {(element: HTMLElement, at: (event: PointerEvent) => void, over?: () => void) => void} */
+export function dragged(element, at, over = () => {}) {
+  let down = false;
+  element.addEventListener("pointerdown", (event) => {
+    if (event.button) return;
+    element.setPointerCapture(event.pointerId);
+    down = true;
+    at(event);
+  });
+  element.addEventListener("pointermove", (event) => down && at(event));
+  for (const name of ["pointerup", "pointercancel"])
+    element.addEventListener(name, () => {
+      down = false;
+      over();
+    });
 }

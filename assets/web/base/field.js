@@ -118,16 +118,9 @@ export const fields = (controls, kept, changed = () => {}, prefix = "") =>
 /** What fields hold, by name. @param {Field[]} rows */
 export const valuesOf = (rows) => Object.fromEntries(rows.map(({ name, read }) => [name, read()]));
 
-/**
- * A field that shows ``owner[key]``, and keeps there what is typed or chosen; ``then`` is called after it.
- *
- * @template {HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement} Element
- * @template {object} Owner
- * @param {Element} element
- * @param {Owner} owner
- * @param {keyof Owner} key
- * @param {() => unknown} [then]
- */
+/** A field that shows ``owner[key]``, and keeps there what is typed or chosen; ``then`` is called after it. */
+/** @type {<Element extends HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement, Owner extends object>(
+ *   element: Element, owner: Owner, key: keyof Owner, then?: () => unknown) => Element} */
 export function bound(element, owner, key, then) {
   element.value = String(owner[key] ?? "");
   element.addEventListener("input", () => {

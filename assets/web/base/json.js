@@ -1,14 +1,12 @@
-/* Asking the server: JSON in, JSON out, its own sentence where something is wrong. */
+/* Asking the server: JSON in, JSON out; and what went wrong, in a sentence on the page. */
+
+import { h } from "specviz/base/dom.js";
 
 /** What is said where nothing comes back. */
 export const SILENT = "The server does not answer: is it still running?";
 
-/**
- * What a route answers; ``response`` where it was fetched already. Throws an Error with the server's sentence and the
- * ``status``.
- *
- * @type {(url: string, response?: Promise<Response>) => Promise<any>}
- */
+/** What a route answers (``response``: fetched already). Throws an Error with the server's sentence and ``status``. */
+/** @type {(url: string, response?: Promise<Response>) => Promise<any>} */
 export async function getJson(url, response) {
   let answer;
   try {
@@ -48,4 +46,17 @@ export function listen(id, after, received, closed) {
     if (source.readyState === EventSource.CLOSED) closed();
   };
   return source;
+}
+
+/** The sentence of what was thrown. @param {unknown} problem */
+export const sentence = (problem) => (problem instanceof Error ? problem.message : String(problem));
+
+/** The same as a note on the page. @param {unknown} problem */
+export const alertNote = (problem) => h("p.svp-note.svp-error", { role: "alert" }, sentence(problem));
+
+/** Writes a sentence into its place. @type {(place: HTMLElement, text: string, error?: boolean) => void} */
+export function tell(place, text, error = false) {
+  place.textContent = text;
+  place.classList.toggle("svp-error", Boolean(text && error));
+  place.setAttribute("role", error ? "alert" : "status");
 }

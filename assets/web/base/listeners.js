@@ -7,21 +7,13 @@ export class Listeners {
     this.listeners = new Map();
   }
 
-  /**
-   * @template {keyof Events} Event
-   * @param {Event} event
-   * @param {(detail: Events[Event]) => unknown} listener
-   */
+  /** @type {<Event extends keyof Events>(event: Event, listener: (detail: Events[Event]) => unknown) => this} */
   on(event, listener) {
     this.listeners.set(event, [...(this.listeners.get(event) ?? []), listener]);
     return this;
   }
 
-  /**
-   * @template {keyof Events} Event
-   * @param {Event} event
-   * @param {Events[Event]} detail
-   */
+  /** @type {<Event extends keyof Events>(event: Event, detail: Events[Event]) => void} */
   emit(event, detail) {
     for (const listener of this.listeners.get(event) ?? []) listener(detail);
   }

@@ -15,18 +15,11 @@ export const OPEN = -2; // the own token of a step that is not decided yet
 /** @type {(source: number, pool: number) => Position} */
 const place = (source, pool) => (source >= 0 || !(pool >= 0) ? source : POOL + pool);
 
-/**
- * The rows of a step by the value of a column: value → what ``make`` makes of its rows, in order.
- *
- * @template T
- * @param {[number, number]} rows
- * @param {number[]} column
- * @param {(row: number) => T} make
- */
-export function groups([from, to], column, make) {
-  /** @type {Map<number, T[]>} */
+/** Rows by the value of a column: value → what ``make`` makes of its rows, in order. */
+/** @type {<T>(rows: number[], column: number[], make: (row: number) => T) => Map<number, T[]>} */
+export function groups(rows, column, make) {
   const lists = new Map();
-  for (let row = from; row < to; row++) {
+  for (const row of rows) {
     const list = lists.get(column[row]);
     if (list) list.push(make(row));
     else lists.set(column[row], [make(row)]);
@@ -178,13 +171,11 @@ export class Model {
     return own ? [own, ...from.filter((run) => run !== own)] : from;
   }
 
-  /** A step's first row of a table, and the row behind its last. */
-  /** @type {(table: PerStep, step: number) => [number, number]} */
+  /** A step's rows of a table. @type {(table: PerStep, step: number) => number[]} */
   rows(table, step) {
-    const first = this.first[table];
     const size = this.trace[table]?.step.length || 0;
-    if (step >= first.length) return [size, size];
-    return [first[step], step + 1 < first.length ? first[step + 1] : size];
+    const [from = size, to = size] = this.first[table].slice(step, step + 2);
+    return Array.from({ length: to - from }, (_, k) => from + k);
   }
 
   /** The step that a position was emitted in, -1 for the prompt. @type {(position: Position) => number} */
@@ -286,26 +277,21 @@ export class Model {
   /** The tree of a step, the root first. @type {(step: number) => TreeNode[]} */
   nodes(step) {
     const table = this.trace.nodes;
-    const [from, to] = this.rows("nodes", step);
-    const nodes = [];
-    for (let row = from; row < to; row++) {
-      nodes.push({
-        row,
-        index: row - from,
-        token: table.token[row],
-        parent: table.parent[row],
-        depth: table.depth[row],
-        origin: table.origin[row],
-        source: place(table.source[row], table.pool[row]),
-        draftProb: table.draft_prob[row],
-        prob: table.prob[row],
-        rank: table.rank[row],
-        status: table.status[row],
-        reason: table.reason[row],
-        span: 0,
-      });
-    }
-    return nodes;
+    return this.rows("nodes", step).map((row, index) => ({
+      row,
+      index,
+      token: table.token[row],
+      parent: table.parent[row],
+      depth: table.depth[row],
+      origin: table.origin[row],
+      source: place(table.source[row], table.pool[row]),
+      draftProb: table.draft_prob[row],
+      prob: table.prob[row],
+      rank: table.rank[row],
+      status: table.status[row],
+      reason: table.reason[row],
+      span: 0,
+    }));
   }
 
   /** Node → the target's first choices after it, likeliest first. @type {(step: number) => Map<number, Choice[]>} */
@@ -332,20 +318,16 @@ export class Model {
   /** The ranked places of a step, those that could not win last. @type {(step: number) => Candidate[]} */
   candidates(step) {
     const table = this.trace.candidates;
-    const [from, to] = this.rows("candidates", step);
-    const candidates = [];
-    for (let row = from; row < to; row++) {
-      candidates.push({
-        row,
-        position: place(table.position[row], table.pool[row]),
-        score: table.score[row],
-        length: table.length[row],
-        rank: table.rank[row],
-        chosen: table.chosen[row],
-        excluded: table.excluded[row],
-        would: table.would_accept[row],
-      });
-    }
+    const candidates = this.rows("candidates", step).map((row) => ({
+      row,
+      position: place(table.position[row], table.pool[row]),
+      score: table.score[row],
+      length: table.length[row],
+      rank: table.rank[row],
+      chosen: table.chosen[row],
+      excluded: table.excluded[row],
+      would: table.would_accept[row],
+    }));
     /** @type {(candidate: Candidate) => number} */
     const order = (candidate) => (candidate.excluded ? 1e9 : 0) + (candidate.rank < 0 ? 1e8 : candidate.rank);
     return candidates.sort((a, b) => order(a) - order(b));

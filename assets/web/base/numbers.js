@@ -10,6 +10,9 @@ export const plural = (count, one, many) => `${count.toLocaleString("en")} ${cou
 /** @type {(count: number, unit: string) => string} */
 export const amount = (count, unit) => plural(count, unit.replace(/s\b/, ""), unit);
 
+/** 1st, 2nd, 3rd, 11th. @param {number} n */
+export const nth = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th"}`;
+
 /** A number as people read it: 1,234 · 12.3 · 0.123 · 1.2e-5; "–" for what was not measured; other values as text. */
 /** @type {(value: unknown, digits?: number) => string} */
 export function format(value, digits = 3) {
@@ -40,6 +43,13 @@ export const thousandths = (value) => value === null || value === undefined ? "�
 
 /** A share of one: 12 %, below a tenth 3.4 %. @param {number} value */
 export const percentage = (value) => `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
+
+/** A part of a whole: 34 %, "–" of nothing. @type {(part: number, whole: number) => string} */
+export const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %` : "–");
+
+/** A parameter as it was set. @param {unknown} value */
+export const setting = (value) =>
+  value === undefined ? "–" : value === null || value === false ? "off" : value === true ? "on" : String(value);
 
 /** A large number in three digits: 135M, 7.24B. @param {number} count */
 export function shortSize(count) {

@@ -1,7 +1,7 @@
 /* Charts: plotly.js, as the Python package ships it. */
 
 import { h } from "specviz/base/dom.js";
-import { alertNote } from "specviz/base/problem.js";
+import { alertNote } from "specviz/base/json.js";
 
 /** A chart without buttons. */
 const STILL = { displaylogo: false, displayModeBar: false, responsive: false };
@@ -23,15 +23,11 @@ function plotly(url) {
   return loading;
 }
 
-/**
- * Draws charts into a grid once the library at ``url`` is there, or says in it why they cannot be. ``make`` gives them
- * then; null: they are no longer wanted.
- *
- * @param {HTMLElement} grid
- * @param {string} url
- * @param {() => Chart[] | null} make
- * @param {(points: PlotPoint[]) => void} [clicked]
- */
+/** Told what was clicked. @typedef {(points: PlotPoint[]) => void} Clicked */
+
+// ``make`` gives the charts when the library is there; null: they are no longer wanted
+/** Draws charts into a grid once the library at ``url`` is there, or says in it why they cannot be. */
+/** @type {(grid: HTMLElement, url: string, make: () => Chart[] | null, clicked?: Clicked) => Promise<void>} */
 export async function charts(grid, url, make, clicked) {
   let library;
   try {
@@ -66,18 +62,16 @@ export function theme() {
   return { ink, soft, hoverlabel, template: { layout } };
 }
 
+/** Calls ``draw`` whenever light turns dark, or back. @param {() => unknown} draw */
+export const onTheme = (draw) =>
+  new MutationObserver(() => draw()).observe(document.body, { attributeFilter: ["class"] });
+
 /** @type {WeakMap<Element, Plot[]>} */
 const plotsOf = new WeakMap();
 
-/**
- * Draws charts into a grid, a card each; those that are there are used again. All are there before one is drawn, so
- * that each is drawn as wide as it stays.
- *
- * @param {PlotlyLibrary} library
- * @param {HTMLElement} grid
- * @param {Chart[]} charts
- * @param {(points: PlotPoint[]) => void} [clicked]
- */
+// all cards are there before one is drawn, so that each is drawn as wide as it stays
+/** Draws charts into a grid, a card each; those that are there are used again. */
+/** @type {(library: PlotlyLibrary, grid: HTMLElement, charts: Chart[], clicked?: Clicked) => void} */
 function drawCharts(library, grid, charts, clicked) {
   const plots = plotsOf.get(grid) ?? [];
   plotsOf.set(grid, plots);

@@ -108,6 +108,5 @@ function codeLine(code) {
 /** Words of a sentence that explain themselves. */
 /** @type {(owner: Owner, key: string, ...words: Child[]) => HTMLElement} */
 export function term(owner, key, ...words) {
-  const span = h("span.sv-term", { tabindex: "0" }, ...words);
-  return owner.tip.add(span, () => explain(owner, key));
+  return owner.tip.explained("span.sv-term", () => explain(owner, key), ...words);
 }

@@ -2,9 +2,8 @@
 
 import { append, h, must } from "specviz/base/dom.js";
 import { bound, fields, valuesOf } from "specviz/base/field.js";
-import { getJson } from "specviz/base/json.js";
+import { getJson, sentence, tell } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
-import { sentence, tell } from "specviz/base/problem.js";
 import { inLine } from "specviz/base/text.js";
 import { MARKS, going, page, part, post, tint } from "specviz/compare/state.js";
 import { offerModel } from "specviz/models/choose.js";
@@ -83,7 +82,7 @@ function texts() {
   });
   const note = data.examples.find((one) => one.id === form.choice)?.note;
   return [
-    h("fieldset.svc-modes", h("legend.svc-unseen", "The prompt's form"), modes),
+    h("fieldset.svc-modes", h("legend.svp-unseen", "The prompt's form"), modes),
     areas,
     note && h("p.svc-help", note),
   ];

@@ -67,7 +67,7 @@ export function frame() {
       h(
         "div.svc-controls",
         h("button.svp-button.svc-play", playing, "▶ Race"),
-        h("fieldset.svc-clocks", h("legend.svc-unseen", "Clock"), clocks),
+        h("fieldset.svc-clocks", h("legend.svp-unseen", "Clock"), clocks),
         slider,
         h("output.svc-at"),
         lasts,

@@ -1,7 +1,7 @@
 /* A run as a lane beside others of its prompt: what it had written by when. No DOM. */
 
 import { clamp } from "specviz/base/numbers.js";
-import { Pieces } from "specviz/base/text.js";
+import { Pieces, safe } from "specviz/base/text.js";
 
 /** The first index at which two id lists differ, or the end of the shorter one. */
 /** @type {(a: number[], b: number[]) => number} */
@@ -23,6 +23,9 @@ export function upTo(values, limit) {
   }
   return low;
 }
+
+/** A stretch of a lane's text: written by step ``step``, accepted from a draft or the target's own. */
+/** @typedef {{ step: number, accepted: boolean, text: string }} Written */
 
 /** A run as a lane: its output, and after how many forwards and milliseconds each position was reached. */
 export class Lane {
@@ -79,6 +82,21 @@ export class Lane {
   /** Output tokens written before a step. @param {number} step */
   start(step) {
     return step ? this.ends[step - 1] : 0;
+  }
+
+  /** The text of output positions from … to − 1 in stretches. @type {(from?: number, to?: number) => Written[]} */
+  stretches(from = 0, to = this.length) {
+    /** @type {Written[]} */
+    const made = [];
+    for (const { start, text } of this.pieces.cells(this.output, from, to)) {
+      const step = this.stepOf[start];
+      const accepted = start - this.start(step) < this.accepted[step];
+      const shown = this.pieces.special(this.output[start]) ? "" : safe(text);
+      const last = made[made.length - 1];
+      if (last && last.step === step && last.accepted === accepted) last.text += shown;
+      else made.push({ step, accepted, text: shown });
+    }
+    return made;
   }
 
   /** Steps done when the clock ("time" in ms, "step" or "position") shows ``value``. */

@@ -1,8 +1,7 @@
 /* Page "Compare", its lanes: fetched once, followed while they go on, counted and checked when they are over. */
 
 import { framed, h } from "specviz/base/dom.js";
-import { getJson, listen, traceUrl } from "specviz/base/json.js";
-import { alertNote, sentence } from "specviz/base/problem.js";
+import { alertNote, getJson, listen, sentence, traceUrl } from "specviz/base/json.js";
 import { drawGo } from "specviz/compare/ask.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed, frame } from "specviz/compare/frame.js";

@@ -1,9 +1,9 @@
 /* Page "Compare": methods side by side on one prompt; its layout, and what it loads. Text nodes only. */
 
 import { on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/json.js";
-import { alertNote, sentence } from "specviz/base/problem.js";
+import { h, place } from "specviz/base/dom.js";
+import { alertNote, getJson, sentence } from "specviz/base/json.js";
+import { onTheme } from "specviz/base/plotly.js";
 import { catalog, choosePrompt, drawPrompt, note, run } from "specviz/compare/ask.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed } from "specviz/compare/frame.js";
@@ -11,7 +11,6 @@ import { begin, lens } from "specviz/compare/live.js";
 import { pause } from "specviz/compare/race.js";
 import { drawExample, drawRecorded, example, openRuns } from "specviz/compare/recorded.js";
 import { going, page, part } from "specviz/compare/state.js";
-import { place } from "specviz/shell/place.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
@@ -105,10 +104,10 @@ export function mount({ element }) {
     wide = page.box.offsetWidth;
   });
   seen.observe(page.box);
-  new MutationObserver(() => {
+  onTheme(() => {
     if (!page.framed) return;
     page.colors = null;
     changed();
     if (part("charts").children.length) drawCharts();
-  }).observe(document.body, { attributeFilter: ["class"] });
+  });
 }

@@ -2,7 +2,6 @@
 
 import { closest, h, must } from "specviz/base/dom.js";
 import { clamp, plural } from "specviz/base/numbers.js";
-import { safe } from "specviz/base/text.js";
 import { tell, words } from "specviz/compare/oracle.js";
 import { drawn, mark, name, page, part, seconds, settings, tint } from "specviz/compare/state.js";
 import { onInspect } from "specviz/shell/open.js";
@@ -271,25 +270,9 @@ function latest(lane, done) {
     for (let p = from; p < stop && size < SHOWN_TEXT; p++) size += lane.pieces.get(lane.output[p]).text.length;
     if (stop - from > 80) break;
   }
-  /** @type {(HTMLElement | string)[]} */
-  const spans = [];
-  let text = "",
-    kind = -1,
-    step = -1;
-  const flush = () => {
-    const fresh = step === done - 1 ? " svc-new" : "";
-    if (text) spans.push(h("span", { class: (kind ? "svc-acc" : "svc-own") + fresh }, text));
-    text = "";
-  };
-  for (const cell of lane.pieces.cells(lane.output, from, stop)) {
-    const k = lane.stepOf[cell.start];
-    const drafted = cell.start - lane.start(k) < lane.accepted[k] ? 1 : 0;
-    if (drafted !== kind || k !== step) flush();
-    kind = drafted;
-    step = k;
-    text += safe(lane.pieces.special(lane.output[cell.start]) ? "" : cell.text);
-  }
-  flush();
-  if (from > 0) spans.unshift("… ");
-  return spans;
+  const written = lane.stretches(from, stop).filter(({ text }) => text);
+  const spans = written.map(({ step, accepted, text }) =>
+    h(accepted ? "span.svc-acc" : "span.svc-own", { class: step === done - 1 && "svc-new" }, text),
+  );
+  return from > 0 ? ["… ", ...spans] : spans;
 }

@@ -1,7 +1,7 @@
 /* Page "Compare", where lanes differ: stretches, the check against plain decoding, the table of numbers. */
 
 import { facts, h, must } from "specviz/base/dom.js";
-import { format, percentage, plural, probability } from "specviz/base/numbers.js";
+import { format, percent, percentage, plural, probability } from "specviz/base/numbers.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
 import { drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
 import { DiffView } from "specviz/inspect/diff.js";
@@ -217,7 +217,7 @@ export function drawTable() {
     const col = { scope: "col", style: tint(lane.n) };
     return h("th.svp-num", col, mark(lane), " ", name(lane), set && h("small", ` ${set}`));
   });
-  const corner = h("th", { scope: "col" }, h("span.svc-unseen", "Number"));
+  const corner = h("th", { scope: "col" }, h("span.svp-unseen", "Number"));
   part("table").replaceChildren(h("table.svp-grid", h("thead", h("tr", corner, heads)), h("tbody", rows)));
 }
 
@@ -226,8 +226,6 @@ function depths(lane) {
   const rows = page.numbers[lane.id].depths;
   if (!rows.length) return h("span.svc-help", "–");
   const first = rows.slice(0, 10);
-  /** @type {(accepted: number, reached: number) => string} */
-  const percent = (accepted, reached) => `${Math.round((100 * accepted) / reached)} %`;
   const said = first.map(([d, reached, accepted]) => `${d}: ${percent(accepted, reached)}`).join(", ");
   const bars = h(
     "span.svc-bars",

@@ -1,6 +1,7 @@
 /* The ruler by output position: what every forward of every lane brought. */
 
 import { h, must } from "specviz/base/dom.js";
+import { dragged, set, sheet } from "specviz/base/drawing.js";
 import { clamp } from "specviz/base/numbers.js";
 import { upTo } from "specviz/compare/lane.js";
 import { drawForwards } from "specviz/compare/oracle.js";
@@ -54,24 +55,14 @@ export class Ruler {
   /** Pointing scrubs; in the window the text stays where it is while the pointer is down. */
   /** @type {(element: HTMLElement, place: (x: number) => number, hold?: boolean) => void} */
   drag(element, place, hold = false) {
-    let down = false;
     /** @param {PointerEvent} event */
     const at = (event) => {
+      if (!this.length) return;
+      this.held = hold;
       const box = element.getBoundingClientRect();
       this.scrub(clamp(Math.floor(place(clamp(event.clientX - box.left, 0, box.width))) + 1, 0, this.length));
     };
-    element.addEventListener("pointerdown", (event) => {
-      if (event.button || !this.length) return;
-      element.setPointerCapture(event.pointerId);
-      down = true;
-      this.held = hold;
-      at(event);
-    });
-    element.addEventListener("pointermove", (event) => down && at(event));
-    for (const name of ["pointerup", "pointercancel"])
-      element.addEventListener(name, () => {
-        down = this.held = false;
-      });
+    dragged(element, at, () => (this.held = false));
   }
 
   /** What is compared, and the lane whose text is shown. */
@@ -109,15 +100,8 @@ export class Ruler {
 
   /** A pen on an empty canvas of this size. @type {(canvas: HTMLCanvasElement, high: number, wide: number) => Pen} */
   size(canvas, high, wide) {
-    const scale = window.devicePixelRatio || 1;
-    if (canvas.width !== Math.round(wide * scale) || canvas.height !== Math.round(high * scale)) {
-      canvas.width = Math.round(wide * scale);
-      canvas.height = Math.round(high * scale);
-      canvas.style.height = `${high}px`;
-    }
-    const pen = must(canvas.getContext("2d"), "canvas");
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.clearRect(0, 0, wide, high);
+    const pen = sheet(canvas, wide, high);
+    set(canvas, { style: `height:${high}px` });
     pen.textRendering = "optimizeSpeed";
     return pen;
   }

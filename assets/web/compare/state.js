@@ -1,9 +1,8 @@
 /* What the page "Compare" knows, and the small things its files share. Text nodes only. */
 
-import { h } from "specviz/base/dom.js";
+import { find, h } from "specviz/base/dom.js";
 import { postJson } from "specviz/base/json.js";
-import { short } from "specviz/base/numbers.js";
-import { find } from "specviz/shell/place.js";
+import { setting, short } from "specviz/base/numbers.js";
 
 export const MARKS = ["P", "A", "B", "C", "D", "E"]; // P is plain decoding
 
@@ -62,18 +61,11 @@ export class ComparePage {
 /** @typedef {Record<string, string | undefined>} PromptValues the texts of the prompt's fields */
 
 export const page = new ComparePage();
-/**
- * A part of the page by its class; those of the results are looked up once per comparison. Its ``kind`` is asked for
- * where more than an HTMLElement's properties are needed.
- *
- * @template {HTMLElement} [T=HTMLElement]
- * @param {string} name
- * @param {new () => T} [kind]
- * @returns {T}
- */
+/** A part of the page by its class; those of the results are looked up once per comparison. */
+/** @type {<T extends HTMLElement = HTMLElement>(name: string, kind?: new () => T) => T} */
 export function part(name, kind) {
   const seen = page.parts.get(name);
-  if (seen?.isConnected && seen instanceof (kind ?? HTMLElement)) return /** @type {T} */ (seen);
+  if (seen?.isConnected && seen instanceof (kind ?? HTMLElement)) return /** @type {any} */ (seen);
   const element = find(page.box, `.svc-${name}`, kind);
   page.parts.set(name, element);
   return element;
@@ -106,13 +98,11 @@ export function settings(lane) {
   const method = lane.lane?.run.method;
   if (!method) return "";
   const labels = new Map(method.controls?.map((control) => [control.name, control.label]));
-  /** @param {Setting} value */
-  const text = (value) => (value === true ? "on" : value === false || value === null ? "off" : String(value));
   const twins = drawn().filter((other) => other !== lane && other.method === lane.method);
   const entries = Object.entries(method.params || {}).filter(([key, value]) =>
     twins.length
       ? twins.some((other) => JSON.stringify(other.lane.run.method.params?.[key]) !== JSON.stringify(value))
       : typeof value === "number",
   );
-  return entries.slice(0, 3).map(([key, value]) => `${labels.get(key) || key} ${text(value)}`).join(" · ");
+  return entries.slice(0, 3).map(([key, value]) => `${labels.get(key) || key} ${setting(value)}`).join(" · ");
 }

@@ -1,14 +1,11 @@
 /* Page "Method": a file that is being written, as it was saved last. Its words enter through text nodes only. */
 
 import { on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
-import { getJson, postJson, traceUrl } from "specviz/base/json.js";
+import { h, heads, place, table } from "specviz/base/dom.js";
+import { alertNote, getJson, postJson, sentence, traceUrl } from "specviz/base/json.js";
 import { format, plural } from "specviz/base/numbers.js";
-import { alertNote, sentence } from "specviz/base/problem.js";
-import { heads, table } from "specviz/base/table.js";
 import { Inspector } from "specviz/inspect/inspector.js";
 import { onInspect } from "specviz/shell/open.js";
-import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
 const AGAIN_MS = 2000; // after a question that failed

@@ -1,9 +1,8 @@
 /* The ranking behind a draft: every candidate with its score terms, what it offered and what it would have accepted. */
 
-import { closest, framed, h, write } from "specviz/base/dom.js";
+import { closest, framed, h, told, write } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
 import { clamp, format, plain, plural } from "specviz/base/numbers.js";
-import { told } from "specviz/base/parts.js";
 import { Panel } from "specviz/inspect/panel.js";
 
 export const ROW = 26; // pixels, as in the style sheet
@@ -119,11 +118,8 @@ export class CandidateTable extends Panel {
     });
   }
 
-  /**
-   * A button in every losing row: ``act`` is told which place was picked; null takes the buttons away.
-   *
-   * @param {((candidate: Candidate) => void) | null} act
-   */
+  /** A button in every losing row: ``act`` is told which place was picked; null takes the buttons away. */
+  /** @param {((candidate: Candidate) => void) | null} act */
   offer(act) {
     const fresh = !act !== !this.offered;
     this.offered = act;

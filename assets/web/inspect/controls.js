@@ -28,23 +28,21 @@ export const toggles = (inspector) => ({
 /** Details, copy link, downloads, presenting. @type {(inspector: Inspector, details: Child) => HTMLElement} */
 export function actions(inspector, details) {
   const wrap = h("div.sv-actions", details);
-  const { link, attribute } = inspector.options.actions || {};
+  const { link, attribute, figure } = inspector.options.actions || {};
   if (attribute) {
     const one = button("Attribute this run", { onclick: () => attribute() }, "Attribute");
     wrap.append(inspector.tip.add(one, () => ["What this run's answer was copied from, passage by passage."]));
   }
   if (link) {
     const { linkLabel } = inspector;
-    const url = () =>
-      typeof link === "function" ? link(inspector.state()) : link === true ? inspector.address() : link;
+    const url = () => (link === true ? inspector.address() : link());
     const onclick = () => copyLink(new URL(url(), location.href).href, linkLabel);
     linkLabel.classList.add("sv-word");
     wrap.append(button("Copy link to this step", { class: "sv-narrow-icon", onclick }, icon("link"), linkLabel));
   }
-  const { figure } = inspector.options.actions || {};
   if (figure) {
-    const url = () => (typeof figure === "function" ? figure(inspector.state()) : figure);
-    const one = button("Figure of this step", { onclick: () => downloads.fetchFile(url()) }, "Figure");
+    const onclick = () => downloads.fetchFile(figure(inspector.state()));
+    const one = button("Figure of this step", { onclick }, "Figure");
     wrap.append(inspector.tip.add(one, () => ["This step for a paper: PDF and SVG, caption, command, BibTeX."]));
   }
   if (inspector.options.actions !== false) wrap.append(downloads.menu(inspector));

@@ -92,9 +92,6 @@ const NAMES = {
   html: "Interactive page (HTML)",
   "figure-pdf": "Figure of this step (PDF)",
   "figure-svg": "Figure of this step (SVG)",
-  csv: "All tables (CSV)",
-  parquet: "All tables (Parquet)",
-  json: "Trace as JSON",
 };
 
 /** The "Download" button and its menu. @param {Inspector} inspector */

@@ -1,23 +1,11 @@
 /* A draft model's step: how sure it was, what decided, where it looked, its probabilities beside the target's. */
 
-import { append, h } from "specviz/base/dom.js";
+import { append, formula, h, level, told } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
-import { clamp, format, plural, probability } from "specviz/base/numbers.js";
-import { formula, level, nth, told } from "specviz/base/parts.js";
+import { clamp, format, nth, plural, probability } from "specviz/base/numbers.js";
 import { pairs, residual } from "specviz/inspect/drafter_pairs.js";
 import {
-  STATES,
-  beams,
-  beside,
-  chainOf,
-  choiceOf,
-  guesses,
-  label,
-  lanes,
-  numberOf,
-  present,
-  quoted,
-  same,
+  STATES, beams, beside, chainOf, choiceOf, guesses, label, lanes, numberOf, present, quoted, same,
 } from "specviz/inspect/drafting.js";
 import { LookPanel, lookedAt, looks } from "specviz/inspect/looks.js";
 import { leftOut } from "specviz/inspect/pruned.js";
@@ -212,11 +200,11 @@ export class DrafterView extends LookPanel {
     const ratio = numberOf(owner, node, "accept_ratio");
     if (draw !== null && ratio !== null) {
       const stands = node.status === "accepted";
-      const words = h("span.sv-draw", { tabindex: "0" });
+      const rule = "A uniform number below it lets the drawn token stand.";
+      const tip = () => [formula("accept ratio = min(1, p ÷ q)"), h("div", rule)];
+      const words = owner.tip.explained("span.sv-draw", tip);
       append(words, [`draw ${format(draw, 2)} ${stands ? "<" : "≥"} p/q ${format(ratio, 2)}: `, status]);
       if (!stands) append(words, ["; the residual gave “", view.bonus < 0 ? "stop" : label(owner, view.bonus), "”"]);
-      const rule = "A uniform number below it lets the drawn token stand.";
-      owner.tip.add(words, () => [formula("accept ratio = min(1, p ÷ q)"), h("div", rule)]);
       return say(quoted(owner, node.token), ` of ${which}, `, words, ".");
     }
     say(quoted(owner, node.token), ` of ${which}: `, status, ". ");
@@ -257,15 +245,14 @@ export class DrafterView extends LookPanel {
     const count = plural(here.length, "candidate");
     const granted = view.route === "cape" ? `${tenth}: CAPE grants ${count}` : `${tenth}; ${count} here`;
     const parts = extra ? ` (${plural(extra, "expansion")})` : "";
-    const box = h(
+    const help = "The draft model's highest probability here. CAPE puts more candidates where it is lower.";
+    const box = owner.tip.explained(
       "div.sv-sureness",
-      { tabindex: "0" },
+      () => told("Confidence", formula(`= max q = ${format(confidence)}`), help),
       h("span", "Confidence ", h("b", probability(confidence))),
       tenths,
       bin === null ? null : h("span.sv-faint", granted + parts),
     );
-    const help = "The draft model's highest probability here. CAPE puts more candidates where it is lower.";
-    owner.tip.add(box, () => told("Confidence", formula(`= max q = ${format(confidence)}`), help));
     const rank = numberOf(owner, node, "draft_rank");
     const theirs = node && node.rank >= 0 ? `, the target's no. ${node.rank + 1}` : "";
     const choices = rank === null ? null : h("p", `The drafter's no. ${rank + 1}${theirs}.`);
@@ -278,9 +265,8 @@ export class DrafterView extends LookPanel {
     const near = owner.model.stepTerm(view.number, "feature_cosine");
     if (near === null) return null;
     const what = "The head's states against the target's own: cosine ";
-    const words = h("p", { tabindex: "0" }, what, h("b", format(near, 2)), ".");
     const help = "Mean over the root and the accepted tokens that the head went on from in this step.";
-    return owner.tip.add(words, () => told("Feature cosine", help));
+    return owner.tip.explained("p", () => told("Feature cosine", help), what, h("b", format(near, 2)), ".");
   }
 
   /** How a draft model with prompt tokens of its own came to the token. @type {(node: TreeNode | null) => Child} */
@@ -298,16 +284,11 @@ export class DrafterView extends LookPanel {
     const late = numberOf(this.owner, any, "kv_delay");
     if (late === null) return null;
     const newest = view.context - 2 + any.depth - late;
-    const words = h("p", { tabindex: "0" });
-    if (newest < 0) words.append("No key of the target was there to read.");
-    else
-      words.append(
-        `Saw the target's keys up to position ${newest.toLocaleString("en")} (${this.owner.where(newest)}); `,
-        h("b", `${plural(late, "position")} behind`),
-        ".",
-      );
+    const place = newest < 0 ? "" : `${newest.toLocaleString("en")} (${this.owner.where(newest)})`;
+    const seen = [`Saw the target's keys up to position ${place}; `, h("b", `${plural(late, "position")} behind`), "."];
+    const words = newest < 0 ? ["No key of the target was there to read."] : seen;
     const help = "From the newest of the target's keys it saw to the last token the draft model read.";
-    return this.owner.tip.add(words, () => told("KV delay", help));
+    return this.owner.tip.explained("p", () => told("KV delay", help), ...words);
   }
 
   clear() {

@@ -1,8 +1,7 @@
 /* The draft model's probabilities at one position beside the target's, and what replaced a rejected draw. */
 
-import { facts, h } from "specviz/base/dom.js";
+import { facts, formula, h, level, told } from "specviz/base/dom.js";
 import { format, plural, probability } from "specviz/base/numbers.js";
-import { formula, level, told } from "specviz/base/parts.js";
 import { STATES, beside, label, lanes, numberOf } from "specviz/inspect/drafting.js";
 
 const LEAST = 0.001; // a token below this for both is folded away, unless it was drafted or written
@@ -63,9 +62,9 @@ const rowOf = (rank, here, token, bars, ...numbers) =>
 /** β: how far the two distributions overlap. @type {(owner: Inspector, beta: number) => HTMLElement} */
 function overlap(owner, beta) {
   const bars = barsOf(level(1, "sv-pair-q"), level(1, "sv-pair-p"), level(beta, "sv-pair-both"));
-  const box = h("div.sv-beta", { tabindex: "0" }, h("span", "overlap β ", h("b", probability(beta))), bars);
   const help = "Over the whole vocabulary: how likely a token drawn from the drafter is accepted here.";
-  return owner.tip.add(box, () => told("Overlap β", formula(`= Σ min(p, q) = ${format(beta)}`), help));
+  const tip = () => told("Overlap β", formula(`= Σ min(p, q) = ${format(beta)}`), help);
+  return owner.tip.explained("div.sv-beta", tip, h("span", "overlap β ", h("b", probability(beta))), bars);
 }
 
 /** A guess with what became of it. @type {(owner: Inspector, place: Place, one: Guess) => Judged} */
@@ -114,9 +113,9 @@ export function residual({ owner }, place, list) {
     .flatMap(({ residual, ...one }) => (residual === null ? [] : [{ ...one, residual }]))
     .filter((one) => one.residual >= LEAST || stateOf(owner, place, one).role === "own");
   if (!some.length) return null;
-  const title = h("h4", { tabindex: "0" }, "Residual, that replaced the rejected draw");
   const gives = `What the target gives beyond the drafter${beta === null ? "" : `: 1 − β = ${format(1 - beta)}`}.`;
-  owner.tip.add(title, () => [formula("= max(0, p − q) ÷ Σ max(0, p − q)"), h("div", gives)]);
+  const tip = () => [formula("= max(0, p − q) ÷ Σ max(0, p − q)"), h("div", gives)];
+  const title = owner.tip.explained("h4", tip, "Residual, that replaced the rejected draw");
   const rows = some.sort((a, b) => b.residual - a.residual).slice(0, 8);
   const table = rows.map((one) => {
     const taken = one.token === view.bonus;

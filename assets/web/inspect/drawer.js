@@ -1,8 +1,7 @@
 /* The drawer: what is told of a run beside what is in sight. Closed at first; this browser remembers it open. */
 
-import { append, button, facts, h, icon } from "specviz/base/dom.js";
+import { button, facts, h, icon, replace, told } from "specviz/base/dom.js";
 import { amount, format, probability } from "specviz/base/numbers.js";
-import { told } from "specviz/base/parts.js";
 import { stored } from "specviz/base/storage.js";
 import * as shares from "specviz/inspect/shares.js";
 import * as words from "specviz/inspect/summary.js";
@@ -74,8 +73,7 @@ export class Drawer {
     this.brief.replaceChildren(...shares.brief(owner));
     this.breakdown.hidden = !this.parts.childElementCount;
     this.facts.build();
-    this.parameters.replaceChildren();
-    append(this.parameters, parameters(owner));
+    replace(this.parameters, parameters(owner));
     const { temperature = 0, top_k: topK = 0, top_p: topP = 1, seed = 0 } = run.sampling || {};
     /** @type {Fact[]} */
     const rows = [
@@ -102,24 +100,24 @@ const shown = (value) => (value === true ? "yes" : value === false ? "no" : Stri
 function start(owner) {
   const { kept } = owner.model.run;
   if (!kept) return [];
-  const chip = h("span.sv-chip", { tabindex: "0" }, "Start ", h("b", kept.warm ? "warm" : "cold"));
   const before = kept.warm ? amount(kept.before ?? 0, kept.unit) : "nothing";
   const text = `It began with ${before} of earlier runs, and ended with ${amount(kept.count, kept.unit)}.`;
-  return [owner.tip.add(chip, () => told("Start", text))];
+  const begun = h("b", kept.warm ? "warm" : "cold");
+  return [owner.tip.explained("span.sv-chip", () => told("Start", text), "Start ", begun)];
 }
 
 /** Which trained part drafted, and what was found of it when it was loaded. @param {Inspector} owner */
 function part(owner) {
   const { part } = owner.model.run;
   if (!part) return [];
-  const chip = h("span.sv-chip", { tabindex: "0" }, "Drafted by ", h("b", part.from));
   const lines = [
     `${part.title || part.format}${part.fingerprint ? `, fingerprint ${part.fingerprint}` : ""}.`,
     part.features && `It reads the target's states ${part.features.join(", ")}, from position ${part.offset ?? 0} on.`,
     part.acceptance !== undefined && `On a short text ${probability(part.acceptance)} of its first guesses were right.`,
   ];
-  const tip = owner.tip.add(chip, () => [...told("Drafted by", ...lines)]);
-  return [tip, ...(part.warnings || []).map((words) => h("p.sv-warned", words))];
+  const by = h("b", part.from);
+  const chip = owner.tip.explained("span.sv-chip", () => told("Drafted by", ...lines), "Drafted by ", by);
+  return [chip, ...(part.warnings || []).map((words) => h("p.sv-warned", words))];
 }
 
 /** The method's parameters, and which of them were left open. @param {Inspector} owner @returns {Child[]} */
@@ -137,8 +135,8 @@ function parameters(owner) {
       continue;
     }
     const value = resolved === undefined ? shown(setting) : `${resolved} (automatic)`;
-    const chip = h("span.sv-chip", { tabindex: "0" }, `${label} `, h("b", value));
-    chips.push(owner.tip.add(chip, () => told(label, control?.help || name)));
+    const help = () => told(label, control?.help || name);
+    chips.push(owner.tip.explained("span.sv-chip", help, `${label} `, h("b", value)));
   }
   return [...chips, open.length > 0 && h("p.sv-faint", `Left open: ${open.join(", ")}`)];
 }

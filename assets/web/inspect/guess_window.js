@@ -10,19 +10,15 @@ const [ROW, HEAD, MOST] = [22, 26, 132]; // pixels: a row, the line above them, 
 /** One place of the window: how far behind the root it stands, and what the target would write after it. */
 /** @typedef {{ offset: number, token: number, prob: number }} Place */
 
-/**
- * The rows of a step's window: places follow each other in a row, and the next row begins again further left.
- *
- * @type {(model: Model, step: number) => Place[][]}
- */
+/** The rows of a step's window: places follow each other in a row, and the next row begins again further left. */
+/** @type {(model: Model, step: number) => Place[][]} */
 export function windowRows(model, step) {
   const { offset, kind, token, prob } = model.trace.probes;
   const { n, w } = model.run.method.params || {};
   const column = w === 1 && step >= Number(n) - 2; // one place per row, once all rows are there
   /** @type {Place[][]} */
   const rows = [];
-  const [from, to] = model.rows("probes", step);
-  for (let row = from; row < to; row++) {
+  for (const row of model.rows("probes", step)) {
     if (kind[row] !== KIND) continue;
     const place = { offset: offset[row], token: token[row], prob: prob[row] };
     const last = rows.at(-1)?.at(-1);
@@ -66,10 +62,9 @@ export class GuessWindow {
   row(row, number, newest) {
     const { model, tip } = this.tree.owner;
     const cells = row.map(({ offset, token, prob }) => {
-      const cell = h("code.sv-lookahead-cell", { tabindex: "0" }, model.pieces.label(token, LABEL));
       const what = newest ? " It enters the window, and ends an n-gram once all rows are there." : "";
       const text = `The target's first choice after the guess ${offset} behind the root: ${probability(prob)}.${what}`;
-      return tip.add(cell, () => [text]);
+      return tip.explained("code.sv-lookahead-cell", text, model.pieces.label(token, LABEL));
     });
     const name = h("span.sv-lookahead-name", `row ${number + 1}`);
     return h("div", { class: `sv-lookahead-row${newest ? " sv-lookahead-newest" : ""}` }, name, cells);

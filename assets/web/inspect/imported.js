@@ -35,26 +35,22 @@ export function badges(owner) {
     const { title, notes = [], said = {} } = run.imported;
     const lacks = missing(owner.model);
     const part = lacks.length ? `, ${lacks.length} not recorded` : "";
-    const chip = h("span.sv-chip", { tabindex: "0" }, `imported${part}`);
-    list.push(
-      owner.tip.add(chip, () => [
-        h("div", `From ${title}.`),
-        h("div", lacks.length ? `Not recorded: ${lacks.join("; ")}.` : "All that is shown was told by the server."),
-        ...notes.map((note) => h("div.sv-faint", note)),
-        facts(Object.entries(said).map(([key, value]) => [key, [value].flat().map((one) => format(one)).join(", ")])),
-      ]),
-    );
+    const tip = () => [
+      h("div", `From ${title}.`),
+      h("div", lacks.length ? `Not recorded: ${lacks.join("; ")}.` : "All that is shown was told by the server."),
+      ...notes.map((note) => h("div.sv-faint", note)),
+      facts(Object.entries(said).map(([key, value]) => [key, [value].flat().map((one) => format(one)).join(", ")])),
+    ];
+    list.push(owner.tip.explained("span.sv-chip", tip, `imported${part}`));
   }
   if (run.recomputed) {
-    const chip = h("span.sv-chip", { tabindex: "0" }, "recomputed here");
     const by = `Probabilities, ranks and first choices are those of ${run.model?.name}, which read the text again.`;
-    list.push(owner.tip.add(chip, () => [by]));
+    list.push(owner.tip.explained("span.sv-chip", by, "recomputed here"));
   }
   if (run.redrafted) {
     const { method, compared, differing } = run.redrafted;
-    const chip = h("span.sv-chip", { tabindex: "0" }, `${differing} of ${compared} drafts differ`);
     const words = `Drafted again here with ${method}: in ${plural(differing, "step")} another number of tokens stands.`;
-    list.push(owner.tip.add(chip, () => [words]));
+    list.push(owner.tip.explained("span.sv-chip", words, `${differing} of ${compared} drafts differ`));
   }
   return list;
 }

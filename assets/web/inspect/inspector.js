@@ -3,7 +3,7 @@
 import { Tooltip, framed, h, later, readColors } from "specviz/base/dom.js";
 import { Listeners } from "specviz/base/listeners.js";
 import { Model, POOL } from "specviz/base/model.js";
-import { clamp, format, plural } from "specviz/base/numbers.js";
+import { clamp, plural } from "specviz/base/numbers.js";
 import { Presenter, zoom as presenterZoom } from "specviz/base/present.js";
 import { CandidateTable } from "specviz/inspect/candidates.js";
 import * as controls from "specviz/inspect/controls.js";
@@ -107,12 +107,8 @@ export class Inspector extends Listeners {
     this.host.replaceChildren();
   }
 
-  /**
-   * Shows a trace; ``view`` is {step, pins} as state() gives it. Throws where the trace is not one.
-   *
-   * @param {Trace} trace
-   * @param {{ step?: number | string, pins?: Position[] } | null} [view]
-   */
+  /** Shows a trace; ``view`` is {step, pins} as state() gives it. Throws where the trace is not one. */
+  /** @param {Trace} trace @param {{ step?: number | string, pins?: Position[] } | null} [view] */
   load(trace, view) {
     const { step = trace.run.opens ?? 0, pins = [] } = view || {};
     this.pause();

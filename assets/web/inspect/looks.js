@@ -1,8 +1,7 @@
 /* Where a draft model or a prompt token looked: the switch, the selects, the heaviest places. */
 
-import { append, h } from "specviz/base/dom.js";
+import { append, h, told } from "specviz/base/dom.js";
 import { probability } from "specviz/base/numbers.js";
-import { told } from "specviz/base/parts.js";
 import { choiceOf, label, same } from "specviz/inspect/drafting.js";
 import * as marks from "specviz/inspect/marks.js";
 import { Panel, toggle } from "specviz/inspect/panel.js";
@@ -13,13 +12,11 @@ const PLACES = 6; // places looked at that are named
 export function looks(model, step, node, layer, head) {
   const table = model.trace.attention;
   if (!table) return [];
-  const places = [];
-  const [from, to] = model.rows("attention", step);
-  for (let row = from; row < to; row++) {
-    if (table.node[row] === node && table.layer[row] === layer && table.head[row] === head)
-      places.push({ position: table.position[row], weight: table.weight[row] });
-  }
-  return places.sort((a, b) => b.weight - a.weight);
+  return model
+    .rows("attention", step)
+    .filter((row) => table.node[row] === node && table.layer[row] === layer && table.head[row] === head)
+    .map((row) => ({ position: table.position[row], weight: table.weight[row] }))
+    .sort((a, b) => b.weight - a.weight);
 }
 
 /** A panel that tells about a chosen item of the tree, and where its query looked; a switch and selects for that. */
@@ -131,10 +128,8 @@ export function heaviest({ owner, shading, look }) {
 export function lookedAt({ owner, head, layer, look }, words) {
   const { attention } = owner.model.run;
   const of = head < 0 ? "mean of its heads" : `head ${head}`;
-  const title = h("h4", { tabindex: "0" }, words);
-  owner.tip.add(title, () =>
-    told(attention?.label, `Layer ${layer} of the target, ${of}. Small weights are not recorded.`),
-  );
+  const about = `Layer ${layer} of the target, ${of}. Small weights are not recorded.`;
+  const title = owner.tip.explained("h4", () => told(attention?.label, about), words);
   const box = h("div.sv-looked", title);
   if (!look.length) return append(box, [h("p.sv-faint", "No large weight was recorded.")]);
   const list = h("ul");

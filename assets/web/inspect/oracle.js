@@ -1,7 +1,7 @@
 /* The oracle: the steps of a run under a perfect ranking, as the timeline's lane and in words (Python replays them). */
 
 import { h } from "specviz/base/dom.js";
-import { explain } from "specviz/base/terms.js";
+import { term } from "specviz/base/terms.js";
 
 export const LANE = 8; // px
 const BLOCK = 5;
@@ -41,9 +41,7 @@ export function drawLane(pen, place, y, model, colors) {
 
 /** The lane's words below a timeline; they explain themselves. @param {Inspector} owner */
 export function note(owner) {
-  const words = h("span.sv-term", { tabindex: "0" });
-  owner.tip.add(words, () => explain(owner, "ranking_cost"));
-  return h("p.sv-oracle", h("i", { "aria-hidden": "true" }), words);
+  return h("p.sv-oracle", h("i", { "aria-hidden": "true" }), term(owner, "ranking_cost"));
 }
 
 /** Says it of the run that is shown. @type {(element: HTMLElement, model: Model) => void} */

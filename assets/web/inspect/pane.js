@@ -1,7 +1,7 @@
 /* A token pane: rows of token spans in chunks (off-screen chunks are not laid out), layers of marks, and a minimap. */
 
 import { closest, h, later, must } from "specviz/base/dom.js";
-import { sheet } from "specviz/base/drawing.js";
+import { dragged, sheet } from "specviz/base/drawing.js";
 import { clamp } from "specviz/base/numbers.js";
 import { glyphs, safe } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
@@ -15,12 +15,7 @@ const ROW_HEIGHT = 18; // pixels, as in the style sheet
 const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
 
 export class TokenPane extends Panel {
-  /**
-   * @param {Inspector} owner
-   * @param {"prompt" | "output" | "pool"} side
-   * @param {string} title
-   * @param {Child[]} tools
-   */
+  /** @param {Inspector} owner @param {PaneSide} side @param {string} title @param {Child[]} tools */
   constructor(owner, side, title, ...tools) {
     super(owner, side, title, ...tools);
     this.side = side;
@@ -74,18 +69,10 @@ export class TokenPane extends Panel {
       if (position(event) >= 0) this.owner.pickToken(position(event), event.shiftKey || event.ctrlKey || event.metaKey);
     });
     this.body.addEventListener("scroll", () => this.owner.scrolled(this), { passive: true });
-    /** @type {(event: PointerEvent) => void} */
-    const seek = (event) => {
+    dragged(this.map, (event) => {
       const box = this.map.getBoundingClientRect();
       const top = ((event.clientY - box.top) / box.height) * this.body.scrollHeight;
       this.body.scrollTop = top - this.body.clientHeight / 2;
-    };
-    this.map.addEventListener("pointerdown", (event) => {
-      this.map.setPointerCapture(event.pointerId);
-      seek(event);
-    });
-    this.map.addEventListener("pointermove", (event) => {
-      if (event.buttons) seek(event);
     });
   }
 

@@ -5,11 +5,8 @@ import { plural } from "specviz/base/numbers.js";
 import { quoted } from "specviz/inspect/drafting.js";
 
 const KIND = "prompt";
-
 const JOINT = "joint"; // what several vectors of a prompt token guess together
-
 const MARKS = 6; // prompt tokens drawn one by one
-
 const APART = 10; // pixels from one to the next
 
 /** Whether a run hangs prompt tokens on its trees; a live one is known by its declared numbers. @param {Model} model */
@@ -27,20 +24,19 @@ export function hung(model, step) {
   const { parent, offset, kind, token, prob } = model.trace.probes;
   /** @type {Map<number, PromptGuess[]>} */
   const byNode = new Map();
-  const [from, to] = model.rows("probes", step);
-  for (let row = from; row < to; row++) {
+  model.rows("probes", step).forEach((row, probe) => {
     const list = byNode.get(parent[row]) || [];
     const guess = { token: token[row], prob: prob[row] };
     if (kind[row] === JOINT) {
       const place = list.find((one) => one.distance === offset[row]);
       if (place) place.joint = guess;
     }
-    if (kind[row] !== KIND) continue;
+    if (kind[row] !== KIND) return;
     byNode.set(parent[row], list);
     const last = list.at(-1);
     if (last?.distance === offset[row]) last.rows.push(guess);
-    else list.push({ distance: offset[row], probe: row - from, rows: [guess], joint: null });
-  }
+    else list.push({ distance: offset[row], probe, rows: [guess], joint: null });
+  });
   return byNode;
 }
 
@@ -51,8 +47,7 @@ function offered(model, step) {
   const ranks = model.trace.nodes["term:guess_rank"];
   if (!ranks || step >= model.stepCount) return byDistance;
   const { token, depth, draft_prob: own } = model.trace.nodes;
-  const [from, to] = model.rows("nodes", step);
-  for (let row = from; row < to; row++) {
+  for (const row of model.rows("nodes", step)) {
     const rank = ranks[row];
     if (typeof rank !== "number") continue;
     const list = byDistance.get(depth[row]) || [];
@@ -71,9 +66,7 @@ function offered(model, step) {
  */
 export function outcome(model, step) {
   const { status } = model.trace.nodes;
-  const [from, to] = model.rows("nodes", step);
-  let last = 0;
-  for (let row = from; row < to; row++) if (status[row] === "accepted") last = row - from;
+  const last = Math.max(0, model.rows("nodes", step).findLastIndex((row) => status[row] === "accepted"));
   const { context, emitted } = model.steps;
   const end = context[step] + emitted[step];
   const next = offered(model, step + 1);

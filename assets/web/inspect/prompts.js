@@ -1,18 +1,13 @@
 /* Prompt tokens (PPD): how many hang on each node, what they guessed, what the text became, the state that follows, and
    where those that were read looked. */
 
-import { append, h } from "specviz/base/dom.js";
-import { clamp, plural, probability } from "specviz/base/numbers.js";
-import { level } from "specviz/base/parts.js";
-import { heads, tabled } from "specviz/base/table.js";
+import { append, h, heads, level, replace, tabled } from "specviz/base/dom.js";
+import { clamp, percent, plural, probability } from "specviz/base/numbers.js";
 import { STATES, choiceOf, label, quoted } from "specviz/inspect/drafting.js";
 import { LookPanel, goTo, lookedAt, looks } from "specviz/inspect/looks.js";
 import { hung, outcome, over, present } from "specviz/inspect/prompt_marks.js";
 
 const OTHERS = 5; // further guesses named in a row
-
-/** @type {(share: number) => string} */
-const percent = (share) => `${Math.round(100 * share)} %`;
 
 export class PromptsView extends LookPanel {
   /** @param {Inspector} owner */
@@ -114,8 +109,7 @@ export class PromptsView extends LookPanel {
     const rows = count && read ? outcome(owner.model, view.number) : [];
     const seen = this.attention ? rows.find((one) => one.distance === this.distance) || rows[0] : null;
     this.look = seen ? looks(owner.model, view.number, view.nodes.length + seen.probe, this.layer, this.head) : [];
-    this.parts.replaceChildren();
-    append(this.parts, [
+    replace(this.parts, [
       this.verdict(view, view.nodes[shown], count, read),
       count ? (read ? this.table(rows, seen) : this.unread(shown)) : null,
       seen ? lookedAt(this, `Where the prompt token of distance ${seen.distance} looked`) : null,
@@ -227,14 +221,13 @@ export class PromptsView extends LookPanel {
   /** How often guesses came true so far in the run. */
   record() {
     if (!this.tally.length) return null;
-    const title = h("h4", { tabindex: "0" }, "Guesses that came true, this run");
     const help =
       "Of the prompt tokens that were read: how often the first guess was the token that came, and how often any " +
       "guess in the next tree was.";
-    this.owner.tip.add(title, () => [h("div", help)]);
+    const title = this.owner.tip.explained("h4", () => [h("div", help)], "Guesses that came true, this run");
     const rows = this.tally.map(({ seen, first, any }, k) => {
       const levels = [level(any / seen, "sv-true-any"), level(first / seen, "sv-true-first")];
-      const shares = `first ${percent(first / seen)}, offered ${percent(any / seen)} of ${seen.toLocaleString("en")}`;
+      const shares = `first ${percent(first, seen)}, offered ${percent(any, seen)} of ${seen.toLocaleString("en")}`;
       const bar = h("span.sv-true-bar", { "aria-hidden": "true" }, levels);
       return h("div.sv-true", h("span", `distance ${k + 1}`), bar, h("span", shares));
     });

@@ -5,16 +5,11 @@ import { OPEN } from "specviz/base/model.js";
 import { format, plural, probability } from "specviz/base/numbers.js";
 import { quoted } from "specviz/inspect/drafting.js";
 
-/**
- * What was left out of a step, best first: the tokens from the root on, with the drafter's numbers; ``wrote``: the
- * target wrote it, where the accepted path ended.
- *
- * @type {(model: Model, view: StepView) => PrunedNode[]}
- */
+/** What was left out of a step, best first; ``wrote``: the target wrote it, where the accepted path ended. */
+/** @type {(model: Model, view: StepView) => PrunedNode[]} */
 export function prunedNodes(model, view) {
   const table = model.trace.pruned;
   if (!table) return [];
-  const [from, to] = model.rows("pruned", view.number);
   /** @type {PrunedNode[]} */
   const rows = [];
   /** @type {(node: number) => number[]} */
@@ -24,7 +19,7 @@ export function prunedNodes(model, view) {
       : node > 0
         ? [...line(view.nodes[node].parent), view.nodes[node].token]
         : [];
-  for (let row = from; row < to; row++) {
+  for (const row of model.rows("pruned", view.number)) {
     const token = table.token[row];
     const parent = table.parent[row];
     const wrote = view.bonus !== OPEN && parent === view.last && token === view.bonus;

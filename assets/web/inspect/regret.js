@@ -1,9 +1,7 @@
 /* Ranking regret over a run: the steps where the ranking chose badly, by how much, the worst first. */
 
-import { append, h } from "specviz/base/dom.js";
+import { h, heads, level, replace, tabled } from "specviz/base/dom.js";
 import { format, plural } from "specviz/base/numbers.js";
-import { level } from "specviz/base/parts.js";
-import { heads, tabled } from "specviz/base/table.js";
 import { explain } from "specviz/base/terms.js";
 import { Panel } from "specviz/inspect/panel.js";
 
@@ -76,8 +74,7 @@ export class RegretView extends Panel {
         h("td", h("span.sv-lost", bar), h("b", String(one.tokens))),
       );
     });
-    this.table.replaceChildren();
-    append(this.table, tabled(heads(HEADS), rows));
+    replace(this.table, tabled(heads(HEADS), rows));
     const left = this.worst.length - shown.length;
     this.more.hidden = left < 1;
     this.more.textContent = `Show ${plural(left, "more step")}`;

@@ -1,8 +1,7 @@
 /* What a run or a step is made of: outcomes, routes, parts of the drafting time as bars; what was compressed. */
 
-import { h, later, write } from "specviz/base/dom.js";
+import { formula, h, later, told, write } from "specviz/base/dom.js";
 import { format, plain, plural } from "specviz/base/numbers.js";
-import { formula, told } from "specviz/base/parts.js";
 
 /** @type {(share: number) => string} */
 const percent = (share) => (share < 0.001 && share > 0 ? "<0.1 %" : `${format(100 * share, 2)} %`);
@@ -20,9 +19,9 @@ function bar(owner, title, help, parts) {
     const part = h("i", { class: `sv-share sv-share-${look}`, style: `flex:${value / (whole || 1)} 0 0` });
     const key = h("i", { class: `sv-share sv-share-key sv-share-${look}`, "aria-hidden": "true" });
     strip.append(owner.tip.add(part, () => tip));
-    list.append(owner.tip.add(h("li", { tabindex: "0" }, key, `${name} `, h("b", shown)), () => tip));
+    list.append(owner.tip.explained("li", () => tip, key, `${name} `, h("b", shown)));
   }
-  const heading = owner.tip.add(h("h4", { tabindex: "0" }, title), () => [h("b", title), ...help]);
+  const heading = owner.tip.explained("h4", () => [h("b", title), ...help], title);
   return h("section.sv-breakdown-part", heading, strip, list);
 }
 
@@ -119,8 +118,7 @@ export class StepFacts {
   chip(label, tip) {
     const value = h("b", "");
     const share = h("small", "");
-    const element = h("span.sv-chip", { tabindex: "0" }, `${label} `, value, share);
-    return { element: this.owner.tip.add(element, tip), value, share };
+    return { element: this.owner.tip.explained("span.sv-chip", tip, `${label} `, value, share), value, share };
   }
 
   /** One chip per number of the run, and per column that no view knows. */
@@ -187,7 +185,7 @@ export function compression(owner) {
   const whole = (n) => Math.round(n).toLocaleString("en");
   /** @type {(label: string, text: string, more: string, tip: Child[]) => HTMLElement} */
   const fact = (label, text, more, tip) =>
-    owner.tip.add(h("span", { tabindex: "0" }, `${label} `, h("b", text), more), () => tip);
+    owner.tip.explained("span", () => tip, `${label} `, h("b", text), more);
   const { context_tokens: full, kept_tokens: kept, prompt_tokens_full: before } = left;
   const parts = [];
   if (full && kept)

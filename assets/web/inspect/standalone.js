@@ -1,6 +1,6 @@
 /* The entry of a trace's own page: restores #step=12&pins=40,41 and keeps the address up to date. */
 
-import { must } from "specviz/base/dom.js";
+import { must, rested } from "specviz/base/dom.js";
 import { expose } from "specviz/base/handle.js";
 import { followSystem } from "specviz/base/system.js";
 import { Inspector } from "specviz/inspect/inspector.js";
@@ -14,17 +14,13 @@ function view() {
   return { step: asked.has("step") ? Number(asked.get("step")) : start, pins };
 }
 
-let waiting = 0;
-function keep() {
-  clearTimeout(waiting);
-  waiting = setTimeout(() => {
-    try {
-      history.replaceState(null, "", inspector.address());
-    } catch {
-      // a frame without an address of its own
-    }
-  }, 200);
-}
+const keep = rested(() => {
+  try {
+    history.replaceState(null, "", inspector.address());
+  } catch {
+    // a frame without an address of its own
+  }
+}, 200);
 
 followSystem();
 const inspector = new Inspector(host, { autofocus: true, actions: { link: true } });

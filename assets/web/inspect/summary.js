@@ -192,19 +192,16 @@ const FORCED =
 export function heading(owner) {
   const { run } = owner.model;
   const by = h("div.sv-by");
-  const method = h("b.sv-method", { tabindex: "0" }, run.method.title || run.method.name);
-  owner.tip.add(method, () => [h("div", run.method.summary || ""), h("div.sv-faint", run.method.paper || "")]);
-  const model = run.model || {};
-  const target = h("span", { tabindex: "0" }, model.name || "");
-  owner.tip.add(target, () => [facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)]))]);
-  by.append(method, target, ...imported.badges(owner));
-  if (run.forced && !run.imported) {
-    const badge = h("span.sv-chip", { tabindex: "0" }, "answer given");
-    by.append(owner.tip.add(badge, () => [FORCED]));
-  } else if (run.method.lossless === false) {
-    const badge = h("span.sv-lossy", { tabindex: "0" }, "≈ lossy");
-    by.append(owner.tip.add(badge, () => [LOSSY]));
-  }
+  const { model = {}, method } = run;
+  const about = () => [h("div", method.summary || ""), h("div.sv-faint", method.paper || "")];
+  const known = () => [facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)]))];
+  by.append(
+    owner.tip.explained("b.sv-method", about, method.title || method.name),
+    owner.tip.explained("span", known, model.name || ""),
+    ...imported.badges(owner),
+  );
+  if (run.forced && !run.imported) by.append(owner.tip.explained("span.sv-chip", FORCED, "answer given"));
+  else if (method.lossless === false) by.append(owner.tip.explained("span.sv-lossy", LOSSY, "≈ lossy"));
   const { temperature = 0, top_k: topK = 0, top_p: topP = 1, seed } = run.sampling || {};
   if (temperature > 0) {
     const drawn = seed === undefined ? "" : `seed ${seed}`;

@@ -1,7 +1,7 @@
 /* The step timeline: bars of accepted, own and offered tokens, an accept strip below, and a draggable playhead. */
 
 import { h } from "specviz/base/dom.js";
-import { sheet } from "specviz/base/drawing.js";
+import { dragged, sheet } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import { clamp, format, plural } from "specviz/base/numbers.js";
 import * as imported from "specviz/inspect/imported.js";
@@ -31,7 +31,6 @@ export class Timeline {
     );
     this.note = oracle.note(owner);
     this.hovered = 0;
-    this.dragging = false;
     this.width = 1; // of a step
     this.bars = TALL;
     this.height = TALL + BELOW;
@@ -42,21 +41,16 @@ export class Timeline {
       const box = this.element.getBoundingClientRect();
       return clamp(Math.floor((event.clientX - box.left - LEFT) / this.width), 0, this.owner.model.stepCount - 1);
     };
-    this.element.addEventListener("pointerdown", (event) => {
-      if (!this.owner.model || event.button) return;
-      this.element.setPointerCapture(event.pointerId);
-      this.dragging = true;
+    dragged(this.element, (event) => {
+      if (!this.owner.model) return;
       this.owner.pause();
       this.owner.setStep(at(event));
     });
     this.element.addEventListener("pointermove", (event) => {
       if (!this.owner.model) return;
-      if (this.dragging) this.owner.setStep(at(event));
       this.hovered = at(event);
       this.owner.tip.show({ getBoundingClientRect: () => this.box(this.hovered) }, this.describe(this.hovered));
     });
-    for (const name of ["pointerup", "pointercancel"])
-      this.element.addEventListener(name, () => (this.dragging = false));
     this.element.addEventListener("keydown", (event) => {
       const by = BY_KEY[event.key];
       if (!by) return;

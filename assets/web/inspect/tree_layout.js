@@ -39,11 +39,8 @@ const unplaced = (depth) => ({
 /** The fold of one token of a stretch: all of them are opened together. @param {TreeNode} node */
 export const along = (node) => `along ${node.index}`;
 
-/**
- * The tokens in a row from ``node`` on that stand or fall together: one child each, the same status and origin.
- *
- * @type {(node: TreeNode, children: TreeNode[][]) => TreeNode[]}
- */
+/** The tokens in a row from ``node`` on that stand or fall together: one child each, the same status and origin. */
+/** @type {(node: TreeNode, children: TreeNode[][]) => TreeNode[]} */
 function straight(node, children) {
   const row = [node];
   for (;;) {

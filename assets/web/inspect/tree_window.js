@@ -1,7 +1,7 @@
 /* What is seen of a draft tree: fitted to the width, zoomed, panned, and a small map of a tree that is larger. */
 
 import { button, framed, h } from "specviz/base/dom.js";
-import { set, sheet } from "specviz/base/drawing.js";
+import { dragged, set, sheet } from "specviz/base/drawing.js";
 import { clamp } from "specviz/base/numbers.js";
 import { statusOf } from "specviz/inspect/tree_boxes.js";
 import { MARGIN } from "specviz/inspect/tree_layout.js";
@@ -86,18 +86,10 @@ export class TreeWindow {
       if (held) body.scrollTo(held.left + held.x - event.clientX, held.top + held.y - event.clientY);
     });
     for (const name of ["pointerup", "pointercancel"]) body.addEventListener(name, () => (held = null));
-    /** @type {(event: PointerEvent) => void} */
-    const seek = (event) => {
+    dragged(this.canvas, (event) => {
       const box = this.canvas.getBoundingClientRect();
       const k = (this.width * this.scale) / box.width;
       body.scrollTo((event.clientX - box.left) * k - this.room / 2, (event.clientY - box.top) * k - this.high / 2);
-    };
-    this.canvas.addEventListener("pointerdown", (event) => {
-      this.canvas.setPointerCapture(event.pointerId);
-      seek(event);
-    });
-    this.canvas.addEventListener("pointermove", (event) => {
-      if (event.buttons) seek(event);
     });
   }
 

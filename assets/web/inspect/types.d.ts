@@ -16,12 +16,12 @@ interface InspectorOptions {
 type Address = string | ((state: InspectorState) => string);
 interface InspectorActions {
   /** True: this page's address. */
-  link?: Address | true;
-  /** By name: trace, html, csv, … */
+  link?: (() => string) | true;
+  /** By name: trace, html, … */
   downloads?: Record<string, Address>;
   attribute?: () => unknown;
   /** The step that is shown as a figure for a paper. */
-  figure?: Address;
+  figure?: (state: InspectorState) => string;
 }
 interface InspectorState { trace: string | null; step: number; pins: Position[] }
 interface InspectorEvents {
@@ -54,6 +54,7 @@ type MakeCsv = (model: Model, table: "nodes" | "candidates" | "guesses") => stri
 type NumberOf = (owner: Inspector, node: TreeNode | null | undefined, key: string) => number | null;
 type Lanes = (view: Pick<StepView, "nodes" | "drafted">) => [chain: number, expansions: number] | null;
 
+type PaneSide = "prompt" | "output" | "pool";
 /** A mark on the token at a position: a class, and data that the style sheet writes beside it. */
 type Mark = [position: Position, name: string, data?: Record<string, string | number>];
 /** The marks of a layer: class → element → data. */

@@ -1,9 +1,8 @@
 /* Page "Lab", methods × prompts: which methods with which parameters, and the tables that come of it. */
 
-import { h, must } from "specviz/base/dom.js";
+import { h, heads, must } from "specviz/base/dom.js";
 import { bound } from "specviz/base/field.js";
 import { plural, short } from "specviz/base/numbers.js";
-import { heads } from "specviz/base/table.js";
 import {
   allowed, catalog, field, file, formulaList, goesOn, lineName, link, list, state, tabled, titled, typed,
 } from "specviz/lab/state.js";

@@ -4,7 +4,7 @@ import { emit } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { bound } from "specviz/base/field.js";
 import { short } from "specviz/base/numbers.js";
-import { sentence } from "specviz/base/problem.js";
+import { sentence } from "specviz/base/json.js";
 import * as batch from "specviz/lab/batch.js";
 import { show } from "specviz/lab/results.js";
 import {
@@ -79,11 +79,8 @@ function tasks(set) {
   return names ? names.split(",").map((task) => catalog().tasks[task] || task).join(", ") : "all tasks";
 }
 
-/**
- * Which prompts, and how much of them.
- *
- * @param {{prompts: string, count: number, max_new_tokens: number, repeats?: number, training_steps?: number}} usual
- */
+/** Which prompts, and how much of them. */
+/** @param {Pick<LabExperiment, "prompts" | "count" | "max_new_tokens"> & Partial<LabExperiment>} usual */
 function promptFields({ prompts: set, count, max_new_tokens, repeats, training_steps }) {
   const s = state();
   const { sets } = catalog();

@@ -1,15 +1,14 @@
 /* Page "Lab": what there is to run, what is asked, progress, charts and the runs behind every point. */
 
 import { on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/json.js";
+import { h, place } from "specviz/base/dom.js";
+import { alertNote, getJson, sentence } from "specviz/base/json.js";
 import { when } from "specviz/base/numbers.js";
-import { alertNote, sentence } from "specviz/base/problem.js";
 import * as batch from "specviz/lab/batch.js";
+import { onTheme } from "specviz/base/plotly.js";
 import { drawMain } from "specviz/lab/form.js";
 import { drawResults, show } from "specviz/lab/results.js";
 import { BATCH, OWN, SHORT, address, catalog, lab, note, parts, recipe, refresh, restore } from "specviz/lab/state.js";
-import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
 /** @type {Record<string, string>} */
@@ -145,7 +144,5 @@ export async function mount({ element }) {
     await refresh();
     draw();
   });
-  new MutationObserver(() => {
-    if (lab.shown?.charts) drawResults();
-  }).observe(document.body, { attributeFilter: ["class"] });
+  onTheme(() => lab.shown?.charts && drawResults());
 }

@@ -1,12 +1,10 @@
 /* Page "Lab", the results: progress, charts, the runs behind every point. */
 
 import { emit } from "specviz/base/bus.js";
-import { append, h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/json.js";
+import { h, heads, replace } from "specviz/base/dom.js";
+import { alertNote, getJson, sentence } from "specviz/base/json.js";
 import { plural, when } from "specviz/base/numbers.js";
 import { charts, clearCharts, theme } from "specviz/base/plotly.js";
-import { alertNote, sentence } from "specviz/base/problem.js";
-import { heads } from "specviz/base/table.js";
 import * as batch from "specviz/lab/batch.js";
 import {
   address, catalog, file, formulaList, goesOn, lab, link, list, note, parts, post, recipe, refresh, tabled,
@@ -188,8 +186,7 @@ function drawBar({ about, state, measured, tables, rows }) {
     if (lab.shown) lab.shown = { ...lab.shown, charts: undefined };
     poll();
   });
-  bar.replaceChildren();
-  append(bar, [
+  replace(bar, [
     h("div.svl-about", h("b", recipe() ? "Results" : about.title), h("span", words)),
     metrics.length > 0 && h("label.svl-draw", tables ? "Cells show " : "Draw ", select),
     rows > 0 && batch.files(lab.metrics),

@@ -1,10 +1,8 @@
 /* Page "Lab": what it knows, and the small things its modules share. */
 
-import { h, must } from "specviz/base/dom.js";
-import { getJson, postJson } from "specviz/base/json.js";
+import { h, must, table } from "specviz/base/dom.js";
+import { getJson, postJson, tell } from "specviz/base/json.js";
 import { plural, short } from "specviz/base/numbers.js";
-import { tell } from "specviz/base/problem.js";
-import { table } from "specviz/base/table.js";
 import { setAddress } from "specviz/shell/address.js";
 import { onInspect } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";

@@ -11,27 +11,15 @@ const SAID = ["confidence", "bin", "draft_rank", "branch_rank", "branch_anchor",
 
 /** The columns of a table by name, to be written to. @typedef {Record<string, any[]>} Writable */
 
-/**
- * The first rows of a table.
- *
- * @template {object} Table
- * @param {Table} table
- * @param {number} count
- * @returns {Table & Writable}
- */
+/** The first rows of a table. @type {<Table extends object>(table: Table, count: number) => Table & Writable} */
 const first = (table, count) =>
-  /** @type {Table & Writable} */ (Object.fromEntries(Object.entries(table).map(([k, v]) => [k, v.slice(0, count)])));
+  /** @type {any} */ (Object.fromEntries(Object.entries(table).map(([k, v]) => [k, v.slice(0, count)])));
 
 /** How many rows of a table stand before ``step``. @type {(table: { step: number[] }, step: number) => number} */
 const rowsBefore = (table, step) => table.step.filter((number) => number < step).length;
 
-/**
- * Rows whose step is at most ``step``.
- *
- * @template {{ step: number[] }} Table
- * @param {Table} table
- * @param {number} step
- */
+/** Rows whose step is at most ``step``. */
+/** @type {<Table extends { step: number[] }>(table: Table, step: number) => Table & Writable} */
 const upTo = (table, step) => first(table, rowsBefore(table, step + 1));
 
 /** A table's columns by name. @type {(table: Writable) => [name: string, values: any[]][]} */

@@ -1,9 +1,9 @@
 /* A guided tour beside an inspector of its own; questions are asked before the trace tells. */
 
-import { append, button, closest, copyLink, framed, h, icon } from "specviz/base/dom.js";
+import { button, closest, copyLink, framed, h, icon, replace } from "specviz/base/dom.js";
 import { clamp } from "specviz/base/numbers.js";
 import { Presenter } from "specviz/base/present.js";
-import { sentence } from "specviz/base/problem.js";
+import { sentence } from "specviz/base/json.js";
 import { ROW } from "specviz/inspect/candidates.js";
 import { Inspector, METRICS } from "specviz/inspect/inspector.js";
 import { metrics } from "specviz/inspect/summary.js";
@@ -245,8 +245,7 @@ export class Lesson {
     const { open } = this.options;
     const go = { class: quiet, onclick: () => open?.(run, step) };
     const place = h("span", `${this.at + 1} of ${this.lesson.stops.length}`);
-    this.words.replaceChildren();
-    append(this.words, [
+    replace(this.words, [
       h("p.sv-lesson-place", place, this.away, open && button("Open this run in Inspect", go, "Open in Inspect")),
       h("h3.sv-lesson-stop", title),
       paragraphs(text),

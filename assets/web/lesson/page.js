@@ -1,14 +1,12 @@
 /* Page "Lessons": cards, and the player with its place in the address and in this browser. Text nodes only. */
 
-import { h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/json.js";
+import { h, place } from "specviz/base/dom.js";
+import { alertNote, getJson, sentence } from "specviz/base/json.js";
 import { clamp, plural } from "specviz/base/numbers.js";
-import { alertNote, sentence } from "specviz/base/problem.js";
 import { parse, stored } from "specviz/base/storage.js";
 import { Lesson } from "specviz/lesson/lesson.js";
 import { setAddress } from "specviz/shell/address.js";
 import { onInspect } from "specviz/shell/open.js";
-import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 import { goTo } from "specviz/shell/tabs.js";
 

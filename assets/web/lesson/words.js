@@ -1,6 +1,6 @@
 /* The text of a lesson as nodes: paragraphs, questions, the last card. */
 
-import { append, button, h } from "specviz/base/dom.js";
+import { button, h, replace } from "specviz/base/dom.js";
 
 /** Runs of text as nodes: words, emphasis, code. @param {Paragraph} runs */
 const inline = (runs) =>
@@ -57,8 +57,7 @@ export function drawEnd(player) {
     return h("li", button(`Look again: ${title}`, again, h("b", title), words));
   });
   const praise = missed.length ? "What was missed, to look at again:" : asked.length > 0 && "Nothing was missed.";
-  player.words.replaceChildren();
-  append(player.words, [
+  replace(player.words, [
     h("p.sv-lesson-place", h("span", "The end")),
     h("h3.sv-lesson-stop", lesson.title),
     h("p.sv-score", asked.length ? [h("b", `${right.length} of ${asked.length}`), " predicted"] : "Done"),

@@ -1,8 +1,7 @@
 /* Another model in place of the one in use; and the offer to do so, where a run was made with another one. */
 
 import { h } from "specviz/base/dom.js";
-import { getJson, postJson } from "specviz/base/json.js";
-import { sentence } from "specviz/base/problem.js";
+import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { app } from "specviz/shell/state.js";
 import { askAll } from "specviz/shell/status.js";
 

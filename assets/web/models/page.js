@@ -2,9 +2,8 @@
 
 import { on } from "specviz/base/bus.js";
 import { coded, h, must } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/json.js";
+import { getJson, sentence, tell } from "specviz/base/json.js";
 import { shortSize } from "specviz/base/numbers.js";
-import { sentence, tell } from "specviz/base/problem.js";
 import { choose } from "specviz/models/choose.js";
 import { app } from "specviz/shell/state.js";
 

@@ -6,7 +6,7 @@ import { getJson, traceUrl } from "specviz/base/json.js";
 import { format, plural, short } from "specviz/base/numbers.js";
 import { stored } from "specviz/base/storage.js";
 import { offerModel } from "specviz/models/choose.js";
-import { LASTS_MS, cold, done, firstMiss, lanes, stretches, whole } from "specviz/opening/race.js";
+import { LASTS_MS, cold, done, firstMiss, lanes, whole } from "specviz/opening/race.js";
 import { why } from "specviz/opening/why.js";
 import { early, FIRST } from "specviz/shell/early.js";
 import { app, params } from "specviz/shell/state.js";
@@ -116,7 +116,7 @@ class Opening {
     const count = h("b", "0");
     const facts = h("span.svo-facts");
     const element = h("div.svo-lane", h("header", h("h3", name), h("span.svo-count", count, " tokens"), facts), text);
-    return { element, text, count, facts, lane, parts: stretches(lane), next: 0, steps: -1 };
+    return { element, text, count, facts, lane, parts: lane.stretches(), next: 0, steps: -1 };
   }
 
   /** Five seconds, then the question. */

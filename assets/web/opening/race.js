@@ -5,16 +5,8 @@ import { Lane } from "specviz/compare/lane.js";
 /** How long the run's own lane takes, in ms. */
 export const LASTS_MS = 5000;
 
-/** A stretch of a lane's text: written by step ``step``, accepted from a draft or the target's own. */
-/** @typedef {{ step: number, accepted: boolean, text: string }} Stretch */
-
-/**
- * Plain decoding's lane: as it was recorded, else the run's own text at one token per forward, which is what plain
- * decoding needs. Only a recorded one has times.
- *
- * @param {Trace} trace
- * @param {Trace | null} plain
- */
+// plain decoding not recorded: the run's own text at one token per forward, which is what it needs, without times
+/** The lanes of a run and of plain decoding. @param {Trace} trace @param {Trace | null} plain */
 export function lanes(trace, plain) {
   const run = new Lane(trace);
   const recorded = plain && comparable(trace, plain) ? new Lane(plain) : null;
@@ -46,21 +38,6 @@ export const whole = ({ run, timed }) => (timed ? run.ms : run.steps);
 /** Steps that a lane has done when ``share`` of the race is over. */
 /** @type {(race: ReturnType<typeof lanes>, lane: Lane, share: number) => number} */
 export const done = (race, lane, share) => lane.done(race.timed ? "time" : "step", share * whole(race));
-
-/** A lane's text in stretches, in order. @param {Lane} lane @returns {Stretch[]} */
-export function stretches(lane) {
-  /** @type {Stretch[]} */
-  const made = [];
-  for (const { start, text } of lane.pieces.cells(lane.output)) {
-    const step = lane.stepOf[start];
-    const accepted = start - lane.start(step) < lane.accepted[step];
-    const shown = lane.pieces.special(lane.output[start]) ? "" : text;
-    const last = made[made.length - 1];
-    if (last && last.step === step && last.accepted === accepted) last.text += shown;
-    else made.push({ step, accepted, text: shown });
-  }
-  return made;
-}
 
 /** The first step whose draft was wholly rejected, from 0; -1 where there is none. */
 /** @param {Pick<Trace["steps"], "drafted" | "accepted">} steps */

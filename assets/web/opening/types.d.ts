@@ -4,6 +4,6 @@
 interface OpeningLane {
   element: HTMLElement; text: HTMLElement; count: HTMLElement; facts: HTMLElement;
   lane: import("specviz/compare/lane.js").Lane;
-  parts: import("specviz/opening/race.js").Stretch[];
+  parts: import("specviz/compare/lane.js").Written[];
   next: number; steps: number;
 }

@@ -1,14 +1,11 @@
 /* The library of runs: searched, sorted, tagged, renamed, kept, deleted. */
 
 import { on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
-import { postJson } from "specviz/base/json.js";
+import { h, place, table } from "specviz/base/dom.js";
+import { postJson, sentence } from "specviz/base/json.js";
 import { plural, when } from "specviz/base/numbers.js";
-import { sentence } from "specviz/base/problem.js";
-import { table } from "specviz/base/table.js";
 import { safe } from "specviz/base/text.js";
 import { onInspect } from "specviz/shell/open.js";
-import { place } from "specviz/shell/place.js";
 import { KINDS, refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 

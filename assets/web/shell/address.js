@@ -1,5 +1,6 @@
 /* The address: trace, step, pins, tab. */
 
+import { rested } from "specviz/base/dom.js";
 import { app, params } from "specviz/shell/state.js";
 
 /** @param {URL} url @param {Record<string, string | null>} values null and "" remove a parameter */
@@ -14,12 +15,8 @@ function put(url, values) {
 /** Changes parameters of the address now; null removes one. @param {Record<string, string | null>} values */
 export const setAddress = (values) => history.replaceState(history.state, "", put(new URL(location.href), values));
 
-let addressTimer = 0;
 /** Writes it, a moment after the last change. */
-export function address() {
-  clearTimeout(addressTimer);
-  addressTimer = setTimeout(() => history.replaceState(history.state, "", link()), 150);
-}
+export const address = rested(() => history.replaceState(history.state, "", link()), 150);
 
 /** The address of what is shown. */
 export function link() {

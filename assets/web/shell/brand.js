@@ -1,9 +1,8 @@
 /* The name, the model in use (a click picks another one), light or dark; asks for the page's session and for a tab. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { h, write } from "specviz/base/dom.js";
+import { h, place, write } from "specviz/base/dom.js";
 import { parse } from "specviz/base/storage.js";
-import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 import { watch as watchStatus } from "specviz/shell/status.js";
 import { tabsReady } from "specviz/shell/tabs.js";

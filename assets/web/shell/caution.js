@@ -1,8 +1,7 @@
 /* Beside the run button: why it is off, what to know of the model, and that a lossy method may answer otherwise. */
 
 import { on } from "specviz/base/bus.js";
-import { append, coded, h } from "specviz/base/dom.js";
-import { place } from "specviz/shell/place.js";
+import { coded, h, place, replace } from "specviz/base/dom.js";
 import { app } from "specviz/shell/state.js";
 
 /** @param {Part} part */
@@ -12,11 +11,9 @@ export function mount({ element }) {
   const about = h("p.svp-note.svf-model");
   function draw() {
     const { reason, note, lossy } = app.caution;
-    about.replaceChildren();
-    append(about, coded(note));
+    replace(about, coded(note));
     about.hidden = !note;
-    off.replaceChildren();
-    append(off, coded(reason));
+    replace(off, coded(reason));
     off.hidden = !reason;
     differs.textContent = lossy;
     differs.hidden = !lossy;

@@ -1,10 +1,9 @@
 /* The recorded runs to choose from, and the button that folds the panel. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
+import { h, place } from "specviz/base/dom.js";
 import { stored } from "specviz/base/storage.js";
 import { open } from "specviz/shell/open.js";
-import { place } from "specviz/shell/place.js";
 import { fillRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 

@@ -1,15 +1,13 @@
 /* The method form: method, its parameters and the run's settings, made from the server's catalog. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { append, closest, h } from "specviz/base/dom.js";
+import { closest, find, h, place, replace, rested } from "specviz/base/dom.js";
 import { field, fields, valuesOf } from "specviz/base/field.js";
-import { getJson } from "specviz/base/json.js";
-import { sentence } from "specviz/base/problem.js";
+import { getJson, sentence } from "specviz/base/json.js";
 import { stored } from "specviz/base/storage.js";
 import { offerModel } from "specviz/models/choose.js";
 import { KeptState } from "specviz/shell/kept.js";
 import { badge, methodGroups, missingMethods } from "specviz/shell/methods.js";
-import { find, place } from "specviz/shell/place.js";
 import { stop } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
 
@@ -67,16 +65,12 @@ export function mount({ element, props, trigger }) {
   on("again", edit);
   on("current", () => (madeWith.hidden = true));
 
-  let againTimer = 0;
   /** Runs with what the form has, in place of the run of this page that goes on. */
-  function again() {
-    clearTimeout(againTimer);
-    againTimer = setTimeout(async () => {
-      if (catalog.reason) return;
-      if (app.mine.size) await stop();
-      trigger("run");
-    }, 350);
-  }
+  const again = rested(async () => {
+    if (catalog.reason) return;
+    if (app.mine.size) await stop();
+    trigger("run");
+  }, 350);
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !closest(event, "#sv-panel")) return;
     if (!catalog.reason) trigger("run");
@@ -146,8 +140,7 @@ export function mount({ element, props, trigger }) {
       upFront.map(({ row }) => row),
       folded("svf-sampling", "Sampling", sampling, samplingOpen),
     ];
-    box.replaceChildren();
-    append(box, inside);
+    replace(box, inside);
     keptState.show(card);
     changed();
   }

@@ -2,9 +2,8 @@
 
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { getJson, postJson } from "specviz/base/json.js";
+import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { amount, plural } from "specviz/base/numbers.js";
-import { sentence } from "specviz/base/problem.js";
 
 export class KeptState {
   constructor() {

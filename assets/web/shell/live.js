@@ -1,9 +1,8 @@
 /* Runs that go on: their events, one feed per run, drawn once per frame. */
 
 import { emit } from "specviz/base/bus.js";
-import { getJson, listen, traceUrl } from "specviz/base/json.js";
+import { getJson, listen, sentence, traceUrl } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
-import { sentence } from "specviz/base/problem.js";
 import { over, refreshRuns } from "specviz/shell/runs.js";
 import { say, show } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
@@ -39,13 +38,8 @@ export function follow(id, live) {
   return feed;
 }
 
-/**
- * Shows a snapshot; events up to its number are in it, and only later ones are added. Without a feed the run is over.
- *
- * @param {Feed | null} feed
- * @param {Trace} trace
- * @param {At} at
- */
+/** Shows a snapshot; events up to its number are in it, and only later ones are added. Without a feed: it is over. */
+/** @param {Feed | null} feed @param {Trace} trace @param {At} at */
 export function draw(feed, trace, at) {
   const last = trace.steps.context.length - 1;
   if (!feed) return show(trace, at);

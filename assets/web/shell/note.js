@@ -1,9 +1,9 @@
 /* A sentence next to what it is about. */
 
 import { on } from "specviz/base/bus.js";
-import { tell } from "specviz/base/problem.js";
+import { tell } from "specviz/base/json.js";
 import { parse } from "specviz/base/storage.js";
-import { place } from "specviz/shell/place.js";
+import { place } from "specviz/base/dom.js";
 
 /** ``value`` is {"text", "error"}. @param {Part} part */
 export function mount({ element, props, watch }) {

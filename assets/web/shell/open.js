@@ -1,10 +1,9 @@
 /* Opening a run: fetched once, followed where it is not over. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { getJson, traceUrl } from "specviz/base/json.js";
-import { sentence } from "specviz/base/problem.js";
+import { getJson, sentence, traceUrl } from "specviz/base/json.js";
 import { address } from "specviz/shell/address.js";
-import { early, FIRST } from "specviz/shell/early.js";
+import { FIRST, early } from "specviz/shell/early.js";
 import { busy, draw, follow, reload } from "specviz/shell/live.js";
 import { over } from "specviz/shell/runs.js";
 import { host, say } from "specviz/shell/stage.js";

@@ -2,8 +2,7 @@
 
 import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { postJson, traceUrl } from "specviz/base/json.js";
-import { sentence } from "specviz/base/problem.js";
+import { postJson, sentence, traceUrl } from "specviz/base/json.js";
 import { Inspector } from "specviz/inspect/inspector.js";
 import { address, link } from "specviz/shell/address.js";
 import { app } from "specviz/shell/state.js";

@@ -1,8 +1,8 @@
 /* What this page ran on one prompt, one row per run. */
 
 import { emit } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
-import { heads, tabled } from "specviz/base/table.js";
+import { h, heads, tabled } from "specviz/base/dom.js";
+import { setting } from "specviz/base/numbers.js";
 import { app } from "specviz/shell/state.js";
 
 export const strip = h("div.svp-tries", { hidden: true });
@@ -30,10 +30,6 @@ export function keepTry({ run }) {
 
 /** @type {(head: string, cell: (run: Run) => string) => [string, (run: Run) => string]} */
 const cellOf = (head, cell) => [head, cell];
-
-/** A parameter as it was set. @param {unknown} value */
-const setting = (value) =>
-  value === undefined ? "–" : value === null || value === false ? "off" : value === true ? "on" : String(value);
 
 /** The method and the parameters by which runs differ (of the threshold δ always), and what came of them. */
 /** @param {Run[]} runs */

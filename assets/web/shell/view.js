@@ -4,7 +4,7 @@ import { emit } from "specviz/base/bus.js";
 import { parse } from "specviz/base/storage.js";
 import { follow } from "specviz/shell/live.js";
 import { open } from "specviz/shell/open.js";
-import { place } from "specviz/shell/place.js";
+import { place } from "specviz/base/dom.js";
 import { refreshRuns, running } from "specviz/shell/runs.js";
 import { stage } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";

@@ -1,6 +1,6 @@
 /* Page "Trees": a size is picked, and its numbers and charts. */
 
-import { h } from "specviz/base/dom.js";
+import { h, rested } from "specviz/base/dom.js";
 import { plural } from "specviz/base/numbers.js";
 import { charts, theme } from "specviz/base/plotly.js";
 import { address, budget, data, number, page, parts, point, times } from "specviz/trees/state.js";
@@ -60,12 +60,13 @@ export function pick(m, size) {
   drawStates();
   for (const row of parts.sizes.querySelectorAll("tbody tr"))
     row.classList.toggle("svp-now", row.getAttribute("data-size") === String(page.size));
-  clearTimeout(page.charts);
-  page.charts = setTimeout(() => {
-    address();
-    drawCharts();
-  }, 120);
+  settle();
 }
+
+const settle = rested(() => {
+  address();
+  drawCharts();
+}, 120);
 
 const [BLUE, VERMILLION, GREEN, GREY] = ["#0072B2", "#D55E00", "#009E73", "#8A8A8A"];
 

@@ -1,12 +1,10 @@
 /* Page "Trees": PPD's trees of every state by size and prompt budget, their worth on this machine. Text nodes only. */
 
 import { on } from "specviz/base/bus.js";
-import { coded, h, s } from "specviz/base/dom.js";
-import { getJson, postJson } from "specviz/base/json.js";
+import { coded, h, heads, place, s, table } from "specviz/base/dom.js";
+import { alertNote, getJson, postJson, sentence } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
-import { alertNote, sentence } from "specviz/base/problem.js";
-import { heads, table } from "specviz/base/table.js";
-import { place } from "specviz/shell/place.js";
+import { onTheme } from "specviz/base/plotly.js";
 import { app } from "specviz/shell/state.js";
 import { drawCharts, pick } from "specviz/trees/charts.js";
 import { budget, data, fixed, page, parts, share, times } from "specviz/trees/state.js";
@@ -250,7 +248,5 @@ export function mount({ element }) {
     Object.assign(page, { size: 0, m: 0 });
     load();
   });
-  new MutationObserver(() => {
-    if (page.data && parts.charts.childElementCount) drawCharts();
-  }).observe(document.body, { attributeFilter: ["class"] });
+  onTheme(() => page.data && parts.charts.childElementCount && drawCharts());
 }

@@ -12,7 +12,6 @@ export const page = {
   m: 0,
   size: 0,
   timer: 0,
-  charts: 0,
   asked: false,
 };
 

@@ -1,9 +1,8 @@
 /* Page "Trees": the trees of every state, drawn. */
 
-import { closest, h, must, s } from "specviz/base/dom.js";
+import { closest, h, level, must, s } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
-import { plural } from "specviz/base/numbers.js";
-import { level, nth } from "specviz/base/parts.js";
+import { nth, plural } from "specviz/base/numbers.js";
 import { number, parts, point, share } from "specviz/trees/state.js";
 
 const BOX = { width: 112, height: 34, gap: 30, row: 42, margin: 8 };

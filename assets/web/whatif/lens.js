@@ -1,11 +1,9 @@
 /* Lens: what every layer of the target says at a drafted token's place, computed by the server when it is asked for. */
 
 import { on } from "specviz/base/bus.js";
-import { append, button, card, framed, h, icon } from "specviz/base/dom.js";
-import { postJson } from "specviz/base/json.js";
+import { append, button, card, framed, h, heads, icon, replace, table } from "specviz/base/dom.js";
+import { postJson, sentence } from "specviz/base/json.js";
 import { clamp, format, probability } from "specviz/base/numbers.js";
-import { sentence } from "specviz/base/problem.js";
-import { heads, table } from "specviz/base/table.js";
 import { Pieces } from "specviz/base/text.js";
 import { choiceOf } from "specviz/inspect/drafting.js";
 import { STATUS } from "specviz/inspect/tree_boxes.js";
@@ -211,7 +209,7 @@ export class LensView {
     this.note.textContent = "computed now, teacher-forced";
     /** @type {(id: number) => HTMLElement} */
     const token = (id) => h("code.sv-token", pieces.label(id, 16));
-    append((this.words.replaceChildren(), this.words), this.told(result, token));
+    replace(this.words, this.told(result, token));
     const lines = this.lines(result);
     const last = result.layers;
     this.legend.replaceChildren(

@@ -49,16 +49,9 @@ export function ranksOf(lowest) {
 /** @type {(rank: number) => string} */
 const short = (rank) => (rank >= 1000 ? `#${rank / 1000}k` : `#${rank}`);
 
-/**
- * Draws the lines into ``chart``; ``told`` gives a layer's column its words.
- *
- * @param {HTMLElement} chart
- * @param {LensLine[]} lines
- * @param {LensCourses} result
- * @param {boolean} ranks
- * @param {number} width
- * @param {(element: Element, layer: number) => unknown} told
- */
+/** Draws the lines into ``chart``; ``told`` gives a layer's column its words. */
+/** @type {(chart: HTMLElement, lines: LensLine[], result: LensCourses, ranks: boolean, width: number,
+ *   told: (element: Element, layer: number) => unknown) => void} */
 export function drawCourses(chart, lines, { layers, decided }, ranks, width, told) {
   const high = HEIGHT - TOP - BOTTOM;
   const wide = width - LEFT - RIGHT;

@@ -3,10 +3,9 @@
 import { on } from "specviz/base/bus.js";
 import { button, card, h, icon, must } from "specviz/base/dom.js";
 import { fields, valuesOf } from "specviz/base/field.js";
-import { getJson, postJson } from "specviz/base/json.js";
+import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
-import { sentence } from "specviz/base/problem.js";
 import { TreeView } from "specviz/inspect/tree.js";
 import { offerModel } from "specviz/models/choose.js";
 import { methodOption } from "specviz/shell/methods.js";

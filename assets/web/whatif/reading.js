@@ -1,8 +1,7 @@
 /* An imported run, read by the model in use: its probabilities, and (by a method) what the server left out. */
 
 import { button, card, h, icon } from "specviz/base/dom.js";
-import { getJson, postJson } from "specviz/base/json.js";
-import { sentence } from "specviz/base/problem.js";
+import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
