@@ -13,8 +13,10 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -27,6 +29,7 @@ TEXT = (
     "Copy this list, then add one line: the old lamp in the hall; the letters in the lamp; the museum of the city; "
     "the old house by the lake. The old lamp in the hall; the letters in the lamp;"
 )
+WARM = 6  # tokens
 CLOCKS = (time.perf_counter, time.process_time)
 Times = tuple[float, float]  # seconds of a run by each of the clocks
 
@@ -51,22 +54,20 @@ def timed(target: Target, prompt: Prompt, method: Any, tokens: int, *, recorded:
 
 
 def rounds(target: Target, prompt: Prompt, chosen: Sequence[Any], tokens: int, minutes: float) -> Iterator[Any]:
-    """(method, steps, times unrecorded, times recorded), round by round, each method's order changing; the first round
-    warms up, and is not told.
+    """(method, steps, times unrecorded, times recorded), round by round, the order of each pair changing; each method
+    warms up with a short run of both kinds first.
     """
-    end, number = time.monotonic() + 60 * minutes, 0
-    while number < 2 or time.monotonic() < end:
+    end = time.monotonic() + 60 * minutes
+    for method in chosen:
+        for on in (True, False):
+            timed(target, prompt, method, WARM, recorded=on)
+    for number in count():
         for method in chosen:
-            if number > 1 and time.monotonic() > end:
+            if time.monotonic() > end:
                 return
-            made = {
-                on: timed(target, prompt, method, tokens, recorded=on)
-                for on in ((False, True), (True, False))[number % 2]
-            }
+            made = {on: timed(target, prompt, method, tokens, recorded=on) for on in (number % 2 == 0, number % 2 == 1)}
             assert made[True][1:] == made[False][1:], f"a recorded run of {method.name} is another one"
-            if number:
-                yield method, made[True][1], made[False][0], made[True][0]
-        number += 1
+            yield method, made[True][1], made[False][0], made[True][0]
 
 
 def main() -> int:
@@ -77,25 +78,28 @@ def main() -> int:
     parser.add_argument("--methods", nargs="+", metavar="NAME", help="default: all that need no pool of text")
     parser.add_argument("--minutes", type=float, default=7.0, help="for how long (default: 7)")
     parser.add_argument("--tokens", type=int, default=32, help="of each run (default: 32)")
+    parser.add_argument("--threads", type=int, default=0, help="of torch (default: its own choice)")
     given = parser.parse_args()
+    if given.threads:
+        torch.set_num_threads(given.threads)
     target = load_target(given.model, engine=given.engine)
     prompt = Prompt.from_text(target.tokenizer, TEXT)
     able = [m for m in methods().values() if not m.available(target) and not m.needs(target, m.params()).pool]
     chosen = [method for method in able if not given.methods or method.name in given.methods]
     steps, off, on = dict[str, int](), dict[str, list[Times]](), dict[str, list[Times]]()
-    for method, count, without, with_it in rounds(target, prompt, chosen, given.tokens, given.minutes):
-        steps[method.name] = count
+    for method, length, without, with_it in rounds(target, prompt, chosen, given.tokens, given.minutes):
+        steps[method.name] = length
         off.setdefault(method.name, []).append(without)
         on.setdefault(method.name, []).append(with_it)
     table = Table(
         "method", "pairs", "steps", "on ÷ off", "ms per step", "on ÷ off, processor", "ms per step, processor"
     )
-    for name, count in steps.items():
+    for name, length in steps.items():
         cells = list[str]()
         for clock in range(len(CLOCKS)):
             pairs = [(a[clock], b[clock]) for a, b in zip(off[name], on[name], strict=True)]
-            cells += [_spread([b / a for a, b in pairs], 2), _spread([1e3 * (b - a) / count for a, b in pairs], 2)]
-        table.add_row(name, str(len(on[name])), str(count), *cells)
+            cells += [_spread([b / a for a, b in pairs], 2), _spread([1e3 * (b - a) / length for a, b in pairs], 2)]
+        table.add_row(name, str(len(on[name])), str(length), *cells)
     console = Console(width=130)
     console.print(table)
     about = f"{target.name}, {given.tokens} tokens a run, {given.engine}; medians with quartiles"
