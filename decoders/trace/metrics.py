@@ -174,13 +174,14 @@ def _quality(trace: Trace) -> dict[str, float | None]:
 
 
 def overlaps(trace: Trace) -> list[float]:
-    """What β is the mean of (GLIDE §2): the overlap at the main chain's nodes, up to and including the first rejected
-    one of a step; empty where no draft model's distributions were there to compare.
+    """What β is the mean of (GLIDE §2): the overlap at every position of a step that was decided, up to and including
+    the first at which all was rejected; a position counts once, however many tokens were drafted there. Empty where no
+    draft model's distributions were there to compare.
     """
     nodes = trace.tables["nodes"]
-    rows = zip(nodes.get("term:overlap", ()), nodes["status"], nodes["origin"], strict=False)
+    rows = zip(nodes.get("term:overlap", ()), nodes["status"], nodes["step"], nodes["parent"], strict=False)
     judged = ("accepted", "rejected")
-    return [o for o, status, origin in rows if o is not None and status in judged and origin != "expansion"]
+    return [*{(step, parent): o for o, status, step, parent in rows if o is not None and status in judged}.values()]
 
 
 def _draft_forward_ms(trace: Trace) -> float | None:
