@@ -244,8 +244,6 @@ type Colors = Record<
   | "accepted" | "rejected" | "own" | "ghost" | "line" | "faint" | "card" | "source" | "heat" | "pin" | "ink" | "raised"
   | "sans" | "mono", string
 >;
-/** A titled panel's elements: base/dom.js card. */
-type Card = ReturnType<typeof import("specviz/base/dom.js").card>;
 /** Label and value; left out where the value is empty. */
 type Fact = [label: string, value: Child];
 

@@ -2,12 +2,11 @@
 
 import { h, heads, table } from "specviz/base/dom.js";
 import { format, percentage } from "specviz/base/numbers.js";
-import { charts, theme } from "specviz/base/plotly.js";
+import { charts } from "specviz/base/plotly.js";
 import { COLORS, data, drawCharts, layout, page, scrolled } from "specviz/acceptance/state.js";
 
 /** @param {Calibration} one @param {string} title @param {number} n @returns {Chart} */
 function diagram(one, title, n) {
-  const { template } = theme();
   const most = Math.max(...one.bins.map((bin) => bin.count));
   const color = COLORS[n % COLORS.length];
   const shares = {
@@ -33,7 +32,6 @@ function diagram(one, title, n) {
     label: `${title}, ${one.label}: the share that came true by confidence; the same numbers are in the table`,
     data: one.probability ? [shares, honest] : [shares],
     layout: layout(`${title} · ${one.label}`.replace(/</g, "&lt;"), one.label, "came true", {
-      template,
       height: 280,
       xaxis: { range: [one.low, one.high] },
       yaxis: { range: [0, 1.02], tickformat: ".0%" },

@@ -2,7 +2,7 @@
 
 import { h, heads, replace, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
-import { charts, theme } from "specviz/base/plotly.js";
+import { charts } from "specviz/base/plotly.js";
 import { COLORS, DASHES, SYMBOLS, data, drawCharts, layout, page, scrolled, shown } from "specviz/acceptance/state.js";
 
 /** @type {Record<AcceptanceGroups, [string, string]>} */
@@ -55,7 +55,6 @@ const key = () =>
 
 /** Acceptance by depth and the accepted lengths, a line or bar per method. @returns {Chart[]} */
 function drawings() {
-  const { template } = theme();
   /** @param {AcceptanceSet} set @param {number} n */
   const look = ({ title }, n) => ({
     name: title,
@@ -72,7 +71,7 @@ function drawings() {
       mode: "lines+markers",
       hovertemplate: `position %{x}: %{y:.0%} ${words} (%{text})`,
     }));
-  const rate = { yaxis: { range: [0, 1.02], tickformat: ".0%" }, template };
+  const rate = { yaxis: { range: [0, 1.02], tickformat: ".0%" } };
   const lengths = drafting().map((set, n) => {
     const all = set.lengths.reduce((sum, [, steps]) => sum + steps, 0);
     return {
@@ -98,7 +97,6 @@ function drawings() {
       label: "Accepted lengths",
       data: lengths,
       layout: layout("Accepted lengths", "accepted tokens of a draft", "", {
-        template,
         yaxis: { tickformat: ".0%" },
         barmode: "group",
       }),

@@ -2,7 +2,7 @@
 
 import { h } from "specviz/base/dom.js";
 import { alertNote, postJson } from "specviz/base/json.js";
-import { charts, theme } from "specviz/base/plotly.js";
+import { charts } from "specviz/base/plotly.js";
 import { bound } from "specviz/base/field.js";
 import { COLORS, data, layout, page } from "specviz/acceptance/state.js";
 
@@ -77,7 +77,6 @@ export function drawSpeedup(place) {
       fact("speedup", `${now.speedup.toFixed(2)}×`, "tokens per step ÷ time of a step"),
       fact("best K", best ? `${best} (${top.speedup.toFixed(2)}×)` : "none: drafting does not pay", "largest speedup"),
     );
-    const { template } = theme();
     const x = forecasts.map((one) => one.gamma);
     /** @type {(key: "speedup" | "tokens", name: string, n: number, dash: string) => object} */
     const line = (key, name, n, dash) => ({
@@ -99,7 +98,7 @@ export function drawSpeedup(place) {
     const beyond = measured_to === null ? "" : `; L(n) beyond ${measured_to} rows is its last slope`;
     const data_ = [line("speedup", "speedup", 0, "solid"), line("tokens", "tokens per step", 6, "dot"), marks];
     const title = `Expected speedup by draft length${beyond}`;
-    const look = layout(title, "draft length K", "×, tokens per step", { template, showlegend: true });
+    const look = layout(title, "draft length K", "×, tokens per step", { showlegend: true });
     const label = "Expected speedup and tokens per step by draft length";
     charts(grid, data().plotly, () => (grid.isConnected ? [{ label, data: data_, layout: look }] : null));
   }

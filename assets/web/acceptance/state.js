@@ -1,7 +1,7 @@
 /* Page "Acceptance": what it knows, and what its views share. */
 
 import { h, must } from "specviz/base/dom.js";
-import { charts } from "specviz/base/plotly.js";
+import { charts, layout as common } from "specviz/base/plotly.js";
 
 export const VIEWS = {
   definitions: "Definitions",
@@ -50,13 +50,12 @@ export function drawCharts(grid, make) {
   charts(grid, data().plotly, () => (asked === page.asked && grid.isConnected ? make() : null));
 }
 
-/** A chart as the page's others are. @type {(title: string, x: string, y: string, more?: object) => object} */
-export const layout = (title, x, y, more = {}) => ({
-  title: { text: title },
-  height: 300,
-  margin: { l: 56, r: 14, t: 44, b: 50 },
-  showlegend: false,
-  ...more,
-  xaxis: { title: { text: x }, automargin: true, ...Reflect.get(more, "xaxis") },
-  yaxis: { title: { text: y }, automargin: true, rangemode: "tozero", ...Reflect.get(more, "yaxis") },
-});
+/** The layout of the page's charts. @type {typeof common} */
+export const layout = (title, x, y, { xaxis, yaxis, ...more } = {}) =>
+  common(title, x, y, {
+    margin: { l: 56, r: 14, t: 44, b: 50 },
+    showlegend: false,
+    ...more,
+    xaxis: { automargin: true, ...xaxis },
+    yaxis: { automargin: true, rangemode: "tozero", ...yaxis },
+  });

@@ -6,7 +6,7 @@ import { MODES, page, part, say, titleOf } from "specviz/attribution/state.js";
 import { coded, h, heads, must, replace, table } from "specviz/base/dom.js";
 import { plural, short, thousandths } from "specviz/base/numbers.js";
 import { alertNote, getJson, postJson, sentence } from "specviz/base/json.js";
-import { charts, theme } from "specviz/base/plotly.js";
+import { charts, layout } from "specviz/base/plotly.js";
 import { stored } from "specviz/base/storage.js";
 
 const SHOWN = [2, 5, 8]; // of PLD+'s table 10
@@ -232,13 +232,12 @@ function f1Charts(told, counted) {
     line: { color: "#8A8A8A", dash: "dash", width: 1.5 },
     marker: { size: 9, symbol: "circle-open" },
   });
-  const layout = {
-    template: theme().template,
+  const look = layout("", "min_run, tokens", "token F1", {
     height: 320,
     margin: { l: 50, r: 10, t: 14, b: 100 },
-    xaxis: { title: { text: "min_run, tokens" }, dtick: 1 },
-    yaxis: { title: { text: "token F1" }, range: [0, 1.03] },
+    xaxis: { dtick: 1 },
+    yaxis: { range: [0, 1.03] },
     legend: { orientation: "h", y: -0.3, x: 0 },
-  };
-  return [{ label: "F1 by min_run; the same numbers are in the table", data: lines, layout }];
+  });
+  return [{ label: "F1 by min_run; the same numbers are in the table", data: lines, layout: look }];
 }

@@ -18,4 +18,7 @@ interface PlotlyLibrary {
 /** A chart to draw; ``label`` says in words what it is. */
 interface Chart { key?: string; label: string; data: object[]; layout: object; config?: object; kind?: string }
 
+/** What a chart's layout may say. */
+interface ChartLayout { xaxis?: object; yaxis?: object; [name: string]: unknown }
+
 interface Window { Plotly?: PlotlyLibrary }

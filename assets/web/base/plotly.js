@@ -62,6 +62,17 @@ export function theme() {
   return { ink, soft, hoverlabel, template: { layout } };
 }
 
+/** A chart's layout in the page's colours: its title, what its axes say, and what else it needs of Plotly. */
+/** @type {(title: string, x: string, y: string, more?: ChartLayout) => object} */
+export const layout = (title, x, y, { xaxis, yaxis, ...more } = {}) => ({
+  template: theme().template,
+  title: { text: title },
+  height: 300,
+  ...more,
+  xaxis: { title: { text: x }, ...xaxis },
+  yaxis: { title: { text: y }, ...yaxis },
+});
+
 /** Calls ``draw`` whenever light turns dark, or back. @param {() => unknown} draw */
 export const onTheme = (draw) =>
   new MutationObserver(() => draw()).observe(document.body, { attributeFilter: ["class"] });

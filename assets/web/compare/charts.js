@@ -1,7 +1,7 @@
 /* Page "Compare", the charts, drawn with Plotly once they are needed. */
 
 import { must } from "specviz/base/dom.js";
-import { charts, theme } from "specviz/base/plotly.js";
+import { charts, layout } from "specviz/base/plotly.js";
 import { drawn, name, page, part } from "specviz/compare/state.js";
 
 const DASHES = ["dot", "solid", "dash", "dashdot", "longdash", "longdashdot"];
@@ -87,26 +87,16 @@ export async function drawCharts() {
   await charts(part("charts"), page.data.plotly, () => (ticket === page.ticket ? dressed() : null));
 }
 
-function dressed() {
-  const { template } = theme();
-  return drawings(must(page.colors)).map(({ key, title, x, y, data, stack, percent }) => ({
+const dressed = () =>
+  drawings(must(page.colors)).map(({ key, title, x, y, data, stack, percent }) => ({
     key,
     label: `${title}; its numbers are in the table and the race`,
     data,
-    layout: {
-      template,
-      title: { text: title },
-      height: 300,
+    layout: layout(title, x, y, {
       margin: { l: 52, r: 14, t: 44, b: 78 },
-      xaxis: { title: { text: x }, automargin: true },
-      yaxis: {
-        title: { text: y },
-        automargin: true,
-        autorange: stack ? "reversed" : true,
-        tickformat: percent ? ".0%" : "",
-      },
+      xaxis: { automargin: true },
+      yaxis: { automargin: true, autorange: stack ? "reversed" : true, tickformat: percent ? ".0%" : "" },
       barmode: stack ? "stack" : "group",
       legend: { orientation: "h", y: -0.3, x: 0, traceorder: "normal" },
-    },
+    }),
   }));
-}

@@ -148,7 +148,8 @@ function reference() {
 /** What ran, and when. @param {Run} run */
 function about({ model = {}, created }) {
   const size = model.parameters && `${format(Number(model.parameters) / 1e6)}M parameters`;
-  return [model.name, size, model.weights ?? model.dtype, model.device, created?.slice(0, 10)].filter(Boolean).join(" · ");
+  const stored = model.weights ?? model.dtype;
+  return [model.name, size, stored, model.device, created?.slice(0, 10)].filter(Boolean).join(" · ");
 }
 
 /** The lanes grew: what is drawn of all of them, once per frame. */

@@ -119,10 +119,11 @@ export function drawLens() {
 /** What both wrote where they part, and how close the target's choice was. */
 /** @type {(lane: DrawnLane, check: LaneDivergence) => Child} */
 function divergence(lane, { position, got, got_prob, expected, expected_prob, gap, tolerance, verdict, source }) {
+  const { model } = lane.lane.run;
   const close = [
     h("span", { title: "Difference of the target's two best logits there" }, ` Top-2 gap ${format(gap)}`),
     ["near tie", "bug"].includes(verdict) &&
-      h("span", { title: ROUNDING }, `; rounding allows ${format(tolerance)} in ${lane.lane.run.model?.weights ?? lane.lane.run.model?.dtype}`),
+      h("span", { title: ROUNDING }, `; rounding allows ${format(tolerance)} in ${model?.weights ?? model?.dtype}`),
     ".",
   ];
   return [

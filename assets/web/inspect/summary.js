@@ -192,7 +192,8 @@ const FORCED =
 export function heading(owner) {
   const { run } = owner.model;
   const by = h("div.sv-by");
-  const { model = {}, method } = run;
+  const { method } = run;
+  const model = run.model || {};
   const about = () => [h("div", method.summary || ""), h("div.sv-faint", method.paper || "")];
   const known = () => [facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)]))];
   by.append(

@@ -2,7 +2,7 @@
 
 import { h, rested } from "specviz/base/dom.js";
 import { plural } from "specviz/base/numbers.js";
-import { charts, theme } from "specviz/base/plotly.js";
+import { charts, layout } from "specviz/base/plotly.js";
 import { address, budget, data, number, page, parts, point, times } from "specviz/trees/state.js";
 import { drawStates } from "specviz/trees/states.js";
 
@@ -150,20 +150,14 @@ function drawings() {
 /** Draws the charts, or says why it cannot. */
 export const drawCharts = () => charts(parts.charts, data().plotly, dressed, ([first]) => pick(page.m, first.x));
 
-function dressed() {
-  const { template } = theme();
-  return drawings().map(({ key, title, unit, data }) => ({
+const dressed = () =>
+  drawings().map(({ key, title, unit, data }) => ({
     key,
     label: `${title}; the same numbers are in the tables of this page`,
     data,
-    layout: {
-      template,
-      title: { text: title },
-      height: 300,
+    layout: layout(title, "rows n of the tree", unit, {
       margin: { l: 56, r: 14, t: 44, b: 74 },
-      xaxis: { title: { text: "rows n of the tree" } },
-      yaxis: { title: { text: unit }, rangemode: key === "latency" ? "tozero" : "normal" },
+      yaxis: { rangemode: key === "latency" ? "tozero" : "normal" },
       legend: { orientation: "h", y: -0.28, x: 0 },
-    },
+    }),
   }));
-}
