@@ -178,6 +178,28 @@ def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monke
     assert order == ["measure", "run", "measure", "measured"]
 
 
+def test_a_server_that_ends_waits_for_the_forwards_of_a_measurement(
+    stub: StubDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.loader.start()
+    assert stub.loader.wait(WAIT_S)
+    began, ended = threading.Event(), threading.Event()
+
+    def measured(*_: Any, progress: Callable[[int, int], None], **__: Any) -> None:
+        began.set()
+        try:
+            while True:
+                progress(1, 51)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("decoders.study.latency.latency_for", measured)
+    stub.services["trees"].measure()
+    assert began.wait(WAIT_S)
+    stub.services["trees"].close()
+    assert ended.is_set()
+
+
 def test_a_failed_measurement_is_told_and_can_be_repeated(stub: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     stub.loader.start()
     assert stub.loader.wait(WAIT_S)

@@ -109,7 +109,16 @@ class User:
         return tab
 
     def rest(self) -> None:
-        """After a test: its pages are closed, the tab is empty."""
+        """After a test: its pages are closed, the tab is empty. Where that fails, the next test has another tab."""
+        try:
+            self._clear()
+        except BaseException:
+            tab, self.tab = self.tab, None
+            if tab is not None:
+                tab.close()
+            raise
+
+    def _clear(self) -> None:
         for page in self.context.pages:
             if page is not self.tab:
                 page.close()

@@ -106,4 +106,4 @@ def test_backends_and_the_fields_of_workers_can_be_read_by_all(themed: Any) -> N
     assert themed.evaluate(SERIOUS) == []
     if shots := os.environ.get("SPECVIZ_SHOTS"):
         themed.screenshot(path=f"{shots}-{themed.evaluate('document.body.className')[:12]}.png")
-    themed.unroute("**/api/status")
+    themed.unroute_all(behavior="wait")  # for an answer that is on its way

@@ -26,6 +26,7 @@ ASSUMED_TOKENS = 3  # prompt tokens per node where none are trained
 MEASURED_UP_TO, SHOWN_UP_TO = 64, 128  # rows
 FEW_GUESSES = 5  # how often one of so many holds is told, beside how often any does
 IDLE_S = 30  # without a run, before latency is measured unasked
+PATIENCE_S = 5.0  # for a measurement that was told to end
 
 Table = tuple[tuple[float, ...], ...]
 
@@ -60,14 +61,17 @@ class Trees(Service):
         self._progress: tuple[int, int] | None = None
         self._failed = ""
         self._closing = threading.Event()
+        self._measuring: threading.Thread | None = None
 
     def begin(self) -> None:
         """Measure latency once nothing has run for a while, where there are prompt tokens and none was kept."""
         threading.Thread(target=self._when_idle, name="latency in idle time", daemon=True).start()
 
     def close(self) -> None:
-        """Stop measuring."""
+        """Stop measuring, and wait for the forwards of one size: a process that ends in one is aborted."""
         self._closing.set()
+        if self._measuring is not None:
+            self._measuring.join(PATIENCE_S)
 
     @get()
     def shown(self) -> dict[str, Any]:
@@ -118,7 +122,8 @@ class Trees(Service):
             if begins:
                 self._progress, self._failed = (0, 1), ""
         if begins:
-            threading.Thread(target=self._measure, args=(target,), name="latency", daemon=True).start()
+            self._measuring = threading.Thread(target=self._measure, args=(target,), name="latency", daemon=True)
+            self._measuring.start()
 
     def _state(self, latency: Latency | None) -> dict[str, Any]:
         progress = self._progress
