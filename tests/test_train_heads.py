@@ -239,13 +239,14 @@ def test_validation_counts_the_targets_first_choices(tmp_path, source):
 def test_the_command_trains_draws_and_resumes(tmp_path, text, capsys):
     model, out = save_model(tmp_path / "model"), tmp_path / "out"
     args = ["train", "hydra", "--model", model, "--data", str(text), "--out", str(out), "--heads", "2",
-            "--batch-tokens", "600", "--validate-steps", "4", "--draft-vocab", "90"]  # fmt: skip
+            "--batch-tokens", "600", "--validate-steps", "4", "--draft-vocab", "90", "--rate", "0.05"]  # fmt: skip
     assert cli.main([*args, "--steps", "4"]) == 0
     told = capsys.readouterr()
     assert "held-out accuracy by distance: top-1" in told.err and "holds the part" in told.out
     assert "loss, summed over distances" in (out / "curves.html").read_text("utf-8")
     assert cli.main([*args, "--steps", "6"]) == 0
-    assert read_part(out / "part").training["steps"] == 6
+    training = read_part(out / "part").training
+    assert training["steps"] == 6 and training["matrix_lr"] == 0.05
     assert cli.main([*args, "--steps", "7", "--blocks", "2"]) == 2
     assert "has blocks 1, not 2" in capsys.readouterr().err
 

@@ -152,6 +152,10 @@ def _add_heads(parts: Any, kind: str, short: str, what: str) -> None:
         help="ours: Muon for matrices (default). paper: AdamW for everything, as the heads' authors train"
         + (", and no step on its own states" if kind == "eagle" else ""),
     )  # fmt: skip
+    parser.add_argument(
+        "--rate", type=common.positive, default=0.1, metavar="X",
+        help="Muon's learning rate (default: 0.1; less where the held-out loss rises, as of eagle for SmolLM2)",
+    )  # fmt: skip
     parser.set_defaults(run=lambda args: _train_heads(kind, args))
 
 
@@ -292,7 +296,7 @@ def _train_heads(kind: str, args: argparse.Namespace) -> int:
     shape: dict[str, Any] = {name: getattr(args, name) or 0 for name in own if hasattr(args, name)}
     recipe = Recipe(
         **shape, draft_vocab=args.draft_vocab or 0, hard_labels=args.hard_labels, batch_tokens=args.batch_tokens,
-        positions=args.positions, muon=args.recipe == "ours", own_states=args.recipe == "ours",
+        positions=args.positions, muon=args.recipe == "ours", matrix_lr=args.rate, own_states=args.recipe == "ours",
         validate_steps=args.validate_steps, fast=args.fast,
     )  # fmt: skip
     run = run_of(KINDS[kind], args.states)
