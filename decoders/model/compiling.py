@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from decoders.folders import cache_folder, write_json
+from decoders.folders import cache_folder, write_bytes, write_json
 
 from . import keeper
 from .activity import ACTIVITY
@@ -40,10 +40,10 @@ log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]  # of this package
 FOLDER = "compiled"  # in the cache folder
+PROBES = "probes"  # within it: what inductor compiles to learn what this processor and compiler can do, 10 s of a part
 LOW = 19  # what is added to a child's niceness in the background, where it cannot be told to use idle time alone
 PATIENCE_S = 5.0  # for a keeper that ends
 LOOK_S = 0.5  # between two looks at whether a child ended, or somebody waits for it
-PROBES = "probes"  # within it: what inductor compiles to learn what this processor and compiler can do, 10 s of a part
 FORM = 1  # of the packages: counted up where they are made in another way
 NO_COMPILER = "no C++ compiler was found (g++, clang++, or the one that CXX names): forwards run eagerly"
 
@@ -241,9 +241,7 @@ def _keep_probes(scratch: Path, probes: Path) -> None:
         place = probes / made.relative_to(scratch)
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
-            near = place.with_name(f".{place.name}.{os.getpid()}")
-            shutil.copyfile(made, near)
-            near.replace(place)
+            write_bytes(place, made.read_bytes())
 
 
 def _remove_stale(folder: Path) -> None:

@@ -6,7 +6,7 @@ and attention and MLP add nothing yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -62,6 +62,13 @@ class Unrolled:
         """What the output layer reads of these."""
         return self.head.stands_for(self.made)
 
+    def steps(self, count: int) -> Iterator[int]:
+        """Makes so many steps in all, one after the other; their numbers, from 0."""
+        for step in range(count):
+            if step:
+                self.go_on()
+            yield step
+
     def go_on(self) -> None:
         """One step further, from the states of the last one."""
         head, at, length = self.head, self.columns, self.ids.shape[1]
@@ -95,6 +102,11 @@ def columns(
     table = torch.zeros(chosen.shape, dtype=at.dtype, device=at.device)
     table[chosen] = at
     return table, chosen
+
+
+def decayed(losses: Sequence[Float[Tensor, ""]]) -> Float[Tensor, ""]:
+    """The sum of the losses of steps on a head's own states, each ``DECAY`` of what the one before counts."""
+    return torch.stack([DECAY**step * loss for step, loss in enumerate(losses)]).sum()
 
 
 class Eagle(HeadKind):
@@ -143,9 +155,7 @@ class Eagle(HeadKind):
 
     def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
         unrolled = Unrolled(lesson, self.features(lesson))
-        for step in range(lesson.weights.shape[1]):
-            if step:
-                unrolled.go_on()
+        for _ in unrolled.steps(lesson.weights.shape[1]):
             yield unrolled.guess
 
     def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
@@ -154,16 +164,14 @@ class Eagle(HeadKind):
         noise = (torch.rand_like(features) - 0.5) * NOISE * NOISE_LENGTH / features.shape[1]
         unrolled = Unrolled(lesson, features + (noise * head.spread if head.config.scaled else noise))
         losses = list[Tensor]()
-        for step in range(lesson.weights.shape[1] if lesson.recipe.own_states else 1):
-            if step:
-                unrolled.go_on()
+        for step in unrolled.steps(lesson.weights.shape[1] if lesson.recipe.own_states else 1):
             truth = head.read(lesson.states[lesson.rows, lesson.behind(step + 1)])
             weights = lesson.weights[:, step]
             apart = F.smooth_l1_loss(unrolled.made.float(), truth.float(), reduction="none").mean(-1)
             imitated = (apart * weights).sum() / weights.sum().clamp_min(1e-9)
             said = lesson.recipe.agreement * lesson.loss(step + 1, unrolled.guess)
-            losses.append(DECAY**step * (imitated + said))
-        return torch.stack(losses).sum()
+            losses.append(imitated + said)
+        return decayed(losses)
 
 
 class Eagle3(Eagle):
@@ -182,5 +190,4 @@ class Eagle3(Eagle):
             network.norm.weight.copy_(model.base_model.norm.weight)
 
     def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
-        losses = [DECAY**step * lesson.loss(step + 1, guess) for step, guess in enumerate(self.guesses(lesson))]
-        return torch.stack(losses).sum()
+        return decayed([lesson.loss(distance, guess) for distance, guess in enumerate(self.guesses(lesson), 1)])
