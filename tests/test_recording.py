@@ -199,20 +199,34 @@ def test_text_becomes_a_pool_of_paragraphs(target):
         Pool.from_text(target.tokenizer, " \n\n ", "notes.txt")
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_what_a_draft_model_said_and_where_it_looked(temperature):
-    target = tiny_target("qwen3")
-    save_tiny_part(target, "glide")
-    run = Run(
-        target, Prompt.from_ids(prompt_ids(3)), "glide", sampling=Sampling(temperature, seed=1), max_new_tokens=24
-    )
+def recorded_with_steps(target, method, temperature):
+    """A run's trace, and its steps by number as they were when their rows were formed."""
+    sampling = Sampling(temperature, seed=1)
+    run = Run(target, Prompt.from_ids(prompt_ids(3)), method, sampling=sampling, max_new_tokens=24)
     steps = {}
     run._record, record_rows = lambda: steps.update({s.index: s for s, _ in run._waiting}) or record_rows(), run._record
     for _ in run:
         pass
-    trace = run.trace
-    check(trace)
-    guesses, looks = trace.tables["guesses"], trace.tables["attention"]
+    check(run.trace)
+    return run.trace, steps
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "temperature"),
+    [
+        ("glide", {}, 0.0),
+        ("glide", {}, 1.0),
+        ("medusa", {"draft_vocab": 40}, 0.0),
+        ("hydra", {}, 1.0),
+        ("eagle3", {"draft_vocab": 40}, 0.0),
+    ],
+)
+def test_what_a_drafter_said(method, options, temperature):
+    """Of one that draws its tokens, or drafts trees over fewer tokens, whose nodes may share what it said."""
+    target = tiny_target("qwen3")
+    save_tiny_part(target, method, **options)
+    trace, steps = recorded_with_steps(target, method, temperature)
+    guesses, drawn = trace.tables["guesses"], method == "glide" and temperature > 0
     names = ("step", "node", "token", "rank", "draft_prob", "prob", "residual")
     rows = list(zip(*(guesses[name] for name in names), strict=True))
     redrawn = 0
@@ -227,14 +241,21 @@ def test_what_a_draft_model_said_and_where_it_looked(temperature):
             for _, _, token, rank, draft_prob, prob, left in mine:
                 assert draft_prob == pytest.approx(float(q[token]), abs=1e-5) and rank == int((q > q[token]).sum())
                 assert prob == pytest.approx(float(p[token]), abs=1e-5)
-                replaced = temperature > 0 and node == verdict.path[-1] and node < len(draft.tree) - 1
+                replaced = drawn and node == verdict.path[-1] and node < len(draft.tree) - 1
                 assert (left is not None) == replaced
                 redrawn += replaced
                 if replaced:
                     assert left == pytest.approx(float(residual(p, q)[token]), abs=1e-5)
             if node == verdict.path[-1]:
                 assert verdict.bonus in {row[2] for row in mine}
-    assert (redrawn > 0) == (temperature > 0)
+    assert (redrawn > 0) == drawn and rows
+
+
+def test_where_a_draft_model_looked():
+    target = tiny_target("qwen3")
+    save_tiny_part(target, "glide")
+    trace, steps = recorded_with_steps(target, "glide", 0.0)
+    looks = trace.tables["attention"]
     assert trace.run["attention"] == {"label": "the draft model's cross-attention", "layers": [2], "heads": 4}
     last = max(index for index, step in steps.items() if step.draft.looks is not None)
     weights = steps[last].draft.looks.weights()
@@ -290,8 +311,9 @@ def test_choices_and_ranks_of_a_large_vocabulary_are_those_of_a_plain_search(voc
     logits[3, 5] = float("-inf")
     for one, other in zip(most_likely(logits, 5), logits.topk(5), strict=True):
         assert torch.equal(one, other)
-    mine = logits[:, 5:6]
-    assert higher(logits, mine).tolist() == (logits > mine).sum(-1).tolist()
+    rows = torch.tensor([0, 0, 6, 3, 1])
+    mine = logits[rows, 5]
+    assert higher(logits, rows, mine).tolist() == (logits[rows] > mine[:, None]).sum(-1).tolist()
 
 
 def test_one_row_is_measured_anew_when_runs_took_long_enough(monkeypatch):

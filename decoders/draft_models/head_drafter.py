@@ -6,7 +6,7 @@ its own path.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
+from decoders.draft.said import DraftVocab, Said
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
@@ -22,7 +23,6 @@ from decoders.model.transfer import Span, fetched, mark
 from decoders.trace.origins import Origin
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 
-from .borrowing import Borrowing
 from .head_trees import Places, Ranks, RankTree, SettledTrees
 from .heads import ParallelHeads
 from .heads_prefix import PrefixRun
@@ -45,24 +45,6 @@ STEP_TERMS = (
 NOTHING_READ = "nothing was processed yet: heads read the state before the last token"
 
 
-class Said(Mapping[int, Tensor]):
-    """The heads' own distributions after the nodes with children, over the whole vocabulary: a row of logits each, made
-    one when it is asked for.
-    """
-
-    def __init__(self, heads: Borrowing, rows: Mapping[int, Float[Tensor, "drafted"]]) -> None:
-        self._heads, self._rows = heads, rows
-
-    def __getitem__(self, node: int) -> Float[Tensor, "vocab"]:
-        return self._heads.everything(self._rows[node].log_softmax(-1)).exp()
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-
 class HeadsDrafter(Drafter):
     """Drafts the tree of ``paths`` (ranks from the root on), as far as there are heads and first ``top_k`` guesses.
 
@@ -72,6 +54,7 @@ class HeadsDrafter(Drafter):
     def __init__(self, heads: ParallelHeads, layer: int, paths: Sequence[Ranks], count: int, top_k: int) -> None:
         self.heads, self.layer, self.count = heads, layer, count
         self.trees = SettledTrees(paths, min(top_k, heads.config.draft_vocab or heads.config.vocab))
+        self.vocab = DraftVocab.of(heads.drafted, heads.config.vocab)
         self.prefix = None if heads.prefix is None else PrefixRun(heads.prefix, layer)
 
     def prepare(self, context: Context) -> None:
@@ -107,7 +90,7 @@ class HeadsDrafter(Drafter):
                 "path_logprob": np.asarray(path),
             },
             notes={"forward_ms": Span((started, mark(device)))},
-            distributions=Said(self.heads, rows),
+            distributions=Said(rows, self.vocab),
             layout=tree.layout,
         )
 
@@ -138,17 +121,17 @@ class HeadsDrafter(Drafter):
             tokens.append(chosen)
             logs.append(top[place.rows, place.ranks])
             best.append(top[place.rows, 0])
-            rows.update(zip(level.inner, said, strict=True))
+            told = said if grounded else [all_heads[number]] * len(level.inner)
+            rows.update(zip(level.inner, told, strict=True))
             if grounded and len(place.inner):
                 path = torch.cat([path[place.rows[place.inner]], heads.embedding(chosen[place.inner])[:, None]], 1)
         return torch.cat(tokens), torch.cat(logs), torch.cat(best), rows
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         """Notes whether the heads could have drafted what the target wrote after the accepted path."""
-        drafted = self.heads.drafted
-        if drafted is None or verdict.bonus is None:
+        if self.vocab is None or verdict.bonus is None:
             return None
-        return Learned(notes={"outside": float(not bool((drafted == verdict.bonus).any()))})
+        return Learned(notes={"outside": float(self.vocab.places[verdict.bonus] < 0)})
 
     def resume(self, context: Context, past: Sequence[Past]) -> None:
         """Nothing to take up: drafts follow from the text."""

@@ -17,12 +17,12 @@ import torch
 from decoders.draft.draft import Draft, Learned, Past, Pruned, Scored, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
+from decoders.draft.said import DraftVocab, Said
 from decoders.draft.terms import Term
 from decoders.draft_models.drafter import STEP_TERMS
 from decoders.draft_models.eagle_compiled import CompiledEagle
 from decoders.draft_models.eagle_run import EagleRun
 from decoders.draft_models.eagle_trees import EAGLE_TREE, Grown, dynamic, settled
-from decoders.draft_models.head_drafter import Said
 from decoders.draft_models.head_trees import SettledTrees
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
@@ -107,7 +107,7 @@ class EagleDrafter(Drafter):
         self.part = about_part(head)
         self.can_draft = head.config.draft_vocab or head.config.vocab
         self.trees = SettledTrees(EAGLE_TREE, self.can_draft)
-        self.drafted = None if head.drafted is None else frozenset(head.drafted.tolist())
+        self.vocab = DraftVocab.of(head.drafted, head.config.vocab)
         self._context: Context | None = None
         self._went_on: dict[int, int] = {}  # node of the last draft → the row of its state
 
@@ -157,7 +157,7 @@ class EagleDrafter(Drafter):
                 "draft_forwards": float(len(grown.spans) + 1),
                 "scored": float(len(grown.tokens) - 1),
             },
-            distributions=Said(self.run.head, dict(zip(inner, said, strict=True))),
+            distributions=Said(dict(zip(inner, said, strict=True)), self.vocab),
             pruned=pruned(grown, order, ranked[most:][:MOST_PRUNED]),
         )
 
@@ -171,8 +171,8 @@ class EagleDrafter(Drafter):
         if not draft.tree.drafted:
             return None
         notes = {}
-        if self.drafted is not None:
-            notes["outside"] = float(verdict.bonus is not None and verdict.bonus not in self.drafted)
+        if self.vocab is not None:
+            notes["outside"] = float(verdict.bonus is not None and self.vocab.places[verdict.bonus] < 0)
         if not self.config.third:
             notes["feature_cosine"] = self._cosine(verdict)
         return Learned(notes=notes)

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.draft import Looks
+from decoders.draft.said import Said
 from decoders.model.transfer import fetched, rows_of, sent
 from decoders.trace.tables import TABLES
 from decoders.verifiers.residual import overlap, residual
@@ -24,6 +25,7 @@ TARGET_CHOICES = 5  # the target's first choices kept after each visited node
 DRAFTER_CHOICES = 8  # those of a draft model
 MEAN_LOOKS, MEAN_LEAST = 24, 0.005  # attention weights kept per node, averaged over heads: so many, if so large
 BLOCK = 256  # logits looked through together
+LONG = 8192  # numbers of a row that is not copied to be compared
 HEAD_LOOKS, HEAD_LEAST = 8, 0.02  # the same per head
 
 
@@ -46,60 +48,71 @@ def most_likely(logits: Float[Tensor, "rows vocab"], k: int) -> tuple[Tensor, Te
     return values, best.gather(1, place // BLOCK) * BLOCK + place % BLOCK
 
 
-def higher(logits: Float[Tensor, "rows vocab"], mine: Float[Tensor, "rows 1"]) -> Int[Tensor, "rows"]:
-    """How many of a row's numbers are higher. Ones are added as floats, which a CPU does several numbers at a time."""
-    return torch.gt(logits, mine, out=torch.empty_like(logits)).sum(-1, dtype=torch.float32).int()
+def higher(
+    numbers: Float[Tensor, "all vocab"], rows: Int[Tensor, "rows"], mine: Float[Tensor, "rows"]
+) -> Int[Tensor, "rows"]:
+    """How many numbers of a row are higher than ``mine``. On a CPU, long rows are read where they lie, one by one; else
+    ones are added as floats, which is done several at a time.
+    """
+    if numbers.device.type == "cpu" and numbers.shape[1] > LONG:
+        table, each = numbers.numpy(force=True), zip(rows.tolist(), mine.tolist(), strict=True)
+        return torch.tensor([np.count_nonzero(table[row] > least) for row, least in each], dtype=torch.int32)
+    copies = numbers.index_select(0, rows)
+    return torch.gt(copies, mine[:, None], out=copies).sum(-1, dtype=torch.float32).int()
 
 
 class TargetNumbers:
     """What a trace keeps of the logits of some steps, one list entry per step.
 
     The target's probability and rank of every node after its parent (None and -1 for the root) and of the bonus, its
-    first choices after visited nodes, its entropy at the root.
+    first choices after visited nodes, its entropy at the root. Of a tree, only nodes that were visited or have
+    children are read: ``row`` has each one's row of ``logits``, ``probabilities`` and ``likeliest`` by (step, node).
     """
 
     def __init__(self, steps: list[Step]) -> None:
-        parts = [step.scored.logits for step in steps]
-        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
-        starts = [0, *accumulate(len(part) for part in parts[:-1])]
-        normaliser, device = logits.logsumexp(-1), logits.device
-        placed = list(zip(steps, starts, strict=True))
-        parents = [start + p for step, start in placed for p in step.draft.tree.parents[1:]]
+        self.row: dict[tuple[int, int], int] = {}
+        parts = list[Tensor]()
+        for step in steps:
+            said = step.draft.distributions or ()
+            read = sorted({0, *step.draft.tree.parents[1:], *step.verdict.path, *said})
+            self.row |= {(step.index, node): len(self.row) + i for i, node in enumerate(read)}
+            parts.append(rows_of(step.scored.logits, read))
+        self.logits = logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+        self.probabilities = logits.softmax(-1)
+        ended = [step.verdict.bonus is None for step in steps]
+        parents = [self.row[step.index, p] for step in steps for p in step.draft.tree.parents[1:]]
         tokens = [t for step in steps for t in step.draft.tree.tokens[1:]]
         drafted = len(tokens)
-        parents += [start + step.verdict.path[-1] for step, start in placed]  # each step's bonus, behind the nodes
+        # each step's bonus stands behind the nodes
+        parents += [self.row[step.index, step.verdict.path[-1]] for step in steps]
         tokens += [step.verdict.bonus or 0 for step in steps]
-        visited = [(step.index, start, node) for step, start in placed for node in step.verdict.path]
-        after = [start + node for _, start, node in visited]
-        indexes = (np.asarray(numbers, dtype=np.int64) for numbers in (parents, tokens, after, starts))
-        above, wanted, rows, at = sent(device, *indexes)
-        before = logits[above]
-        mine = before.gather(1, wanted[:, None])
-        top, choice = most_likely(logits[rows], TARGET_CHOICES)
-        width = top.shape[1]
-        roots = logits[at] - normaliser[at][:, None]
+        visited = [(step.index, node) for step in steps for node in step.verdict.path]
+        at = [self.row[step.index, 0] for step in steps]
+        above, wanted, starts = sent(logits.device, *(np.asarray(n, dtype=np.int64) for n in (parents, tokens, at)))
+        choice = most_likely(logits, TARGET_CHOICES)[1]
+        highest = self.probabilities.gather(1, choice)
+        roots = self.probabilities[starts]
         read = fetched(
-            normaliser, mine[:, 0], higher(before, mine), choice,
-            (top - normaliser[rows][:, None]).exp().double().mul_(1e6).round_().div_(1e6),
-            -(roots.exp() * roots.clamp_min(-1e30)).sum(-1),
+            self.probabilities[above, wanted], higher(logits, above, logits[above, wanted]), choice, highest,
+            torch.special.entr(roots).sum(-1),
         )  # fmt: skip
-        lse, own, ranks, likeliest, chances, entropy = (column.tolist() for column in read)
-        probs = [round(math.exp(x - lse[p]), 6) for x, p in zip(own, parents, strict=True)]
+        own, ranks, self.likeliest, chances, entropy = read
+        places = [self.row[place] for place in visited]
+        width = choice.shape[1]
         self.targets: dict[str, list[Any]] = {
-            "step": [index for index, _, _ in visited for _ in range(width)],
-            "node": [node for _, _, node in visited for _ in range(width)],
-            "token": [token for row in likeliest for token in row],
-            "prob": [chance for row in chances for chance in row],
+            "step": [index for index, _ in visited for _ in range(width)],
+            "node": [node for _, node in visited for _ in range(width)],
+            "token": self.likeliest[places].ravel().tolist(),
+            "prob": chances[places].ravel().astype(np.float64).round(6).tolist(),
         }
-        self.entropy = [round(e, 6) for e in entropy]
-
-        ended = [step.verdict.bonus is None for step in steps]
+        self.entropy: list[float] = entropy.astype(np.float64).round(6).tolist()
+        probs, ranked = own.astype(np.float64).round(6).tolist(), ranks.tolist()
         self.bonus_prob = [None if e else p for e, p in zip(ended, probs[drafted:], strict=True)]
-        self.bonus_rank = [-1 if e else r for e, r in zip(ended, ranks[drafted:], strict=True)]
+        self.bonus_rank = [-1 if e else r for e, r in zip(ended, ranked[drafted:], strict=True)]
         ends = accumulate((step.draft.tree.drafted for step in steps), initial=0)
         spans = [slice(*span) for span in pairwise(ends)]
         self.probs: list[list[float | None]] = [[None, *probs[span]] for span in spans]
-        self.ranks: list[list[int]] = [[-1, *ranks[span]] for span in spans]
+        self.ranks: list[list[int]] = [[-1, *ranked[span]] for span in spans]
 
 
 def looked_at(looks: Looks) -> Iterator[dict[str, Any]]:
@@ -120,55 +133,75 @@ def looked_at(looks: Looks) -> Iterator[dict[str, Any]]:
         }
 
 
-def guesses(steps: list[Step], warpers: Chooser) -> tuple[dict[str, list[Any]], dict[tuple[int, int], float]]:
+def guesses(
+    steps: list[Step], warpers: Chooser, target: TargetNumbers
+) -> tuple[dict[str, list[Any]], dict[tuple[int, int], float]]:
     """What the drafter and the target would say after each node that brings a distribution, side by side: the columns
     of the table guesses, per node in the order of the drafter's ranks. And β of each (step, node).
     """
-    places = [(step, node) for step in steps for node in step.draft.distributions or ()]
-    if not places:
+    told = [(step, Said.of(step.draft.distributions)) for step in steps if step.draft.distributions]
+    if not told:
         return {column.name: [] for column in TABLES["guesses"]}, {}
-    drawn = places[0][0].draft.drawn  # of a run, all drafts or none
-    q = torch.stack([step.draft.distributions[node] for step, node in places]).float()  # type: ignore[index]
-    logits = torch.cat([rows_of(s.scored.logits, list(s.draft.distributions)) for s in steps if s.draft.distributions])
-    p = (warpers.probabilities(logits) if drawn else logits.softmax(-1)).float()
-    best, first = q.topk(min(DRAFTER_CHOICES, q.shape[1]))
-    likeliest = p.topk(min(TARGET_CHOICES, p.shape[1])).indices
-    ranks = (best[:, None, :] > best[:, :, None]).sum(-1)  # of the drafter's first; equals share one
-    read = (column.tolist() for column in fetched(first, likeliest, ranks, overlap(p, q)))
-    drafter_firsts, target_firsts, among, both = read
-    betas = {(step.index, node): beta for (step, node), beta in zip(places, both, strict=True)}
-    children = {step.index: step.draft.tree.children() for step in steps}
-    at, token, rank = list[int](), list[int](), list[int]()
-    unranked: list[int] = []  # rows that are not among the drafter's first
-    redrawn: list[tuple[int, int, int]] = []  # place, and its rows, of a draw that was replaced
-    for i, (step, node) in enumerate(places):
-        path, bonus = step.verdict.path, step.verdict.bonus
-        ends = [bonus] if node == path[-1] and bonus is not None else []
-        wanted = dict(zip(drafter_firsts[i], among[i], strict=True))
-        for other in (*target_firsts[i], *children[step.index][node], *ends):
-            wanted.setdefault(other, -1)
-        if ends and drawn and len(path) < len(step.draft.tree):
-            redrawn.append((i, len(token), len(token) + len(wanted)))
-        unranked += range(len(token) + len(drafter_firsts[i]), len(token) + len(wanted))
-        at += [i] * len(wanted)
-        token += wanted
-        rank += wanted.values()
-    where, ids = torch.tensor(at, device=q.device), torch.tensor(token, device=q.device)
-    chosen = q[where, ids]
-    ahead = q[where[unranked]] > chosen[unranked][:, None]
-    for row, count in zip(unranked, ahead.sum(-1, dtype=torch.int32).tolist(), strict=True):
-        rank[row] = count
-    residuals: list[float | None] = [None] * len(at)
-    for i, start, stop in redrawn:
-        residuals[start:stop] = finite(residual(p[i], q[i])[ids[start:stop]].double().numpy(force=True))
-    order = sorted(range(len(at)), key=lambda row: (at[row], rank[row]))
-    columns: dict[str, list[Any]] = {
-        "step": [places[i][0].index for i in at],
-        "node": [places[i][1] for i in at],
-        "token": token,
-        "rank": rank,
-        "draft_prob": finite(chosen.double().numpy(force=True)),
-        "prob": finite(p[where, ids].double().numpy(force=True)),
-        "residual": residuals,
-    }
-    return {name: [values[row] for row in order] for name, values in columns.items()}, betas
+    place_of = {node: i for i, node in enumerate((step.index, node) for step, said in told for node in said)}
+    drawn, vocab = told[0][0].draft.drawn, told[0][1].vocab  # of a run, all drafts or none
+    rows = [target.row[node] for node in place_of]
+    p = rows_of(target.logits if drawn else target.probabilities, rows)
+    p = warpers.probabilities(p).float() if drawn else p
+    q = torch.cat([said.probabilities for _, said in told])
+    starts = accumulate((len(said.probabilities) for _, said in told), initial=0)
+    of = [start + row for (_, said), start in zip(told, starts, strict=False) for row in said.row.values()]
+    shown, first = most_likely(q, DRAFTER_CHOICES)
+    among = (shown[:, None, :] > shown[:, :, None]).sum(-1)  # of the drafter's first; equals share one
+    both = overlap(p if vocab is None else p.index_select(1, vocab.tokens), rows_of(q, of))
+    firsts, ranked, betas = fetched(first if vocab is None else vocab.tokens[first], among, both)
+
+    more, redrawn = list[tuple[int, int]](), list[int]()  # (place, token); places of a draw that was replaced
+    for step, _ in told:
+        tree, (*_, last), bonus = step.draft.tree, step.verdict.path, step.verdict.bonus
+        after = [place_of.get((step.index, node)) for node in range(len(tree))]
+        children = zip(tree.parents[1:], tree.tokens[1:], strict=True)
+        more += [(place, token) for parent, token in children if (place := after[parent]) is not None]
+        if (place := after[last]) is not None and bonus is not None:
+            more.append((place, bonus))
+            redrawn += [place] * (drawn and step.accepted < tree.drafted)
+    place, token, rank = _compared(firsts[of], ranked[of], target.likeliest[rows], np.asarray(more, dtype=np.int64))
+    later = np.flatnonzero(rank < 0)
+    can = token if vocab is None else vocab.places[token]
+    where, ids, row, own, known, unranked = sent(
+        q.device, place, token, np.asarray(of)[place], can.clip(0), (can >= 0).astype(np.float32), later
+    )
+    chosen = q[row, own] * known
+    left = [residual(p[i], q[of[i]])[ids[where == i]].double() for i in redrawn]
+    ahead = higher(q, row[unranked], chosen[unranked])
+    drafter_prob, prob, rank[later], *instead = fetched(chosen.double(), p[where, ids].double(), ahead, *left)
+    residuals = np.full(len(token), np.nan)
+    for i, values in zip(redrawn, instead, strict=True):
+        residuals[place == i] = values
+    order = np.lexsort((rank, place))
+    index, node = np.asarray([*place_of]).T
+    return {
+        "step": index[place].tolist(),
+        "node": node[place].tolist(),
+        "token": token[order].tolist(),
+        "rank": rank[order].tolist(),
+        "draft_prob": finite(drafter_prob[order]),
+        "prob": finite(prob[order]),
+        "residual": finite(residuals[order]) if redrawn else [None] * len(token),
+    }, dict(zip(place_of, betas.tolist(), strict=True))
+
+
+def _compared(
+    firsts: Int[np.ndarray, "nodes k"], ranks: Int[np.ndarray, "nodes k"], likeliest: Int[np.ndarray, "nodes t"],
+    more: Int[np.ndarray, "others 2"],
+) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:  # fmt: skip
+    """(node, token, the drafter's rank of it) of each token that is compared after a node, once: the drafter's first
+    ones, the target's, and (node, token) besides. Rank -1: none of the drafter's first.
+    """
+    nodes = np.arange(len(firsts))
+    node = np.concatenate([nodes.repeat(firsts.shape[1]), nodes.repeat(likeliest.shape[1]), more[:, 0]])
+    token = np.concatenate([firsts.ravel(), likeliest.ravel(), more[:, 1]])
+    rank = np.concatenate([ranks.ravel(), np.full(len(token) - ranks.size, -1)])
+    once = np.unique(node * (token.max() + 1) + token, return_index=True)[1]
+    once.sort()  # as they were given
+    order = once[np.argsort(node[once], kind="stable")]
+    return node[order], token[order], rank[order]

@@ -99,7 +99,8 @@ class Recording:
     def steps(self, steps: list[Step], elapsed_ms: list[float]) -> Delta:
         """Rows of some steps together, as most of the cost is per call, not per row; ``elapsed_ms`` is per step."""
         rows = self._rows(*STEP_TABLES, *(["pool"] if self._pool is not None else []))
-        numbers, (guessed, betas) = TargetNumbers(steps), guesses(steps, self._warpers)
+        numbers = TargetNumbers(steps)
+        guessed, betas = guesses(steps, self._warpers, numbers)
         ids: list[int] = []
         for i, (step, elapsed) in enumerate(zip(steps, elapsed_ms, strict=True)):
             self._add_step(rows, step, numbers, i, elapsed, betas)
