@@ -2,7 +2,8 @@
 
 Recorded and unrecorded runs of the same prompt take turns, round by round over all methods, until the time is up. Both
 are timed from the first draft to the last token, the prompt and the drafter's index excluded; all that a record takes
-is in, its numbers at the end too. By the clock, and by processor time, which other programs change less.
+is in, its numbers at the end too. By the clock, and by processor time, which other programs change less. And what
+recorded runs spent outside decoding: a machine whose speed drifts changes both parts of a run alike.
 """
 
 from __future__ import annotations
@@ -34,28 +35,31 @@ CLOCKS = (time.perf_counter, time.process_time)
 Times = tuple[float, float]  # seconds of a run by each of the clocks
 
 
-def timed(target: Target, prompt: Prompt, method: Any, tokens: int, *, recorded: bool) -> tuple[Times, int, list[int]]:
-    """Seconds of a run, the prompt excluded, its steps, and what it wrote."""
+def timed(
+    target: Target, prompt: Prompt, method: Any, tokens: int, *, recorded: bool
+) -> tuple[Times, float, int, list[int]]:
+    """Seconds of a run, the prompt excluded; its part outside decoding; its steps, and what it wrote."""
     params = method.params()
     decoding = Decoding.of(target, prompt, method, params, max_new_tokens=tokens, stop_ids=())
     gc.collect()
     begun = [clock() for clock in CLOCKS]
     if recorded:
         trace = Run.of(decoding, described(method, params, decoding)).finished()
-        output, steps = trace.output_ids, trace.rows("steps")
+        output, steps, decode_ms = trace.output_ids, trace.rows("steps"), trace.run["timings"]["decode_ms"]
     else:
         decoding.prefill()
         emitted = [step.emitted for step in decoding]
-        output, steps = [token for tokens in emitted for token in tokens], len(emitted)
+        output, steps, decode_ms = [token for tokens in emitted for token in tokens], len(emitted), None
     # both read the prompt and prepare by the same code: what that took by the clock is about what it computed
     before = (decoding.prefill_ms + decoding.prepare_ms) / 1e3
     wall, computed = (clock() - start for clock, start in zip(CLOCKS, begun, strict=True))
-    return (wall - before, computed - before * computed / wall), steps, output
+    own = 0.0 if decode_ms is None else wall - before - decode_ms / 1e3
+    return (wall - before, computed - before * computed / wall), own, steps, output
 
 
 def rounds(target: Target, prompt: Prompt, chosen: Sequence[Any], tokens: int, minutes: float) -> Iterator[Any]:
-    """(method, steps, times unrecorded, times recorded), round by round, the order of each pair changing; each method
-    warms up with a short run of both kinds first.
+    """(method, steps, times unrecorded, times recorded, recording's own part), round by round, the order of each pair
+    changing; each method warms up with a short run of both kinds first.
     """
     end = time.monotonic() + 60 * minutes
     for method in chosen:
@@ -66,8 +70,8 @@ def rounds(target: Target, prompt: Prompt, chosen: Sequence[Any], tokens: int, m
             if time.monotonic() > end:
                 return
             made = {on: timed(target, prompt, method, tokens, recorded=on) for on in (number % 2 == 0, number % 2 == 1)}
-            assert made[True][1:] == made[False][1:], f"a recorded run of {method.name} is another one"
-            yield method, made[True][1], made[False][0], made[True][0]
+            assert made[True][2:] == made[False][2:], f"a recorded run of {method.name} is another one"
+            yield method, made[True][2], made[False][0], *made[True][:2]
 
 
 def main() -> int:
@@ -87,20 +91,33 @@ def main() -> int:
     able = [m for m in methods().values() if not m.available(target) and not m.needs(target, m.params()).pool]
     chosen = [method for method in able if not given.methods or method.name in given.methods]
     steps, off, on = dict[str, int](), dict[str, list[Times]](), dict[str, list[Times]]()
-    for method, length, without, with_it in rounds(target, prompt, chosen, given.tokens, given.minutes):
+    parts = dict[str, list[float]]()
+    for method, length, without, with_it, part in rounds(target, prompt, chosen, given.tokens, given.minutes):
         steps[method.name] = length
         off.setdefault(method.name, []).append(without)
         on.setdefault(method.name, []).append(with_it)
+        parts.setdefault(method.name, []).append(part)
     table = Table(
-        "method", "pairs", "steps", "on ÷ off", "ms per step", "on ÷ off, processor", "ms per step, processor"
+        "method",
+        "pairs",
+        "steps",
+        "on ÷ off",
+        "ms per step",
+        "on ÷ off, processor",
+        "own part ÷ decoding",
+        "own part, ms per step",
     )
     for name, length in steps.items():
         cells = list[str]()
-        for clock in range(len(CLOCKS)):
-            pairs = [(a[clock], b[clock]) for a, b in zip(off[name], on[name], strict=True)]
-            cells += [_spread([b / a for a, b in pairs], 2), _spread([1e3 * (b - a) / length for a, b in pairs], 2)]
+        pairs = list(zip(off[name], on[name], strict=True))
+        cells.append(_spread([b[0] / a[0] for a, b in pairs], 2))
+        cells.append(_spread([1e3 * (b[0] - a[0]) / length for a, b in pairs], 2))
+        cells.append(_spread([b[1] / a[1] for a, b in pairs], 2))
+        own = list(zip(on[name], parts[name], strict=True))
+        cells.append(_spread([part / (times[0] - part) for times, part in own], 3))
+        cells.append(_spread([1e3 * part / length for _, part in own], 2))
         table.add_row(name, str(len(on[name])), str(length), *cells)
-    console = Console(width=130)
+    console = Console(width=150)
     console.print(table)
     about = f"{target.name}, {given.tokens} tokens a run, {given.engine}; medians with quartiles"
     console.print(f"{about}; load now {os.getloadavg()[0]:.1f}")
