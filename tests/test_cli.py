@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import string
 import sys
 import types
@@ -418,6 +419,13 @@ def test_the_bare_command_shows_what_people_need_first(capsys):
         "app", "run", "bench", "verify"
     ]  # fmt: skip
     assert "specviz --help" in told and all(line.split()[1] in COMMANDS for line in FIRST)
+
+
+def test_the_package_is_the_command(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["specviz"])
+    with pytest.raises(SystemExit, match="^0$"):
+        runpy.run_module("specviz", run_name="__main__")
+    assert "specviz app" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["bench", "verify"])

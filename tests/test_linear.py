@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from decoders.folders import cache_folder
-from decoders.model import linear
+from decoders.model import joint, linear
+from decoders.model.joint import JointPart, join, pack_joined
 from decoders.model.linear import NEVER, NOTES, TRIED_ROWS, PackedLinear, crossover, pack, packable
 
 pytestmark = pytest.mark.skipif(
@@ -166,3 +168,54 @@ def test_memory_that_is_no_mapped_file_is_left_alone():
     kept = before.clone()
     pack(model, packed_from=1)
     assert torch.equal(before, kept)
+
+
+class Attending(nn.Module):
+    """Query, key and value of an attention, two of them with biases, and its gate and up."""
+
+    def __init__(self, tied: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.q_proj, self.k_proj = nn.Linear(16, 24), nn.Linear(16, 8, bias=False)
+        self.v_proj, self.o_proj = nn.Linear(16, 8), nn.Linear(24, 16)
+        self.gate_proj, self.up_proj = nn.Linear(16, 40, bias=False), nn.Linear(16, 40, bias=False)
+        if tied:
+            self.up_proj.weight = self.gate_proj.weight
+        self.requires_grad_(False)
+
+    def forward(self, x):
+        return [layer(x) for layer in (self.q_proj, self.k_proj, self.v_proj, self.gate_proj, self.up_proj)]
+
+
+def test_layers_that_read_the_same_rows_are_computed_as_one(monkeypatch):
+    plain, model = Attending(), Attending()
+    assert pack_joined(model, packed_from=1) == 6
+    kinds = {name: type(layer) for name, layer in model.named_children()}
+    assert kinds.pop("o_proj") is PackedLinear and set(kinds.values()) == {JointPart}
+    calls = []
+    forward = PackedLinear.forward
+    monkeypatch.setattr(PackedLinear, "forward", lambda layer, x: calls.append(layer.out_features) or forward(layer, x))
+    for rows in (1, 2, 9):
+        x = torch.randn(1, rows, 16)
+        torch.testing.assert_close(model(x), plain(x))
+    assert calls == [40, 80] * 3
+    calls.clear()
+    x, other = torch.randn(2, 16), torch.randn(2, 16)
+    for mine in (x, other, x):  # as two threads by turns
+        torch.testing.assert_close(model.q_proj(mine), plain.q_proj(mine))
+        torch.testing.assert_close(model.v_proj(other), plain.v_proj(other))
+    query: Any = model.q_proj
+    assert query.joint.last is None, "nothing is kept once the last one has been asked for"
+    stored = model.state_dict()
+    for name, value in plain.state_dict().items():
+        assert torch.equal(stored[name], value), name
+    assert not stored["k_proj.bias"].any()  # it has none of its own
+    assert query.weight.shape == (24, 16) and not query.weight.is_inference()
+
+
+def test_layers_are_joined_only_where_one_packed_copy_is_best(monkeypatch):
+    monkeypatch.setattr(joint, "crossover", lambda outputs, inputs: 1 if outputs == 80 else 2)
+    model = Attending()
+    assert join(model) == 2 and type(model.gate_proj) is JointPart and type(model.q_proj) is nn.Linear
+    assert join(Attending(tied=True)) == 0, "a weight that is somebody else's too stays where it is"
+    assert join(Attending(), packed_from=4) == 0

@@ -30,6 +30,7 @@ from decoders.model.compiling import Part, Workshop
 from decoders.model.engines import Engines
 from decoders.model.graphs import GraphForward
 from decoders.model.layer import LayerShape, LlamaLayer
+from decoders.model.linear import packable
 from decoders.model.static import ROWS, bucket_of
 from decoders.model.target import Target
 from decoders.study.lossless import check_lossless
@@ -131,6 +132,23 @@ def test_a_layer_of_its_own_gives_what_stock_code_gives(family, length, rows):
     assert [list(kind) for kind in taps] == [list(kind) for kind in own_taps]
     for one, other in zip(stock, ours, strict=True):
         assert one.shape == other.shape
+        torch.testing.assert_close(other, one, atol=1e-5 * max(1.0, float(one.std())), rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_layer_of_its_own_computes_joint_linears_as_one(family, rows):
+    """Packed weights that read the same rows lie in one, with the biases of those that have one."""
+    if not packable(torch.float32, torch.device("cpu")):
+        pytest.skip("this build of torch packs no weights")
+    target = Target(network(family), tiny_tokenizer(), f"tiny {family}", packed=True)
+    engines = interpreted(target)
+    assert isinstance(engines.static, CompiledForward)
+    shape = LayerShape.from_json(json.loads(engines.static.parts[rows == 1].shape))
+    assert shape.joint == ("q_proj", "gate_proj") and ("q_proj" in shape.biased) == (family == "qwen2")
+    (_, stock, _), (ran, ours, _) = both(target, engines, 40, rows)
+    assert ran.engine == "compiled"
+    for one, other in zip(stock, ours, strict=True):
         torch.testing.assert_close(other, one, atol=1e-5 * max(1.0, float(one.std())), rtol=1e-5)
 
 

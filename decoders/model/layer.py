@@ -7,7 +7,8 @@ and every model of the same sizes.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from .joint import GROUPS, JointPart
 from .linear import PackedLinear
 
 LINEARS: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -23,8 +25,8 @@ EXAMPLE_ROWS, EXAMPLE_KEYS, EXAMPLE_CAPACITY = 6, 96, 160  # numbers that stand 
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """What a compiled layer depends on. ``packed`` and ``biased`` name linear layers; ``one_row``: it takes one row,
-    else any number above one.
+    """What a compiled layer depends on. ``packed`` and ``biased`` name linear layers, ``joint`` the first ones of those
+    that are computed as one (``decoders.model.joint``); ``one_row``: it takes one row, else any number above one.
     """
 
     hidden: int
@@ -35,6 +37,7 @@ class LayerShape:
     eps: float
     packed: tuple[str, ...]
     biased: tuple[str, ...]
+    joint: tuple[str, ...]
     query_norm: bool
     one_row: bool
 
@@ -43,7 +46,14 @@ class LayerShape:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> LayerShape:
-        return cls(**{**data, "packed": tuple(data["packed"]), "biased": tuple(data["biased"])})
+        return cls(**{**data, **{name: tuple(data[name]) for name in ("packed", "biased", "joint")}})
+
+    @property
+    def units(self) -> list[tuple[str, ...]]:
+        """The linear layers in their order, those that are computed as one side by side."""
+        groups = {names[0]: names for names in GROUPS if names[0] in self.joint}
+        inside = {name for names in groups.values() for name in names[1:]}
+        return [groups.get(name, (name,)) for name in LINEARS if name not in inside]
 
 
 def layer_weights(layer: nn.Module, shape: LayerShape) -> list[Tensor]:
@@ -52,28 +62,34 @@ def layer_weights(layer: nn.Module, shape: LayerShape) -> list[Tensor]:
     Raises AttributeError for a layer that is built otherwise.
     """
     attention: Any = layer.self_attn
-    mlp: Any = layer.mlp
     norms: list[Tensor] = [layer.input_layernorm.weight, layer.post_attention_layernorm.weight]  # type: ignore
     if shape.query_norm:
         norms += [attention.q_norm.weight, attention.k_norm.weight]
-    linears = {name: getattr(attention if hasattr(attention, name) else mlp, name) for name in LINEARS}
-    weights = [linear.packed if name in shape.packed else linear.weight for name, linear in linears.items()]
-    return norms + weights + [linears[name].bias for name in shape.biased]
+    linears = _linears(layer)
+    units = {names[0]: linears[names[0]] for names in shape.units}
+    weights = [unit.packed if name in shape.packed else unit.weight for name, unit in units.items()]
+    return norms + weights + [units[name].bias for name in shape.biased]
+
+
+def _linears(layer: Any) -> dict[str, Any]:
+    """A stock layer's linear layers by name; each name of joint ones has them all."""
+    found = {n: getattr(layer.self_attn if hasattr(layer.self_attn, n) else layer.mlp, n) for n in LINEARS}
+    return {name: one.joint.linear if isinstance(one, JointPart) else one for name, one in found.items()}
 
 
 def layer_shape(layer: Any, sizes: Any, one_row: bool) -> LayerShape:
     """The shape of a stock layer of a model of these sizes (``ModelShape``), packed as the layer itself computes at one
     row or at four. Raises AttributeError for a layer that is built otherwise.
     """
-    rows, linears = 1 if one_row else 4, dict[str, Any]()
-    for name in LINEARS:
-        linears[name] = getattr(layer.self_attn if hasattr(layer.self_attn, name) else layer.mlp, name)
-    packed = [n for n, linear in linears.items() if isinstance(linear, PackedLinear) and linear.packed_from <= rows]
-    return LayerShape(
-        sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, linears["up_proj"].out_features, sizes.norm_eps,
-        tuple(packed), tuple(name for name, linear in linears.items() if linear.bias is not None),
-        hasattr(layer.self_attn, "q_norm"), one_row,
+    rows, linears = 1 if one_row else 4, _linears(layer)
+    joint = tuple(names[0] for names in GROUPS if linears[names[0]] is linears[names[1]])
+    shape = LayerShape(
+        sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, layer.mlp.up_proj.out_features, sizes.norm_eps,
+        (), (), joint, hasattr(layer.self_attn, "q_norm"), one_row,
     )  # fmt: skip
+    units = {names[0]: linears[names[0]] for names in shape.units}
+    packed = [n for n, unit in units.items() if isinstance(unit, PackedLinear) and unit.packed_from <= rows]
+    return replace(shape, packed=tuple(packed), biased=tuple(n for n, unit in units.items() if unit.bias is not None))
 
 
 class LlamaLayer(nn.Module):
@@ -92,14 +108,20 @@ class LlamaLayer(nn.Module):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         s = self.shape
         norms = 4 if s.query_norm else 2
-        linears = dict(zip(LINEARS, weights[norms : norms + len(LINEARS)], strict=True))
-        biases = dict(zip(s.biased, weights[norms + len(LINEARS) :], strict=True))
+        units, sizes = s.units, linear_sizes(s)
+        linears = dict(zip((names[0] for names in units), weights[norms : norms + len(units)], strict=True))
+        biases = dict(zip(s.biased, weights[norms + len(units) :], strict=True))
 
         def linear(name: str, rows: Tensor) -> Tensor:
             if name in s.packed:
                 packed = torch.ops.mkldnn._linear_pointwise
                 return packed(rows, linears[name], biases.get(name), "none", [], "")
             return F.linear(rows, linears[name], biases.get(name))
+
+        def several(names: tuple[str, ...], rows: Tensor) -> Sequence[Tensor]:
+            if names[0] in s.joint:
+                return linear(names[0], rows).split([sizes[name][0] for name in names], -1)
+            return [linear(name, rows) for name in names]
 
         def turned(states: Tensor) -> Tensor:
             half = s.head_dim // 2
@@ -108,7 +130,7 @@ class LlamaLayer(nn.Module):
 
         count = x.shape[0]
         normed = F.rms_norm(x, (s.hidden,), weights[0], s.eps)
-        query, key, value = (linear(n, normed).view(count, -1, s.head_dim) for n in LINEARS[:3])
+        query, key, value = (made.view(count, -1, s.head_dim) for made in several(GROUPS[0], normed))
         if s.query_norm:
             query = F.rms_norm(query, (s.head_dim,), weights[2], s.eps)
             key = F.rms_norm(key, (s.head_dim,), weights[3], s.eps)
@@ -124,21 +146,29 @@ class LlamaLayer(nn.Module):
         out = out.reshape(s.heads, count, s.head_dim).transpose(0, 1).reshape(count, -1)
         x = x + linear("o_proj", out)
         normed = F.rms_norm(x, (s.hidden,), weights[1], s.eps)
-        return x + linear("down_proj", F.silu(linear("gate_proj", normed)) * linear("up_proj", normed)), query
+        gate, up = several(GROUPS[1], normed)
+        return x + linear("down_proj", F.silu(gate) * up), query
+
+
+def linear_sizes(s: LayerShape) -> dict[str, tuple[int, int]]:
+    """[out, in] of each linear layer."""
+    return {
+        "q_proj": (s.heads * s.head_dim, s.hidden), "k_proj": (s.kv_heads * s.head_dim, s.hidden),
+        "v_proj": (s.kv_heads * s.head_dim, s.hidden), "o_proj": (s.hidden, s.heads * s.head_dim),
+        "gate_proj": (s.mlp, s.hidden), "up_proj": (s.mlp, s.hidden), "down_proj": (s.hidden, s.mlp),
+    }  # fmt: skip
 
 
 def example(shape: LayerShape) -> tuple[Any, ...]:
     """Arguments of ``LlamaLayer(shape)`` to trace it with; packed weights stand there unpacked."""
     s, rows = shape, 1 if shape.one_row else EXAMPLE_ROWS
-    sizes = {
-        "q_proj": (s.heads * s.head_dim, s.hidden), "k_proj": (s.kv_heads * s.head_dim, s.hidden),
-        "v_proj": (s.kv_heads * s.head_dim, s.hidden), "o_proj": (s.hidden, s.heads * s.head_dim),
-        "gate_proj": (s.mlp, s.hidden), "up_proj": (s.mlp, s.hidden), "down_proj": (s.hidden, s.mlp),
-    }  # fmt: skip
+    sizes = linear_sizes(s)
+    outputs = {names[0]: sum(sizes[name][0] for name in names) for names in s.units}
     weights = [torch.zeros(s.hidden), torch.zeros(s.hidden)]
     if s.query_norm:
         weights += [torch.zeros(s.head_dim), torch.zeros(s.head_dim)]
-    weights += [torch.zeros(sizes[name]) for name in LINEARS] + [torch.zeros(sizes[name][0]) for name in s.biased]
+    weights += [torch.zeros(out, sizes[name][1]) for name, out in outputs.items()]
+    weights += [torch.zeros(outputs[name]) for name in s.biased]
     cache = (1, s.kv_heads, EXAMPLE_CAPACITY, s.head_dim)
     return (
         torch.zeros(rows, s.hidden), torch.zeros(rows, s.head_dim), torch.zeros(rows, s.head_dim), torch.arange(rows),

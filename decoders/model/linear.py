@@ -227,7 +227,7 @@ def pack(model: nn.Module, packed_from: int | None = None) -> int:
 
     With ``packed_from``, all of them, the packed copy used from so many rows on.
     """
-    count, owners, mapped = 0, _owners(model), mapped_weights()
+    count, owners, mapped = 0, owners_of(model), mapped_weights()
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
@@ -258,7 +258,7 @@ def pack(model: nn.Module, packed_from: int | None = None) -> int:
     return count
 
 
-def _owners(model: nn.Module) -> dict[int, list[tuple[nn.Module, str]]]:
+def owners_of(model: nn.Module) -> dict[int, list[tuple[nn.Module, str]]]:
     """Where each weight is used: address → parents and names of the modules that hold it."""
     owners: dict[int, list[tuple[nn.Module, str]]] = {}
     for parent in model.modules():

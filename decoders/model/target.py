@@ -30,7 +30,8 @@ from .cache import TreeCache
 from .calibration import Calibration, fingerprint, load_calibration
 from .capture import Captured, Taps
 from .engines import Engines
-from .linear import Head, pack, packable, top_tokens
+from .joint import pack_joined
+from .linear import Head, packable, top_tokens
 from .memory import Context, Memory
 from .norms import fuse_norms
 from .observe import NumberedMasks, Observed, observe
@@ -44,8 +45,7 @@ from .storage import storages
 from .transfer import rows_of, sent, stretches
 
 SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
-READ_ROWS = 2048  # most rows of a forward that reads a prompt
-READ_ROWS_CPU = 512  # there more are no faster, and take more memory
+READ_ROWS, READ_ROWS_CPU = 2048, 512  # most rows of a forward that reads a prompt; on a CPU more are no faster
 READ_SCORES = 1 << 27  # most entries of its mask, once per query head of a group
 REFERENCE_SCORES = 1 << 28  # most scores of a layer at a time, of all heads
 
@@ -89,7 +89,7 @@ class Target:
         self._attend_by(NAME)
         self.info["packed"] = packable(self.dtype, self.device) and packed is not False
         if self.info["packed"]:
-            pack(model, packed_from=1 if packed else None)
+            pack_joined(model, packed_from=1 if packed else None)
         self.embeddings: Any = model.get_input_embeddings()
         self.info["fused_norms"] = fuse_norms(model)
         self.head = Head(model.get_output_embeddings(), shape.logits_softcap, shape.logits_scale)

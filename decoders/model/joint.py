@@ -1,0 +1,93 @@
+"""Linear layers that read the same rows, computed as one: a layer's query, key and value, or its gate and up.
+
+On a CPU a short draft's product is soon done, and each call costs some tens of microseconds besides. The weights lie in
+one packed copy; the stock code goes on calling each layer by its own name, and the first call computes for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .linear import PackedLinear, crossover, give_back, mapped_weights, owners_of, pack
+
+GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+
+
+class Joint:
+    """Layers [out, in] that read the same rows, as one of [sum of out, in]."""
+
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        self.sizes = [layer.out_features for layer in layers]
+        biased = any(layer.bias is not None for layer in layers)
+        biases = [layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers]
+        weight = torch.cat([layer.weight.detach() for layer in layers])
+        self.linear = PackedLinear(weight, torch.cat(biases).detach() if biased else None)
+        self.last: tuple[Tensor, tuple[Tensor, ...]] | None = None  # what was read, and what came of it
+
+    def part(self, x: Float[Tensor, "*rows in"], index: int) -> Float[Tensor, "*rows out"]:
+        """What layer ``index`` makes of ``x``; the others' is kept until the last of them is asked for."""
+        last = self.last  # another thread may replace it meanwhile
+        if last is None or last[0] is not x:
+            last = self.last = x, self.linear(x).split(self.sizes, -1)
+        if index == len(self.sizes) - 1:
+            self.last = None
+        return last[1][index]
+
+
+class JointPart(nn.Module):
+    """One of the layers, under its own name; ``weight`` and ``bias`` are unpacked at every reading."""
+
+    def __init__(self, joint: Joint, index: int) -> None:
+        super().__init__()
+        self.joint, self.index = joint, index  # not a module: what is shared would be counted thrice
+        self.in_features, self.out_features = joint.linear.in_features, joint.sizes[index]
+
+    @property
+    def weight(self) -> Float[Tensor, "out in"]:
+        return self.joint.linear.weight.split(self.joint.sizes)[self.index]
+
+    @property
+    def bias(self) -> Float[Tensor, "out"] | None:
+        biases = self.joint.linear.bias
+        return None if biases is None else biases.split(self.joint.sizes)[self.index]
+
+    def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
+        return self.joint.part(x, self.index)
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        destination[f"{prefix}weight"] = self.weight
+        if self.bias is not None:
+            destination[f"{prefix}bias"] = self.bias
+
+
+@torch.no_grad()
+def join(model: nn.Module, packed_from: int | None = None) -> int:
+    """Join the groups of a frozen fp32 CPU model whose packed copy is the only one (``pack``); returns how many layers.
+
+    With ``packed_from``, all of them or none: those that are packed from one row on.
+    """
+    count, owners, mapped = 0, owners_of(model), mapped_weights()
+    for parent in list(model.modules()):
+        for names in GROUPS:
+            layers: list[Any] = [getattr(parent, name, None) for name in names]
+            if any(type(layer) is not nn.Linear or len(owners[layer.weight.data_ptr()]) > 1 for layer in layers):
+                continue
+            reads, outputs = {layer.in_features for layer in layers}, sum(layer.out_features for layer in layers)
+            if len(reads) > 1 or (crossover(outputs, *reads) if packed_from is None else packed_from) > 1:
+                continue
+            joint = Joint(layers)
+            for index, (name, layer) in enumerate(zip(names, layers, strict=True)):
+                setattr(parent, name, JointPart(joint, index))
+                give_back(layer.weight, mapped)
+            count += len(layers)
+    return count
+
+
+def pack_joined(model: nn.Module, packed_from: int | None = None) -> int:
+    """``join``, then ``pack`` the layers that are left; returns how many layers were packed, joint ones included."""
+    return join(model, packed_from) + pack(model, packed_from)
