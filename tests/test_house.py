@@ -17,7 +17,9 @@ DECODERS = (
     "", "trace", "importers", "prompt", "draft", "model", "verifiers", "method", "draft_models", "prompt_tokens",
     "parts", "drafters", "engine", "recorder", "study", "training",
 )  # fmt: skip
-SPECVIZ = ("", "workers", "views", "figures", "server", "experiments", "shell", "pages", "app", "commands", "cli", "__main__")
+SPECVIZ = (
+    "", "workers", "views", "figures", "server", "experiments", "shell", "pages", "app", "commands", "cli", "__main__",
+)  # fmt: skip
 FLOORS = {"decoders": DECODERS, "specviz": SPECVIZ}
 
 Graph = dict[str, dict[str, int]]
