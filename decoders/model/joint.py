@@ -21,11 +21,10 @@ GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 class Joint:
     """Layers [out, in] that read the same rows, as one of [sum of out, in]."""
 
-    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+    def __init__(self, layers: Sequence[nn.Linear], weight: Float[Tensor, "all in"]) -> None:
         self.sizes = [layer.out_features for layer in layers]
         biased = any(layer.bias is not None for layer in layers)
         biases = [layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers]
-        weight = torch.cat([layer.weight.detach() for layer in layers])
         self.linear = PackedLinear(weight, torch.cat(biases).detach() if biased else None)
         self.last: tuple[Tensor, tuple[Tensor, ...]] | None = None  # what was read, and what came of it
 
@@ -72,6 +71,7 @@ def join(model: nn.Module, packed_from: int | None = None) -> int:
     With ``packed_from``, all of them or none: those that are packed from one row on.
     """
     count, owners, mapped = 0, owners_of(model), mapped_weights()
+    rooms: dict[tuple[int, ...], Tensor] = {}  # weights side by side until they are packed: memory used in turn
     for parent in list(model.modules()):
         for names in GROUPS:
             layers: list[Any] = [getattr(parent, name, None) for name in names]
@@ -80,7 +80,9 @@ def join(model: nn.Module, packed_from: int | None = None) -> int:
             reads, outputs = {layer.in_features for layer in layers}, sum(layer.out_features for layer in layers)
             if len(reads) > 1 or (crossover(outputs, *reads) if packed_from is None else packed_from) > 1:
                 continue
-            joint = Joint(layers)
+            if (size := (outputs, *reads)) not in rooms:
+                rooms[size] = torch.empty(size)
+            joint = Joint(layers, torch.cat([layer.weight.detach() for layer in layers], out=rooms[size]))
             for index, (name, layer) in enumerate(zip(names, layers, strict=True)):
                 setattr(parent, name, JointPart(joint, index))
                 give_back(layer.weight, mapped)
