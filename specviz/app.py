@@ -74,12 +74,12 @@ def open_desk(
         chosen = str(model) if model is not None else default_model()
         pool = backends.pool() if backends is not None else None
 
-        def opened(model: str, progress: Tell | None = None) -> Any:
+        def opened(model: str, on: str | None, progress: Tell | None = None) -> Any:
             from decoders import load_target
             from specviz.quiet import settle
 
             settle(threads or (backends.threads_each if backends is not None else None))
-            target = load_target(model, device=device, dtype=dtype, engine=engine, progress=progress, weights=weights)
+            target = load_target(model, device=device, dtype=dtype, engine=engine, progress=progress, weights=on)
             target.engines.learns = pool is None  # beside backends at work nothing can be measured
             if pool is None:
                 target.engines.begin()
@@ -90,7 +90,7 @@ def open_desk(
             from decoders.drafters.sps import offer_drafter
 
             wait_for_plugins(PLUGIN_S)
-            target = opened(chosen, loader.tell)
+            target = opened(chosen, weights, loader.tell)
             if drafter is not None:
                 offer_drafter(target, drafter)
             remember(model_place(chosen), target)
@@ -99,10 +99,10 @@ def open_desk(
                 pool.begin(backends.hosting(target, opening, drafter))
             return target
 
-        def pick(model: str, tell: Tell) -> Any:
+        def pick(model: str, on: str, tell: Tell) -> Any:
             from decoders.drafters.sps import offer_drafter
 
-            target = opened(model, tell)
+            target = opened(model, on, tell)
             if drafter is not None:
                 with contextlib.suppress(UserError):  # it was named for the first model: SpS says what it lacks
                     offer_drafter(target, drafter)
@@ -113,16 +113,19 @@ def open_desk(
             from decoders.model.size import check_fits, size_of
 
             for place in places_of(key)[:1]:
-                size = size_of(place, device=device, dtype=dtype, weights=weights)
+                size = size_of(place, device=device, dtype=dtype, weights=loader.weights)
                 check_fits(model_name(place), size, device=device)
-                return opened(place)
+                return opened(place, loader.weights)
             return None
 
         public = rules is not None and rules.public
         fixed = public or pool is not None
-        loader = Loader(load, name=model_name(chosen), model=chosen, other=other, pick=None if fixed else pick)
+        loader = Loader(
+            load, name=model_name(chosen), model=chosen, weights=weights or "fp32", other=other,
+            pick=None if fixed else pick,
+        )  # fmt: skip
     desk = Desk(store, Runner(store, library, pool=pool), loader, pages=pages())
-    desk.device, desk.dtype, desk.weights = device, dtype, weights
+    desk.device, desk.dtype = device, dtype
     desk.keep_to(rules or Rules())
     listing = store.listing("")
     desk.first = listing[0]["id"] if listing else ""

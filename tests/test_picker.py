@@ -55,8 +55,8 @@ class Shelf:
         self.gate, self.asked, self.refuse = threading.Event(), list[str](), None
         self.gate.set()
 
-    def pick(self, model: str, tell: loaders.Tell) -> Any:
-        self.asked.append(model)
+    def pick(self, model: str, weights: str, tell: loaders.Tell) -> Any:
+        self.asked.append(model if weights == "fp32" else f"{model} on {weights}")
         tell("Converting it", 0.5)
         assert self.gate.wait(WAIT_S)
         if self.refuse is not None:
@@ -108,6 +108,24 @@ def test_the_second_of_two_who_choose_hears_that_one_is_being_loaded() -> None:
     shelf.gate.set()
     settled(loader)
     assert shelf.asked == ["a/model"]
+
+
+def test_a_model_on_other_weights_is_another_choice() -> None:
+    shelf = Shelf()
+    loader = shelf.loader()
+    assert loader.weights == "fp32" and loader.choose("first", "First").done() and not shelf.asked, "it is in use"
+    shelf.gate.clear()
+    loader.choose("first", "First", "ann", weights="int8").result(WAIT_S)
+    assert loader.choose("first", "First", "bob", weights="int8").done(), "the same one"
+    with pytest.raises(Taken, match="First is being loaded already, chosen by ann"):
+        loader.choose("first", "First", "bob", weights="int4")
+    assert loader.weights == "fp32", "until it is ready"
+    shelf.gate.set()
+    settled(loader)
+    assert loader.weights == "int8" and loader.model == "first"
+    loader.choose("b/model", "B model").result(WAIT_S)  # on those in use
+    settled(loader)
+    assert shelf.asked == ["first on int8", "b/model on int8"]
 
 
 @pytest.mark.parametrize(
@@ -236,8 +254,8 @@ def refusing(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             yield served
 
 
-def choose(client: TestClient, model: object) -> Any:
-    return client.post("/api/models/choose", json={"model": str(model)})
+def choose(client: TestClient, model: object, **more: Any) -> Any:
+    return client.post("/api/models/choose", json={"model": str(model), **more})
 
 
 def refusal(client: TestClient, model: object) -> str:
@@ -257,6 +275,39 @@ def test_every_model_is_opened_on_the_weights_that_the_app_was_started_with(mode
         assert choose(client, tmp_path / "second").status_code == 200
         settled(desk.loader)
         assert desk.loader.target.info["layers"] == 5 and desk.loader.target.info["weights"] == "int8"
+
+
+@pytest.mark.skipif(bool(_unable(8)), reason="this build of torch has no such kernels")
+def test_other_weights_are_chosen_while_the_app_runs(app: tuple[TestClient, Any], tmp_path: Path) -> None:
+    client, desk = app
+    here = str(tmp_path / "first")
+
+    def memory(weights: str) -> int:
+        listed = client.get("/api/models", params={"weights": weights}).json()
+        return next(one["memory_bytes"] for one in listed["models"] if one["model"] == here)
+
+    told = client.get("/api/models").json()
+    assert told["weights"] == "fp32" and told["choices"] == ["fp32", "int8", "int4"]
+    assert memory("int8") < memory("fp32") == memory("")
+    answer = choose(client, here, weights="int2")
+    assert answer.status_code == 422 and "one of fp32, int8, int4" in answer.json()["error"]
+    assert choose(client, here, weights="int8").status_code == 200
+    settled(desk.loader)
+    assert desk.loader.target.info["weights"] == "int8" and client.get("/api/models").json()["weights"] == "int8"
+    assert memory("") == memory("int8")
+    job = desk.submit(FORM, "pld", {}, {"max_new_tokens": 4})
+    assert job.finished.wait(WAIT_S) and desk.store.get(job.id).run["model"]["weights"] == "int8"
+    assert choose(client, tmp_path / "second").status_code == 200  # on those in use
+    settled(desk.loader)
+    assert desk.loader.target.info["layers"] == 5 and desk.loader.target.info["weights"] == "int8"
+    assert choose(client, tmp_path / "second", weights="fp32").status_code == 200
+    settled(desk.loader)
+    assert "weights" not in desk.loader.target.info
+
+
+def test_smaller_weights_are_offered_on_a_cpu_in_float32_alone(models: Path, tmp_path: Path) -> None:
+    with serving_first(models, tmp_path, dtype="bfloat16") as (client, _):
+        assert client.get("/api/models").json()["choices"] == ["fp32"]
 
 
 def test_runs_keep_the_model_they_were_submitted_for(app: tuple[TestClient, Any], tmp_path: Path) -> None:

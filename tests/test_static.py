@@ -27,7 +27,7 @@ from decoders.model import activity, compiling, engines, keeper, trials
 from decoders.model.activity import ACTIVITY
 from decoders.model.compiled import CompiledForward, why_not
 from decoders.model.compiling import Part, Workshop
-from decoders.model.engines import Engines
+from decoders.model.engines import Engines, tried_size
 from decoders.model.graphs import GraphForward
 from decoders.model.layer import LayerShape, LlamaLayer
 from decoders.model.linear import packable
@@ -119,6 +119,13 @@ def both(target: Target, made: Engines, length: int, rows: int):
 def test_rows_go_to_the_next_bucket(rows, bucket):
     found = bucket_of(rows, 40, 4096, 128)
     assert (found and found.rows) == bucket
+
+
+@pytest.mark.parametrize("rows, bucket", [(1, 1), (2, 4), (9, 12), (16, 16), (17, 20), (33, 40), (65, 80), (129, None)])
+def test_compiled_rows_are_padded_little(rows, bucket):
+    found = bucket_of(rows, 40, 4096, 128, sizes=CompiledForward.sizes)
+    assert (found and found.rows) == bucket and CompiledForward.sizes[-1] == ROWS[-1]
+    assert found is None or tried_size(found).rows in ROWS, "trials know fewer sizes"
 
 
 @pytest.mark.parametrize("family", LLAMAS)
@@ -224,7 +231,8 @@ def test_methods_write_the_same_over_the_edges_of_buckets(way, method):
     first = 0 if way is interpreted else len({*zip(steps["engine_rows"], steps["engine_keys"], strict=True)})
     assert len(used) >= 2 and steps["engine"].count("eager") <= first  # a graph is captured where a size returns
     buckets = zip(steps["engine_rows"], steps["engine_keys"], strict=True)
-    assert all(rows in ROWS for rows, keys in buckets if keys)
+    assert target.engines.static is not None
+    assert all(rows in target.engines.static.sizes for rows, keys in buckets if keys)
 
 
 def test_a_step_may_be_looked_at_again():

@@ -17,7 +17,7 @@ from decoders.draft.needs import Needs, heads_by_layer
 from .capture import Captured
 from .compiling import WORKSHOP, Opened, Part
 from .layer import LayerShape, layer_shape, layer_weights
-from .static import Bucket, Buffers, Rows, StaticForward
+from .static import FINE_ROWS, Bucket, Buffers, Rows, StaticForward
 from .transfer import rows_of
 
 MAKER = "decoders.model.layer"
@@ -50,6 +50,7 @@ class CompiledForward(StaticForward):
     """Forwards of a target through compiled layers, as far as they are there (``ready``)."""
 
     engine = "compiled"
+    sizes = FINE_ROWS  # one compiled layer serves them all
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)

@@ -206,12 +206,12 @@ class Engines:
 
 
 def tried_size(bucket: Bucket) -> Bucket:
-    """What stands for a bucket in trials: its rows, and keys to a power of two.
+    """What stands for a bucket in trials: rows and keys to a power of two.
 
-    >>> tried_size(Bucket(8, 384)), tried_size(Bucket(1, 128))
-    (Bucket(rows=8, keys=512), Bucket(rows=1, keys=256))
+    >>> tried_size(Bucket(12, 384)), tried_size(Bucket(1, 128))
+    (Bucket(rows=16, keys=512), Bucket(rows=1, keys=256))
     """
-    return Bucket(bucket.rows, max(256, 1 << (bucket.keys - 1).bit_length()))
+    return Bucket(next(rows for rows in ROWS if rows >= bucket.rows), max(256, 1 << (bucket.keys - 1).bit_length()))
 
 
 def example(target: Any, count: int, keys: int) -> tuple[Bucket, Rows]:

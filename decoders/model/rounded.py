@@ -16,9 +16,9 @@ from transformers import PreTrainedModel
 
 from decoders.errors import UserError
 
+from .catalog import WEIGHTS
 from .linear import give_back, mapped_weights
 
-WEIGHTS = ("fp32", "int8", "int4")
 BITS = {"int8": 8, "int4": 5}  # of a weight, with its share of scales and offsets
 GROUP = 32  # weights of a row that share scale and offset in int4, as in GGUF's Q4_1
 KERNEL_ROWS = 24  # beyond, int8 weights are widened to bfloat16 for the forward: that is faster

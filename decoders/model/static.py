@@ -7,7 +7,7 @@ the next forward writes over, and every mask hides them. A hidden slot has the w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from .capture import Captured
 from .transfer import sent
 
 ROWS = (1, 4, 8, 16, 32, 64, 128)  # row buckets; larger forwards run eagerly
+FINE_ROWS = (1, *range(4, 32, 4), *range(32, 64, 8), *range(64, 129, 16))  # where a bucket costs nothing to have
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +56,19 @@ class Bucket:
     keys: int
 
 
-def bucket_of(count: int, length: int, capacity: int, step: int, *, doubling: bool = False) -> Bucket | None:
+def bucket_of(
+    count: int, length: int, capacity: int, step: int, *, doubling: bool = False, sizes: Sequence[int] = ROWS
+) -> Bucket | None:
     """The smallest bucket for ``count`` rows behind ``length`` others in a cache of ``capacity``; None where no bucket
-    is large enough, or the cache has no room for the padded rows. Keys come in steps, or (``doubling``) in powers of
-    two from ``step`` on.
+    is large enough, or the cache has no room for the padded rows. Rows come in ``sizes``, keys in steps, or
+    (``doubling``) in powers of two from ``step`` on.
 
     >>> bucket_of(5, 300, 1024, 128), bucket_of(1, 127, 1024, 128), bucket_of(17, 0, 30, 128)
     (Bucket(rows=8, keys=384), Bucket(rows=1, keys=128), None)
     >>> bucket_of(1, 300, 1024, 128, doubling=True), bucket_of(1, 300, 400, 128, doubling=True)
     (Bucket(rows=1, keys=512), Bucket(rows=1, keys=400))
     """
-    rows = next((rows for rows in ROWS if rows >= count), None)
+    rows = next((rows for rows in sizes if rows >= count), None)
     if rows is None or length + rows > capacity:
         return None
     keys = -(-(length + rows) // step) * step
@@ -122,9 +125,12 @@ class Buffers:
 
 
 class StaticForward:
-    """A target's forwards of fixed sizes; subclasses run them. ``step``: keys of a bucket are a multiple of it."""
+    """A target's forwards of fixed sizes; subclasses run them. ``sizes`` are the row buckets, and keys of a
+    bucket are a multiple of ``step``.
+    """
 
     engine = ""
+    sizes: Sequence[int] = ROWS
     step = 128
     doubling = False
 
@@ -137,7 +143,9 @@ class StaticForward:
         """The bucket of these rows; None where they run eagerly."""
         if rows.special or rows.prefixes is not None or rows.cache.store is None:
             return None
-        return bucket_of(rows.count, rows.cache.length, rows.cache.capacity, self.step, doubling=self.doubling)
+        return bucket_of(
+            rows.count, rows.cache.length, rows.cache.capacity, self.step, doubling=self.doubling, sizes=self.sizes
+        )
 
     def ready(self, rows: int) -> bool:
         """Whether forwards of so many rows can run now."""

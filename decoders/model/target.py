@@ -56,7 +56,7 @@ class Target:
     """A causal language model ready to score trees.
 
     ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters, context_length,
-    dtype, device, weights (where not fp32: ``rounded.WEIGHTS``), packed (on a CPU: packed weights are used where that
+    dtype, device, weights (where not fp32: ``catalog.WEIGHTS``), packed (on a CPU: packed weights are used where that
     was found to be faster; ``packed=True`` uses them always, False never). ``engine`` is how its verify forwards run:
     ``engines.ENGINES``. One forward runs at a time (``lock``); any number of sessions may be open.
     """

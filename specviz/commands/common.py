@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from decoders.model.catalog import BUNDLED, default_model, model_place
+from decoders.model.catalog import BUNDLED, WEIGHTS, default_model, model_place
 from specviz.quiet import settle
 from specviz.remembered import remember
 from specviz.words import counted
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "eager", "compiled", "graph")
 ENGINE_HELP = "how forwards run: eager, compiled (CPU), graph (CUDA), or auto (default): what was measured to be faster"
-WEIGHTS = ("fp32", "int8", "int4")
 WEIGHTS_HELP = "of the layers, on a CPU: fp32 (default), or rounded to int8 or int4, smaller and faster at few rows"
 LINE_SECONDS = 20  # between lines of progress, where no bar can be drawn
 MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"

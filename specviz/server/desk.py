@@ -100,7 +100,6 @@ class Desk(Counter):
         self.first = ""  # the run the page opens on
         self.device: str | None = None  # where models are opened, as ``load_target`` takes it
         self.dtype: str | None = None  # and in which dtype
-        self.weights: str | None = None  # and on which weights
         self.library: Library | None = None
         self.rules = Rules()
         self.services: dict[str, Any] = {page.name: page(self) for page in pages}

@@ -30,9 +30,12 @@ Tell = Callable[[str, float], None]  # what is being done, and how far it is (fr
 
 @dataclass(slots=True)
 class Coming:
-    """A model that is being loaded in place of the one in use: its source, name, who chose it, and how far it is."""
+    """A model that is being loaded in place of the one in use: its source, weights and name, who chose it, and how far
+    it is.
+    """
 
     model: str
+    weights: str
     name: str
     who: str
     text: str
@@ -48,19 +51,22 @@ class Loader:
     """Loads the target in the background, and says in one line how that goes.
 
     ``state`` is none (nothing to load: viewing only), loading, ready or failed. ``number`` counts the models that were
-    ready, so that pages notice another one. ``model`` is the source of the one in use, as ``--model`` takes it.
+    ready, so that pages notice another one. ``model`` is the source of the one in use, as ``--model`` takes it, and
+    ``weights`` what it is opened on (``decoders.model.catalog.WEIGHTS``).
 
     Args:
         load: Opens the first model; None for viewing only, for the ``reason``.
         other: Opens the model with a fingerprint, for runs that were made with it; None where it is not here.
-        pick: Opens a model by its source, to be used in place of the loaded one; None where none may be chosen.
+        pick: Opens a model by its source, on weights, to be used in place of the loaded one; None where none may be
+            chosen.
     """
 
     def __init__(
         self, load: Callable[[], Any] | None, *, reason: str = "", name: str = "", model: str = "",
-        other: Callable[[str], Any] | None = None, pick: Callable[[str, Tell], Any] | None = None,
+        weights: str = "fp32", other: Callable[[str], Any] | None = None,
+        pick: Callable[[str, str, Tell], Any] | None = None,
     ) -> None:  # fmt: skip
-        self.name, self.model, self.pick = name, model, pick
+        self.name, self.model, self.weights, self.pick = name, model, weights, pick
         self._other, self._others = other, dict[str, Any]()
         self._opening = threading.Lock()  # the models of recorded runs
         self._reading = threading.Lock()  # weights, one model at a time: transformers has states that threads share
@@ -118,27 +124,32 @@ class Loader:
 
     # --- another model in its place ---
 
-    def choose(self, model: str, name: str, who: str = "", check: Callable[[], None] = lambda: None) -> Future[None]:
+    def choose(
+        self, model: str, name: str, who: str = "", check: Callable[[], None] = lambda: None, weights: str = "",
+    ) -> Future[None]:  # fmt: skip
         """Load a model in the background; the one in use stays until the new one is ready, and stays where that fails.
+        ``weights`` ("": those in use) are what it is opened on.
 
         ``check`` is done first, and raises where the model cannot be loaded. The future is done when ``check`` is: it
         raises the same. Choosing the model that is in use, or is being loaded, changes nothing. Raises Taken while
         another one is loaded.
         """
         checked: Future[None] = Future()
+        weights = weights or self.weights
         with self._choice:
             if self.pick is None:
                 raise ValueError(self.text if self.state == "none" else "no other model can be loaded here")
             if self.state == "loading":
                 raise Taken(f"{self.name or 'the model'} is still being loaded: choose when it is ready")
-            if self.coming is not None and self.coming.model != model:
+            if self.coming is not None and (self.coming.model, self.coming.weights) != (model, weights):
                 by = f" by {self.coming.who}" if self.coming.who else ""
                 raise Taken(f"{self.coming.name} is being loaded already, chosen{by}: choose when it is ready")
             self.refused = None
-            if self.coming is not None or (self.state == "ready" and model == self.model):
+            in_use = self.state == "ready" and (model, weights) == (self.model, self.weights)
+            if self.coming is not None or in_use:
                 checked.set_result(None)
                 return checked
-            self.coming = coming = Coming(model, name, who, f"Looking at {name}")
+            self.coming = coming = Coming(model, weights, name, who, f"Looking at {name}")
         threading.Thread(
             target=self._exchange, args=(coming, check, checked), name="load another model", daemon=True
         ).start()
@@ -153,7 +164,7 @@ class Loader:
         old = None if self.target is None else weakref.ref(self.target)
         with self._opening:
             self._others.clear()
-        self.target, self.model, self.name = target, coming.model, coming.name
+        self.target, self.model, self.name, self.weights = target, coming.model, coming.name, coming.weights
         del target
         self._ready(began)
         self.coming = None
@@ -173,7 +184,7 @@ class Loader:
             checked.set_result(None)
             coming.text = f"Loading {coming.name}"
             with self._reading:
-                return self.pick(coming.model, tell)
+                return self.pick(coming.model, coming.weights, tell)
         except BaseException as problem:
             if not isinstance(problem, ValueError | OSError):
                 log.exception("%s could not be loaded", coming.model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,7 +35,8 @@ class Models:
         self.desk = StubDesk(gallery=(synthetic.quote(),))
         self.desk.loader.pick, self.desk.loader.model = self.pick, "/models/stub"
 
-    def pick(self, model: str, tell: Any) -> Any:
+    def pick(self, model: str, weights: str, tell: Any) -> Any:
+        self.weights = weights
         tell(f"Converting {Path(model).name}: weights", 0.43)
         assert self.gate.wait(WAIT_S)
         if model == "smollm2":
@@ -58,9 +60,10 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[Models]:
         Listed("gone", "Not here", "", None, "", "", None, missing=f"Bring it with `{catalog.INSTALL}`."),
     ]  # fmt: skip
     made = Models()
-    monkeypatch.setattr(service, "listed", lambda **_: here[:4])
+    half = [replace(here[0], memory_bytes=31_000_000), *here[1:4]]
+    monkeypatch.setattr(service, "listed", lambda weights, **_: here[:4] if weights == "fp32" else half)
     monkeypatch.setattr(service, "absent", lambda: here[4:])
-    monkeypatch.setattr(service.Models, "_check_fits", lambda self, model: None)
+    monkeypatch.setattr(service.Models, "_check_fits", lambda self, model, weights: None)
     yield made
     made.gate.set()
 
@@ -105,6 +108,14 @@ def test_another_model_is_picked_while_the_one_in_use_stays(page: Any, context: 
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
         page.set_viewport_size({"width": 1280, "height": 820})
 
+        # other weights: the memory they take, and the model in use can be had on them
+        page.select_option("#svm-weights", "int8")
+        expect(rows.nth(0)).to_contain_text("about 31 MB of memory")
+        expect(rows.nth(0).locator("button")).to_have_attribute("aria-label", "Use stub with int8 weights")
+        page.select_option("#svm-weights", "fp32")
+        expect(rows.nth(0)).to_contain_text("✓ In use")
+        expect(rows.nth(0)).to_contain_text("about 72 MB of memory")
+
         # one that cannot be loaded: the sentence, and the one in use stays
         page.click("[aria-label='Use SmolLM2']")
         expect(page.locator(".svm-busy")).to_contain_text("Converting smollm2: weights, 43%. stub stays in use until")
@@ -116,7 +127,10 @@ def test_another_model_is_picked_while_the_one_in_use_stays(page: Any, context: 
 
         # one that can: forms, note and the other tab follow, without a reload
         models.gate.clear()
+        page.keyboard.press("Escape")
         page.select_option("#svf-method", "pld")
+        page.click(PILL)
+        page.select_option("#svm-weights", "int4")
         page.click("[aria-label='Use specviz-demo']")
         expect(page.locator(PILL)).to_contain_text("stub → Converting bundled: weights, 43%")
         expect(tab.locator(PILL)).to_contain_text("stub → Converting bundled")
@@ -126,6 +140,7 @@ def test_another_model_is_picked_while_the_one_in_use_stays(page: Any, context: 
         for one in (page, tab):
             expect(one.locator(PILL)).to_contain_text("deeper · 5.3M parameters")
             expect(one.locator("#sv-caution .svf-model")).to_contain_text("a toy of 5 million parameters")
+        assert models.weights == "int4" == models.desk.loader.weights
         expect(page.locator("#svf-method")).to_have_value("pld")
         becomes(page, lambda: page.evaluate("document.activeElement.matches('.svp-pill')"), True)
 

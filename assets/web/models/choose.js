@@ -5,10 +5,11 @@ import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { app } from "specviz/shell/state.js";
 import { askAll } from "specviz/shell/status.js";
 
-/** Has the server load a model; throws with its sentence where that cannot be. @param {string} model */
-export async function choose(model) {
+/** Has the server load a model, on weights ("": those in use); throws with its sentence where that cannot be. */
+/** @param {string} model @param {string} [weights] */
+export async function choose(model, weights = "") {
   try {
-    await postJson("api/models/choose", { model });
+    await postJson("api/models/choose", { model, weights });
   } finally {
     await askAll();
   }

@@ -8,6 +8,8 @@ import { choose } from "specviz/models/choose.js";
 import { app } from "specviz/shell/state.js";
 
 const NAMED = ["bundled", "smollm2"]; // others are named by where they lie
+/** @type {Record<string, string>} */
+const WEIGHTS = { fp32: "fp32, as they are", int8: "int8, rounded", int4: "int4, rounded" };
 
 /** @type {ModelList | null} */
 let shown = null;
@@ -33,6 +35,9 @@ const other = h(
   h("label", { for: "svm-typed" }, "Another one: a model folder, a GGUF file or a hub id"),
   h("div.svm-row-typed", typed, h("button.svp-button", { type: "submit" }, "Load")),
 );
+const weights = h("select.svp-input", { id: "svm-weights", onchange: () => refresh() });
+const rounded = h("span", "Rounded ones are read faster and, once loaded, take less memory; what the model writes may differ.");
+const kinds = h("div.svm-weights", { hidden: true }, h("label", { for: "svm-weights" }, "Weights"), weights, rounded);
 const title = h("h2", { id: "svm-title", tabindex: -1, autofocus: true }, "Model");
 const dialog = h("dialog.svp.svm", { "aria-labelledby": "svm-title" });
 const close = h("button.svm-close", { "aria-label": "Close", onclick: () => dialog.close() }, "×");
@@ -41,6 +46,7 @@ dialog.append(
     "div.svm-inside",
     h("div.svm-head", title, close),
     h("p.svm-about", "Runs started from now on use the model you choose; those that wait or go on keep theirs."),
+    kinds,
     list,
     busy,
     wrong,
@@ -67,7 +73,8 @@ function parts({ parts: names }) {
 /** @param {ListedModel} model */
 function row(model) {
   const { name, kind, missing, notes } = model;
-  const used = model.model === must(shown).used && app.model.state === "ready";
+  const here = model.model === must(shown).used && app.model.state === "ready";
+  const used = here && weights.value === must(shown).weights;
   const more = notes.filter((text) => text !== "the default");
   const place = !NAMED.includes(model.model) && model.model !== name && h("p.svm-place", model.model);
   const what = h(
@@ -76,7 +83,8 @@ function row(model) {
     place,
     missing ? h("p", coded(missing)) : [h("p", facts(model)), h("p", parts(model))],
   );
-  const label = { "aria-label": `Use ${name}`, disabled: loading || Boolean(missing), onclick: () => use(model.model) };
+  const again = here ? `Use ${name} with ${weights.value} weights` : `Use ${name}`;
+  const label = { "aria-label": again, disabled: loading || Boolean(missing), onclick: () => use(model.model) };
   const choice = used ? h("span.svm-used", "✓ In use") : h("button.svp-button", label, "Use");
   return h("li", { class: missing ? "svm-missing" : null, "aria-current": used ? "true" : null }, what, choice);
 }
@@ -104,15 +112,28 @@ function able() {
 }
 
 async function refresh() {
+  const asked = weights.value;
   try {
-    shown = await getJson("api/models");
+    const found = await getJson(`api/models?weights=${asked}`);
+    if (weights.value !== asked) return; // others were chosen meanwhile
+    shown = found;
   } catch (problem) {
     return tell(wrong, sentence(problem), true);
   }
+  drawWeights();
   draw();
   list.replaceChildren(...must(shown).models.map(row));
   const { refused } = must(shown);
   if (refused) tell(wrong, refused.text, true); // else what was said meanwhile stays
+}
+
+/** The weights that can be chosen here; at first those in use. */
+function drawWeights() {
+  const { choices, weights: used } = must(shown);
+  kinds.hidden = choices.length < 2;
+  const chosen = weights.value || used;
+  weights.replaceChildren(...choices.map((one) => h("option", { value: one }, WEIGHTS[one] ?? one)));
+  weights.value = chosen;
 }
 
 /** @param {string} model */
@@ -125,7 +146,7 @@ async function use(model) {
   busy.hidden = false;
   busy.replaceChildren(h("span.svp-spin", { "aria-hidden": "true" }), "Looking at it …");
   try {
-    await choose(model);
+    await choose(model, weights.value);
     draw();
   } catch (problem) {
     draw();
@@ -140,6 +161,7 @@ export function open(opener) {
   if (!dialog.isConnected) document.body.append(dialog);
   if (!dialog.open) dialog.showModal();
   number = app.model.number;
+  weights.replaceChildren(); // those in use
   if (!shown) list.replaceChildren(h("li", "Looking for models …"));
   return refresh();
 }

@@ -391,7 +391,7 @@ class Lab(Service):
 
         with contextlib.suppress(QueueFull):
             if active.workers is not None:
-                opening = Opening(self.desk.loader.model, weights=self.desk.weights)
+                opening = Opening(self.desk.loader.model, weights=self.desk.loader.weights)
                 spread(
                     target, planned, active.workers, opening, str(folder), results=results, progress=told,
                     cancel=active.cancel,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from concurrent.futures import TimeoutError as NotYet
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from fastapi import Response
 from pydantic import Field
 
 from decoders.errors import UserError
-from decoders.model.catalog import NAMES, model_name
+from decoders.model.catalog import NAMES, WEIGHTS, model_name
 from specviz.models import absent, listed, same_place
 from specviz.places import is_id
 from specviz.remembered import source_of_key
@@ -23,12 +24,18 @@ CHECK_S = 2.0  # whatever cannot be loaded is usually refused within this time
 MOST = 400  # characters of a path or hub id
 
 
+On = Annotated[
+    Literal["", "fp32", "int8", "int4"], needs(f"the weights are {{given}}: one of {', '.join(WEIGHTS)}, please")
+]
+
+
 class Choice(Body):
-    """The model to load: a name, a path or a hub id, as ``--model`` takes it."""
+    """The model to load: a name, a path or a hub id, as ``--model`` takes it, and its weights as of ``--weights``."""
 
     model: Annotated[
         str, Field(max_length=MOST), needs(f"a model is named by a path or a hub id of at most {MOST} characters")
     ]
+    weights: On = ""  # those in use
 
 
 class Models(Service):
@@ -38,17 +45,22 @@ class Models(Service):
     cannot = "The model cannot be asked to"
 
     @get()
-    def shown(self, user: User) -> dict[str, Any] | Response:
-        """The models that are here, which of them is in use or being loaded, and why the last choice failed."""
+    def shown(self, user: User, weights: On = "") -> dict[str, Any] | Response:
+        """The models that are here with their memory on ``weights``, which of them is in use or being loaded, on which
+        weights models can be loaded here, and why the last choice failed.
+        """
         if reason := self._forbidden(user):
             return problem(403, reason)
         loader = self.desk.loader
-        models = [*listed(dtype=self.desk.dtype, device=self.desk.device, weights=self.desk.weights), *absent()]
+        shown = weights or loader.weights
+        models = [*listed(dtype=self.desk.dtype, device=self.desk.device, weights=shown), *absent()]
         return {
             **loader.info(),
             "models": [dataclasses.asdict(one) for one in models],
             "used": next((one.model for one in models if same_place(one.model, loader.model)), loader.model),
             "refused": loader.refused,
+            "weights": loader.weights,
+            "choices": self._choices(),
         }
 
     @get("of/{key}")
@@ -81,7 +93,9 @@ class Models(Service):
         loader, model = self.desk.loader, checked_source(asked.model)
         if same_place(model, loader.model):
             model = loader.model
-        checked = loader.choose(model, model_name(model), user, lambda: self._check_fits(model))
+        weights = asked.weights or loader.weights
+        check = partial(self._check_fits, model, weights)
+        checked = loader.choose(model, model_name(model), user, check, weights)
         with contextlib.suppress(NotYet):
             checked.result(CHECK_S)
         return loader.info()
@@ -96,10 +110,20 @@ class Models(Service):
             return "The model is chosen for everybody here: ask those who run this server (app --picks names who may)."
         return ""
 
-    def _check_fits(self, model: str) -> None:
+    def _choices(self) -> list[str]:
+        """The weights that a model can be loaded on here: smaller ones are for a CPU in float32."""
+        from torch import device
+
+        from decoders.model.load import DTYPES, chosen_device, chosen_dtype
+
+        where = device(chosen_device(self.desk.device))
+        small = where.type == "cpu" and chosen_dtype(self.desk.dtype, where) == DTYPES["float32"]
+        return list(WEIGHTS) if small else ["fp32"]
+
+    def _check_fits(self, model: str, weights: str) -> None:
         from decoders.model.size import check_fits, size_of
 
-        size = size_of(model, dtype=self.desk.dtype, device=self.desk.device, weights=self.desk.weights)
+        size = size_of(model, dtype=self.desk.dtype, device=self.desk.device, weights=weights)
         check_fits(model_name(model), size, device=self.desk.device)
 
 
