@@ -164,7 +164,8 @@ def guesses(
         if (place := after[last]) is not None and bonus is not None:
             more.append((place, bonus))
             redrawn += [place] * (drawn and step.accepted < tree.drafted)
-    place, token, rank = _compared(firsts[of], ranked[of], target.likeliest[rows], np.asarray(more, dtype=np.int64))
+    others = np.asarray(more, dtype=np.int64).reshape(-1, 2)
+    place, token, rank = _compared(firsts[of], ranked[of], target.likeliest[rows], others)
     later = np.flatnonzero(rank < 0)
     can = token if vocab is None else vocab.places[token]
     where, ids, row, own, known, unranked = sent(

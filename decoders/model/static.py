@@ -125,8 +125,8 @@ class Buffers:
 
 
 class StaticForward:
-    """A target's forwards of fixed sizes; subclasses run them. ``sizes`` are the row buckets, and keys of a
-    bucket are a multiple of ``step``.
+    """A target's forwards of fixed sizes; subclasses run them. ``sizes`` are the row buckets, and keys of a bucket are
+    a multiple of ``step``.
     """
 
     engine = ""

@@ -36,7 +36,10 @@ const other = h(
   h("div.svm-row-typed", typed, h("button.svp-button", { type: "submit" }, "Load")),
 );
 const weights = h("select.svp-input", { id: "svm-weights", onchange: () => refresh() });
-const rounded = h("span", "Rounded ones are read faster and, once loaded, take less memory; what the model writes may differ.");
+const rounded = h(
+  "span",
+  "Rounded ones are read faster and, once loaded, take less memory; what the model writes may differ.",
+);
 const kinds = h("div.svm-weights", { hidden: true }, h("label", { for: "svm-weights" }, "Weights"), weights, rounded);
 const title = h("h2", { id: "svm-title", tabindex: -1, autofocus: true }, "Model");
 const dialog = h("dialog.svp.svm", { "aria-labelledby": "svm-title" });
