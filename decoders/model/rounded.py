@@ -76,6 +76,11 @@ class RoundedLinear(nn.Module):
 
 
 @torch.no_grad()
+def weights_for(device: torch.device, dtype: torch.dtype) -> tuple[str, ...]:
+    """The weights that a model on this device and in this dtype can be opened on."""
+    return WEIGHTS if device.type == "cpu" and dtype == torch.float32 else WEIGHTS[:1]
+
+
 def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
     """Replace the linear layers below a model's head by ones on ``weights`` of fewer bits; returns how many. fp32 and
     None change nothing.
@@ -87,7 +92,7 @@ def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
     if weights not in WEIGHTS:
         raise UserError(f"weights {weights!r} are unknown: use one of {', '.join(WEIGHTS)}")
     first = next(model.parameters())
-    if first.device.type != "cpu" or first.dtype != torch.float32:
+    if weights not in weights_for(first.device, first.dtype):
         kind = str(first.dtype).removeprefix("torch.")
         raise UserError(f"{weights} weights are for a CPU in float32, and {name} is on the {first.device} in {kind}")
     bits = int(weights.removeprefix("int"))

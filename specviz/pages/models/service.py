@@ -12,7 +12,7 @@ from fastapi import Response
 from pydantic import Field
 
 from decoders.errors import UserError
-from decoders.model.catalog import NAMES, WEIGHTS, model_name
+from decoders.model.catalog import NAMES, WEIGHTS, Weights, model_name
 from specviz.models import absent, listed, same_place
 from specviz.places import is_id
 from specviz.remembered import source_of_key
@@ -23,9 +23,8 @@ from specviz.server.http import User, problem
 CHECK_S = 2.0  # whatever cannot be loaded is usually refused within this time
 MOST = 400  # characters of a path or hub id
 
-
 On = Annotated[
-    Literal["", "fp32", "int8", "int4"], needs(f"the weights are {{given}}: one of {', '.join(WEIGHTS)}, please")
+    Literal[""] | Weights, needs(f"the weights are {{given}}: one of {', '.join(WEIGHTS)}, please")
 ]
 
 
@@ -111,14 +110,14 @@ class Models(Service):
         return ""
 
     def _choices(self) -> list[str]:
-        """The weights that a model can be loaded on here: smaller ones are for a CPU in float32."""
+        """The weights that a model can be loaded on here."""
         from torch import device
 
-        from decoders.model.load import DTYPES, chosen_device, chosen_dtype
+        from decoders.model.load import chosen_device, chosen_dtype
+        from decoders.model.rounded import weights_for
 
         where = device(chosen_device(self.desk.device))
-        small = where.type == "cpu" and chosen_dtype(self.desk.dtype, where) == DTYPES["float32"]
-        return list(WEIGHTS) if small else ["fp32"]
+        return list(weights_for(where, chosen_dtype(self.desk.dtype, where)))
 
     def _check_fits(self, model: str, weights: str) -> None:
         from decoders.model.size import check_fits, size_of
