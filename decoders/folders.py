@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,23 +35,60 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("specviz", appauthor=False))
 
 
-def write_bytes(path: Path, data: bytes, *, private: bool = False) -> Path:
-    """Write a file, whole or not at all; ``private``: nobody but its owner may read it. Its folder has to be there."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    flags, mode = os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600 if private else 0o666
+def private_folder(path: Path) -> Path:
+    """Make a folder, and those above it that are missing, which only their owner may open (0700)."""
+    if not path.is_dir():
+        private_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def write_bytes(path: Path, data: bytes, *, private: bool = False, sync: bool = False) -> Path:
+    """Write a file, whole or not at all: where the disk is full, what was there stays. Its folder has to be there.
+
+    ``private``: nobody but its owner may read it (0600); else a file that was there keeps its mode. ``sync``: it
+    outlives a loss of power, too. A link is followed; a device or a pipe is written as it is.
+    """
+    path = path.resolve() if path.is_symlink() else path
+    before = path.stat() if path.exists() else None
+    if before is not None and not (stat.S_ISREG(before.st_mode) or stat.S_ISDIR(before.st_mode)):
+        path.write_bytes(data)
+        return path
+    partial = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.part")
+    flags = os.O_CREAT | os.O_WRONLY | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        with open(os.open(partial, flags, mode), "wb") as file:
+        with open(os.open(partial, flags, 0o600 if private else 0o666), "wb") as file:
             file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        if before is not None and not private:
+            with contextlib.suppress(OSError):
+                partial.chmod(stat.S_IMODE(before.st_mode))
         os.replace(partial, path)
+        if sync:
+            sync_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
     return path
 
 
-def write_text(path: Path, text: str) -> Path:
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder outlive a loss of power, where the system can do that."""
+    with contextlib.suppress(OSError):  # not a Unix, or a file system without it
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def write_text(path: Path, text: str, *, private: bool = False) -> Path:
     """Write a text file as ``write_bytes`` does; its folder is made where there is none, its line ends stay."""
+    if private:
+        private_folder(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write_bytes(path, text.encode())
+    return write_bytes(path, text.encode(), private=private)
 
 
 def write_json(path: Path, data: Any) -> Path:
@@ -59,20 +99,32 @@ def write_json(path: Path, data: Any) -> Path:
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
     """A new folder beside ``folder`` to write in: it takes that place when all is written, and where anything goes
-    wrong (an interrupt too) it goes, and what was there stays.
+    wrong (an interrupt too) it goes, and what was there stays. Of several at once, the last to end has the place.
     """
-    new, old = (folder.with_name(f".{folder.name}.{which}-{os.getpid()}") for which in ("new", "old"))
-    shutil.rmtree(new, ignore_errors=True)
+    token = secrets.token_hex(4)
+    new, old = (folder.with_name(f".{folder.name}.{which}-{token}") for which in ("new", "old"))
     new.mkdir(parents=True)
     try:
         yield new
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
+        _take_place(new, folder, old)
         shutil.rmtree(old, ignore_errors=True)
     except BaseException:
         if old.exists() and not folder.exists():
             old.rename(folder)
-        shutil.rmtree(new, ignore_errors=True)
+        for rest in (new, old):
+            shutil.rmtree(rest, ignore_errors=True)
         raise
+
+
+def _take_place(new: Path, folder: Path, old: Path) -> None:
+    """Rename ``new`` to ``folder`` and what was there to ``old``; whoever comes in between is replaced as well."""
+    for attempts_left in reversed(range(100)):
+        with contextlib.suppress(FileNotFoundError):  # nothing was there, or another one has just moved it away
+            folder.rename(old)
+        try:
+            new.rename(folder)
+            return
+        except OSError as fault:
+            if not attempts_left or fault.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            shutil.rmtree(old, ignore_errors=True)  # another one took the place: its folder goes next

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from decoders.trace import files as tracefile
 from decoders.trace import journal as runjournal
 from decoders.trace.journal import recover
+from specviz.cli import main
 from specviz.server.forms import PromptForm
 from specviz.server.library import Library
 from specviz.server.store import TraceStore
@@ -22,6 +24,8 @@ from . import synthetic
 from .disk import refusing
 from .stubs import StubDesk
 from .waiting import WAIT_S, until
+
+ROOT = Path(__file__).parent.parent
 
 
 def run_one(folder: Path) -> tuple[StubDesk, str]:
@@ -167,3 +171,35 @@ def test_a_guarded_run_that_is_cut_off_is_recovered_and_one_that_ends_leaves_not
     (journal,) = tmp_path.glob("*.journal")
     assert recover(journal).rows("steps") == 2
     assert next(steps, None) is None and not list(tmp_path.glob("*.journal"))
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["export", "RUN", "--html", "OUT"], "page.html"),
+        (["export", "RUN", "--perfetto", "OUT"], "times.json"),
+        (["figure", "RUN", "-o", "OUT"], "step.svg"),
+        (["attribute", "--trace", "RUN", "--markdown", "OUT"], "answer.md"),
+    ],
+)
+def test_a_full_disk_leaves_the_file_that_a_command_would_have_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], name: str
+) -> None:
+    run, out = tmp_path / "run.spectrace", tmp_path / "out" / name
+    tracefile.save(synthetic.chain(), run)
+    out.parent.mkdir()
+    out.write_text("of before")
+    words = [{"RUN": str(run), "OUT": str(out)}.get(word, word) for word in command]
+    with refusing(out.parent, 2) as disk:  # the file is opened, and its first bytes are refused
+        assert main(words) == 2
+    assert disk.failed and "No space left on device" in capsys.readouterr().err
+    assert out.read_text() == "of before" and list(out.parent.iterdir()) == [out]
+    assert main(words) == 0 and len(out.read_text()) > 100
+
+
+def test_no_command_writes_a_file_in_place() -> None:
+    """Every file that a user named is written whole or not at all, which ``decoders.folders`` does."""
+    direct = re.compile(r"\.write_(?:text|bytes)\(|\.open\(\s*\"[wx]|\bopen\([^)]*\"[wx]")
+    files = [*(ROOT / "specviz" / "commands").glob("*.py"), *(ROOT / "specviz" / "experiments").glob("*.py")]
+    assert len(files) > 30
+    assert [path.name for path in files if direct.search(path.read_text("utf-8"))] == []

@@ -1,10 +1,14 @@
-"""Folders are replaced whole or not at all."""
+"""Files and folders are replaced whole or not at all."""
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
-from decoders.folders import replacing
+from decoders.folders import replacing, write_bytes, write_text
+
+from .disk import refusing
 
 
 def written(folder: Path) -> dict[str, str]:
@@ -37,3 +41,46 @@ def test_what_was_there_stays_where_writing_fails(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no"), replacing(tmp_path / "part") as new:
         (new / "late").write_text("late")
     assert written(tmp_path) == {"part/good": "good"} and [p.name for p in tmp_path.iterdir()] == ["part"]
+
+
+def test_threads_that_replace_one_folder_do_not_collide(tmp_path):
+    """Each writes a whole folder of its own, and the last to end has the place."""
+    faults: list[BaseException] = []
+
+    def replace_often(name: str) -> None:
+        try:
+            for _ in range(50):
+                with replacing(tmp_path / "part") as new:
+                    for file in ("a", "b"):
+                        (new / file).write_text(name)
+        except OSError as fault:
+            faults.append(fault)
+
+    threads = [threading.Thread(target=replace_often, args=(str(number),)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    files = written(tmp_path)
+    assert not faults and set(files) == {"part/a", "part/b"} and files["part/a"] == files["part/b"]
+
+
+def test_a_file_is_replaced_whole_or_not_at_all_and_keeps_its_mode(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    page.chmod(0o640)
+    link = tmp_path / "link.html"
+    link.symlink_to(page)
+    with refusing(tmp_path, 2), pytest.raises(OSError, match="No space"):
+        write_bytes(link, b"new")
+    assert page.read_text() == "old" and sorted(p.name for p in tmp_path.iterdir()) == ["link.html", "page.html"]
+    write_bytes(link, b"new")
+    assert link.is_symlink() and page.read_text() == "new" and oct(page.stat().st_mode)[-3:] == "640"
+    write_bytes(Path(os.devnull), b"nothing")
+    assert not Path(os.devnull).is_file()
+
+
+def test_private_files_and_folders_are_their_owners_alone(tmp_path):
+    write_text(tmp_path / "a" / "b" / "run.json", "{}", private=True)
+    modes = {p.name: oct(p.stat().st_mode)[-3:] for p in tmp_path.rglob("*")}
+    assert modes == {"a": "700", "b": "700", "run.json": "600"}

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from decoders.errors import UserError, first_line
+from decoders.folders import write_text
 from decoders.model.calibration import fingerprint
 from decoders.parts import KINDS, Part, own_place, save_part
 
@@ -133,7 +134,7 @@ class LogFile:
         """Drop what a resumed run will log again: lines after ``step``."""
         if self.path.exists():
             kept = [line for line in self.lines() if line["step"] <= step]
-            self.path.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
+            write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def thinned(self, most: int = 100) -> list[dict[str, Any]]:
         """About ``most`` lines, evenly taken, and the last one."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.folders import write_text
 from specviz.words import columned, counted, decimals
 
 from . import common
@@ -159,7 +160,7 @@ def _show(args: argparse.Namespace, trace: Trace) -> int:
 
     links = attribution.links(trace, *(args.min_run or (2,)), **attribution.WAYS[_way(args)])
     if args.markdown:
-        args.markdown.write_text(attribution_export.markdown(trace, links), encoding="utf-8")
+        write_text(args.markdown, attribution_export.markdown(trace, links))
     if args.json:
         print(json.dumps(attribution_export.to_json(trace, links), ensure_ascii=False))
         return 0
@@ -293,7 +294,7 @@ def _print_scores(
     ]  # fmt: skip
     if args.markdown:
         body = ["| " + " | ".join(line) + " |" for line in (names, ["---"] * len(names), *lines)]
-        args.markdown.write_text("\n".join([*body, "", *(f"{note}  " for note in notes)]) + "\n", encoding="utf-8")
+        write_text(args.markdown, "\n".join([*body, "", *(f"{note}  " for note in notes)]) + "\n")
     if args.json:
         return
     common.show_table(names, lines, f"{args.score}: {written} answers, {target.name}")

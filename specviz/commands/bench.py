@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decoders.folders import write_json
+from decoders.folders import write_json, write_text
 from specviz.words import column, columned, counted, decimals
 
 from . import common, over_workers
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json(args.json, data)
     for path in args.out:
-        path.write_text(written(results, path.suffix.lower()[1:]), encoding="utf-8", newline="")
+        write_text(path, written(results, path.suffix.lower()[1:]))
     if args.html:
         from specviz.views.charts import bench_chart, write_page
 
@@ -189,7 +189,7 @@ def _over_workers(
     if args.json:
         write_json(args.json, described(results))
     for path in args.out:
-        path.write_text(written(results, path.suffix.lower()[1:]), encoding="utf-8", newline="")
+        write_text(path, written(results, path.suffix.lower()[1:]))
     if results.about["state"] == "cancelled":
         return 130
     errors = list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from decoders.errors import UserError
+from decoders.folders import write_text
 from specviz.words import counted
 
 from . import common
@@ -35,13 +36,13 @@ def run(args: argparse.Namespace) -> int:
     if args.html is not None:
         from specviz.views.export import standalone_html
 
-        args.html.write_text(standalone_html(trace, step=step), encoding="utf-8")
+        write_text(args.html, standalone_html(trace, step=step))
         common.say(f"{args.html}: {steps}, opens from disk without a server")
     if args.perfetto is not None:
         import json
 
         from specviz.views.perfetto import trace_events
 
-        args.perfetto.write_text(json.dumps(trace_events(trace), ensure_ascii=False) + "\n", encoding="utf-8")
+        write_text(args.perfetto, json.dumps(trace_events(trace), ensure_ascii=False) + "\n")
         common.say(f"{args.perfetto}: {steps}, for ui.perfetto.dev or chrome://tracing")
     return 0

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from decoders.errors import UserError
+from decoders.folders import write_bytes
 
 from . import common
 
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"{args.traces[0]} has no step to draw")
         best = accepted.index(max(accepted))
         figure = of_step(traces[0], best if args.step is None else common.step_number(args.step, traces[0]))
-    args.out.write_bytes(written(figure, kind)[0])
+    write_bytes(args.out, written(figure, kind)[0])
     print(common.shown(figure.told()))
     common.say(f"{args.out}: {figure.sheet.width / 72:.1f} × {figure.sheet.height / 72:.1f} inches", error=True)
     return 0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from decoders.folders import write_json
+from decoders.folders import write_bytes, write_json, write_text
 
 from . import common, over_workers
 
@@ -78,9 +78,9 @@ def run(args: argparse.Namespace) -> int:
 
         write_json(args.json, described(results))
     if args.csv:
-        args.csv.write_text(results.to_csv(), encoding="utf-8", newline="")
+        write_text(args.csv, results.to_csv())
     if args.parquet:
-        args.parquet.write_bytes(results.to_parquet())
+        write_bytes(args.parquet, results.to_parquet())
     if args.html:
         from specviz.experiments.figures import charts
         from specviz.views.charts import write_page

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
+from decoders.folders import write_text
 from specviz.words import counted
 
 from . import common
@@ -35,11 +36,9 @@ def new(name: str) -> int:
     file = Path(f"{module}.py")
     title = name.replace("_", " ").replace("-", " ").strip().capitalize()
     text = string.Template(TEMPLATE.read_text("utf-8")).substitute(name=name, title=title, file=file, module=module)
-    try:
-        with file.open("x", encoding="utf-8") as out:
-            out.write(text)
-    except FileExistsError:
-        raise UserError(f"there is a file {file} already: choose another name, or move it away") from None
+    if file.exists():
+        raise UserError(f"there is a file {file} already: choose another name, or move it away")
+    write_text(file, text)
     common.say(f"{file}: a method that drafts and passes the check; make it yours", f"specviz methods check {file}")
     return 0
 

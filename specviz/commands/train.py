@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from decoders.folders import write_text
 from decoders.model.catalog import BUNDLED, model_place
 from specviz.workers.work import Work
 
@@ -439,5 +440,5 @@ def _evaluate(args: argparse.Namespace) -> int:
         report = evaluate_demo(folder, prompts=args.prompts, progress=progress, **options)
     print(report.table())
     if args.json:
-        args.json.write_text(report.to_json() + "\n", encoding="utf-8")
+        write_text(args.json, report.to_json() + "\n")
     return 0

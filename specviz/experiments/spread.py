@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.folders import write_text
 from specviz.places import SUFFIX, TRACES, home
 from specviz.words import counted
 from specviz.workers.folder import Folder
@@ -168,7 +169,7 @@ def list_in_lab(made: Spread) -> None:
     if made.folder.path == there.absolute():
         return
     made.results.save(there)
-    (there / PLACE).write_text(made.folder.place, encoding="utf-8")
+    write_text(there / PLACE, made.folder.place)
 
 
 def run_file(lab: Path, trace: str) -> bytes | None:

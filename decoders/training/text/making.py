@@ -106,7 +106,7 @@ def _whole_chunks(path: Path, seed: int) -> int:
         if counts[made[1]] == CHUNK:
             kept = number
     if kept < len(lines):
-        path.write_text("".join(lines[:kept]), "utf-8")
+        write_text(path, "".join(lines[:kept]))
     return kept // CHUNK
 
 
