@@ -31,13 +31,32 @@ from hypothesis import settings
 
 from decoders.trace.trace import Trace
 
-from . import synthetic
+from . import synthetic, tiers
 
 gc.disable()  # until all tests are collected (below): what is imported now stays
 
 # machines differ and are shared, so no test fails for its time alone; CI repeats the same examples
 settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("house")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Files and tests that are named run whole, in both tiers."""
+    named = [(config.invocation_params.dir / arg.partition("::")[0]).is_file() for arg in config.args]
+    if config.option.markexpr == tiers.FIRST and all(named):
+        config.option.markexpr = ""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test of the second tier says why it is not in the first."""
+    silent = {
+        item.nodeid.partition("[")[0]
+        for item in items
+        for mark in item.iter_markers()
+        if mark.name in tiers.SECOND and not (mark.args and isinstance(mark.args[0], str))
+    }
+    if silent:
+        raise pytest.UsageError(f"tests of the second tier that do not say why (tests/tiers.py): {sorted(silent)}")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -11,6 +11,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from decoders.model.target import Target
 
+from .tiers import matrix
+
 VOCAB = 320
 BASE: dict[str, Any] = {
     "vocab_size": VOCAB, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -50,6 +52,7 @@ def configs() -> dict[str, Any]:
 
 
 FAMILIES = tuple(configs())
+EVERY_FAMILY = matrix(FAMILIES, ("llama", "gpt2", "gemma2", "qwen2-window"), "the other families")
 
 
 def network(family: str = "llama", seed: int = 1, dtype: torch.dtype = torch.float32) -> Any:

@@ -19,6 +19,7 @@ from decoders.model.target import SPARE_ROWS
 from decoders.trace.metrics import outcomes, routes, step_term_shares
 
 from .models import prompt_ids, tiny_target
+from .tiers import matrix
 
 NEW = 40
 
@@ -332,7 +333,7 @@ def wide_prompt(seed: int = 3) -> Prompt:
     return Prompt.from_ids(prompt_ids(seed, 50, 250))
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3", "opt", "gpt2"])
+@pytest.mark.parametrize("family", matrix(["llama", "gemma3", "opt", "gpt2"], 1, "every setting once more"))
 def test_lossless_with_every_setting(family):
     target = tiny_target(family)
     for prompt in (Prompt.from_ids(prompt_ids(3)), wide_prompt()):

@@ -257,6 +257,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.cluster("an app in a process of its own starts two more")
 @pytest.mark.parametrize("killed", [False, True])
 def test_no_backend_outlives_the_app(tmp_path: Path, killed: bool) -> None:
     script = tmp_path / "pooled.py"
@@ -310,6 +311,7 @@ def numbers(trace: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.cluster("two processes open a model, and one of them is killed")
 def test_a_models_runs_are_the_same_and_what_if_is_built_again_when_its_backend_is_lost() -> None:
     """The bundled target in two processes, on int8 weights where this torch has them: every row as without them; the
     model is opened once, for all of this.

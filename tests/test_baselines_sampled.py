@@ -18,6 +18,7 @@ from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser
 
 from .models import prompt_ids, tiny_target
+from .tiers import matrix
 
 RUNS, NEW = 1500, 16
 WARM = Sampling(temperature=1.0, top_k=6, seed=3)
@@ -43,7 +44,7 @@ def prompt(target: Any) -> Prompt:
     return Prompt(bare.tokens, bare.segments, pool=pool)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", matrix(METHODS, 2, "the other baselines"))
 def test_what_if_drafts_a_step_again_as_it_was(target: Any, prompt: Prompt, method: str) -> None:
     trace = record(target, prompt, method, METHODS[method], sampling=WARM, max_new_tokens=NEW)
     read = ReadRun(target, trace)
@@ -51,7 +52,7 @@ def test_what_if_drafts_a_step_again_as_it_was(target: Any, prompt: Prompt, meth
     assert drafted and all(read.redraft(step).same for step in {drafted[0], drafted[-1]})
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", matrix(METHODS, 2, "the other baselines"))
 def test_sampled_tokens_are_the_targets_own(target: Any, prompt: Prompt, method: str) -> None:
     again = generate(target, prompt, sampling=WARM, max_new_tokens=NEW)
     run = Decoding.of(target, prompt, method, METHODS[method], sampling=WARM, max_new_tokens=NEW)

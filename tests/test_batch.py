@@ -417,6 +417,7 @@ def test_what_a_page_asks_is_checked(desk: Desk, change: dict[str, Any], words: 
     assert words in str(caught.value) and desk.services["lab"].listing("ada") == []
 
 
+@pytest.mark.slow("a whole batch again, drawn")
 def test_a_batch_takes_a_temperature(target: Any) -> None:
     """All runs draw from one seed: what matches the target's own draws writes plain decoding's text."""
     kept: list[Trace] = []

@@ -195,6 +195,7 @@ def test_first_difference():
     assert [first_difference(*pair) for pair in (([1, 2], [1, 3]), ([1], [1, 2]), ([], []))] == [1, 1, 0]
 
 
+@pytest.mark.slow("test_contract.py asks every method")
 def test_every_method_is_lossless_and_generate_agrees():
     seen, target = [], tiny_target()
     able = [
@@ -258,6 +259,7 @@ def test_a_prompt_is_read_once_and_every_method_is_still_caught(monkeypatch):
     assert calls == [(0, 5), (1, 5)] and [len(o.runs) for o in outcomes] == [2] * 5
 
 
+@pytest.mark.slow("every method again, drawn")
 def test_drawn_tokens_are_compared_and_never_fail():
     drawn = Sampling(temperature=1.0, seed=3)
     outcomes = check_lossless(tiny_target(), PROMPTS, {"pld": None, "pld+h": None}, max_new_tokens=20, sampling=drawn)
@@ -276,6 +278,7 @@ def test_a_lossy_method_is_reported_not_failed(monkeypatch):
     assert pld.divergences and not pld.failed and not pld.lossless
 
 
+@pytest.mark.slow("every method again, in half precision")
 def test_half_precision_allows_near_ties_only():
     model = network(dtype=torch.bfloat16)
     stock = StockModel(copy.deepcopy(model))

@@ -19,7 +19,7 @@ from decoders.prompt.prompt import Pool, Segment
 from decoders.verifiers.conditional import RULES, ConditionalVerifier
 from decoders.verifiers.sampling import Chooser
 
-from .models import FAMILIES, prompt_ids, tiny_target, tiny_tokenizer
+from .models import EVERY_FAMILY, prompt_ids, tiny_target, tiny_tokenizer
 
 A, B, C, EOS, REST = 0, 1, 2, 3, 4
 GREEDY = Sampling()
@@ -202,7 +202,7 @@ def context_prompt(ids, question=10):
     )
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_delta_one_is_plain_decoding_on_every_family(family):
     """p > 1 never holds: whatever is drafted, the output is the target's own."""
     target, prompt = tiny_target(family), context_prompt(prompt_ids(3, 60, 8))

@@ -363,6 +363,7 @@ def test_a_columns_numbers_have_the_same_decimals():
     assert columned("tokens", [1.0, 2.256]) == ["1.00", "2.26"] and columned("share", [0.5, None]) == ["50.0", "–"]
 
 
+@pytest.mark.slow("calibrates a model")
 def test_calibrate_is_kept_and_used(capsys, model, prompts, tmp_path):
     page = tmp_path / "heads.html"
     assert specviz("calibrate", "--model", model, "--prompts", prompts, "--max-new-tokens", 40, "--html", page) == 0

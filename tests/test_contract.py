@@ -15,8 +15,10 @@ from decoders.study.contract import NEW
 
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .tiers import matrix
 
 NAMES = tuple(methods())
+ALIKE = {"glide", "sps+ppd", "hydra", "eagle", "eagle3", "ppd+typical", "medusa+typical", "synthetic"}
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +51,13 @@ def plain(target, prompt):
     return generate(target, prompt, max_new_tokens=NEW)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", matrix(NAMES, {*NAMES} - ALIKE, "they draft as other methods do"))
 def test_lossless_and_repeatable(target, prompt, plain, name):
     assert methods()[name].available(target) is None
     assert list(contract.output_faults(target, prompt, name, plain)) == []
 
 
+@pytest.mark.slow("every method twice, step by step")
 def test_runs_behind_one_reading_of_the_prompt_are_the_same(target, prompt):
     """In any order, step by step: what one run left behind the prompt is never seen by the next."""
     assert list(contract.alternating_faults(target, prompt, NAMES)) == []

@@ -51,6 +51,7 @@ def news(client: TestClient, done) -> dict:
     return told
 
 
+@pytest.mark.slow("decodes prompts with every save of a file")
 def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypatch):  # noqa: F811
     monkeypatch.setattr(service, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])  # a short one
     file = written(tmp_path)

@@ -20,9 +20,11 @@ from decoders.parts import KINDS
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .simulated import simulated
+from .tiers import matrix
 from .whatifs import whatif
 
 NEW = 9
+FIRST = ("plain", "pld+h", "adapld", "glide", "medusa")
 DRAWN = Sampling(temperature=0.9, seed=4)
 # copies of a step, at most: the verify step's own, and one each for the draft. What is sent is not waited for.
 COPIES = {
@@ -76,8 +78,8 @@ def prompt():
     )
 
 
-@pytest.mark.parametrize("drawn", [False, True])
-@pytest.mark.parametrize("name", tuple(methods()))
+@pytest.mark.parametrize("drawn", matrix([False, True], 1, "every method once more"))
+@pytest.mark.parametrize("name", matrix(methods(), FIRST, "the other methods"))
 def test_every_method_runs_there_as_on_a_cpu(folder, here, prompt, name, drawn):
     """Greedy and drawn, traced and not: the same tokens, the same trace, and few copies in every step."""
     if methods()[name].available(here) or (drawn and here.shape.family == "gpt2"):

@@ -28,6 +28,7 @@ from decoders.model.engines import Engines
 from .drafts import save_tiny_part, tiny_draft, tiny_eagle
 from .models import prompt_ids, tiny_target
 from .test_static import interpreted, learning, rested
+from .tiers import matrix
 
 MAKERS = (MAKER, CompiledEagle.maker)
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
@@ -139,10 +140,13 @@ def test_levels_of_a_head_are_those_of_stock_code(kind, options, opened):
 
 @pytest.mark.parametrize(
     "method, kind",
-    [
-        ("glide", "glide"), ("glide+cape", "glide"), ("sps", "drafter"), ("eagle", "eagle"), ("eagle2", "eagle"),
-        ("eagle3", "eagle3"),
-    ],
+    matrix(
+        [
+            ("glide", "glide"), ("eagle2", "eagle"), ("glide+cape", "glide"), ("sps", "drafter"), ("eagle", "eagle"),
+            ("eagle3", "eagle3"),
+        ],
+        2, "the other methods",
+    ),
 )  # fmt: skip
 def test_methods_draft_the_same_and_stay_lossless(method, kind, opened, tmp_path):
     target = tiny_target("llama")
@@ -243,6 +247,7 @@ def test_the_drafter_takes_the_targets_engine(monkeypatch):
     assert asked == ["eager", "auto"]
 
 
+@pytest.mark.compile("a minute of compiling")
 def test_a_compiled_forward_takes_any_number_of_rows():
     """One part is really compiled, with six rows: it must not have kept to them."""
     if compiling.compiler() is None:

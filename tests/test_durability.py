@@ -23,6 +23,7 @@ from specviz.server.store import TraceStore
 from . import synthetic
 from .disk import refusing
 from .stubs import StubDesk
+from .tiers import matrix
 from .waiting import WAIT_S, until
 
 ROOT = Path(__file__).parent.parent
@@ -47,7 +48,10 @@ def readable(folder: Path) -> TraceStore:
     return store
 
 
-@pytest.mark.parametrize(("error", "lasting"), [(errno.ENOSPC, True), (errno.ENOSPC, False), (errno.EROFS, True)])
+@pytest.mark.parametrize(
+    ("error", "lasting"),
+    matrix([(errno.ENOSPC, False), (errno.ENOSPC, True), (errno.EROFS, True)], 1, "every write refused once more"),
+)
 def test_a_disk_that_refuses_at_any_write_costs_files_never_a_run(tmp_path: Path, error: int, lasting: bool) -> None:
     """At every place: the run is whole in memory, the page is told, and the next server finds only what is whole."""
     with refusing(tmp_path / "counted", 10**9) as disk:

@@ -27,6 +27,7 @@ from decoders.study.shapes import SHAPES, Shape
 
 from .drafts import save_tiny_part
 from .models import VOCAB, prompt_ids, tiny_tokenizer
+from .tiers import matrix
 
 torch.set_num_threads(1)  # toys: more threads only cost
 
@@ -231,7 +232,7 @@ def test_nothing_half_written(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["small", "taken"]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", matrix(["bfloat16", "float32"], 1, "the other dtype"))
 def test_the_calibration_is_carried_over(tmp_path, monkeypatch, dtype):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
     network = toy(kv_heads=2)

@@ -25,7 +25,8 @@ from .drafters_for_tests import WildTrees, method_of
 from .families.cases import cases
 from .families.compare import IDENTICAL, REFUSED, compare, opened
 from .families.compare import network as case_network
-from .models import FAMILIES, GROUPED, VOCAB, WINDOW, configs, network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import EVERY_FAMILY, GROUPED, VOCAB, WINDOW, configs, network, prompt_ids, tiny_target, tiny_tokenizer
+from .tiers import matrix
 
 NEW = 24
 WINDOWED = [family for family, config in configs().items() if any(ModelShape.of(config).layer_windows)]
@@ -55,7 +56,7 @@ def test_every_family_that_is_called_tested_is_tested():
     assert len({case.name for case in cases()}) == len(cases()) >= 75
 
 
-@pytest.mark.parametrize("name", SUITE)
+@pytest.mark.parametrize("name", matrix(SUITE, ("starcoder2 window", "bert"), "more of the same"))
 def test_families_windows_and_rotary_positions_equal_generate_or_are_refused(name):
     """A few of ``python -m tests.families``."""
     result = compare(CASES[name], ("pld+h", "recycling"), SWITCHED if "longrope" in name else (14, 40))
@@ -115,7 +116,7 @@ def test_attention_that_cannot_be_read_is_refused_in_one_sentence(name, reason):
         target.session(Needs(heads=((0, 0),)), 20)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_every_method_and_wild_trees_equal_generate(family):
     target = tiny_target(family)
     ids = prompt_ids(3)
@@ -179,7 +180,7 @@ def test_windows_bind(family):
     assert not torch.allclose(*logits, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_attention_rows_and_hidden_states_equal_eager(family):
     """What drafters read equals what transformers itself reports."""
     target, ids = tiny_target(family), prompt_ids(5, 50)

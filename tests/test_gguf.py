@@ -186,6 +186,7 @@ def test_a_disk_that_fills_up_is_one_sentence_and_leaves_nothing(file, monkeypat
     assert kept() == []
 
 
+@pytest.mark.slow("processes that convert a model are killed")
 def test_killed_midway_leaves_nothing_that_counts(file, home):
     """A process that dies while it writes: the next one starts anew and clears what was left."""
     code = (
@@ -210,6 +211,7 @@ def _convert_too(file: str, home: str, begun, answers) -> None:
     answers.put(str(converted(Path(file), torch.float32)))
 
 
+@pytest.mark.slow("two processes convert a model")
 def test_two_processes_at_once_are_fine(file, home):
     spawning = multiprocessing.get_context("spawn")
     begun, answers = spawning.Event(), spawning.Queue()

@@ -22,6 +22,7 @@ from decoders.study.shapes import Shape
 
 from .drafts import save_tiny_part, tiny_draft
 from .models import VOCAB, configs, prompt_ids, tiny_target, tiny_tokenizer
+from .tiers import matrix
 
 NEW = 24
 FAMILIES = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
@@ -155,7 +156,7 @@ def test_its_cache_is_a_function_of_the_context(layers):
             assert grown.propose(other, 5).tree == fresh.propose(other, 5).tree
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", matrix(FAMILIES, ("llama", "qwen2-window"), "the other families"))
 def test_lossless_on_every_family(family):
     target = tiny_target(family, dtype=torch.float64)
     save_tiny_part(target, "glide", layers=2)
@@ -174,7 +175,10 @@ def test_the_shortest_prompts(length):
 
 
 @pytest.mark.parametrize(
-    ("name", "params"), [("glide", {}), ("glide+cape", {}), ("sps", {}), ("sps", {"expansion": "fixed"})]
+    ("name", "params"),
+    matrix(
+        [("sps", {"expansion": "fixed"}), ("glide", {}), ("glide+cape", {}), ("sps", {})], 1, "hundreds of texts each"
+    ),
 )
 def test_sampled_texts_come_out_as_the_target_would_have_drawn_them(name, params):
     """Chi-square over the first two tokens of whole runs, against the target's own probabilities."""

@@ -16,6 +16,8 @@ from decoders.trace.check import check
 from decoders.trace.files import load, save
 from decoders.trace.trace import Trace
 
+from .tiers import matrix
+
 SAMPLES = sorted((Path(__file__).parent / "servers").iterdir())
 KINDS = {
     "llama_debug.log": "llama.cpp-log", "llama_timings.json": "llama.cpp", "lmstudio.jsonl": "lmstudio",
@@ -262,7 +264,7 @@ HUGE = {  # each of these once took minutes, or all memory
 }
 
 
-@pytest.mark.parametrize("name", HUGE)
+@pytest.mark.parametrize("name", matrix(HUGE, {*HUGE} - {"fragments", "chunks"}, "the largest of these files"))
 def test_a_file_that_tells_of_very_much_is_cut_or_refused(name: str):
     started = time.process_time()
     try:

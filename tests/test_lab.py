@@ -384,6 +384,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return begun
 
 
+@pytest.mark.slow("trains parts")
 def test_variants_are_trained_alike_kept_and_found_again(target: Any, learnt: Experiment, quick: list[str]) -> None:
     planned = plan(target, learnt, made_cases())
     assert planned.runs == 6 and len(planned.variants) == 3 and planned.text(0.01).startswith("3 draft models to train")
@@ -469,6 +470,7 @@ PARTS = Experiment(
 )  # fmt: skip
 
 
+@pytest.mark.slow("trains prompt tokens")
 def test_prompt_tokens_are_trained_for_an_experiment(
     target: Any, learnt: Experiment, quick: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

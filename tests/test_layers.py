@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from . import tiers
 
 ROOT = Path(__file__).resolve().parent.parent
 STDLIB = set(sys.stdlib_module_names)
@@ -250,6 +253,12 @@ def test_no_file_names_a_machine_or_a_registry():
 )
 def test_the_hygiene_check_catches_what_it_forbids(text: str, faults: int):
     assert len(hygiene_faults(text)) == faults
+
+
+def test_the_default_command_runs_the_first_tier():
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]
+    assert shlex.split(options["addopts"])[-2:] == ["-m", tiers.FIRST]
+    assert {marker.partition("(")[0] for marker in options["markers"] if "(why)" in marker} == {*tiers.SECOND}
 
 
 def test_the_constraints_pin_every_dependency_exactly():

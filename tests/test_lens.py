@@ -14,7 +14,7 @@ from decoders.model.target import Target
 from decoders.study.lens import lens
 from decoders.study.whatif import ReadRun
 from specviz.cli import main
-from tests.models import FAMILIES, network, prompt_ids, tiny_target, tiny_tokenizer
+from tests.models import EVERY_FAMILY, network, prompt_ids, tiny_target, tiny_tokenizer
 
 from .stubs import app_of, gallery_desk
 
@@ -49,7 +49,7 @@ def read() -> ReadRun:
     return read_run(tiny_target("qwen3"))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_layers_are_read_as_transformers_own_hidden_states_give_them(family: str) -> None:
     """The oracle: hidden states of the stock model, its own norm and its own head; the last layer is its prediction."""
     target = tiny_target(family)

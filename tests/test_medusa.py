@@ -19,6 +19,7 @@ from decoders.parts import load_part, own_place
 
 from .drafts import save_tiny_part, tiny_heads
 from .models import prompt_ids, tiny_target
+from .tiers import matrix
 from .whatifs import whatif
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -189,7 +190,7 @@ def test_levels_of_a_tree():
 
 
 @pytest.mark.parametrize("method", ["medusa", "hydra"])
-@pytest.mark.parametrize("params", [{}, {"tree": "chain"}, {"top_k": 3, "heads": 2}])
+@pytest.mark.parametrize("params", matrix([{}, {"tree": "chain"}, {"top_k": 3, "heads": 2}], 1, "other trees"))
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.9, seed=4)])
 def test_lossless_greedy_and_sampled(target, method, params, sampling):
     """A tree verified by match writes what plain decoding writes, drawn tokens from the same seed too."""

@@ -367,6 +367,7 @@ def test_what_an_experiment_and_the_forms_use_follows_the_model(app: tuple[TestC
     assert client.get("/api/status").json()["picks"] is True
 
 
+@pytest.mark.slow("opens models in turn")
 def test_the_toy_note_comes_and_goes_with_the_bundled_target(app: tuple[TestClient, Any], tmp_path: Path) -> None:
     client, desk = app
     assert client.get("/api/methods").json()["note"] == ""

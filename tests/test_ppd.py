@@ -31,7 +31,7 @@ from decoders.verifiers.typical import TypicalVerifier
 
 from .drafters_for_tests import WildTrees, method_of
 from .drafts import save_tiny_part, tiny_prompts
-from .models import FAMILIES, VOCAB, prompt_ids, tiny_target
+from .models import EVERY_FAMILY, VOCAB, prompt_ids, tiny_target
 
 NEW = 24
 APART = {  # the ablations of appendix D.3, D.4 and D.7
@@ -169,7 +169,7 @@ def test_probes_read_apart_are_read_as_defined(family, ablation):
 # --- the target's own output
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_prompt_tokens_leave_the_targets_logits_alone(family):
     """Same rows, other prompt tokens: the nodes' logits have the same bits, also where these are read apart. Another
     number of rows, or of keys, may round otherwise, and nothing more."""
@@ -195,7 +195,7 @@ def test_prompt_tokens_leave_the_targets_logits_alone(family):
         torch.testing.assert_close(plain, other, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_lossless_on_every_family_with_random_prompt_tokens(family):
     """Random embeddings guess badly; a small top k of a small vocabulary still accepts now and then."""
     target = tiny_target(family)
@@ -225,7 +225,7 @@ class Knowing(PpdDrafter):
                 self.guesses.tokens[distance] = [truth, *(t for t in row if t != truth)][: len(row)]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_lossless_where_everything_is_accepted(family):
     """Also the cache after accepted paths beside dropped prompt rows and prefix tokens; sliding windows are passed."""
     target = tiny_target(family)

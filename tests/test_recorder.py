@@ -25,6 +25,7 @@ from decoders.trace.check import check
 from decoders.trace.trace import Trace
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .tiers import matrix
 
 FAMILIES = ("llama", "gpt2", "qwen3", "gemma2", "opt", "mistral-window")
 PROMPT = [*prompt_ids(3, 24, 6), *prompt_ids(3, 24, 6)[:12]]  # repeats itself, so that lookups find something
@@ -84,7 +85,7 @@ def checked(trace: Trace, output: list[int]) -> Trace:
     return trace
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", matrix(FAMILIES, 2, "the other families"))
 @pytest.mark.parametrize("how", ["plain", "lookup", "assistant", "sampled"])
 def test_output_is_generates_own_on_six_families(family: str, how: str):
     options: dict[str, Any] = {
@@ -358,6 +359,7 @@ def test_what_the_engine_does_not_do_is_refused(options: dict[str, Any], word: s
         network().generate(ids(), max_new_tokens=4, custom_generate=specviz.generate, **options)
 
 
+@pytest.mark.slow("a fresh interpreter; test_layers.py has the same for the app")
 def test_importing_specviz_stays_light():
     code = "import sys, specviz; assert 'torch' not in sys.modules; specviz.recording; assert 'torch' in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0

@@ -14,6 +14,8 @@ from decoders.trace.speedup import expected_speedup
 from decoders.verifiers.residual import ResidualVerifier, overlap, residual
 from decoders.verifiers.sampling import Chooser, drawn_token
 
+from .tiers import matrix
+
 P, Q = torch.tensor([0.6, 0.4]), torch.tensor([0.3, 0.7])
 
 
@@ -56,7 +58,9 @@ def test_what_follows_a_reject_is_unreached_but_keeps_its_overlap():
     assert verdict.terms["overlap"][2] == pytest.approx(0.3) and np.isnan(verdict.terms["draw"][2])
 
 
-@pytest.mark.parametrize("warped", [{}, {"temperature": 0.7}, {"top_k": 3}, {"top_p": 0.8}])
+@pytest.mark.parametrize(
+    "warped", matrix([{"temperature": 0.7}, {}, {"top_k": 3}, {"top_p": 0.8}], 1, "thousands of draws each")
+)
 def test_tokens_come_out_as_the_target_would_have_drawn_them(warped):
     """Chi-square over first and second token together; the drafter is a bad one, with the same warpers."""
     generator = torch.Generator().manual_seed(1)

@@ -238,6 +238,7 @@ def test_a_bad_file_is_one_sentence_and_nothing_is_lost(desk: StubDesk, tmp_path
     assert len(desk.store) == before
 
 
+@pytest.mark.slow("a server in a fresh interpreter; test_layers.py has the same for imports")
 def test_viewing_needs_no_torch(tmp_path: Path) -> None:
     """A fresh interpreter in which torch and transformers cannot be imported serves a trace."""
     tracefile.save(synthetic.quote(), tmp_path / "a.spectrace")

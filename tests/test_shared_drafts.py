@@ -24,6 +24,7 @@ from specviz import cli
 
 from .drafts import save_tiny_part, tiny_draft
 from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
+from .tiers import matrix
 from .training import save_model, source_for, train_kind
 
 SOFT = Recipe(batch_tokens=1500, warmup_steps=3, validate_steps=12, shared=True, draft_vocab=200, soft=True)
@@ -134,7 +135,7 @@ def test_states_are_the_targets_and_computed_once(home, text, monkeypatch):
     torch.testing.assert_close(logits, told, atol=0.2, rtol=0.05)
 
 
-@pytest.mark.parametrize("kind", ["glide", "drafter"])
+@pytest.mark.parametrize("kind", matrix(["glide", "drafter"], 1, "trains once more"))
 def test_it_learns_the_targets_distributions(kind, home, text):
     target, losses, logged = tiny_target("qwen3"), [], []
 

@@ -48,17 +48,21 @@ def test_its_chat_template_is_the_files_own(smollm2):
     assert smollm2.tokenizer.decode([stop]) == "<|im_end|>"
 
 
-def test_every_method_writes_what_the_model_would_and_copying_pays(smollm2):
+@pytest.mark.parametrize(
+    "names", [("plain", "pld", "pld+h"), pytest.param(None, marks=pytest.mark.slow("every method with its parts"))]
+)
+def test_every_method_writes_what_the_model_would_and_copying_pays(smollm2, names):
     copy = PromptRecord(
         "copy", instruction="Write the notice again, word for word.", context=(NOTICE,), question="The notice:"
     )
     texts = [copy.prompt(smollm2.tokenizer), Prompt.from_text(smollm2.tokenizer, "The capital of France is", chat=True)]
-    able = [name for name, method in methods().items() if method.lossless and method.available(smollm2) is None]
+    lossless = [name for name, method in methods().items() if method.lossless]
+    able = names or [name for name in lossless if methods()[name].available(smollm2) is None]
     stock = StockModel.load(SMOLLM2, smollm2.dtype, smollm2.device)
     outcomes = {
         o.method: o for o in check_lossless(smollm2, texts, dict.fromkeys(able), max_new_tokens=NEW, stock=stock)
     }
-    assert set(outcomes) >= {"plain", "pld", "pld+h", "pld+a", "adapld"}
+    assert set(outcomes) >= {*(names or ("plain", "pld", "pld+h", "pld+a", "adapld"))}
     assert all(o.total == o.identical == len(texts) for o in outcomes.values())  # plain against generate()
     copied = outcomes["pld+h"].runs[0]
     assert copied.tokens == NEW and copied.accepted >= 3  # 1.45 tokens per step, of 16 with words of its own before

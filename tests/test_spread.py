@@ -50,6 +50,7 @@ from . import synthetic
 from .models import tiny_target
 from .standin import Here
 from .stubs import gallery_desk
+from .tiers import matrix
 from .waiting import WAIT_S, until
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -98,6 +99,7 @@ def counted_alone(rows: list[Row]) -> list[dict[str, Any]]:
 # --- equal rows ---
 
 
+@pytest.mark.cluster("two processes open a model")
 def test_rows_of_two_processes_are_those_of_one(target: Target, tmp_path: Path) -> None:
     here = run_experiment(target, planned_of(target))
     there = made(target, tmp_path / "results").run()
@@ -105,7 +107,7 @@ def test_rows_of_two_processes_are_those_of_one(target: Target, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("experiment", [SWEEP, BATCH], ids=["sweep", "batch"])
+@pytest.mark.parametrize("experiment", matrix([SWEEP, BATCH], 1, "a batch, too"), ids=["sweep", "batch"])
 def test_rows_are_those_of_a_run_without_workers(target: Target, tmp_path: Path, experiment: Experiment) -> None:
     here = run_experiment(target, planned_of(target, experiment))
     there = made(target, tmp_path / "results", experiment).run()
@@ -120,6 +122,7 @@ def test_rows_are_those_of_a_run_without_workers(target: Target, tmp_path: Path,
             assert trace.run["id"] == row["trace"] and len(trace.output_ids) == row["tokens"]
 
 
+@pytest.mark.slow("the same experiment once whole and once unit by unit")
 @pytest.mark.usefixtures("here")
 def test_what_a_method_keeps_it_keeps_within_a_unit(target: Target, tmp_path: Path) -> None:
     """Else the rows would depend on what else a worker did."""
@@ -306,6 +309,7 @@ def test_what_was_stopped_is_gone_on_with(target: Target, tmp_path: Path) -> Non
 # --- the commands ---
 
 
+@pytest.mark.cluster("two processes open a model, three times")
 def test_the_lab_command_spreads_and_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "results"
     command = ["lab", "--method", "pld", "--vary", "k=2,4", "--count", "2", "--max-new-tokens", "8", "--threads", "1"]
@@ -347,6 +351,7 @@ def test_options_that_contradict_each_other_are_refused(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.cluster("a command and its worker open a model")
 def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path) -> None:
     root, place = Path(__file__).resolve().parent.parent, tmp_path / "results"
     command = [

@@ -20,6 +20,7 @@ from decoders.engine.decoding import Decoding
 
 from .drafts import save_tiny_part, saved_drafters
 from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
+from .tiers import matrix
 
 NEW = 24
 
@@ -39,7 +40,7 @@ def folders(tmp_path_factory):
     return saved_drafters(tmp_path_factory)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "mistral-window"])
+@pytest.mark.parametrize("family", matrix(["llama", "gpt2", "mistral-window"], 1, "the other families"))
 @pytest.mark.parametrize("expansion", ["none", "confidence", "beam 4"])
 def test_any_language_model_may_draft(target, folders, family, expansion):
     prompt = Prompt.from_ids(prompt_ids(3))

@@ -21,6 +21,7 @@ from decoders.verifiers.sampling import Chooser
 
 from .drafts import save_tiny_part, saved_drafters, tiny_prompts
 from .models import VOCAB, prompt_ids, tiny_target
+from .tiers import matrix
 
 NEW = 20
 DRAWN = Sampling(temperature=0.9, top_p=0.9, seed=3)
@@ -84,7 +85,10 @@ def runs(target, folder, sampling=None, knows=True, **options):
 
 @pytest.mark.parametrize(
     ("family", "options", "sampling"),
-    [("llama", {}, None), ("llama", {}, DRAWN), ("gpt2", {"vectors": 2}, DRAWN), ("mistral-window", {}, None)],
+    matrix(
+        [("llama", {}, DRAWN), ("llama", {}, None), ("gpt2", {"vectors": 2}, DRAWN), ("mistral-window", {}, None)],
+        1, "other families and settings",
+    ),
 )
 def test_chains_and_draws_are_those_of_plain_sps_in_fewer_forwards(target, folders, family, options, sampling):
     """Token by token, with the same distributions: so verification by ratio and residual stays exact."""

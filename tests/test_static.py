@@ -36,6 +36,7 @@ from decoders.model.target import Target
 from decoders.study.lossless import check_lossless
 
 from .models import network, tiny_tokenizer
+from .tiers import matrix
 from .waiting import until
 
 LLAMAS = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
@@ -128,7 +129,7 @@ def test_compiled_rows_are_padded_little(rows, bucket):
     assert found is None or tried_size(found).rows in ROWS, "trials know fewer sizes"
 
 
-@pytest.mark.parametrize("family", LLAMAS)
+@pytest.mark.parametrize("family", matrix(LLAMAS, ("llama", "mistral-window"), "the other families"))
 @pytest.mark.parametrize("length, rows", [(40, 1), (40, 4), (40, 5), (126, 1), (127, 1), (128, 17), (250, 16)])
 def test_a_layer_of_its_own_gives_what_stock_code_gives(family, length, rows):
     """Logits, taps and keys, at the edges of buckets of rows and keys, within and beyond sliding windows."""
@@ -761,6 +762,7 @@ def compiled():
     return target
 
 
+@pytest.mark.compile("a minute of compiling")
 def test_a_compiled_target_says_what_an_eager_one_says(compiled):
     eager = target_of()
     prompt = Prompt.from_ids(([5, 6, 7, 8, 9, 10, 11] * 40)[:100])
@@ -772,6 +774,7 @@ def test_a_compiled_target_says_what_an_eager_one_says(compiled):
     assert drafted.identical == 1 and all(one.engines == {"compiled": one.runs[0].steps} for one in (plain, drafted))
 
 
+@pytest.mark.compile("a minute of compiling")
 @pytest.mark.parametrize("length, rows", [(40, 1), (127, 1), (40, 5), (128, 17)])
 def test_compiled_taps_and_padding(compiled, length, rows):
     made = compiled.engines
@@ -786,6 +789,7 @@ def test_compiled_taps_and_padding(compiled, length, rows):
         compiled.engines = made
 
 
+@pytest.mark.compile("a minute of compiling")
 def test_a_later_start_opens_what_was_compiled(compiled, monkeypatch):
     monkeypatch.setattr(compiling, "_child", lambda *_: pytest.fail("nothing is missing"))
     target, shop = target_of(), Workshop()

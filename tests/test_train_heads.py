@@ -21,6 +21,7 @@ from decoders.training.states import States
 from specviz import cli
 
 from .models import network, prompt_ids, tiny_target
+from .tiers import matrix
 from .training import run_of, save_model, source_for, train_kind
 
 NAMES = tuple(KINDS)
@@ -174,7 +175,7 @@ def test_a_dimension_that_is_large_in_every_state_is_no_lever_in_scaled_heads(ki
 # --- runs
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", matrix(NAMES, ("hydra",), "trains the other kinds"))
 def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, source):
     lines = []
     model = network("llama")
@@ -196,8 +197,11 @@ def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, s
 
 @pytest.mark.parametrize(
     ("kind", "changes"),
-    [*((kind, {}) for kind in NAMES), ("hydra", {"draft_vocab": 64, "muon": False, "blocks": 2, "hard_labels": True}),
-     ("hydra", {"prefix": True})],
+    matrix(
+        [("hydra", {"draft_vocab": 64, "muon": False, "blocks": 2, "hard_labels": True}), ("hydra", {"prefix": True}),
+         *((kind, {}) for kind in NAMES)],
+        1, "trains the other kinds twice",
+    ),
 )
 def test_a_resumed_run_is_the_uninterrupted_one(kind, changes, tmp_path, source):
     """Six steps, or three and three: the same weights."""

@@ -28,6 +28,7 @@ from decoders.training.teacher import Teacher
 from specviz import cli
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .tiers import matrix
 from .training import TINY, run_of, save_model, source_for, train_kind
 
 PPD_ABLATIONS = {"vectors": 2, "mask": "encoder", "learned": True, "hard_labels": True, "prefix": 1, "exits": 2}
@@ -173,7 +174,7 @@ def test_positions_behind_a_rejection_do_not_count():
 # --- the loop
 
 
-@pytest.mark.parametrize("kind", ["glide", "drafter"])
+@pytest.mark.parametrize("kind", matrix(["drafter", "glide"], 1, "trains once more"))
 def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, source):
     losses, logged = [], []
 
@@ -214,7 +215,11 @@ def test_the_papers_recipe_is_adamw_on_batches_of_documents_for_an_epoch(tmp_pat
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [("glide", {}), ("drafter", {}), ("ppd", {}), ("ppd", PPD_ABLATIONS), ("ppd", {"head": "two-stage"})],
+    matrix(
+        [("drafter", {}), ("glide", {}), ("ppd", {}), ("ppd", PPD_ABLATIONS), ("ppd", {"head": "two-stage"})],
+        1,
+        "trains the other kinds twice",
+    ),
 )
 def test_a_resumed_run_is_the_uninterrupted_one(kind, options, tmp_path, text):
     def run(folder: str) -> PartRun:
@@ -322,6 +327,7 @@ def model(tmp_path_factory) -> str:
     return save_model(tmp_path_factory.mktemp("model"))
 
 
+@pytest.mark.slow("trains by the command, twice")
 def test_the_command_trains_draws_and_resumes(tmp_path, text, model, capsys):
     out = tmp_path / "glide"
     asked = ["train", "glide", "--model", model, "--data", str(text), "--out", str(out), "--kv-layer", "1"]

@@ -22,6 +22,7 @@ from specviz import cli
 from specviz.commands import train as command
 
 from .models import network, prompt_ids, tiny_target
+from .tiers import matrix
 from .training import run_of, save_model, source_for, train_kind
 
 TRAINABLE = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
@@ -75,12 +76,16 @@ def test_points_are_chosen_once_and_packed_by_document():
 
 @pytest.mark.parametrize(
     ("family", "options"),
-    [
-        *((family, {}) for family in TRAINABLE),
-        *(("llama", {"mask": mask, "learned": mask == "encoder"}) for mask in MASKS[1:]),
-        *((family, ALL) for family in TRAINABLE),
-        *(("llama", {name: value}) for name, value in ALL.items() if name != "learned"),
-    ],
+    matrix(
+        [
+            *((family, {}) for family in TRAINABLE),
+            *(("llama", {"mask": mask, "learned": mask == "encoder"}) for mask in MASKS[1:]),
+            *((family, ALL) for family in TRAINABLE),
+            *(("llama", {name: value}) for name, value in ALL.items() if name != "learned"),
+        ],
+        6,
+        "every option alone, and all of them on every family",
+    ),
 )
 def test_training_sees_what_decoding_sees(family, options, tmp_path, source):
     """Guesses and labels of training against the engine's probes at the same places: the one forward that all of
@@ -176,6 +181,7 @@ def test_hard_labels_are_the_texts_own_tokens(tmp_path, source):
 # --- the loop
 
 
+@pytest.mark.slow("trains until guesses hold")
 def test_training_lowers_the_loss_and_makes_a_part_that_guesses(tmp_path, source):
     losses, logged = [], []
 
@@ -251,7 +257,10 @@ def test_what_ablations_begin_with(tmp_path, source):
         )
 
 
-@pytest.mark.parametrize("options", [{"prefix": 1}, {"exits": 2}, {"head": "one-stage"}, {"head": "two-stage"}])
+@pytest.mark.parametrize(
+    "options",
+    matrix([{"prefix": 1}, {"exits": 2}, {"head": "one-stage"}, {"head": "two-stage"}], 1, "trains once more"),
+)
 def test_every_ablation_learns_and_decodes(options, tmp_path, source):
     losses: list[float] = []
     model, target = network("qwen3"), tiny_target("qwen3")
@@ -316,6 +325,7 @@ def model(tmp_path_factory) -> str:
     return save_model(tmp_path_factory.mktemp("model"))
 
 
+@pytest.mark.slow("trains by the command, twice")
 def test_the_command_trains_draws_and_resumes(tmp_path, text, model, capsys):
     out = tmp_path / "ppd"
     asked = ["train", "ppd", "--model", model, "--data", str(text), "--out", str(out), "--tokens", "2"]

@@ -32,6 +32,7 @@ def asked(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[s
     return ["train", "several", "medusa", "drafter", *small, "--results", str(tmp_path / "all")]
 
 
+@pytest.mark.slow("trains several parts")
 def test_parts_and_seeds_are_trained_once_and_the_best_of_each_part_is_kept(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,7 @@ def test_design_measures_prints_and_keeps_what_a_run_then_uses(capsys, made, pla
     assert generate(target, prompt, "ppd", {"part": str(place / "part")}, max_new_tokens=12) == plain
 
 
+@pytest.mark.slow("decodes with trees of every size")
 def test_check_decodes_with_every_size_and_compares_the_best(capsys, place, asked):
     assert specviz(*asked, "--limit", 4, "--max-new-tokens", 12, "--max-size", 8, "--check") == 0
     shown = capsys.readouterr().out
@@ -94,6 +95,7 @@ def test_check_decodes_with_every_size_and_compares_the_best(capsys, place, aske
     assert line.endswith("within one step" if near else "2 sizes apart; was the machine idle?")
 
 
+@pytest.mark.slow("measures and designs trees of every kind")
 def test_the_best_size_and_other_kinds(capsys, place, asked):
     out = place / "other.json"
     assert specviz(*asked, "--size", "best", "--out", out) == 0

@@ -32,6 +32,7 @@ from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import app_of
 from .synthetic import step_ids
+from .tiers import matrix
 from .waiting import WAIT_S, until
 from .whatifs import whatif
 
@@ -51,6 +52,7 @@ VARIANTS = [(name, FEW.get(name, {}), None) for name in NAMES] + [
     ("sps", {}, Sampling(temperature=0.9, top_k=20, seed=4)),
     ("ppd+typical", {}, Sampling(temperature=0.9, seed=4)),
 ]
+FIRST = [one for one in VARIANTS if one[0] in ("pld+h", "adapld", "sps", "ppd", "eagle2")]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,7 @@ def equal(recorded, again):
     )
 
 
-@pytest.mark.parametrize(("name", "params", "sampling"), VARIANTS)
+@pytest.mark.parametrize(("name", "params", "sampling"), matrix(VARIANTS, FIRST, "the other methods"))
 def test_every_step_is_drafted_again_as_recorded(target, prompt, name, params, sampling):
     """The oracle: the run's own method gives the recorded tree, verdict, ranking and numbers, at every step."""
     trace = record(target, prompt, name, params, sampling=sampling, max_new_tokens=NEW)

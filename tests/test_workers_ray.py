@@ -21,6 +21,7 @@ from .waiting import until
 ray = pytest.importorskip("ray")
 
 pytestmark = [
+    pytest.mark.cluster("a Ray of three nodes"),
     pytest.mark.usefixtures("home"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves sockets and files to the end of the process
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

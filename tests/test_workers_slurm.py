@@ -49,6 +49,7 @@ def test_a_task_of_another_version_is_refused(folder: Folder) -> None:
         swept(folder, units(2), 1, kind="slurm", slurm=LOCAL, about={"version": "2"})
 
 
+@pytest.mark.cluster("tasks are lost and found to be")
 def test_the_rest_of_a_lost_task_is_given_to_another(folder: Folder, tmp_path: Path) -> None:
     wanted = [*units(2), unit("once", do="die once", mark=str(tmp_path / "mark")), *units(4)[2:]]
     standing = swept(folder, wanted, 1, kind="slurm", slurm=LOCAL)

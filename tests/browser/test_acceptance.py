@@ -50,6 +50,7 @@ def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     expect(page.locator(".svd-defined tbody tr")).to_have_count(len(RUNS))
 
 
+@pytest.mark.slow("the page opened again")
 def test_calibration_says_what_each_confidence_is_worth(visit: Visit) -> None:
     page = visit("&acceptance=calibration")
     expect(page.locator(".svd-table tbody tr").first).to_contain_text("right:")
@@ -58,6 +59,7 @@ def test_calibration_says_what_each_confidence_is_worth(visit: Visit) -> None:
     becomes(page, lambda: "acceptance=" in page.url, False)
 
 
+@pytest.mark.slow("the page opened again")
 def test_two_outputs_are_judged_by_the_model_in_use(visit: Visit, target: Any) -> None:
     page = visit("&acceptance=outputs")
     expect(page.locator(".svd-go")).to_be_disabled()
@@ -78,6 +80,7 @@ def test_two_outputs_are_judged_by_the_model_in_use(visit: Visit, target: Any) -
     expect(areas.nth(1)).to_have_value(written)  # nothing that was typed is lost
 
 
+@pytest.mark.slow("the page opened again")
 def test_the_calculator_answers_as_it_is_moved(visit: Visit) -> None:
     page = visit("&acceptance=speedup")
     speedup = page.locator(".svd-numbers dd").nth(2)
@@ -98,6 +101,7 @@ def test_the_calculator_answers_as_it_is_moved(visit: Visit) -> None:
     expect(page.locator(".svd-charts .main-svg").first).to_be_visible()
 
 
+@pytest.mark.matrix("every part of the page")
 @pytest.mark.parametrize("view", ["definitions", "calibration", "outputs", "speedup"])
 def test_it_fits_a_phone(visit: Visit, view: str) -> None:
     fits(visit(f"&acceptance={view}", width=400), 400)

@@ -49,7 +49,7 @@ SERIOUS = """() => axe.run(document, {resultTypes: ["violations"]}).then(({ viol
   .map((rule) => `${rule.id}: ${rule.nodes.map((node) => node.html.slice(0, 200)).join(" and ")}`))"""
 
 
-@pytest.fixture(scope="module", params=["light", "dark"])
+@pytest.fixture(scope="module", params=["light", pytest.param("dark", marks=pytest.mark.matrix("the other theme"))])
 def themed(request: pytest.FixtureRequest, user: Any, port: int, axe: str) -> Iterator[Any]:
     """The app in a theme, opened once for all its tabs."""
     page = user.page()

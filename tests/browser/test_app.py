@@ -129,6 +129,7 @@ def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
     expect(page.locator("#sv-run")).to_be_visible()
 
 
+@pytest.mark.slow("two pages run in turn")
 def test_two_users_at_once(visit: Visit, another: Any, port: int, desk: StubDesk) -> None:
     page, other = visit(), another
     other.goto(f"http://127.0.0.1:{port}/")
@@ -147,6 +148,7 @@ def test_two_users_at_once(visit: Visit, another: Any, port: int, desk: StubDesk
     assert shown(other) in listed and shown(page) not in listed
 
 
+@pytest.mark.slow("a tab of its own")
 def test_closing_the_tab_ends_its_run(another: Any, port: int, desk: StubDesk) -> None:
     page = another
     page.goto(f"http://127.0.0.1:{port}/")
@@ -163,6 +165,7 @@ def test_closing_the_tab_ends_its_run(another: Any, port: int, desk: StubDesk) -
     desk.gate.set()
 
 
+@pytest.mark.slow("300 steps")
 @pytest.mark.pace
 def test_scrubbing_keys_and_hover(visit: Visit) -> None:
     page = visit("?trace=gallery-4")
@@ -191,6 +194,7 @@ def test_a_copied_link_restores_the_view(visit: Visit, page: Any, context: Any) 
     again.close()
 
 
+@pytest.mark.slow("test_runs.py walks through that page")
 def test_a_link_to_the_runs_page(visit: Visit) -> None:
     page = visit("?tab=runs&trace=gallery-2", ready=".svp-grid")
     page.wait_for_selector(".svp-grid button:has-text('Quoted answer')")
@@ -245,6 +249,7 @@ def test_a_downloaded_page_opens_from_disk(visit: Visit, context: Any, tmp_path:
     assert tracefile.load(tmp_path / "a.spectrace").run["title"] == "Quoted answer"
 
 
+@pytest.mark.slow("two figures are made")
 def test_the_step_that_is_shown_is_a_figure_in_one_click(visit: Visit) -> None:
     page = visit("?trace=gallery-2&step=3")
     with page.expect_download() as caught:
@@ -281,6 +286,7 @@ def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> N
     expect(page.locator("#sv-context textarea")).to_have_value("short enough")
 
 
+@pytest.mark.slow("a walk through the whole form")
 def test_examples_modes_and_the_method_form(visit: Visit) -> None:
     page = visit()
     options = page.locator("#svf-method option").all_inner_texts()
@@ -305,6 +311,7 @@ def test_examples_modes_and_the_method_form(visit: Visit) -> None:
     page.wait_for_selector("#sv-instruction", state="visible")
 
 
+@pytest.mark.slow("the page opened twice")
 def test_the_examples_are_those_of_the_model_in_use(visit: Visit, desk: StubDesk) -> None:
     first, toys = examples()[0], examples(toy=True)
     page = visit()
@@ -322,6 +329,7 @@ def test_the_examples_are_those_of_the_model_in_use(visit: Visit, desk: StubDesk
         desk.loader.model = ""
 
 
+@pytest.mark.slow("two runs")
 def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_path: Path) -> None:
     page = visit()
     (tmp_path / "notes.txt").write_text("One text.\n\nAnother.", encoding="utf-8")
@@ -355,6 +363,7 @@ def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_
     ended(page)
 
 
+@pytest.mark.slow("three runs")
 def test_an_examples_reference_goes_with_its_prompt(visit: Visit, desk: StubDesk) -> None:
     """An edited example is not scored against the answer to another prompt; undone, the reference is back."""
     whose = examples()[0]  # of three texts, with a reference
@@ -388,6 +397,7 @@ def test_an_examples_reference_goes_with_its_prompt(visit: Visit, desk: StubDesk
     ended(page)
 
 
+@pytest.mark.slow("four runs")
 def test_letting_go_of_the_threshold_runs_again_and_the_runs_are_listed(visit: Visit, desk: StubDesk) -> None:
     page = visit()
     page.select_option("#svf-method", "casd")
@@ -419,6 +429,7 @@ def test_letting_go_of_the_threshold_runs_again_and_the_runs_are_listed(visit: V
     wait(page, f"specviz.app.shown === '{second}'")
 
 
+@pytest.mark.slow("two runs")
 def test_a_failing_run_is_told_and_the_app_goes_on(visit: Visit, desk: StubDesk) -> None:
     page = visit()
     desk.fail_at = 4
@@ -433,6 +444,7 @@ def test_a_failing_run_is_told_and_the_app_goes_on(visit: Visit, desk: StubDesk)
     no_banner(page)
 
 
+@pytest.mark.matrix("every width and theme")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
@@ -454,6 +466,7 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     assert page.evaluate("document.body.classList.contains('dark')") == (scheme == "dark")
 
 
+@pytest.mark.slow("the page opened twice")
 def test_folding_gives_the_views_the_page(visit: Visit) -> None:
     page = visit()
     before = page.evaluate("document.querySelector('.svp-host').clientWidth")
@@ -475,6 +488,7 @@ def test_everything_can_be_named_by_a_screen_reader(visit: Visit) -> None:
     assert nameless == []
 
 
+@pytest.mark.slow("a server of its own")
 def test_a_page_without_a_model_says_so(page: Any) -> None:
     def refuse() -> Any:
         raise ValueError("the model folder /nowhere does not exist")
@@ -487,6 +501,7 @@ def test_a_page_without_a_model_says_so(page: Any) -> None:
         wait(page, "specviz.app.shown === 'gallery-0'")
 
 
+@pytest.mark.slow("a server of its own")
 def test_what_the_model_cannot_do_stands_beside_the_editor(page: Any) -> None:
     """As for the bundled toy; and while a model loads, the pill says how far that is."""
     gate = threading.Event()

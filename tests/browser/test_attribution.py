@@ -41,6 +41,7 @@ def quoted() -> tuple[Trace, Any]:
     return forced(target, gold.record().prompt(target.tokenizer), answer_ids(target, gold.answer)), gold
 
 
+@pytest.mark.slow("a page from disk")
 @pytest.mark.pace
 def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> None:
     trace, gold = quoted()

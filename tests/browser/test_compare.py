@@ -84,6 +84,7 @@ def written(page: Any) -> list[int]:
     return [int(text.split()[0].replace(",", "")) for text in page.locator(".svc-numbers").all_inner_texts() if text]
 
 
+@pytest.mark.slow("a figure is made")
 def test_a_comparison_is_a_figure_in_one_click(visit: Visit, desk: Lanes) -> None:
     page = visit()
     page.click(".svc-example")
@@ -97,6 +98,7 @@ def test_a_comparison_is_a_figure_in_one_click(visit: Visit, desk: Lanes) -> Non
         assert f"{desk.store.get(f'gallery-{lane}').run['metrics']['tokens_per_step']:.2f} tokens per step" in drawing
 
 
+@pytest.mark.slow("the page opened again")
 def test_charts_are_whole_when_they_are_first_seen(visit: Visit) -> None:
     page = visit()
     page.click(".svc-example")
@@ -133,6 +135,7 @@ def test_a_speedup_that_cannot_be_is_marked_and_not_the_best(visit: Visit) -> No
         page.unroute("**/api/compare/numbers*")
 
 
+@pytest.mark.slow("waits for a clock")
 def test_the_text_of_a_lane_follows_the_clock(visit: Visit) -> None:
     page = visit()
     page.click(".svc-example")
@@ -275,6 +278,7 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     page.problems[:] = [text for text in page.problems if "404" not in text]  # runs that never began are nowhere
 
 
+@pytest.mark.slow("live runs once more")
 def test_steps_that_come_while_a_run_is_fetched_are_drawn_when_it_is_there(visit: Visit, desk: Lanes) -> None:
     """The answer is as old as its question; the steps told since then are not in it, and nobody tells them again."""
     begin = threading.Event()
@@ -315,6 +319,7 @@ def test_steps_that_come_while_a_run_is_fetched_are_drawn_when_it_is_there(visit
         over(page)
 
 
+@pytest.mark.slow("four lanes of 2,000 tokens")
 @pytest.mark.pace
 def test_scrubbing_four_lanes_of_2000_tokens(visit: Visit) -> None:
     page = visit("&lanes=gallery-6,gallery-7,gallery-8,gallery-9", 1280)

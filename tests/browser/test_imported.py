@@ -64,6 +64,7 @@ def test_text_of_a_server_is_never_markup(inspect: Any, tmp_path: Path) -> None:
     expect(page.locator("#sv-view img")).to_have_count(0)
 
 
+@pytest.mark.slow("a model reads the import")
 def test_an_import_is_read_and_drafted_again_from_the_page(page: Any, tmp_path: Path, home: Path) -> None:
     """The whole way of a user: open the server's answer, read it with the model in use, compare it with a run."""
     original, answer = served()

@@ -78,7 +78,7 @@ OUT_OF_SIGHT = """async () => {
 }"""
 
 
-@pytest.mark.parametrize("size", [(1440, 900), (1280, 800)])
+@pytest.mark.parametrize("size", [(1440, 900), pytest.param((1280, 800), marks=pytest.mark.matrix("the other window"))])
 def test_a_step_is_seen_whole_without_scrolling(visit: Visit, size: tuple[int, int]) -> None:
     page = visit("?trace=gallery-0", *size)
     for number in range(len(RUNS)):
@@ -88,6 +88,7 @@ def test_a_step_is_seen_whole_without_scrolling(visit: Visit, size: tuple[int, i
         assert page.evaluate(OUT_OF_SIGHT) == []
 
 
+@pytest.mark.slow("the page opened three times")
 def test_the_drawer_holds_the_rest_and_is_remembered(visit: Visit) -> None:
     page = visit("?trace=gallery-0&step=3")
     drawer = page.locator(".sv-drawer")
@@ -131,6 +132,7 @@ ROOT_SEEN = """() => {
 }"""
 
 
+@pytest.mark.slow("the page opened again")
 def test_a_wide_tree_is_fitted_opened_zoomed_and_mapped(visit: Visit) -> None:
     page = visit("?trace=gallery-0&step=8")
     stretch = page.locator(f"{TREE} .sv-stretch")
@@ -171,6 +173,7 @@ def test_a_wide_tree_is_fitted_opened_zoomed_and_mapped(visit: Visit) -> None:
     assert page.evaluate(SCALE) >= 0.7 and page.evaluate(ROOT_SEEN)
 
 
+@pytest.mark.slow("the page opened again")
 def test_keys_step_after_hiding_the_editor_and_from_the_run_picker(visit: Visit) -> None:
     page = visit("?trace=gallery-4&step=3")
     number = "specviz.app.inspector.number"
@@ -191,6 +194,7 @@ def test_keys_step_after_hiding_the_editor_and_from_the_run_picker(visit: Visit)
     assert page.evaluate(number) == at
 
 
+@pytest.mark.slow("the page opened again")
 def test_the_first_tab_stop_leads_to_the_steps(visit: Visit) -> None:
     page = visit("?trace=gallery-4")
     page.keyboard.press("Tab")

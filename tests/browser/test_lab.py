@@ -96,6 +96,7 @@ def test_a_sweep_from_the_first_click_to_its_runs(visit: Visit, tmp_path: Path) 
     expect(page.locator("#svl-values-0")).to_have_value("2, 4")
 
 
+@pytest.mark.slow("the page opened again")
 def test_a_recipe_is_explained_and_drawn_beside_the_paper(visit: Visit) -> None:
     page = visit("?tab=lab&lab=own")
     page.click("[data-name='adapld-table4']")
@@ -108,6 +109,7 @@ def test_a_recipe_is_explained_and_drawn_beside_the_paper(visit: Visit) -> None:
     page.wait_for_function("new URL(location.href).searchParams.get('lab') === 'pldplus-table8'")
 
 
+@pytest.mark.slow("the page opened again")
 def test_bad_values_are_told_and_nothing_is_lost(visit: Visit) -> None:
     page = visit()
     sweep(page, values="0, 5")
@@ -126,6 +128,7 @@ def test_bad_values_are_told_and_nothing_is_lost(visit: Visit) -> None:
     expect(page.locator("#svl-metric")).to_have_value("quality_f1")
 
 
+@pytest.mark.slow("a whole experiment once more")
 def test_progress_and_cancel(visit: Visit, desk: StubDesk) -> None:
     page = visit()
     desk.pause_s = 0.02  # all of it would take most of a minute: it cannot be over before it is stopped
@@ -154,6 +157,7 @@ class Sweeping:
         assert cancel.wait(WAIT_S)
 
 
+@pytest.mark.cluster("workers beside the page")
 def test_workers_go_on_without_the_tab_until_stop(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Any] = []
 
@@ -180,6 +184,7 @@ def test_workers_go_on_without_the_tab_until_stop(visit: Visit, monkeypatch: pyt
     assert started == [(2, "processes")]
 
 
+@pytest.mark.matrix("every width and theme")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
@@ -200,6 +205,7 @@ LIVE = Experiment(
 )  # fmt: skip
 
 
+@pytest.mark.slow("a whole experiment once more")
 def test_a_table_is_run_drawn_and_opened(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the recipe to the runs behind a cell; a method without its part has the command in its row."""
     monkeypatch.setattr("specviz.pages.lab.service.recipes", lambda: {LIVE.name: LIVE})
@@ -230,6 +236,7 @@ def test_a_table_is_run_drawn_and_opened(visit: Visit, monkeypatch: pytest.Monke
     page.wait_for_function("id => specviz.app.shown === id", arg=trace)
 
 
+@pytest.mark.slow("a large table")
 def test_a_papers_table_is_drawn_with_whose_numbers_it_has_and_what_would_fill_a_row(page: Any, port: int) -> None:
     """Results that were made: ours first, the paper's apart and in grey, and no number where nothing was run."""
     target = tiny_target("llama")

@@ -68,6 +68,7 @@ def at(page: Any, state: str) -> None:
     page.wait_for_selector(f'.sv-lesson[data-ready="{state}"]')
 
 
+@pytest.mark.slow("every stop of every lesson")
 def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
     visit("?tab=lessons")
     cards = page.locator(".svn-card")
@@ -161,6 +162,7 @@ def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
     becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), 1)
 
 
+@pytest.mark.slow("the page opened twice")
 def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_path: Path) -> None:
     visit("?trace=1-class-docstring-adapld&step=4&present=1", "#sv-view .sv.sv-presenting")
     assert not page.is_visible(".sv-presenting .sv-controls") and page.is_visible(".sv-presenting .sv-sentence")

@@ -73,6 +73,7 @@ def _lost(desk: StubDesk, miss: int) -> bool:
     return any(w > 0 for s, w in zip(rows["step"], rows["would_accept"], strict=True) if s == miss)
 
 
+@pytest.mark.slow("the page opened twice")
 def test_it_starts_by_itself_once_and_again_by_its_button(visit: Visit) -> None:
     page = visit(new=True)
     page.wait_for_selector(".svo-racing")
@@ -116,6 +117,7 @@ def test_without_a_recorded_one_plain_decoding_is_said_to_be_replayed(visit: Vis
     expect(page.locator(".svo-source")).to_contain_text("this text at one token per forward")
 
 
+@pytest.mark.slow("the page opened again")
 def test_any_run_is_edited_and_run_again(visit: Visit, desk: StubDesk) -> None:
     page = visit("?trace=gallery-2")
     run = desk.store.get("gallery-2").run
@@ -137,6 +139,7 @@ def test_any_run_is_edited_and_run_again(visit: Visit, desk: StubDesk) -> None:
     page.wait_for_function("!specviz.app.mine.size")
 
 
+@pytest.mark.slow("the page opened again")
 def test_the_oracle_stands_below_the_timeline_with_its_definition(visit: Visit, desk: StubDesk) -> None:
     page = visit()
     told = page.evaluate("specviz.app.inspector.model.report.oracle")
@@ -151,6 +154,7 @@ def test_the_oracle_stands_below_the_timeline_with_its_definition(visit: Visit, 
     expect(page.locator(".sv-oracle")).to_be_hidden()
 
 
+@pytest.mark.slow("the page opened again")
 def test_every_lane_of_a_comparison_tells_what_its_ranking_cost(visit: Visit) -> None:
     page = visit("?tab=compare&lanes=gallery-0,gallery-1")
     lane = page.locator(".svc-lane .svc-oracle:visible")

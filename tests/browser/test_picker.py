@@ -68,6 +68,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[Models]:
     made.gate.set()
 
 
+@pytest.mark.slow("opens models in turn")
 def test_another_model_is_picked_while_the_one_in_use_stays(page: Any, context: Any, models: Models) -> None:
     with serving(models.desk) as port:
         address = f"http://127.0.0.1:{port}/"

@@ -411,6 +411,7 @@ def test_another_node_tells_where_it_would_have_led(open_trace: Open, page: Any)
     assert page.problems == []
 
 
+@pytest.mark.slow("step by step, once more")
 def test_prompt_tokens_of_a_live_run_are_those_of_a_full_load(open_trace: Open, page: Any) -> None:
     opening, parts = synthetic.deltas(synthetic.prompted())
     open_trace(opening)
@@ -535,6 +536,7 @@ def test_whitespace_glyphs_are_switched(open_trace: Open) -> None:
     assert "two␣␣spaces" in text and "tab→here" in text and "␍" in text
 
 
+@pytest.mark.slow("opens every fold")
 def test_large_trees_fold_and_open(open_trace: Open) -> None:
     trace = synthetic.tree(90)
     page = open_trace(trace)
@@ -879,6 +881,7 @@ def test_downloads_of_the_browser(open_trace: Open, page: Any) -> None:
     assert page.problems == []
 
 
+@pytest.mark.matrix("every width")
 @pytest.mark.parametrize("width", [400, 1280])
 def test_the_page_is_never_wider_than_the_window(open_trace: Open, page: Any, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
@@ -900,6 +903,7 @@ STEP = """() => {
 }"""
 
 
+@pytest.mark.slow("every step of many runs")
 @pytest.mark.pace
 def test_a_step_change_touches_little(open_trace: Open) -> None:
     page = open_trace(synthetic.steps(300))
@@ -913,6 +917,7 @@ def test_a_step_change_touches_little(open_trace: Open) -> None:
         cost(page, f"Inspect: the next step, {name}", STEP).within(**STEP_COST)
 
 
+@pytest.mark.slow("8,000 tokens")
 @pytest.mark.pace
 def test_a_long_context_stays_usable(open_trace: Open) -> None:
     page = open_trace(synthetic.long())
@@ -968,6 +973,7 @@ CONTRAST = """() => {
 }"""
 
 
+@pytest.mark.matrix("every theme")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_enough_contrast(open_trace: Open, page: Any, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)

@@ -76,6 +76,7 @@ def drafted_again(page: Any) -> None:
     page.wait_for_function("specviz.app.whatif.result && !document.querySelector('.svw[aria-busy], .svw-stale')")
 
 
+@pytest.mark.slow("test_app.py runs prompts")
 def test_run_my_prompt(hand: Hand) -> None:
     page = hand.page
     page.click("label:has-text('Plain text')")
@@ -97,6 +98,7 @@ def test_find_the_worst_ranking(hand: Hand, runs: dict[str, Trace]) -> None:
     expect(best).to_contain_text(str(worst.best))
 
 
+@pytest.mark.slow("test_whatif.py drafts again")
 def test_redraft_the_worst_ranking(hand: Hand, target: Any, runs: dict[str, Trace]) -> None:
     page = hand.page
     worst = max(regrets(runs["pld+h"]), key=lambda one: (one.tokens, -one.step))
@@ -130,6 +132,7 @@ def test_export_a_figure(hand: Hand) -> None:
         assert {"figure.pdf", "figure.svg", "references.bib"} <= set(archive.namelist())
 
 
+@pytest.mark.slow("a walk through several pages")
 def test_the_keyboard_alone_leads_from_the_start_to_what_if(page: Any, port: int) -> None:
     Hand(page, port)
     miss = page.evaluate("specviz.app.inspector.number")

@@ -75,6 +75,7 @@ def test_the_trees_follow_the_sliders_at_once(visit: Visit) -> None:
     expect(page.locator(".svt-size-now")).to_have_text(f"{drawn['point']['size']} rows")
 
 
+@pytest.mark.slow("the page opened again")
 def test_nodes_are_read_with_the_keys_and_the_mouse(visit: Visit) -> None:
     page = visit("&trees=3x32")
     state = page.evaluate("specviz.app.pages.trees.data.budgets[3].points.find((p) => p.size === 32).states[3]")
@@ -92,6 +93,7 @@ def test_nodes_are_read_with_the_keys_and_the_mouse(visit: Visit) -> None:
     expect(page.locator(".svt-told")).to_have_text(re.compile("^2nd guess: "))
 
 
+@pytest.mark.slow("the page opened again")
 def test_curves_table_and_best_size_tell_the_same(visit: Visit) -> None:
     page = visit("&trees=3x64")
     budget = page.evaluate("specviz.app.pages.trees.data.budgets[3]")
@@ -117,6 +119,7 @@ def test_curves_table_and_best_size_tell_the_same(visit: Visit) -> None:
     assert page.inner_text(".svt-heats tbody tr >> nth=0").split()[:2] == ["1", ".600"]
 
 
+@pytest.mark.slow("waits for measurements")
 def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
     visit: Visit, kept: Kept, desk: StubDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +145,7 @@ def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
     save_latency(kept.latency)
 
 
+@pytest.mark.slow("two servers of its own")
 def test_without_a_model_or_prompt_tokens_it_says_what_is_assumed(page: Any) -> None:
     for desk, said in (
         (StubDesk(load=None, gallery=(synthetic.chain(),)), "Opened for viewing only."),
@@ -162,6 +166,7 @@ def test_without_a_model_or_prompt_tokens_it_says_what_is_assumed(page: Any) -> 
     assert page.problems == []
 
 
+@pytest.mark.matrix("every width")
 @pytest.mark.parametrize("width", [390, 1000])
 @pytest.mark.pace
 def test_the_page_is_never_wider_than_the_window(visit: Visit, width: int) -> None:
