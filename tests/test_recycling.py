@@ -12,7 +12,16 @@ import torch
 from decoders import Prompt, generate, record
 from decoders.draft.draft import Draft, Scored
 from decoders.draft.tree import DraftTree
-from decoders.drafters.recycling import PATHS, RANKS, UNKNOWN, Matrix, RecyclingDrafter, likeliest, paths_of
+from decoders.drafters.recycling import (
+    PATHS,
+    RANKS,
+    TEMPLATES,
+    UNKNOWN,
+    Matrix,
+    RecyclingDrafter,
+    likeliest,
+    paths_of,
+)
 from decoders.engine.decoding import Decoding
 from decoders.method.kept import MOST_OWNERS, Kept, kept_with, owner
 from decoders.study.whatif import ReadRun
@@ -21,6 +30,15 @@ from decoders.verifiers.match import judged
 from .models import prompt_ids, tiny_target
 
 NEW = 24
+# the released templates' nodes in their order, level by level: TokenRecycling's "2.2.2", SAMD's token_recycle.json
+RELEASED = {
+    "2.2.2": "0 1 2 3 4 5 6 7 00 01 02 03 04 05 06 07 10 11 12 13 20 21 22 30 31 40 50 60 70 000 001 002 003 004 005 "
+    "006 007 010 011 012 020 021 030 040 050 060 070 100 101 110 200 300 400 500 0000 0001 0002 0003 0004 0010 0011 "
+    "0020 0030 0040 0100 0200 1000 2000 3000 00000 00001 00002 00010 00020 00100 01000 10000 000000 000001 000100",
+    "samd": "0 1 2 3 4 5 6 00 01 02 03 04 05 10 11 12 13 14 20 21 22 30 31 40 41 50 60 000 001 002 010 011 020 021 030 "
+    "040 100 101 102 110 111 120 130 200 210 300 400 500 0000 0001 0010 0100 1000 1001 1100 2000 00000 00001 00100 "
+    "10000",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +50,49 @@ def test_the_tree_of_the_paper() -> None:
     assert len(PATHS) == len(set(PATHS)) == 80
     assert Counter(map(len, PATHS)) == {1: 8, 2: 21, 3: 25, 4: 15, 5: 8, 6: 3}
     assert all(path[:-1] in {"", *PATHS} for path in PATHS) and PATHS[:3] == ["0", "00", "000"]
+    for name, listed in RELEASED.items():
+        assert TEMPLATES[name] == sorted(listed.split())
+    assert Counter(map(len, TEMPLATES["samd"])) == {1: 7, 2: 20, 3: 21, 4: 8, 5: 4}
+
+
+@pytest.mark.parametrize("template", list(RELEASED))
+@pytest.mark.parametrize("seed", [3, 5, 7])
+def test_drafts_are_those_of_the_released_order(target: Any, seed: int, template: str) -> None:
+    """A matrix of our own, written node by node in the template's order, gives every draft; written depth first it
+    would not.
+    """
+    run = Decoding.of(target, Prompt.from_ids(prompt_ids(seed)), "recycling", {"template": template}, max_new_tokens=90)
+    drafter: Any = run.drafter
+    observe, logits = drafter.observe, []
+    drafter.observe = lambda draft, scored, verdict: (
+        logits.append(scored.logits.clone()) or observe(draft, scored, verdict)
+    )
+    by_level: dict[int, list[int]] = {}
+    by_depth: dict[int, list[int]] = {}
+    otherwise, written = 0, 0
+    for step in run:
+        if written > 80:  # the budget cuts trees
+            break
+        tree, ranks = step.draft.tree, step.draft.terms.get("row_rank", np.zeros(1))
+        nodes = {"".join(str(int(ranks[n])) for n in tree.path(node)[1:]): node for node in range(len(tree))}
+        drafted = {path: tree.tokens[node] for path, node in nodes.items()}
+        assert drafted == filled(by_level, tree.tokens[0], RELEASED[template].split())
+        written += len(step.emitted)
+        otherwise += drafted != filled(by_depth, tree.tokens[0], RELEASED[template].split())
+        for matrix, order in ((by_level, ["", *RELEASED[template].split()]), (by_depth, sorted(nodes))):
+            for path in (path for path in order if path in nodes):
+                row = logits[-1][nodes[path]]
+                matrix[tree.tokens[nodes[path]]] = torch.sort(row, descending=True).indices[:8].tolist()
+    assert otherwise, "the order never mattered: this test shows nothing"
+
+
+def filled(matrix: dict[int, list[int]], root: int, template: list[str]) -> dict[str, int]:
+    """The template's nodes that have a token, by the ranks that lead to them."""
+    tokens = {"": root}
+    for path in template:
+        if path[:-1] in tokens and tokens[path[:-1]] in matrix:
+            tokens[path] = matrix[tokens[path[:-1]]][int(path[-1])]
+    return tokens
 
 
 def test_the_matrix_keeps_every_scored_row_the_last_of_a_token() -> None:

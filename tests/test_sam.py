@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoders import Prompt, Sampling, generate, record
-from decoders.drafters.sam import SamDrafter, SamParams, far_enough, match_lengths
+from decoders import Prompt, Sampling, UserError, generate, record
+from decoders.drafters.recycling import TEMPLATES
+from decoders.drafters.sam import MOST_SHOWN, SamDrafter, SamParams, far_enough, match_lengths
 from decoders.engine.decoding import Decoding
 from decoders.prompt.prompt import Pool
 from decoders.study.whatif import ReadRun
 
+from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
 
 NEW = 24
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +86,23 @@ def test_the_longer_match_wins_and_the_corpus_has_a_bias() -> None:
     assert not none.tree.drafted and none.reason == "no match of 5 tokens or more"
 
 
+def test_a_copy_from_a_corpus_ends_with_its_passage() -> None:
+    corpus = Pool(np.array([9, 1, 2, 3, 4, 7, 7, 7]), (0, 5), None, "two passages")
+    draft = drafted([8, 9, 1, 2], corpus, len_threshold=3, len_bias=0)
+    assert (draft.route, draft.tree.tokens) == ("corpus", (2, 3, 4)), "the released code would go on with 7, 7, 7"
+    across = drafted([8, 3, 4, 7], corpus, len_threshold=2, len_bias=0)
+    assert across.notes["in_corpus"] == 1, "nor does a match stand across the border"
+
+
+def test_of_many_places_in_a_corpus_the_first_is_copied_from() -> None:
+    """Also where it is the last one in the order of what stands before."""
+    count = MOST_SHOWN + 40
+    passages = [[900 - n, 4, 5, 6, 1000 + n] for n in range(count)]
+    corpus = Pool(np.concatenate(passages), tuple(range(0, 5 * count, 5)), None, "many passages")
+    draft = drafted([8, 4, 5, 6], corpus, len_threshold=3, len_bias=0)
+    assert draft.tree.tokens == (6, 1000) and len(draft.candidates.pool) == MOST_SHOWN
+
+
 def test_a_place_with_more_behind_it_is_preferred() -> None:
     text = [7, 5, 6, *range(20, 30), 8, 7, 5, 6, 1, 8, 7, 5, 6]
     draft = drafted(text, len_threshold=2, n_predicts=6)
@@ -90,9 +110,10 @@ def test_a_place_with_more_behind_it_is_preferred() -> None:
     assert draft.candidates.terms["matched"].tolist() == [3.0, 4.0]
 
 
-@pytest.mark.parametrize("fallback", ["recycling", "adapld", "none"])
+@pytest.mark.parametrize("fallback", ["recycling", "eagle2", "adapld", "none"])
 @pytest.mark.parametrize("sampling", [None, Sampling(temperature=0.8, seed=2)])
 def test_output_is_plain_decodings(target: Any, fallback: str, sampling: Sampling | None) -> None:
+    save_tiny_part(target, "eagle")
     prompt = Prompt.from_ids(prompt_ids(3))
     params = {"fallback": fallback, "len_threshold": 2}
     assert generate(target, prompt, "sam", params, sampling=sampling, max_new_tokens=NEW) == generate(
@@ -108,6 +129,41 @@ def test_the_fallback_learns_from_every_step_and_is_taken_up_again(target: Any) 
     read = ReadRun(target, trace)
     for step in (routes.index("text"), len(routes) - 1 - routes[::-1].index("fallback")):
         assert read.redraft(step).same
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_recycling_is_that_of_samd(target: Any, learns: bool) -> None:
+    """Before the first step its matrix has the target's likeliest tokens after every token of the prompt."""
+    prompt = Prompt.from_ids(prompt_ids(3))
+    run = Decoding.of(target, prompt, "sam", {} if learns else {"prompt": False}, max_new_tokens=NEW)
+    run.prefill()
+    fallback: Any = run.drafter.fallback  # type: ignore[attr-defined]
+    assert fallback.paths == TEMPLATES["samd"]
+    last = {token: place for place, token in enumerate(prompt.tokens[:-1])} if learns else {}
+    assert len(fallback.keeps) == len(last)
+    logits = target.reference_logits(prompt.tokens[:-1])
+    for token, place in last.items():
+        assert set(fallback.matrix[token]) == set(logits[place].topk(8).indices.tolist())
+
+
+def test_eagle2_drafts_where_nothing_matches(target: Any) -> None:
+    prompt, params = Prompt.from_ids(prompt_ids(3)), {"fallback": "eagle2", "len_threshold": 3}
+    with pytest.raises(UserError, match="fallback=eagle2: there is no EAGLE head .* or choose another fallback"):
+        record(target, prompt, "sam", params, max_new_tokens=NEW)
+    save_tiny_part(target, "eagle")
+    trace = record(target, prompt, "sam", params, max_new_tokens=NEW)
+    alone = record(target, prompt, "eagle2", max_new_tokens=NEW)
+    assert trace.run["part"]["kind"] == "eagle"
+    steps, nodes = trace.tables["steps"], trace.tables["nodes"]
+    ours = next(i for i, route in enumerate(steps["route"]) if route == "fallback")
+    theirs = alone.tables["steps"]["context"].index(steps["context"][ours])
+    of = [[t for t, s in zip(one["token"], one["step"], strict=True) if s == n] for one, n in (
+        (nodes, ours), (alone.tables["nodes"], theirs))]  # fmt: skip
+    assert of[0] == of[1] and len(of[0]) > 1, "after the same text it drafts the same tree"
+    for route, cosine, beta in zip(steps["route"], steps["term:feature_cosine"], steps["drafted"], strict=True):
+        assert route == "fallback" or cosine is None or np.isnan(cosine), f"{route}: {beta} copied tokens have none"
+    read = ReadRun(target, trace)
+    assert read.redraft(ours).same and read.redraft(steps["route"].index("text")).same
 
 
 def test_a_corpus_is_drafted_from(target: Any) -> None:

@@ -1,9 +1,10 @@
 """Token Recycling (Luo et al. 2025): what the target nearly wrote after a token is drafted after it next time.
 
 A matrix keeps, for every token, the target's eight likeliest next tokens where it last stood in a forward, accepted or
-not. A fixed tree is filled from it, breadth first: a node's child of rank r is entry r of its token's row. The paper's
-code starts from zeros, which drafts token 0 after tokens not met yet; here such a token has no children. SAM decoding's
-variant (SAMD) learns from the prompt too, and runs a smaller tree: both are options.
+not. A fixed tree is filled from it, level by level: a node's child of rank r is entry r of its token's row. Rows are
+written back in the same order, so that of a token that stands several times the deepest one counts, and on one level
+the last. The paper's code starts from zeros, which drafts token 0 after tokens not met yet; here such a token has no
+children. SAM decoding's variant (SAMD) learns from the prompt too, and fills a smaller template: both are options.
 """
 
 from __future__ import annotations
@@ -30,24 +31,35 @@ from decoders.trace.origins import Origin
 
 RANKS = 8
 UNKNOWN = -1
-# tree "2.2.2" of the paper's code, 80 nodes: how many children each node has, by the ranks that lead to it
+# per tree, how many children each node has, by the ranks that lead to it; "2.2.2" is the paper's code's, "samd" SAMD's
 CHILDREN = {
-    "": 8, "0": 8, "1": 4, "2": 3, "3": 2, "4": 1, "5": 1, "6": 1, "7": 1,
-    "00": 8, "01": 3, "02": 2, "03": 1, "04": 1, "05": 1, "06": 1, "07": 1, "10": 2, "11": 1, "20": 1, "30": 1, "40": 1,
-    "50": 1, "000": 5, "001": 2, "002": 1, "003": 1, "004": 1, "010": 1, "020": 1, "100": 1, "200": 1, "300": 1,
-    "0000": 3, "0001": 1, "0002": 1, "0010": 1, "0100": 1, "1000": 1, "00000": 2, "00010": 1,
+    "2.2.2": {
+        "": 8, "0": 8, "1": 4, "2": 3, "3": 2, "4": 1, "5": 1, "6": 1, "7": 1,
+        "00": 8, "01": 3, "02": 2, "03": 1, "04": 1, "05": 1, "06": 1, "07": 1, "10": 2, "11": 1, "20": 1, "30": 1,
+        "40": 1, "50": 1, "000": 5, "001": 2, "002": 1, "003": 1, "004": 1, "010": 1, "020": 1, "100": 1, "200": 1,
+        "300": 1, "0000": 3, "0001": 1, "0002": 1, "0010": 1, "0100": 1, "1000": 1, "00000": 2, "00010": 1,
+    },
+    "samd": {
+        "": 7, "0": 6, "1": 5, "2": 3, "3": 2, "4": 2, "5": 1, "6": 1,
+        "00": 3, "01": 2, "02": 2, "03": 1, "04": 1, "10": 3, "11": 2, "12": 1, "13": 1, "20": 1, "21": 1, "30": 1,
+        "40": 1, "50": 1, "000": 2, "001": 1, "010": 1, "100": 2, "110": 1, "200": 1, "0000": 2, "0010": 1, "1000": 1,
+    },
 }  # fmt: skip
-PATHS = sorted(f"{path}{rank}" for path, count in CHILDREN.items() for rank in range(count))  # depth first
+TEMPLATES = {
+    name: sorted(f"{path}{rank}" for path, count in children.items() for rank in range(count))  # depth first
+    for name, children in CHILDREN.items()
+}
+PATHS = TEMPLATES["2.2.2"]
 BLOCK = 64  # logits whose maximum is looked at first
 
 
-def paths_of(count: int) -> list[str]:
-    """The tree's first ``count`` nodes, level by level, first ranks first; listed depth first.
+def paths_of(count: int, template: str = "2.2.2") -> list[str]:
+    """The first ``count`` nodes of a template, level by level, first ranks first; listed depth first.
 
     >>> paths_of(9)[:3]
     ['0', '00', '1']
     """
-    return sorted(sorted(PATHS, key=lambda path: (len(path), path))[:count])
+    return sorted(sorted(TEMPLATES[template], key=lambda path: (len(path), path))[:count])
 
 
 class Matrix:
@@ -85,11 +97,13 @@ class RecyclingParams:
     prompt: bool = param(
         False, "Learn from the prompt", "Fill the matrix from the prompt's tokens too, as SAM decoding's variant does."
     )
-    nodes: int = param(
-        80, "Nodes",
-        "Drafted tokens of the tree, those nearest the root; 80 is the paper's tree. SAM decoding's code runs 60, of a "
-        "template of its own.", low=1, high=80,
+    template: str = param(
+        "2.2.2", "Tree", "The tree that is filled: the paper's of 80 nodes (2.2.2), or SAM decoding's of 60 (samd).",
+        choices=tuple(TEMPLATES),
     )  # fmt: skip
+    nodes: int = param(
+        80, "Nodes", "Drafted tokens of the tree at most: of a larger tree those nearest the root.", low=1, high=80
+    )
 
     def __post_init__(self) -> None:
         if self.anew and not self.warm:
@@ -136,7 +150,8 @@ class RecyclingDrafter(Drafter):
         )
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        self.keeps.write(np.asarray(draft.tree.tokens), fetched(likeliest(scored.logits, RANKS))[0])
+        order = np.argsort(draft.tree.depths, kind="stable")  # level by level: the released template's order
+        self.keeps.write(np.asarray(draft.tree.tokens)[order], fetched(likeliest(scored.logits, RANKS))[0][order])
         return None
 
 
@@ -164,7 +179,8 @@ def build(target: Target, params: RecyclingParams) -> RecyclingDrafter:
         return Matrix(target.info["vocab"])
 
     matrix = kept_with(target).of("recycling", empty, anew=params.anew) if params.warm else empty()
-    return RecyclingDrafter(matrix, paths_of(params.nodes), prompt=params.prompt, warm=params.warm and len(matrix) > 0)
+    paths = paths_of(params.nodes, params.template)
+    return RecyclingDrafter(matrix, paths, prompt=params.prompt, warm=params.warm and len(matrix) > 0)
 
 
 BIBTEX = r"""

@@ -3,7 +3,8 @@
 The released code walks two suffix automata, one over the text and one over a corpus. What they answer is the longest
 suffix that stands earlier and where it ends first; the same answers come here from a search of the text by vector
 operations and from a suffix array over the corpus. A corpus match counts ``len_bias`` tokens less. Below
-``len_threshold`` another method drafts.
+``len_threshold`` another method drafts: SAMD's own Token Recycling, or EAGLE-2, which Spec-Bench runs it with. In the
+released code a match and a copy run on over the border of a corpus's passages; here they end there.
 """
 
 from __future__ import annotations
@@ -19,20 +20,27 @@ from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
+from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Target
-from decoders.prompt.pool import Match, PoolIndex
+from decoders.prompt.pool import PoolIndex
 from decoders.prompt.prompt import Pool
 from decoders.trace.origins import DATASTORE, MAIN
+from decoders.verifiers.match import MatchVerifier
+from decoders.verifiers.sampling import Chooser
+from decoders.verifiers.verifier import Verifier
 
 from .adapld import METHOD as ADAPLD
+from .eagle import EAGLE2
 from .recycling import METHOD as RECYCLING
+from .recycling import RecyclingDrafter, RecyclingParams
 
-FALLBACKS: dict[str, Method | None] = {"recycling": RECYCLING, "adapld": ADAPLD, "none": None}
+FALLBACKS: dict[str, Method | None] = {"recycling": RECYCLING, "eagle2": EAGLE2, "adapld": ADAPLD, "none": None}
 LONGEST_IN_CORPUS = 64  # tokens that a corpus match counts at most
 MOST_SHOWN = 256  # places recorded of one step
+COPIES = ("text", "corpus")  # routes
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,12 @@ class SamParams:
     len_bias: int = param(5, "Bias", "A match in the corpus counts as so many tokens shorter.", low=0, high=64)
     fallback: str = param(
         "recycling", "Fallback", "What drafts where no match is long enough: another method with its default "
-        "parameters, or none.", choices=tuple(FALLBACKS),
+        "parameters (recycling: SAMD's tree of 60 nodes; eagle2: needs an EAGLE head), or none.",
+        choices=tuple(FALLBACKS),
+    )  # fmt: skip
+    prompt: bool = param(
+        True, "Learn from the prompt", "With recycling as the fallback: fill its matrix from the prompt's tokens too, "
+        "while the prompt is read, as SAMD's code does.",
     )  # fmt: skip
 
 
@@ -106,16 +119,16 @@ class SamDrafter(Drafter):
         ends = np.flatnonzero(tokens[:-1] == tokens[-1])
         lengths = match_lengths(tokens, ends)
         in_text = int(lengths.max(initial=0))
-        match = Match(0, 0, ends[:0]) if self.index is None else self.index.find(tokens, 1, MOST_SHOWN)
-        in_corpus = match.length - p.len_bias if match.length else -p.len_bias
-        notes = {"matched": float(in_text), "in_corpus": float(match.length)}
+        spans = [] if self.index is None else list(self.index.intervals(tokens))
+        in_corpus = len(spans) - p.len_bias
+        notes = {"matched": float(in_text), "in_corpus": float(len(spans))}
         most = min(p.n_predicts - 1, budget)
         if max(in_text, in_corpus) < p.len_threshold:
             return self._fallback(context, budget, notes)
         if in_text >= in_corpus:
             draft = self._from_text(context, ends, lengths, most)
         else:
-            draft = self._from_corpus(context, match, most)
+            draft = self._from_corpus(context, spans, most)
         return replace(draft, notes=notes)
 
     def _from_text(self, context: Context, ends: np.ndarray, lengths: np.ndarray, most: int) -> Draft:
@@ -134,14 +147,18 @@ class SamDrafter(Drafter):
         copied = tokens[place + 1 : place + 1 + most].tolist()
         return Draft.copied(context.root, copied, place + 1, route="text", candidates=candidates)
 
-    def _from_corpus(self, context: Context, match: Match, most: int) -> Draft:
+    def _from_corpus(self, context: Context, spans: list[tuple[int, int]], most: int) -> Draft:
+        """The copy behind the first place of the longest match, as far as its passage goes."""
         assert self.pool is not None and self.index is not None
-        place = int(match.ends[0])
-        count = int(self.index.lengths(match.ends[:1], most)[0])
-        matched = np.full(len(match.ends), float(match.length - self.params.len_bias))
+        low, high = spans[-1]
+        places = np.sort(self.index.place(self.index.order[low:high]))
+        shown = places[np.arange(min(len(places), MOST_SHOWN)) * len(places) // min(len(places), MOST_SHOWN)]
+        place, matched = int(places[0]), float(len(spans))
+        count = int(self.index.lengths(places[:1], most)[0])
         candidates = Candidates(
-            np.full(len(match.ends), -1), matched, self.index.lengths(match.ends, self.params.n_predicts - 1), 0,
-            {"matched": np.full(len(match.ends), float(match.length))}, pool=match.ends,
+            np.full(len(shown), -1), np.full(len(shown), matched - self.params.len_bias),
+            self.index.lengths(shown, self.params.n_predicts - 1), 0, {"matched": np.full(len(shown), matched)},
+            pool=shown,
         )  # fmt: skip
         return Draft(
             DraftTree.chain(context.root, self.pool.tokens[place + 1 : place + 1 + count].tolist()),
@@ -160,8 +177,16 @@ class SamDrafter(Drafter):
         draft = self.fallback.propose(context, budget)
         return replace(draft, route="fallback" if draft.tree.drafted else draft.route, notes={**draft.notes, **notes})
 
+    @property
+    def part(self) -> dict[str, Any] | None:  # type: ignore[override]
+        """The fallback's."""
+        return None if self.fallback is None else self.fallback.part
+
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        return None if self.fallback is None else self.fallback.observe(draft, scored, verdict)
+        """Token Recycling learns from every step; what another fallback did not draft is not its own."""
+        if self.fallback is None or (draft.route in COPIES and not isinstance(self.fallback, RecyclingDrafter)):
+            return None
+        return self.fallback.observe(draft, scored, verdict)
 
     def resume(self, context: Context, past: Any) -> None:
         if self.fallback is not None:
@@ -172,7 +197,9 @@ class SamDrafter(Drafter):
 def fallback_of(params: SamParams) -> tuple[Method, Any] | None:
     """The method that drafts where no match is long enough, with its parameters."""
     entry = FALLBACKS[params.fallback]
-    return None if entry is None else (entry, entry.params())
+    if entry is None:
+        return None
+    return entry, RecyclingParams(prompt=params.prompt, template="samd") if entry is RECYCLING else entry.params()
 
 
 def build(target: Target, params: SamParams) -> SamDrafter:
@@ -181,9 +208,22 @@ def build(target: Target, params: SamParams) -> SamDrafter:
 
 
 def needs(target: Target, params: SamParams) -> Needs:
-    """A corpus where there is one, and what the fallback reads."""
+    """A corpus where there is one, and what the fallback reads.
+
+    Raises UserError for a fallback whose trained part is missing.
+    """
     other = fallback_of(params)
-    return Needs(pool=True) | (Needs() if other is None else other[0].needs(target, other[1]))
+    if other is None:
+        return Needs(pool=True)
+    if missing := other[0].available(target):
+        raise UserError(f"fallback={params.fallback}: {missing}, or choose another fallback")
+    return Needs(pool=True) | other[0].needs(target, other[1])
+
+
+def verifier(params: SamParams, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:
+    """The fallback's verifier, which matches the target's choice and records what the fallback's numbers need."""
+    other = fallback_of(params)
+    return MatchVerifier(chooser) if other is None else other[0].verifier(other[1], chooser, stop_ids)
 
 
 def _once(terms: tuple[Term, ...], *more: tuple[Term, ...]) -> tuple[Term, ...]:
@@ -211,18 +251,20 @@ METHOD = Method(
     params=SamParams,
     build=build,
     needs=needs,
-    origins=(MAIN, DATASTORE, *RECYCLING.origins, *(o for o in ADAPLD.origins if o != MAIN)),
+    verifier=verifier,
+    origins=(MAIN, DATASTORE, *RECYCLING.origins, *(o for o in ADAPLD.origins if o != MAIN), *EAGLE2.origins),
     terms=_once(
         (Term("matched", "matched", "Tokens up to this place that equal the last tokens of the text.", 0, 0),),
         ADAPLD.terms,
     ),
-    node_terms=_once(RECYCLING.node_terms, ADAPLD.node_terms),
+    node_terms=_once(RECYCLING.node_terms, ADAPLD.node_terms, EAGLE2.node_terms),
     step_terms=_once(
         (
             Term("matched", "matched", "Length of the longest suffix of the text that stands earlier in it.", 0, 0),
             Term("in_corpus", "in the corpus", "Length of the longest suffix that stands in the corpus.", 0, 64),
         ),
         ADAPLD.step_terms,
+        EAGLE2.step_terms,
     ),
     order=13,
 )
