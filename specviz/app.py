@@ -30,9 +30,11 @@ from specviz.places import GALLERY, home
 from specviz.remembered import places_of, remember
 from specviz.server import routes
 from specviz.server.backends import Backends
+from specviz.server.connection import Connection
 from specviz.server.desk import Desk
 from specviz.server.forms import Rejected
 from specviz.server.guard import Guard
+from specviz.server.hosts import Hosts
 from specviz.server.http import problem, tell_errors
 from specviz.server.library import Library
 from specviz.server.limits import Rules, rules_for
@@ -138,9 +140,11 @@ def open_desk(
 
 
 def create_app(
-    model: str | None = None, trace: str | Path | None = None, *, desk: Desk | None = None, users: Users | None = None
-) -> FastAPI:
-    """The whole application; with ``users`` only they may use it, after signing in.
+    model: str | None = None, trace: str | Path | None = None, *, desk: Desk | None = None, users: Users | None = None,
+    hosts: Hosts | None = None,
+) -> FastAPI:  # fmt: skip
+    """The whole application; with ``users`` only they may use it, after signing in. It answers to ``hosts``, which are
+    this machine's own names where none are given.
 
     The model starts to load when it starts; raises ValueError if ``trace`` cannot be read.
     """
@@ -162,7 +166,7 @@ def create_app(
         login.add(app, users)
     tell_errors(app)
     app.add_middleware(sound.Sound)
-    app.add_middleware(Guard, rules=desk.rules, users=users, dress=assets.with_head)
+    app.add_middleware(Guard, rules=desk.rules, users=users, dress=assets.with_head, hosts=hosts)
     app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=4)
     gr.mount_gradio_app(
         app,
@@ -218,16 +222,19 @@ def serve(
     public: bool = False,
     limits: Mapping[str, str] | None = None,
     pickers: Sequence[str] = (),
+    allow_hosts: Sequence[str] = (),
     prepare: Callable[[Desk], str] | None = None,
     backends: Backends | None = None,
 ) -> None:
     """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs. ``drafter``
     is the draft model that SpS uses. ``auth_file`` names who may sign in, ``public``, ``limits`` and ``pickers`` what
-    users may do (``limits.rules_for``). ``backends`` do the runs, where they are given. ``prepare`` is called with the
-    desk before the page is put together, and gives the name of the tab that a browser is opened on.
+    users may do (``limits.rules_for``); ``allow_hosts`` are names that the server is reached by besides ``host``
+    (``Hosts.of``). ``backends`` do the runs, where they are given. ``prepare`` is called with the desk before the page
+    is put together, and gives the name of the tab that a browser is opened on.
 
     Raises ValueError with one sentence if a file cannot be read, a limit is none, or the port is taken.
     """
+    hosts = Hosts.of(host, allow_hosts)
     rules = rules_for(public=public, accounts=auth_file is not None, changed=limits, pickers=pickers)
     users = Users(Path(auth_file)) if auth_file is not None else None
     if users is not None and users.readable_by_others():
@@ -247,7 +254,7 @@ def serve(
         threads=threads, backends=backends,
     )  # fmt: skip
     tab = prepare(desk) if prepare is not None else ""
-    app = create_app(desk=desk, users=users)
+    app = create_app(desk=desk, users=users, hosts=hosts)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/{tab and f'?tab={tab}'}"
     print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)
@@ -257,4 +264,7 @@ def serve(
         timer = threading.Timer(1.0, webbrowser.open, [address])
         timer.daemon = True
         timer.start()
-    _Server(uvicorn.Config(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=1)).run()
+    config = uvicorn.Config(
+        app, host=host, port=port, http=Connection, log_level="warning", timeout_graceful_shutdown=1
+    )
+    _Server(config).run()

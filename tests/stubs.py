@@ -20,8 +20,10 @@ from decoders.draft.params import NoParams, param
 from decoders.trace.trace import Trace
 from specviz.app import create_app
 from specviz.pages import pages
+from specviz.server.connection import Connection
 from specviz.server.desk import Desk
 from specviz.server.forms import PromptForm
+from specviz.server.hosts import LOOPBACK, Hosts
 from specviz.server.job import Job
 from specviz.server.library import Library
 from specviz.server.loader import Loader
@@ -117,11 +119,14 @@ class StubTarget:
         self.companions: dict[str, Any] = {}
 
 
-def app_of(desk: Desk, users: Users | None = None) -> FastAPI:
+TESTED = Hosts((*LOOPBACK, "testserver"))  # what Starlette's TestClient asks for
+
+
+def app_of(desk: Desk, users: Users | None = None, hosts: Hosts = TESTED) -> FastAPI:
     """The application, made inside a running loop (Gradio would otherwise make one and never close it)."""
 
     async def make() -> FastAPI:
-        return create_app(desk=desk, users=users)
+        return create_app(desk=desk, users=users, hosts=hosts)
 
     return in_thread(make)
 
@@ -155,8 +160,9 @@ def listening() -> socket.socket:
 class serving:
     """A real server on a free port, for the time of a with block."""
 
-    def __init__(self, desk: Desk, users: Users | None = None) -> None:
-        config = uvicorn.Config(app_of(desk, users), log_level="error", timeout_graceful_shutdown=1)
+    def __init__(self, desk: Desk, users: Users | None = None, hosts: Hosts = TESTED) -> None:
+        app = app_of(desk, users, hosts)
+        config = uvicorn.Config(app, http=Connection, log_level="error", timeout_graceful_shutdown=1)
         self.server = uvicorn.Server(config)
         self.socket = listening()
         self.thread = threading.Thread(target=self.server.run, args=([self.socket],), daemon=True)

@@ -249,7 +249,7 @@ for name in ("torch", "transformers", "jaxtyping"):
 os.environ["SPECVIZ_HOME"] = {str(tmp_path / "home")!r}
 from fastapi.testclient import TestClient
 from specviz.app import create_app
-with TestClient(create_app(trace={str(tmp_path / "a.spectrace")!r})) as client:
+with TestClient(create_app(trace={str(tmp_path / "a.spectrace")!r}), base_url="http://localhost") as client:
     first = client.get("/api/runs").json()["first"]
     assert client.get("/api/traces/" + first).json()["run"]["title"] == "Quoted answer"
     assert client.get("/api/methods").json()["reason"].startswith("Opened for viewing only")

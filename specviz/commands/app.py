@@ -38,6 +38,11 @@ def add_address(parser: argparse.ArgumentParser) -> None:
         "--port", type=common.whole(0, 65535), default=7860, metavar="N", help="default: 7860; 0 picks a free one"
     )
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="default: this machine only")
+    common.several(
+        parser, "--allow-host", "NAME",
+        "a name that the server is reached by besides --host, such as a proxy's; may be repeated; * is any "
+        "(docs/security.md)",
+    )  # fmt: skip
     common.flag(parser, "--open", "open a browser too")
     shared = parser.add_argument_group("for other people")
     common.file(shared, "--auth-file", "only the users in FILE, after signing in (see specviz users)", "FILE")
@@ -50,7 +55,10 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
     """What ``serve`` is told about other people."""
     pairs = [text.partition("=") for text in args.limit]
     limits = {name: value for name, _, value in pairs}
-    return {"auth_file": args.auth_file, "public": args.public, "limits": limits, "pickers": args.picks}
+    return {
+        "auth_file": args.auth_file, "public": args.public, "limits": limits, "pickers": args.picks,
+        "allow_hosts": args.allow_host,
+    }  # fmt: skip
 
 
 def backends(args: argparse.Namespace) -> Any:

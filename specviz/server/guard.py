@@ -7,15 +7,17 @@ its ``BaseHTTPMiddleware`` puts every stream of live events through another queu
 
 from __future__ import annotations
 
+import html
 import secrets
 from collections.abc import Callable
 from urllib.parse import quote
 
-from fastapi import HTTPException, Request
-from fastapi.responses import RedirectResponse
+from fastapi import HTTPException, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .hosts import Hosts, is_foreign
 from .http import COOKIE, MAX_BODY, OWNER, browser_id, cookie, refused
 from .limits import Rules, Window, caller
 from .users import Users
@@ -36,6 +38,10 @@ STRICT = {  # of a server that others use
 SESSION = "specviz_session"
 LOGIN, LOGOUT, UPLOAD = "/login", "/logout", "/gradio_api/upload"
 MAX_LOGIN = 4096  # bytes
+CORS = b"access-control-"  # Gradio's answers let pages of other origins in, cookies and all
+PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>specviz</title><body style="font:16px/1.5 system-ui,sans-serif;max-width:38em;margin:12vh auto;padding:0 1em">
+<p>{}</p></body></html>"""
 
 
 class Refused(HTTPException):
@@ -49,13 +55,15 @@ class Refused(HTTPException):
 class Guard:
     """Security headers on every answer; a cookie that tells browsers apart, or a session that tells users apart.
 
-    ``dress`` puts our head into the HTML of the page.
+    Nothing goes further that was sent to another host, or by a page of another origin. Its paths are the scope's: a
+    request's ``url`` is made of its Host. ``dress`` puts our head into the HTML of the page.
     """
 
     def __init__(
-        self, app: ASGIApp, rules: Rules, users: Users | None = None, dress: Callable[[str], str] = str
-    ) -> None:
-        self.app, self.rules, self.users, self.dress = app, rules, users, dress
+        self, app: ASGIApp, rules: Rules, users: Users | None = None, dress: Callable[[str], str] = str,
+        hosts: Hosts | None = None,
+    ) -> None:  # fmt: skip
+        self.app, self.rules, self.users, self.dress, self.hosts = app, rules, users, dress, hosts or Hosts()
         self.asks, self.uploads = Window(rules.asks), Window(rules.runs)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,6 +76,9 @@ class Guard:
         request = Request(scope)
         path, writes = scope["path"], request.method not in ("GET", "HEAD", "OPTIONS")
         send = self._with_headers(send, request)
+        if problem := self._elsewhere(request):
+            await _said(problem, request)(scope, receive, send)
+            return
         try:
             caller.set(self._admit(request, writes))
             most = MAX_LOGIN if path == LOGIN else self.rules.upload_bytes + 65536 if path == UPLOAD else MAX_BODY
@@ -84,12 +95,26 @@ class Guard:
             return
         await self.app(scope, receive, self._page(send, request) if path == "/" and request.method == "GET" else send)
 
+    def _elsewhere(self, request: Request) -> Refused | None:
+        """Why a request is not for this server, or not from its own page; a link to a page of it may be anywhere."""
+        path, headers = request.scope["path"], request.headers
+        if not path.startswith("/"):  # the absolute form, which names a host of its own
+            return Refused(400, "What is asked for is a path, which begins with “/”.")
+        if text := self.hosts.refusal(headers):
+            return Refused(403 if len(headers.getlist("host")) == 1 else 400, text)
+        link = (
+            request.method in ("GET", "HEAD")
+            and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
+            and not path.startswith("/gradio_api/")
+        )
+        if not link and is_foreign(headers, request.scope["scheme"]):
+            return Refused(403, "This was sent by a page of another site or port: open specviz itself and try again.")
+        return None
+
     def _admit(self, request: Request, writes: bool) -> str:
         """Whose limits count for a request; a signed-in user's name is in its scope from here on. Raises Refused."""
-        path, headers = request.url.path, request.headers
+        path, headers = request.scope["path"], request.headers
         address = request.client.host if request.client else ""
-        if writes and headers.get("sec-fetch-site") == "cross-site":
-            raise Refused(403, "This was sent by a page of another site: open specviz itself and try again.")
         who = address
         if self.users is not None:
             if path == LOGIN:  # tries are counted there
@@ -112,13 +137,14 @@ class Guard:
         return who
 
     def _with_headers(self, send: Send, request: Request) -> Send:
-        locked = self.users is not None and request.url.path == LOGIN
+        locked = self.users is not None and request.scope["path"] == LOGIN
         wanted = HEADERS | {"content-security-policy": LOCKED if locked else POLICY}
         wanted |= STRICT if self.rules.shared else {}
-        named_by_content = request.url.path.startswith("/assets/") and request.method == "GET"  # Gradio's scripts
+        named_by_content = request.scope["path"].startswith("/assets/") and request.method == "GET"  # Gradio's scripts
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
+                message["headers"] = [one for one in message.get("headers", ()) if not one[0].lower().startswith(CORS)]
                 headers = MutableHeaders(scope=message)
                 headers.update(wanted)
                 if named_by_content and message["status"] == 200:
@@ -159,10 +185,17 @@ class _NotSignedIn(Exception):
 
     @staticmethod
     def answer(request: Request) -> ASGIApp:
-        if request.url.path == "/" and request.method == "GET":
-            query = request.url.query
+        if request.scope["path"] == "/" and request.method == "GET":
+            query = request.scope["query_string"].decode("latin-1")
             return RedirectResponse("login" + (f"?next={quote('?' + query, safe='')}" if query else ""), 303)
         return refused(Refused(401, "You are not signed in, or no longer: load the page again and sign in."))
+
+
+def _said(problem: Refused, request: Request) -> Response:
+    """A refusal: a page for whoever looks at one, JSON for everything else."""
+    if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+        return HTMLResponse(PAGE.format(html.escape(problem.detail)), problem.status_code)
+    return refused(problem)
 
 
 def _bounded(receive: Receive, most: int) -> Receive:

@@ -95,7 +95,7 @@ def tell_errors(app: FastAPI) -> None:
 
     async def told(request: Request, error: Exception) -> Response:
         if isinstance(error, ValueError) and not isinstance(error, UserError | RequestValidationError):
-            log.warning("%s was refused", request.url.path, exc_info=error)  # perhaps it is not the user's mistake
+            log.warning("%s was refused", request.scope["path"], exc_info=error)  # perhaps it is not the user's mistake
         return refused(error)
 
     for kind in (AnyHTTPException, RequestValidationError, UnknownTrace, ValueError):

@@ -40,7 +40,7 @@ def add(app: FastAPI, users: Users) -> None:
                 token = await run_in_threadpool(users.sign_in, name, password, address)
         headers = {"cache-control": "no-store"}
         if token:
-            secure = request.url.scheme == "https"
+            secure = request.scope["scheme"] == "https"
             headers["set-cookie"] = cookie(SESSION, token, int(users.session_s), secure=secure)
             return RedirectResponse(f"./{target}", 303, headers)
         status, said = 401, "Name and password do not belong together: check both and try again."

@@ -108,7 +108,7 @@ def mend(app: FastAPI) -> None:
 
     async def no_endpoint(request: Request, error: Exception) -> Response:
         if isinstance(error, KeyError):
-            path, missing = request.url.path, error.args[0] if error.args else None
+            path, missing = request.scope["path"], error.args[0] if error.args else None
             number = isinstance(missing, int) and missing not in gradio.get_blocks().fns
             if not path.startswith(CALLS) or not (number or missing == f"/{path.removeprefix(TYPED_CALL).rstrip('/')}"):
                 raise error  # a bug
