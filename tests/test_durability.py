@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from decoders.trace import files as tracefile
 from decoders.trace import journal as runjournal
 from decoders.trace.journal import recover
 from specviz.cli import main
+from specviz.pages.runs.service import Change
+from specviz.server import library
 from specviz.server.forms import PromptForm
 from specviz.server.library import Library
 from specviz.server.store import TraceStore
@@ -88,7 +91,7 @@ def test_a_run_that_is_not_saved_says_so_in_its_last_event(tmp_path: Path) -> No
 
 
 def test_a_folder_that_becomes_read_only_in_mid_run(tmp_path: Path) -> None:
-    """The steps until then are in the journal, the whole run is in memory, and a later run is saved again."""
+    """The steps until then are in the journal, and the whole run is in memory until a later one can be saved."""
     desk = StubDesk(library=Library(tmp_path))
     desk.gate.clear()  # it waits after four steps
     desk.begin()
@@ -100,12 +103,92 @@ def test_a_folder_that_becomes_read_only_in_mid_run(tmp_path: Path) -> None:
         desk.gate.set()
         assert job.finished.wait(WAIT_S)
     assert desk.store.get(job.id).run["stop"] == "eos" and desk.library is not None
-    assert "read-only" in desk.library.problem.lower()
+    assert desk.library.problem.startswith("Runs are not saved on disk (the folder is read-only): ")
     later = desk.submit_text(owner="ann").id
     assert later in desk.library and desk.library.problem == ""
     desk.end()
     found = readable(tmp_path)
-    assert later in found and found.get(job.id).rows("steps") >= 4 and found.get(job.id).run["stop"] == "interrupted"
+    assert later in found and found.get(job.id).run["stop"] == "eos" and not list(tmp_path.glob("*.journal"))
+
+
+@pytest.mark.parametrize("occasion", ["a run", "the list", "a while", "the end"])
+def test_runs_of_a_full_disk_are_written_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, occasion: str
+) -> None:
+    """By the next run, when somebody looks at the list, by itself after a while, or when the server ends."""
+    monkeypatch.setattr(library, "RETRY_S", 0.1 if occasion == "a while" else 1e6)
+    desk = StubDesk(library=Library(tmp_path))
+    desk.begin()
+    assert desk.loader.wait(WAIT_S) and desk.library is not None
+    room, keys = desk.services["runs"].room, []
+    with refusing(tmp_path, 1):
+        keys = [desk.submit_text(owner="ann").id for _ in range(12)]
+        desk.services["runs"].change(Change(ids=keys[:1], title="renamed", add=["full"], keep=True), "ann")
+        for _ in range(2):
+            assert "no space left on device" in room()["problem"] and "kept in memory" in room()["problem"]
+        assert not any(key in desk.library for key in keys)
+    monkeypatch.setattr(desk.library, "_tried", 0.0)
+    if occasion == "a run":
+        desk.submit_text(owner="bob")
+    elif occasion == "the list":
+        assert room()["problem"] == ""
+    elif occasion == "a while":
+        until(lambda: not desk.library.unsaved, "the runs are saved")  # type: ignore[union-attr]
+    desk.end()
+    assert desk.library.problem == ""
+    found = readable(tmp_path)
+    rows = {row["id"]: row for row in found.listing("ann")}
+    assert [key for key in keys if key not in rows] == []
+    assert rows[keys[0]]["title"] == "renamed" and rows[keys[0]]["keep"] and rows[keys[0]]["tags"] == ["full"]
+
+
+def test_memory_gives_up_what_is_on_disk_before_what_is_not(tmp_path: Path) -> None:
+    desk = StubDesk(library=Library(tmp_path))
+    desk.store.max_count = 4
+    desk.begin()
+    assert desk.loader.wait(WAIT_S)
+    with refusing(tmp_path, 1):
+        unsaved = [desk.submit_text(owner="ann").id for _ in range(2)]
+        deleted = desk.submit_text(owner="ann").id
+        desk.services["runs"].delete([deleted], "ann")
+        opened = [desk.store.put(synthetic.quote(), kind="opened") for _ in range(6)]
+        assert all(key in desk.store for key in unsaved) and opened[-1] in desk.store
+    desk.end()
+    assert {path.stem for path in tmp_path.glob("*.spectrace")} == set(unsaved)
+
+
+def test_a_file_that_goes_while_room_is_made_is_no_failing_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server (or a user) removes a run that this one has just listed."""
+    kept, look = Library(tmp_path), Path.stat
+    kept.finish(synthetic.quote())
+    gone = next(tmp_path.glob("*.spectrace"))
+
+    def remove_after_look(path: Path, **how: Any) -> os.stat_result:
+        seen = look(path, **how)
+        if path == gone:
+            os.unlink(path)
+        return seen
+
+    monkeypatch.setattr(Path, "stat", remove_after_look)
+    kept.finish(synthetic.chain())
+    assert not os.path.exists(gone) and kept.problem == ""
+
+
+def test_a_run_outlives_a_loss_of_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file and its folder are written through before its journal goes."""
+    synced: list[tuple[str, bool]] = []
+
+    def sync(number: int) -> None:
+        kind = "folder" if stat.S_ISDIR(os.fstat(number).st_mode) else "file"
+        synced.append((kind, any(tmp_path.glob("*.journal"))))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    trace = synthetic.chain()
+    kept = Library(tmp_path)
+    kept.finish(trace, kept.start(trace, "ann"))
+    assert synced == [("file", True), ("folder", True)] * 2 and not list(tmp_path.glob("*.journal"))
 
 
 def test_a_clock_that_was_set_back_removes_no_new_run(tmp_path: Path) -> None:

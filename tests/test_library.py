@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -158,6 +159,51 @@ def test_files_of_kept_runs_are_not_trimmed(tmp_path: Path) -> None:
     assert oct((tmp_path / "a.json").stat().st_mode)[-3:] == "600"
 
 
+def test_nobody_reads_a_run_but_its_owner(desk: StubDesk, tmp_path: Path) -> None:
+    desk.gate.clear()
+    job = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="ann")
+    until(lambda: any((tmp_path / "runs").glob("*.journal")), "the run is journaled")
+    modes = {path.suffix or path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert modes == {"runs": 0o700, ".journal": 0o600, ".json": 0o600}
+    desk.gate.set()
+    assert job.finished.wait(WAIT_S)
+    file = tmp_path / "runs" / f"{job.id}.spectrace"
+    assert file.stat().st_mode & 0o777 == 0o600
+    for path in (file, file.parent):  # as earlier versions left them
+        path.chmod(path.stat().st_mode | 0o055)
+    restarted(desk)
+    assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_comparison_of_the_400th_visitor_is_whole(tmp_path: Path) -> None:
+    """Five runs each, two visitors at a time, and one who looks at an old comparison all the while: none of these is
+    removed, in memory or on disk; who came first and left goes.
+    """
+    stores = [TraceStore(), TraceStore(max_count=20)]
+    library, chain = Library(tmp_path, max_count=20), synthetic.chain()
+    library.belongs_to(stores[1])
+    entry = stores[0].entry(stores[0].put(chain, owner="nobody"))
+    assert entry is not None
+    for store, visitors in zip(stores, (400, 20), strict=True):
+        for first in range(0, visitors, 2):
+            pair = [f"visitor{number}-{lane}" for lane in range(5) for number in (first, first + 1)]
+            watched = [f"visitor0-{lane}" for lane in range(5)]
+            for key in pair:
+                owner = key.split("-")[0]
+                for lane in watched if first else ():
+                    store.blob(lane)
+                if store is stores[0]:
+                    store.keep(dataclasses.replace(entry, id=key, owner=owner))
+                else:
+                    store.put(Trace({**chain.run, "id": key}, chain.tables), owner=owner)
+                    library.describe(key, owner=owner)
+                    library.finish(store.get(key))
+            for key in (*watched, *pair):
+                assert key in store and (store is stores[0] or key in library), (key, first)
+        assert "visitor1-0" not in store and len(store) == store.max_count
+    assert len(list(tmp_path.glob("*.spectrace"))) == 20
+
+
 def test_the_routes_take_json_of_the_right_form(desk: StubDesk) -> None:
     with TestClient(app_of(desk), cookies={COOKIE: "ann"}) as client:
         job = desk.submit_text(owner="ann")
@@ -210,12 +256,13 @@ def test_a_disk_that_refuses_costs_files_never_a_run(
     for job in jobs:
         assert job.error == "" and desk.store.get(job.id).run["stop"] == "eos"
     said = desk.services["runs"].room()["problem"]
-    assert said.startswith("Runs are not saved on disk (") and said.endswith("kept until the server ends.")
+    assert said.startswith("Runs are not saved on disk (") and said.endswith("saved as soon as the disk takes them.")
     assert sum("runs are not saved" in record.message for record in caplog.records) == 1  # once
     monkeypatch.undo()
     desk.library.folder = tmp_path / "again"
     key = desk.submit_text(owner="ann").id
     assert desk.services["runs"].room()["problem"] == "" and key in desk.library
+    assert all(job.id in desk.library for job in jobs)  # what the disk refused is written now
 
 
 def test_a_journal_that_cannot_be_replaced_is_opened_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from decoders.folders import private_folder
+
 from .check import check, check_run
 from .files import MAX_UNPACKED, SUFFIX, dumps, loads, save, why
 from .tables import SCHEMA, TraceError, columns_of, with_defaults
@@ -47,12 +49,13 @@ class Journal:
         self._file: io.FileIO | None = None
 
     def start(self, trace: Trace) -> None:
-        """Create the file: the run's record, and whatever the trace holds so far (its prompt), whole or not at all."""
+        """Create the file (0600): the run's record, and what the trace holds so far (its prompt), whole or not at all."""
         line = dumps({"journal": 2, "schema": SCHEMA, "run": trace.run, "tables": trace.tables})
         partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(partial, "wb", buffering=0)  # noqa: SIM115 (open for as long as the run lasts)
+            private_folder(self.path.parent)
+            number = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
+            self._file = open(number, "wb", buffering=0)  # noqa: SIM115 (open for as long as the run lasts)
             self._write(line.encode() + b"\n")
             os.replace(partial, self.path)
         except OSError as fault:

@@ -28,7 +28,7 @@ from .limits import Rules
 from .loader import Loader
 from .opened import imported
 from .runner import Runner
-from .store import TraceStore, UnknownTrace
+from .store import FAIR_SHARE, TraceStore, UnknownTrace
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 log = logging.getLogger(__name__)
@@ -110,6 +110,7 @@ class Desk(Counter):
         self.rules = rules
         self.runner.keep_to(rules)
         self.store.own_share = 0.1 if rules.shared else 0.5
+        self.store.fair_share = FAIR_SHARE if rules.shared else 1.0  # browsers of one user do not compete
 
     def begin(self) -> None:
         """Load the model and find earlier runs, both in the background."""

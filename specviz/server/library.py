@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import threading
@@ -11,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from decoders.folders import write_bytes
+from decoders.folders import private_folder, write_bytes, write_text
 from decoders.trace import files as tracefile
 from decoders.trace import journal as runjournal
 from decoders.trace import trace as tr
 from specviz.places import SUFFIX, is_id, new_id
 
-from .store import EVERYBODY, MAX_TAGS, MAX_TITLE, TraceStore, log, surplus
+from .store import EVERYBODY, FAIR_SHARE, MAX_TAGS, MAX_TITLE, TraceStore, log, surplus, unpacked
 
 try:
     import fcntl
@@ -26,6 +27,7 @@ except ImportError:  # not a Unix
 
 JOURNAL = ".journal"
 ABOUT = ".json"
+RETRY_S = 10.0  # between two tries to save what the disk refused
 
 
 class Journal:
@@ -57,20 +59,12 @@ class Journal:
     def append(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> None:
         self._try(self._journal.append, delta)
 
+    def stop(self) -> None:
+        """No step follows. The file stays, and other servers leave it alone until ``close``."""
+        self._try(self._journal.close)
+
     def close(self) -> None:
-        self._try(self._journal.close)
-        self._unlock()
-
-    def finish(self, trace: tr.Trace) -> None:
-        """The trace's file replaces the journal. Raises TraceError or OSError where it cannot be written."""
-        self._try(self._journal.close)
-        try:
-            tracefile.save(trace, self._journal.path.with_suffix(SUFFIX))
-            self._journal.path.unlink(missing_ok=True)
-        finally:
-            self._unlock()
-
-    def _unlock(self) -> None:
+        self.stop()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -104,17 +98,37 @@ class Library:
     """Runs on disk, one file each, bounded; a run that is under way is journaled, so that a crash loses nothing.
 
     ``<id>.journal`` while a run goes on, ``<id>.spectrace`` when it is over; ``<id>.json`` holds its owner, title, tags
-    and whether it is kept. A failing disk costs files, never a run; ``problem`` says so in a sentence.
+    and whether it is kept. A run that the disk refuses stays in the memory that the library ``belongs_to``, and is
+    written as soon as that works; until then ``problem`` says so in a sentence. Only their owner reads the files.
     """
 
     def __init__(self, folder: Path, *, max_count: int = 200, max_bytes: int = 512 << 20) -> None:
         self.folder, self.max_count, self.max_bytes = folder, max_count, max_bytes
-        self.problem = ""
+        self.unsaved: dict[str, None] = {}  # ids of runs that are over and that no file holds, the oldest first
+        self._reason = ""
+        self._memory: TraceStore | None = None
+        self._saving = threading.Lock()
+        self._tried = 0.0
+        self._later: threading.Timer | None = None
         self._live: set[str] = set()
         self._finished: dict[str, float] = {}  # when runs of this server ended, by the monotonic clock
         self._lock: int | None = None
         self._about: dict[str, dict[str, Any]] = {}
         self._change = threading.Lock()
+
+    def belongs_to(self, store: TraceStore) -> None:
+        """Keep what the disk refuses in ``store``, and remove files in the order in which it was used."""
+        self._memory, store.unsaved = store, self.unsaved
+
+    @property
+    def problem(self) -> str:
+        """A sentence for the user where runs are in memory alone; "" where all are on disk."""
+        if not self._reason:
+            return ""
+        return (
+            f"Runs are not saved on disk ({self._reason}): they are kept in memory, as many as fit there, and saved as "
+            "soon as the disk takes them."
+        )
 
     def lock_folder(self) -> bool:
         """Whether no other server writes journals here; this one then holds the folder until ``close``."""
@@ -122,7 +136,7 @@ class Library:
             return False
         if self._lock is not None:
             return True
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder)
         lock = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,25 +147,82 @@ class Library:
         return True
 
     def close(self) -> None:
-        """Let another server have the folder."""
+        """Save what is not saved yet, and let another server have the folder."""
+        self.save_unsaved(at_once=True)
+        if self._later is not None:
+            self._later.cancel()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
-    def _failed(self, error: Exception) -> None:
-        why = " ".join(str(getattr(error, "strerror", None) or error).split())
-        if not self.problem:  # once, however many runs follow
-            log.warning("runs are not saved on disk: %s", why)
-        self.problem = f"Runs are not saved on disk ({why}): they go on, and are kept until the server ends."
+    def _failed(self, error: Exception, key: str = "") -> None:
+        """The disk refused; ``key`` is a run that is over and is to be written later."""
+        why = " ".join(str(getattr(error, "strerror", None) or error).lower().split())
+        if getattr(error, "errno", None) in (errno.EROFS, errno.EACCES, errno.EPERM):
+            why = "the folder is read-only"
+        if not self._reason:  # once, however many runs follow
+            log.warning("runs are not saved on disk (%s): %s", self.folder, why)
+        self._reason = why
+        if key:
+            self.unsaved.setdefault(key)
+        if self.unsaved and (self._later is None or not self._later.is_alive()):
+            self._later = threading.Timer(RETRY_S, self.save_unsaved, kwargs={"at_once": True})
+            self._later.daemon = True
+            self._later.start()
+
+    def save_unsaved(self, *, at_once: bool = False) -> None:
+        """Write the runs that only the memory has, if the disk takes them by now; at most once in a second, unless
+        ``at_once``.
+        """
+        due = at_once or time.monotonic() - self._tried > 1
+        if not self.unsaved or self._memory is None or not due or not self._saving.acquire(blocking=False):
+            return
+        try:
+            for key in [key for key in list(self.unsaved) if key not in self._live]:
+                entry = self._memory.entry(key)
+                if entry is not None:
+                    try:
+                        self._save(unpacked(entry.blob))
+                    except tracefile.TraceError as error:
+                        log.warning("%s", error)
+                elif key in self:
+                    self._write_about(key)
+                else:
+                    log.warning("run %s was never saved on disk, and made room for later ones", key)
+                if self.unsaved.pop(key, self) is self:  # it was deleted in the meantime
+                    self.remove(key)
+            if not self.unsaved:
+                self._reason = ""
+        except OSError as error:
+            if self._later is not None:  # this may be its thread
+                self._later.cancel()
+                self._later = None
+            self._failed(error)
+        finally:
+            self._tried = time.monotonic()
+            self._saving.release()
+
+    def _save(self, trace: tr.Trace) -> None:
+        """Write a run's file in place of its journal, so that it outlives a loss of power. Raises TraceError for a
+        trace that is not whole, and OSError.
+        """
+        key = trace.run["id"]
+        data = tracefile.save(trace, None)
+        assert data is not None
+        private_folder(self.folder)
+        if self.about(key):
+            self._write_about(key, sync=True)
+        write_bytes(self.folder / f"{key}{SUFFIX}", data, private=True, sync=True)
+        (self.folder / f"{key}{JOURNAL}").unlink(missing_ok=True)
 
     def start(self, trace: tr.Trace, owner: str = "") -> Journal:
         """A journal for a run that begins now."""
         key = trace.run["id"]
         journal = Journal(self.folder / f"{key}{JOURNAL}", self._failed)
         journal.start(trace)
-        if journal.whole and owner:
-            self.describe(key, owner=owner)
         self._live.add(key)
+        if owner:
+            self.describe(key, owner=owner)
         return journal
 
     def guarded(self, run: Any, owner: str = "") -> Guarded:
@@ -168,18 +239,25 @@ class Library:
     def finish(self, trace: tr.Trace, journal: Journal | None = None) -> None:
         """The run is over: its file replaces its journal."""
         key = trace.run["id"]
+        if journal is not None:
+            journal.stop()
         try:
-            if journal is not None:
-                journal.finish(trace)
-            else:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                tracefile.save(trace, self.folder / f"{key}{SUFFIX}")
-            self.problem = ""
+            self._save(trace)
+            self.unsaved.pop(key, None)
             self._finished[key] = time.monotonic()
-            self.trim()
-        except (tracefile.TraceError, OSError) as error:
+            if not self.unsaved:
+                self._reason = ""
+        except tracefile.TraceError as error:  # no disk ever takes it
             self._failed(error)
-        self._live.discard(key)
+        except OSError as error:
+            self._failed(error, key)
+        finally:
+            self._live.discard(key)
+            if journal is not None:
+                journal.close()
+        if key not in self.unsaved:
+            self.save_unsaved(at_once=True)
+            self.trim()
 
     def __contains__(self, key: str) -> bool:
         return is_id(key) and (self.folder / f"{key}{SUFFIX}").is_file()
@@ -198,30 +276,43 @@ class Library:
         with self._change:
             changed = {**self.about(key), **about}
             self._about[key] = changed
-            text = json.dumps(changed, ensure_ascii=False)
-            try:
-                write_bytes(self.folder / f"{key}{ABOUT}", text.encode(), private=True)
-            except OSError as error:
-                self._failed(error)
+        try:
+            self._write_about(key)
+        except OSError as error:
+            self._failed(error, key)
+
+    def _write_about(self, key: str, *, sync: bool = False) -> None:
+        with self._change:
+            text = json.dumps(self.about(key), ensure_ascii=False)
+            write_bytes(self.folder / f"{key}{ABOUT}", text.encode(), private=True, sync=sync)
 
     def remove(self, key: str) -> None:
         """Delete a run's files. Raises OSError where the disk refuses."""
         self._about.pop(key, None)
+        self.unsaved.pop(key, None)
         if is_id(key):
             for suffix in (SUFFIX, JOURNAL, ABOUT):
                 (self.folder / f"{key}{suffix}").unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """Remove the oldest files beyond the limits; runs of this server are the newest, whatever the clock says."""
+        """Remove the files beyond the limits whose runs were not used for longest; runs of this server are the newest,
+        whatever the clock says.
+        """
+        memory = self._memory
+        used, share = ({}, FAIR_SHARE) if memory is None else (memory.ages(), memory.fair_share)
         with self._change:
-            paths = sorted(self._files(SUFFIX), key=lambda path: self._finished.get(path.stem, -1))
-            files = [(path.stem, path.stat().st_size) for path in paths]
+            files = [(path.stem, stat.st_size) for path, stat in self._stats(SUFFIX)]
+            files.sort(key=lambda file: (used.get(file[0], -1), self._finished.get(file[0], -1)))
             self._finished = {key: self._finished[key] for key, _ in files if key in self._finished}
             kept = [size for key, size in files if self.about(key).get("keep")]
             loose = [(key, str(self.about(key).get("owner", "")), size) for key, size in files]
             loose = [item for item in loose if not self.about(item[0]).get("keep")]
-            for key in surplus(loose, max(1, self.max_count - len(kept)), max(1, self.max_bytes - sum(kept))):
-                self.remove(key)
+            count, size = max(1, self.max_count - len(kept)), max(1, self.max_bytes - sum(kept))
+            for key in surplus(loose, count, size, share):
+                try:
+                    self.remove(key)
+                except OSError as error:  # the next run tries again
+                    log.warning("run %s cannot be removed to make room: %s", key, error)
 
     def bring(self, key: str, store: TraceStore, *, shared: bool = False) -> bool:
         """Put one run of the folder into the store. Whether it is there and can be read."""
@@ -268,32 +359,40 @@ class Library:
                 log.warning("%s", error)
                 with contextlib.suppress(OSError):
                     path.rename(path.with_suffix(".unreadable"))
-                    path.with_suffix(".unreadable.txt").write_text(f"{error}\n", encoding="utf-8")
+                    write_text(path.with_suffix(".unreadable.txt"), f"{error}\n", private=True)
                 continue
+            trace.run["id"] = path.stem
             try:
-                tracefile.save(trace, path.with_suffix(SUFFIX))
-                path.unlink()
-            except (tracefile.TraceError, OSError) as error:  # the journal stays for the next start
-                self._failed(error)
+                self._save(trace)
+            except (tracefile.TraceError, OSError) as error:  # the journal stays until then
                 self._put(trace, path.stem, store, shared)
+                self._failed(error, path.stem if isinstance(error, OSError) else "")
         for path in self._files(SUFFIX)[-self.max_count :]:
             if is_id(path.stem) and path.stem not in store:
                 self.bring(path.stem, store, shared=shared)
 
     def _sweep(self) -> None:
-        """Remove what a killed server was about to write and had not renamed yet."""
-        for path in self.folder.glob(".*"):
+        """Remove what a killed server was about to write and had not renamed yet; and take from others what earlier
+        versions let them read.
+        """
+        for path in (self.folder, *self.folder.iterdir()):
             with contextlib.suppress(OSError):
-                if path.name != ".lock" and path.is_file() and _rests(path) > 60:
+                mode = path.stat().st_mode
+                if mode & 0o077:
+                    path.chmod(mode & ~0o077)
+                if path.name.startswith(".") and path.name != ".lock" and path.is_file() and _rests(path) > 60:
                     path.unlink()
 
-    def _files(self, suffix: str) -> list[Path]:
+    def _stats(self, suffix: str) -> list[tuple[Path, os.stat_result]]:
         """Oldest first."""
         files = []
         for path in self.folder.glob(f"*{suffix}"):
-            with contextlib.suppress(OSError):  # another server removed it
-                files.append((path.stat().st_mtime, path))
-        return [path for _, path in sorted(files)]
+            with contextlib.suppress(OSError):  # another thread or server removed it
+                files.append((path, path.stat()))
+        return sorted(files, key=lambda file: (file[1].st_mtime, file[0]))
+
+    def _files(self, suffix: str) -> list[Path]:
+        return [path for path, _ in self._stats(suffix)]
 
 
 def _rests(path: Path) -> float:

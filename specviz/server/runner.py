@@ -58,6 +58,8 @@ class Runner:
         pool: Pool | None = None,
     ) -> None:  # fmt: skip
         self.store, self.library, self.max_waiting, self.pool = store, library, max_waiting, pool
+        if library is not None:
+            library.belongs_to(store)
         self._waiting: dict[str, deque[Job]] = {}
         self._other_work: dict[str, deque[_Other]] = {}
         self._workers: set[str] = set()

@@ -13,7 +13,7 @@ import logging
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 KINDS = ("run", "opened", "gallery", "recovered", "earlier")  # in the order of a list
 EVERYBODY = "*"  # the owner of runs that are in everybody's list
 MAX_TITLE, MAX_TAG, MAX_TAGS = 200, 30, 10  # characters, characters, per run
+FAIR_SHARE = 0.25  # of the room, that an owner may fill before the own oldest run goes instead of the oldest of all
 TAG = re.compile(r"[^\s,:\"]+")
 
 
@@ -86,13 +87,18 @@ def checked_tag(text: object) -> str:
     return tag
 
 
-def surplus(items: Sequence[tuple[str, str, int]], max_count: int, max_bytes: int) -> list[str]:
-    """What has to go so that the rest fits; ``items`` are (key, owner, bytes), those to go first in front.
+def surplus(
+    items: Sequence[tuple[str, str, int]], max_count: int, max_bytes: int, share: float = FAIR_SHARE
+) -> list[str]:
+    """Keys to remove so that the rest fits; ``items`` are (key, owner, bytes), the oldest in front.
 
-    Who has most loses first, so that nobody pushes out the others; the last item always stays.
+    The oldest goes, whosever it is; but nobody pushes out the others: of owners who hold more than ``share`` of the
+    room, the one who holds most loses the own oldest first. The last item always stays.
 
     >>> surplus([("a", "ann", 1), ("b", "bob", 1), ("c", "bob", 1)], 2, 100)
     ['b']
+    >>> surplus([("a", "ann", 1), ("b", "bob", 1), ("c", "bob", 1)], 2, 100, share=1)
+    ['a']
     """
     left, gone = list(items), []
     size = sum(item[2] for item in left)
@@ -101,7 +107,8 @@ def surplus(items: Sequence[tuple[str, str, int]], max_count: int, max_bytes: in
         for _, owner, count in left:
             weight[owner] = weight.get(owner, 0) + (1 if len(left) > max_count else count)
         most = max(weight.values())
-        place = next((k for k, item in enumerate(left[:-1]) if weight[item[1]] == most), 0)
+        heavy = most > share * (max_count if len(left) > max_count else max_bytes)
+        place = next((k for k, item in enumerate(left[:-1]) if heavy and weight[item[1]] == most), 0)
         key, _, count = left.pop(place)
         gone.append(key)
         size -= count
@@ -148,6 +155,8 @@ class TraceStore:
             raise ValueError(f"the store needs room for a run; got max_count={max_count}, max_bytes={max_bytes}")
         self.max_count, self.max_bytes = max_count, max_bytes
         self.own_share = 0.5  # of the room, for the runs that one owner keeps
+        self.fair_share = FAIR_SHARE
+        self.unsaved: Container[str] = ()  # ids of runs that no file holds yet: they go last
         self._entries: OrderedDict[str, Entry] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()
 
@@ -173,9 +182,16 @@ class TraceStore:
 
     def _trim(self) -> None:
         loose = [(e.id, e.owner, len(e.blob)) for e in self._entries.values() if not e.pinned]
+        loose[:-1] = sorted(loose[:-1], key=lambda item: item[0] in self.unsaved)
         kept = [len(e.blob) for e in self._entries.values() if e.keep]
-        for key in surplus(loose, max(1, self.max_count - len(kept)), max(1, self.max_bytes - sum(kept))):
+        count, size = max(1, self.max_count - len(kept)), max(1, self.max_bytes - sum(kept))
+        for key in surplus(loose, count, size, self.fair_share):
             del self._entries[key]
+
+    def ages(self) -> dict[str, int]:
+        """Per run its place in the order of use, the least recently used first."""
+        with self._lock:
+            return {key: place for place, key in enumerate(self._entries)}
 
     def change(
         self, key: str, *, title: str | None = None, tags: Sequence[str] | None = None, keep: bool | None = None

@@ -52,6 +52,8 @@ class Runs(Service):
         if anything is.
         """
         library, taken = self.desk.library, self.desk.store.taken()
+        if library is not None:
+            library.save_unsaved()
         listed = sum(row["kind"] not in ("gallery", "live") for row in runs)
         return {**taken, "others": taken["count"] - listed, "problem": library.problem if library is not None else ""}
 
@@ -96,7 +98,7 @@ class Runs(Service):
                 if key not in library and (changed.keep or changed.tags or title is not None):
                     library.finish(store.get(key))
                 about = {"title": changed.summary["title"], "tags": list(changed.tags), "keep": changed.keep}
-                if key in library:
+                if key in library or key in library.unsaved:
                     library.describe(key, **about, **({"owner": owner} if owner else {}))
             done.append(key)
         return done
