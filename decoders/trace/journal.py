@@ -49,7 +49,7 @@ class Journal:
         self._file: io.FileIO | None = None
 
     def start(self, trace: Trace) -> None:
-        """Create the file (0600): the run's record, and what the trace holds so far (its prompt), whole or not at all."""
+        """Create the file (0600): the run and what the trace holds so far (its prompt), whole or not at all."""
         line = dumps({"journal": 2, "schema": SCHEMA, "run": trace.run, "tables": trace.tables})
         partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
