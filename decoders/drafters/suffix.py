@@ -4,13 +4,15 @@ A suffix tree over prompt and answer, and another over the answers of all reques
 tokens with its count. For every suffix of the text that occurs, the most frequent continuation is drafted (or a tree of
 them), as many tokens as the suffix has; a token's probability is count ÷ count of the string before it, multiplied
 along the path. The draft with the highest sum of probabilities wins. The trees themselves are not built: a string's
-places are found in the text by vector operations, in earlier answers by a suffix array, and counted.
+places are found in the text by vector operations, in earlier answers by a suffix array, and counted. Of equally
+frequent continuations the one that the package's list of children has in front is drafted (``siblings``); numbers are
+rounded to 32 bits, as they are there.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
@@ -101,82 +103,121 @@ class Guess:
     parents: list[int] = field(default_factory=list)
     probabilities: list[float] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)
+    score: float = 0.0  # Σ of the probabilities
+    cut: bool = False  # whether the tree's depth ended it
     kind: str = "local"
 
-    @property
-    def score(self) -> float:
-        """Σ of the probabilities."""
-        return sum(self.probabilities)
+
+def siblings(following: Iterable[int]) -> list[int]:
+    """Tokens that followed a string, in the order in which they came, as the package's list of its children: the most
+    frequent first. Of equally frequent ones, a token that led those of its former count goes to the front, any other
+    to the back.
+
+    >>> siblings([7, 8, 8, 7]), siblings([7, 8, 7, 8])
+    ([7, 8], [8, 7])
+    """
+    counts: dict[int, int] = {}
+    ordered: dict[int, list[int]] = {}  # by count
+    for token in following:
+        count = counts.get(token, 0)
+        leads = False
+        if count:
+            leads = ordered[count][0] == token
+            ordered[count].remove(token)
+        counts[token] = count + 1
+        others = ordered.setdefault(count + 1, [])
+        others.insert(0 if leads else len(others), token)
+    return [token for count in sorted(ordered, reverse=True) for token in ordered[count]]
 
 
 class Places:
     """All places of one string: what follows them, ``rows`` ``[places, depth]`` (-1: the text is over), and where each
-    of them ends in the text (-1: elsewhere). ``count`` is how many there are; of many, some are looked at.
+    of them ends in the text (-1: in an earlier answer; those stand last). Both are in the order of the texts. ``count``
+    is how many there are; of many, some are looked at.
     """
 
     def __init__(self, rows: Int[np.ndarray, "places depth"], ends: Int[np.ndarray, "places"], count: int) -> None:
         self.rows, self.ends, self.count = rows, ends, count
 
-    def drafted(self, budget: int, least: float, tree: bool) -> Guess:
-        """The draft of at most ``budget`` tokens, none of a probability below ``least``."""
+    def drafted(self, budget: int, deepest: int, least: float, tree: bool) -> Guess:
+        """The draft of at most ``budget`` tokens, none deeper than ``deepest`` or of a probability below ``least``."""
         made = Guess(count=self.count)
-        if tree:
-            self._tree(made, budget, least)
-        else:
-            self._path(made, budget, least)
+        if len(self.rows):
+            (self._tree if tree else self._path)(made, budget, deepest, least)
         return made
 
-    def _path(self, made: Guess, budget: int, least: float) -> None:
+    def _path(self, made: Guess, budget: int, deepest: int, least: float) -> None:
         alive, probability = np.arange(len(self.rows)), 1.0
-        for depth in range(min(budget if len(alive) else 0, self.rows.shape[1])):
-            token, share, followed = self._commonest(alive, depth)
-            probability *= share
+        for depth in range(min(budget, deepest)):
+            token, count, followed = self._commonest(alive, depth)
+            probability = share_of(probability, count, len(alive))
             if token == SEPARATOR or probability < least:
                 return
             alive = followed
             self._add(made, token, depth - 1, probability, int(alive[0]), depth)
+        made.cut = deepest < budget
 
-    def _commonest(self, alive: np.ndarray, depth: int) -> tuple[int, float, np.ndarray]:
-        """The token that most of the places go on with, its share, and those places; -1 where all are over."""
+    def _commonest(self, alive: np.ndarray, depth: int) -> tuple[int, int, np.ndarray]:
+        """The token that most of the places go on with, how many do, and those places; -1 where all are over."""
         column = self.rows[alive, depth]
         first = int(column[0])
         if first != SEPARATOR and (len(column) == 1 or bool((column == first).all())):
-            return first, 1.0, alive
+            return first, len(column), alive
         tokens, counts = np.unique(column[column != SEPARATOR], return_counts=True)
         if not len(tokens):
-            return SEPARATOR, 0.0, alive
-        best = tokens[counts == counts.max()]
-        token = next(int(t) for t in column.tolist() if t in best)  # of equally common ones the first in the text
-        return token, float(counts.max()) / len(column), alive[column == token]
+            return SEPARATOR, 0, alive
+        most = int(counts.max())
+        best = tokens[counts == most]
+        token = int(best[0]) if len(best) == 1 else self._children(alive, column)[0]
+        return token, most, alive[column == token]
 
-    def _tree(self, made: Guess, budget: int, least: float) -> None:
+    def _children(self, alive: np.ndarray, column: np.ndarray) -> list[int]:
+        """The tokens after these places, in the order of the package's list: earlier answers are older than the
+        text.
+        """
+        own = int((self.ends[alive] >= 0).sum())
+        return siblings(token for token in np.roll(column, -own).tolist() if token != SEPARATOR)
+
+    def _tree(self, made: Guess, budget: int, deepest: int, least: float) -> None:
         queue: list[tuple[float, int, int, int, int, np.ndarray]] = []
         pushed = 0
 
         def push(alive: np.ndarray, depth: int, parent: int, probability: float) -> None:
             nonlocal pushed
-            if depth >= self.rows.shape[1] or not len(alive):
+            if depth >= deepest:
+                made.cut = True
                 return
             column = self.rows[alive, depth]
-            for token in dict.fromkeys(column.tolist()):
+            for token in self._children(alive, column):
                 followed = alive[column == token]
-                chance = probability * len(followed) / len(alive)
-                if token != SEPARATOR and chance >= least:
-                    heappush(queue, (-chance, pushed, token, parent, depth, followed))
-                    pushed += 1
+                chance = share_of(probability, len(followed), len(alive), multiplied_first=True)
+                if chance < least:
+                    break
+                heappush(queue, (-chance, pushed, token, parent, depth, followed))
+                pushed += 1
 
         push(np.arange(len(self.rows)), 0, -1, 1.0)
         while queue and len(made.tokens) < budget:
             negative, _, token, parent, depth, followed = heappop(queue)
             self._add(made, token, parent, -negative, int(followed[0]), depth)
-            push(followed, depth + 1, len(made.tokens) - 1, -negative)
+            if len(made.tokens) < budget:
+                push(followed, depth + 1, len(made.tokens) - 1, -negative)
 
     def _add(self, made: Guess, token: int, parent: int, probability: float, place: int, depth: int) -> None:
         made.tokens.append(token)
         made.parents.append(parent)
         made.probabilities.append(probability)
+        made.score = float(np.float32(made.score) + np.float32(probability))
         end = int(self.ends[place])
         made.sources.append(end + 1 + depth if end >= 0 else -1)
+
+
+def share_of(probability: float, count: int, total: int, *, multiplied_first: bool = False) -> float:
+    """``probability`` · count ÷ total, in 32 bits and in the package's order of operations."""
+    if count == total:
+        return probability
+    path, part, whole = np.float32(probability), np.float32(count), np.float32(total)
+    return float(path * part / whole if multiplied_first else path * (part / whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,16 +270,19 @@ class SuffixDrafter(Drafter):
         return tree.draft(route=best.kind, candidates=candidates, terms=path_prob, notes=notes)
 
     def _guess(self, one: Class, kind: str = "local") -> Guess:
-        """The best draft of a class: the longest of its suffixes that allows as many tokens as any."""
-        p = self.params
-        budgets = {
-            matched: max(0, min(p.max_tokens, int(matched * p.factor + p.offset + 1e-6), p.depth - matched))
-            for matched in range(one.above + 1, one.upto + 1)
-        }
-        made = one.places.drafted(max(budgets.values()), p.min_token_prob, p.tree)
-        made.matched = max(matched for matched, budget in budgets.items() if budget >= len(made.tokens))
-        made.kind = kind
-        return made
+        """The best draft of a class: of equally good ones that of its longest suffix. A shorter suffix allows fewer
+        tokens, but deeper ones: it is asked where the depth ended a draft.
+        """
+        p, best = self.params, None
+        for matched in range(one.upto, one.above, -1):
+            budget = max(0, min(p.max_tokens, int(matched * p.factor + p.offset + 1e-6)))
+            made = one.places.drafted(budget, p.depth - matched, float(np.float32(p.min_token_prob)), p.tree)
+            if best is None or made.score > best.score:
+                best = replace(made, matched=matched, kind=kind)
+            if not made.cut:
+                break
+        assert best is not None
+        return best
 
     def _matches(self, text: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The places of the last token in ``text`` (a tail of ``tokens``, or all), and how many tokens up to each equal
@@ -282,7 +326,7 @@ class SuffixDrafter(Drafter):
         if not theirs or self.index is None:
             return Places(rows, ends + first, mine)
         taken = min(theirs, MOST_COUNTED)
-        there = self.index.order[interval[0] + np.arange(taken) * theirs // taken]
+        there = np.sort(self.index.order[interval[0] + np.arange(taken) * theirs // taken])
         others = self.index.text[np.minimum(there[:, None] + after, len(self.index.text) - 1)]
         others = np.where(np.logical_and.accumulate(others != SEPARATOR, axis=1), others, SEPARATOR)
         return Places(np.concatenate([rows, others]), np.append(ends + first, np.full(taken, -1)), mine + theirs)
@@ -292,7 +336,7 @@ class SuffixDrafter(Drafter):
         tokens, first = context.tokens, context.prompt_length
         own, more = (
             tokens[first:],
-            [] if self.index is None else list(self.index.intervals(tokens[1 - self.params.depth :])),
+            [] if self.index is None else list(self.index.intervals(tokens[1:][1 - self.params.depth :])),
         )
         ends, lengths = self._matches(own, tokens) if len(own) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
         return self._classes(own, first, ends, lengths, more)
