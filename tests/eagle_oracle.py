@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ LLAMA: dict[str, Any] = {
 
 
 def tensors(
-    third: bool, *, drafted: int = 0, bias: bool = True, seed: int = 5, scale: float = 0.15
+    third: bool, *, drafted: int = 0, bias: bool = True, seed: int = 5, scale: float = 0.15, norms: Sequence[str] = ()
 ) -> dict[str, Tensor]:
     """Random weights by their published names; ``drafted`` tokens of the vocabulary have a place in EAGLE-3's head."""
     generator = torch.Generator().manual_seed(seed)
@@ -47,6 +48,7 @@ def tensors(
     if not third:
         return {**made, **({"fc.bias": some(HIDDEN)} if bias else {})}
     made |= {
+        **{name: 1 + some(3 * HIDDEN if name.startswith("input") else HIDDEN) for name in norms},
         f"{layer}.hidden_norm.weight": 1 + some(HIDDEN), f"{layer}.input_layernorm.weight": 1 + some(HIDDEN),
         "norm.weight": 1 + some(HIDDEN), "lm_head.weight": 3 * some(drafted or VOCAB, HIDDEN),
     }  # fmt: skip
@@ -72,7 +74,7 @@ def speculators(config: dict[str, Any], weights: dict[str, Tensor], **more: Any)
     """An EAGLE-3 checkpoint in the form of speculators."""
     verifier = {"name_or_path": "org/target", "architectures": ["LlamaForCausalLM"]}
     said = {
-        "speculators_model_type": "eagle3", "transformer_layer_config": config, "draft_vocab_size": 1, **more,
+        "speculators_model_type": "eagle3", "transformer_layer_config": config, **more,
         "speculators_config": {"algorithm": "eagle3", "verifier": verifier},
     }  # fmt: skip
     return said, {name.replace("midlayer.", "layers.0."): tensor for name, tensor in weights.items()}
@@ -108,7 +110,12 @@ class Head:
     each row's own key and value.
     """
 
-    def __init__(self, weights: dict[str, Tensor], embedding: Tensor, output: Tensor, *, before: bool = False) -> None:
+    def __init__(
+        self, weights: dict[str, Tensor], embedding: Tensor, output: Tensor, *, before: bool = False,
+        normed: bool = False, window: int = 1 << 30,
+    ) -> None:  # fmt: skip
+        """``normed``: the state after the last norm goes back in; ``window``: how many positions a row sees."""
+        self.normed, self.window = normed, window
         self.w = {name.replace("midlayer.", "layers.0."): tensor.double() for name, tensor in weights.items()}
         self.third, self.before = "norm.weight" in weights, before
         self.embedding, self.output = embedding.double(), output.double()
@@ -118,7 +125,7 @@ class Head:
         """One more pair: of the target's ``features``, or the head's own ``state``, with a token. Its row's number."""
         w, row, e = self.w, Row(sees, position), self.embedding[token]
         if self.third:
-            x = w["fc.weight"] @ features.double() if features is not None else state
+            x = state if features is None else w["fc.weight"] @ self.into_fc(features.double())
             normed = norm(x, w["layers.0.hidden_norm.weight"])
             read = torch.cat([norm(e, w["layers.0.input_layernorm.weight"]), normed])
             residual = normed if self.before else x
@@ -133,13 +140,24 @@ class Head:
         for head in range(HEADS):
             group, q = head // (HEADS // KV_HEADS), turned(query[head], position)
             seen = [self.rows[i] for i in [*sees, len(self.rows) - 1]]
+            seen = [one for one in seen if one.position > position - self.window]
             scores = torch.stack([q @ turned(one.key[group], one.position) / math.sqrt(SIZE) for one in seen])
             heads.append(sum(p * one.value[group] for p, one in zip(scores.softmax(0), seen, strict=True)))
         x = residual + w["layers.0.self_attn.o_proj.weight"] @ torch.cat(heads)
         into = norm(x, w["layers.0.post_attention_layernorm.weight"])
         gate = torch.nn.functional.silu(w["layers.0.mlp.gate_proj.weight"] @ into)
         row.state = x + w["layers.0.mlp.down_proj.weight"] @ (gate * (w["layers.0.mlp.up_proj.weight"] @ into))
+        if self.normed:
+            row.state = norm(row.state, w["norm.weight"])
         return len(self.rows) - 1
+
+    def into_fc(self, features: Tensor) -> Tensor:
+        """The target's states, joined, with the norms that some heads have in front."""
+        if "input_norm.weight" in self.w:
+            return norm(features, self.w["input_norm.weight"])
+        each = [self.w.get(f"fc_norm.{i}.weight") for i in range(3)]
+        states = zip(features.chunk(3), each, strict=True)
+        return torch.cat([state if weight is None else norm(state, weight) for state, weight in states])
 
     def after(self, row: int) -> list[tuple[float, int]]:
         """Log-probabilities of the tokens that can be drafted after a row, best first, as (log-probability, token)."""
@@ -148,7 +166,8 @@ class Head:
             logs = (self.output @ state).log_softmax(0)
             ids = range(VOCAB)
         else:
-            logs = (self.w["lm_head.weight"] @ norm(state, self.w["norm.weight"])).log_softmax(0)
+            said = state if self.normed else norm(state, self.w["norm.weight"])
+            logs = (self.w["lm_head.weight"] @ said).log_softmax(0)
             ids = range(len(logs)) if "d2t" not in self.w else [i + int(d) for i, d in enumerate(self.w["d2t"])]
         return sorted(((float(p), i) for p, i in zip(logs, ids, strict=True)), reverse=True)
 

@@ -24,6 +24,18 @@ from .models import prompt_ids, tiny_target
 
 NEW, DRAFTED, NEAR = 20, 90, 2e-4  # transformers' norms and rotary positions are in fp32
 THIRD = ("eagle3", "speculators", "specforge", "whole vocabulary", "norm before residual")
+# of the variants: more of the configuration, further norms in the file, and the oracle's options
+EACH, WINDOW = ("fc_norm.0.weight", "fc_norm.1.weight", "fc_norm.2.weight"), 5
+SLIDING = {**LLAMA, "sliding_window": WINDOW, "layer_types": ["sliding_attention"]}
+VARIANTS = {
+    "eagle-3.1": ({"norm_output": True}, (), {"normed": True}),
+    "fc_norm": ({"fc_norm": True, "norm_output": True}, EACH, {"normed": True}),
+    "norm_before_fc": ({"norm_before_fc": True}, ("input_norm.weight",), {}),
+    "sliding window": ({"transformer_layer_config": SLIDING}, (), {"window": WINDOW}),
+    "full attention": (
+        {"transformer_layer_config": {**SLIDING, "layer_types": ["full_attention"]}}, (), {},
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +54,10 @@ def checkpoint(folder, form):
     if form.startswith("eagle-1"):
         weights = tensors(False, bias=form == "eagle-1")
         return published(folder, LLAMA, weights, pickled=form == "eagle-1"), weights, (3,)
+    if form in VARIANTS:
+        more, norms, _ = VARIANTS[form]
+        weights = tensors(True, drafted=DRAFTED, norms=norms)
+        return published(folder, *speculators(LLAMA, weights, **more)), weights, (2, 1, 0)
     weights = tensors(True, drafted=0 if form == "whole vocabulary" else DRAFTED)
     if form == "speculators":
         more = {"eagle_aux_hidden_state_layer_ids": [1, 2, 3]}
@@ -55,7 +71,7 @@ def checkpoint(folder, form):
         }
         return published(folder, config, weights), weights, (1, 2, 2)
     return (
-        published(folder, {**LLAMA, "draft_vocab_size": DRAFTED}, weights, pickled=form == "eagle3"),
+        published(folder, {**LLAMA, "draft_vocab_size": len(weights["lm_head.weight"])}, weights, form == "eagle3"),
         weights,
         (2, 1, 0),
     )
@@ -104,15 +120,17 @@ def test_eagle_fills_the_tree_of_the_equations(target, tmp_path, form):
             assert draft.terms["path_logprob"][paths[path]] == pytest.approx(score, abs=NEAR)
 
 
-@pytest.mark.parametrize("form", ["eagle-1", *THIRD])
+@pytest.mark.parametrize("form", ["eagle-1", *THIRD, *VARIANTS])
 def test_dynamic_trees_are_those_of_the_equations(target, tmp_path, form):
     """Tokens, parents, scores, what was reranked away, and (by rotary positions and what rows see) their places."""
     place, weights, layers = checkpoint(tmp_path / "head", form)
     tokens, method = prompt_ids(6, 12), "eagle2" if form == "eagle-1" else "eagle3"
     draft, drafter = draft_of(target, method, tokens, part=place, depth=3, top_k=4, total_tokens=18)
     assert drafter.config.features == layers
-    options = {"before": True} if form == "norm before residual" else {}
+    options = {"before": True} if form == "norm before residual" else VARIANTS.get(form, ({}, (), {}))[2]
     kept, scored = oracle.dynamic(*head_of(target, weights, tokens, layers, **options), 3, 4, 18)
+    if options:  # negative control
+        assert kept != pytest.approx(oracle.dynamic(*head_of(target, weights, tokens, layers), 3, 4, 18)[0], abs=NEAR)
     paths = paths_of(draft)
     assert paths.keys() - {()} == kept.keys() and len(paths) == 18
     for path, score in kept.items():

@@ -63,7 +63,7 @@ FAR = {**THIRD, "d2t": THIRD["d2t"] + 300}
         ("eagle", LLAMA, THIRD, r"holds EAGLE-3 as SafeAILab publishes it: the method wants an EAGLE head"),
         ("eagle3", LLAMA, FIRST, r"holds EAGLE-1 or -2 as SafeAILab publishes it: the method wants an EAGLE-3 head"),
         ("eagle3", LLAMA, {**THIRD, "fc_norm.0.weight": torch.ones(64)}, r"a variant that is not read: it has fc_n"),
-        ("eagle3", {**LLAMA, "hidden_act": "gelu"}, THIRD, r"a variant that is not read: its layer uses 'gelu'"),
+        ("eagle3", {**LLAMA, "hidden_act": "gelu"}, THIRD, r"says hidden_act = 'gelu', and 'silu' or 's"),
         ("eagle3", LLAMA, without(THIRD, "norm.weight"), r"is incomplete: it lacks norm.weight"),
         (
             "eagle3", LLAMA, {**THIRD, "midlayer.mlp.down_proj.weight": torch.zeros(64, 50)},

@@ -32,10 +32,10 @@ def target():
     return tiny_target("llama")
 
 
-def last_states(target, tokens):
-    """The target's final states after its norm, by the model's own code."""
+def last_states(target, tokens, back=0):
+    """The target's final states after its norm, or those ``back`` layers below, by the model's own code."""
     with target.by_own_attention(), torch.no_grad():
-        return target.model(input_ids=torch.tensor([tokens]), output_hidden_states=True).hidden_states[-1][0]
+        return target.model(input_ids=torch.tensor([tokens]), output_hidden_states=True).hidden_states[-1 - back][0]
 
 
 def first_draft(target, method, **params):
@@ -89,12 +89,13 @@ def test_medusas_tree_is_that_of_generate_candidates(target):
     )
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("blocks", [1, 2])
-def test_hydras_children_follow_their_path(target, mixed, blocks):
+@pytest.mark.parametrize(("mixed", "blocks", "back"), [(False, 1, 0), (True, 1, 0), (True, 2, 1), (False, 2, 3)])
+def test_hydras_children_follow_their_path(target, mixed, blocks, back):
     """Each node's children are the first choices of its head fed with h and the embeddings of the node's own path."""
-    save_tiny_part(target, "hydra", shared=False, bias=True, mixed=mixed, blocks=blocks)
-    draft, state, root = first_draft(target, "hydra")
+    options = {"mixed": mixed, "blocks": blocks, "hidden_state_offset": back}
+    save_tiny_part(target, "hydra", shared=False, bias=True, **options)
+    draft, _, root = first_draft(target, "hydra")
+    state = last_states(target, list(PROMPT.tokens), back)[-2]
     weights = load_part(target, "hydra").state_dict()
     table = target.model.get_input_embeddings().weight
 
@@ -225,9 +226,18 @@ def test_a_step_is_drafted_again(target, method):
     assert other.trace.tables["nodes"]["depth"] == [0, 1, 2]
 
 
+def test_a_run_says_which_heads_drafted(target, tmp_path):
+    made = tiny_heads(target, "medusa", shared=False, heads=2)
+    place = published(tmp_path / "my-heads", stored("medusa", made), "medusa_lm_head.pt", medusa_num_layers=1)
+    part = record(target, PROMPT, "medusa+typical", {"part": place}, max_new_tokens=4).run["part"]
+    assert (part["kind"], part["from"], part["format"], part["heads"]) == ("medusa", "my-heads", "medusa", 2)
+    assert len(part["fingerprint"]) == 24 and str(tmp_path) not in str(part)
+
+
 def test_what_is_recorded(target):
     save_tiny_part(target, "hydra")
     trace = record(target, PROMPT, "hydra", max_new_tokens=6)
+    assert (trace.run["part"]["kind"], trace.run["part"]["from"]) == ("hydra", "trained here")
     nodes = {name: column[:64] for name, column in trace.tables["nodes"].items()}
     assert set(nodes["origin"]) == {"root", "head"} and max(nodes["term:draft_rank"][1:]) == 9
     assert nodes["term:distance"][1:] == nodes["depth"][1:]
@@ -284,12 +294,12 @@ def test_published_medusa_heads_draft_as_they_were_made(target, tmp_path, file, 
     assert heads.config.heads == 5 and heads.about["format"] == ("medusa-2" if prefix else "medusa")
 
 
-@pytest.mark.parametrize("blocks", [1, 2])
-def test_published_hydra_heads_draft_as_they_were_made(target, tmp_path, blocks):
-    options = {"shared": False, "bias": True, "mixed": True, "blocks": blocks, "heads": 3}
+@pytest.mark.parametrize(("blocks", "back"), [(1, 0), (2, 1)])
+def test_published_hydra_heads_draft_as_they_were_made(target, tmp_path, blocks, back):
+    options = {"shared": False, "bias": True, "mixed": True, "blocks": blocks, "heads": 3, "hidden_state_offset": back}
     weights = stored("hydra", tiny_heads(target, "hydra", **options))
     place = published(tmp_path / "head", weights, "hydra_lm_head.pt", hydra_num_heads=3, hydra_num_layers=blocks,
-                      hydra_head_arch="mlp", grounded_heads=True)  # fmt: skip
+                      hydra_head_arch="mlp", grounded_heads=True, hidden_state_offset=back)  # fmt: skip
     save_tiny_part(target, "hydra", **options)
     own, theirs = (first_draft(target, "hydra", part=part)[0] for part in (None, place))
     assert own.tree == theirs.tree and own.probabilities == theirs.probabilities
@@ -297,7 +307,7 @@ def test_published_hydra_heads_draft_as_they_were_made(target, tmp_path, blocks)
     assert generate(target, PROMPT, "hydra", {"part": place}, max_new_tokens=8) == plain
 
 
-def published_plus(target, folder, heads=2):
+def published_plus(target, folder, heads=2, back=0):
     """Hydra++ as it is published: a LlamaModel of one layer, and indices that count dropouts; its parts."""
     made = tiny_heads(target, "hydra", shared=False, bias=True, mixed=True, heads=heads)
     config = copy.deepcopy(target.config)
@@ -315,18 +325,19 @@ def published_plus(target, folder, heads=2):
         weights[f"{part}.{number}.{shifted[part](rest)}"] = tensor
     weights |= {f"prefix_embeding_layer.{name}": tensor for name, tensor in prefix.state_dict().items()}
     place = published(folder, weights, "hydra_lm_head.pt", hydra_num_heads=heads, hydra_num_layers=1,
-                      hydra_head_arch="prefix-mlp", grounded_heads=True)  # fmt: skip
+                      hydra_head_arch="prefix-mlp", grounded_heads=True, hidden_state_offset=back)  # fmt: skip
     return place, prefix, made
 
 
-def test_published_hydra_plus_plus_reads_through_its_prefix_layer(target, tmp_path):
+@pytest.mark.parametrize("back", [0, 1])
+def test_published_hydra_plus_plus_reads_through_its_prefix_layer(target, tmp_path, back):
     """Every step's state is what transformers' LlamaModel makes of the target's states up to there."""
-    place, prefix, made = published_plus(target, tmp_path / "head")
+    place, prefix, made = published_plus(target, tmp_path / "head", back=back)
     run = Decoding.of(target, PROMPT, "hydra", {"part": place, "tree": "chain"}, max_new_tokens=NEW)
     steps = list(run)
     written = [*PROMPT.tokens, *(token for step in steps for token in step.emitted)]
     assert written[60:] == generate(target, PROMPT, max_new_tokens=NEW)
-    states, table = last_states(target, written), target.model.get_input_embeddings().weight
+    states, table = last_states(target, written, back), target.model.get_input_embeddings().weight
     with torch.no_grad():
         read = prefix(inputs_embeds=states[None]).last_hidden_state[0]
     for step in steps:
@@ -367,6 +378,10 @@ def test_heads_of_other_targets_are_refused(target, tmp_path):
     place = published(tmp_path / "kind", weights, "medusa_lm_head.pt")
     with pytest.raises(UserError, match="holds Medusa-1's heads, not heads for the method hydra"):
         load_part(target, "hydra", place)
+    deep = published(tmp_path / "deep", stored("hydra", tiny_heads(target, "hydra", shared=False, bias=True)),
+                     "hydra_lm_head.pt", hidden_state_offset=9)  # fmt: skip
+    with pytest.raises(UserError, match="its hidden_state_offset is 9, and the model has 3 layers"):
+        load_part(target, "hydra", deep)
     del weights["2.1.weight"]
     place = published(tmp_path / "part", weights, "medusa_lm_head.pt")
     with pytest.raises(UserError, match="incomplete: head 3 of 4 lacks a tensor"):

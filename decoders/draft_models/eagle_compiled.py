@@ -40,8 +40,8 @@ class CompiledEagle(CompiledForwards):
         return sizes_of(self.head.config)
 
     def takes(self, rows: int, last_only: bool) -> bool:
-        """Whether a forward of so many rows runs here."""
-        return rows <= MOST_ROWS and self.wanted(kind_of(rows, last_only))
+        """Whether a forward of so many rows runs here; those of heads with windows never do."""
+        return not self.head.config.windows and rows <= MOST_ROWS and self.wanted(kind_of(rows, last_only))
 
     def run(
         self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, "rows"], start: int, cos: Tensor, sin: Tensor,

@@ -7,7 +7,7 @@ j + 1, from which the token at j + 2 is guessed; its own states stand in for the
   norm in front of its attention, and the target's head on what comes out, which imitates f_(j+1).
 - EAGLE-3's reads three states of the target, fc([g_low; g_middle; g_high]) = h. Its layer attends over
   [norm(E[x_(j+1)]); norm(h)] and adds to h; a norm and a head of its own, over a draft vocabulary, guess the token.
-  What the layer gives goes back in as h, before that norm.
+  What the layer gives goes back in as h, before that norm (EAGLE-3.1: after it).
 
 Parameters have the names of the published checkpoints, with ``layers.0`` for EAGLE-3's ``midlayer``.
 """
@@ -46,6 +46,9 @@ class EagleConfig:
         layers: Decoder layers.
         fc_bias, qkv_bias, out_bias: Which linear layers have one.
         norm_before_residual: What its attention is added to is the normed state (a variant of EAGLE-3).
+        norm_before_fc, fc_norm: Norms in front of EAGLE-3's ``fc``: one over the target's joined states, or one each.
+        norm_output: What goes back in is the state after the last norm (EAGLE-3.1).
+        windows: Positions that each layer sees, its own included (0: all); empty where all layers see everything.
         offset: Position of the first pair.
         rope: Kind and settings of its rotary positions, as transformers names them.
         context_length: The longest text its rotary positions were made for.
@@ -71,6 +74,10 @@ class EagleConfig:
     qkv_bias: bool = False
     out_bias: bool = False
     norm_before_residual: bool = False
+    norm_before_fc: bool = False
+    fc_norm: bool = False
+    norm_output: bool = False
+    windows: tuple[int, ...] = ()
     offset: int = 0
     rope: dict[str, Any] = field(default_factory=lambda: {"rope_type": "default", "rope_theta": THETA})
     context_length: int = 2048
@@ -81,6 +88,7 @@ class EagleConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", tuple(map(int, self.features)))
+        object.__setattr__(self, "windows", tuple(map(int, self.windows)))
         sizes = (self.vocab, self.hidden, self.target_hidden, self.heads, self.kv_heads, self.head_dim, self.mlp)
         if min(sizes) < 1 or self.heads % self.kv_heads or self.head_dim % 2:
             raise ValueError(f"a head of the sizes {sizes} is not possible")
@@ -90,6 +98,12 @@ class EagleConfig:
             raise ValueError(f"a draft vocabulary of {self.draft_vocab:,} of {self.vocab:,} tokens is not possible")
         if self.scaled and (self.third or self.target_hidden != self.hidden):
             raise ValueError("only an EAGLE-1 head of the target's width has scaled states")
+        if self.windows and (len(self.windows) != self.layers or min(self.windows) < 0):
+            raise ValueError(f"windows of {self.windows} positions are not possible for {self.layers} layers")
+        if not self.third and (self.norm_before_fc or self.fc_norm or self.norm_output):
+            raise ValueError("norm_before_fc, fc_norm and norm_output are EAGLE-3's")
+        if self.norm_before_fc and self.fc_norm:
+            raise ValueError("norm_before_fc and fc_norm exclude each other")
         if (kind := self.rope.get("rope_type", "default")) not in ROTARIES:
             raise ValueError(f"rotary positions of kind {kind!r}: possible are {', '.join(ROTARIES)}")
 
@@ -125,7 +139,7 @@ class EagleConfig:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "features": list(self.features)}
+        return {**asdict(self), "features": list(self.features), "windows": list(self.windows)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> EagleConfig:
@@ -220,6 +234,10 @@ class EagleHead(Borrowing):
         self.layers: Any = nn.ModuleList(EagleLayer(config, i == 0) for i in range(config.layers))
         if config.third:
             self.norm = Norm(config.hidden, config.eps)
+        if config.norm_before_fc:
+            self.input_norm = Norm(reads, config.eps)
+        if config.fc_norm:
+            self.fc_norm = nn.ModuleList(Norm(config.target_hidden, config.eps) for _ in config.features)
         if config.scaled:
             self.register_buffer("center", torch.zeros(config.hidden))
             self.register_buffer("spread", torch.ones(config.hidden))
@@ -243,13 +261,18 @@ class EagleHead(Borrowing):
     def read(self, features: Float[Tensor, "*rows read"]) -> Float[Tensor, "*rows hidden"]:
         """The target's states, joined, as the state that a pair takes."""
         if self.config.third:
+            if self.config.norm_before_fc:
+                features = self.input_norm(features)
+            elif self.config.fc_norm:
+                states = features.chunk(len(self.fc_norm), -1)
+                features = torch.cat([norm(state) for norm, state in zip(self.fc_norm, states, strict=True)], -1)
             return self.fc(features)
         return (features - self.center) / self.spread if self.config.scaled else features
 
     def stands_for(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows hidden"]:
         """What the output layer reads of the head's states: the target's next ones (EAGLE-1), or their norm."""
         if self.config.third:
-            return self.norm(states)
+            return states if self.config.norm_output else self.norm(states)
         return states * self.spread + self.center if self.config.scaled else states
 
     def entered(
@@ -261,8 +284,14 @@ class EagleHead(Borrowing):
     def forward(
         self, state: Float[Tensor, "batch rows state"], tokens: Int[Tensor, "batch rows"], cos: Tensor, sin: Tensor,
         mask: Tensor | None = None, remember: Remember | None = None,
+        distances: Int[Tensor, "rows keys"] | None = None,
     ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
-        """The states that pairs lead to. Without ``mask`` all rows are seen where there is one, else those before."""
+        """The states that pairs lead to, as they go back in. Without ``mask`` all rows are seen where there is one,
+        else those before. Windows go by ``distances``, in positions; without them the rows are a text's first.
+        """
+        if self.config.windows and distances is None:
+            at = torch.arange(state.shape[1], device=state.device)
+            distances = at[:, None] - at
         embedded = self.embedding(tokens).to(state.dtype)
         x = self.entered(state, embedded)
         for i, layer in enumerate(self.layers):
@@ -270,9 +299,11 @@ class EagleHead(Borrowing):
             query, keys, values = layer.self_attn.projected(read, cos, sin)
             if remember is not None:
                 keys, values = remember(i, keys, values)
-            causal = mask is None and query.shape[2] > 1
-            x = layer.out_of_attention(residual, attend(query, keys, values, mask, causal))
-        return x
+            sees, causal = mask, mask is None and query.shape[2] > 1
+            if distances is not None and (window := self.config.windows[i]):
+                sees, causal = (distances < window) & (distances >= 0 if mask is None else mask), False
+            x = layer.out_of_attention(residual, attend(query, keys, values, sees, causal))
+        return self.norm(x) if self.config.norm_output else x
 
     def say(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows drafted"]:
         """Logits of the tokens that can be drafted, after these states."""

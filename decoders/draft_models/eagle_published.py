@@ -23,6 +23,7 @@ from decoders.model.target import Target
 from .eagle_head import EagleConfig, EagleHead
 from .fitted import Fitted
 from .published import Published
+from .published_fields import ROPE, check_equal, check_fields, flag, windows
 
 CLEARLY = 0.05  # more of the text's tokens: another convention than the checkpoint's is taken
 UNUSED = ("rotary_emb.inv_freq", "t2d")  # tensors that a head can do without
@@ -57,6 +58,7 @@ def fitted(third: bool, head: Published, target: Target) -> Fitted:
     kind = "EAGLE-3" if third else "EAGLE"
     if head.format.startswith("eagle3") != third or not head.format.startswith("eagle"):
         raise UserError(f"{head.place} holds {head.title}: the method wants an {kind} head")
+    check_fields(head)
     _check_sizes(head, third, target)
     config = _config(head, third, target)
     weights = _weights(head, config, target)
@@ -68,6 +70,12 @@ def fitted(third: bool, head: Published, target: Target) -> Fitted:
             own = False
         elif not third:
             warnings.append("its embedding is not the target's: it may have been trained for another model")
+    if "norm_output" in head.config and head.format != "eagle3-speculators":
+        warnings.append(
+            f"its norm_output = {head.config['norm_output']!r} is read as servers and today's SpecForge mean it, as "
+            "whether the normed state is fed back; SpecForge before September 2026 never fed it back, and where it is "
+            "false left away the norm in front of its head"
+        )
     config = replace(config, own_embedding=own)
     about = {
         "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights),
@@ -129,7 +137,11 @@ def _layer_ids(head: Published, target: Target) -> tuple[int, ...]:
     nested = config.get("eagle_config")
     inner = nested if isinstance(nested, Mapping) else {}
     key = "eagle_aux_hidden_state_layer_ids"
-    ids = inner.get(key, config.get(key))
+    ids, beside = inner.get(key), config.get(key)
+    if ids is None:
+        ids = beside
+    elif beside not in (None, ids):
+        raise UserError(f"{head.place} does not fit together: its config.json says {key} twice, {ids!r} and {beside!r}")
     if ids is None:
         return (2, n // 2, n - 3)
     if not isinstance(ids, list) or not ids or not all(type(i) is int and i >= 0 for i in ids):
@@ -139,21 +151,32 @@ def _layer_ids(head: Published, target: Target) -> tuple[int, ...]:
 
 def _config(head: Published, third: bool, target: Target) -> EagleConfig:
     said, shape, sizes = head.layer, target.shape, head.shapes
-    if (act := said.get("hidden_act", "silu")) not in ("silu", "swish"):
-        raise UserError(f"{head.place} is of a variant that is not read: its layer uses {act!r} where silu is read")
     hidden, heads = sizes["fc.weight"][0], head.setting("num_attention_heads")
     size = head.setting("head_dim", hidden // heads)
     drafted = sizes["lm_head.weight"][0] if "lm_head.weight" in sizes else 0
     layers = 1 + max(int(name.split(".")[1]) for name in sizes if name.startswith("layers."))
+    kv_heads = sizes["layers.0.self_attn.k_proj.weight"][0] // size
+    mlp = sizes["layers.0.mlp.gate_proj.weight"][0]
+    fc_bias, qkv_bias = "fc.bias" in sizes, "layers.0.self_attn.q_proj.bias" in sizes
+    for name, stored in (
+        ("hidden_size", hidden), ("num_key_value_heads", kv_heads), ("intermediate_size", mlp),
+        ("num_hidden_layers", layers), ("attention_bias", qkv_bias), ("qkv_bias", qkv_bias), ("bias", fc_bias),
+    ):  # fmt: skip
+        check_equal(head, name, said.get(name), stored)
+    if third:
+        check_equal(head, "target_hidden_size", head.config.get("target_hidden_size"), shape.hidden)
+        check_equal(head, "draft_vocab_size", head.config.get("draft_vocab_size"), drafted or shape.vocab)
+        if not drafted and (said.get("tie_word_embeddings") or head.config.get("tie_word_embeddings")):
+            raise UserError(f"{head.place} is of a variant that is not read: its tie_word_embeddings is true")
+    named = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output") if third else ()
+    variants, sliding, rope = {name: flag(head, name) for name in named}, windows(head, layers), _rope(head)
+    context_length = head.setting("max_position_embeddings", shape.context_length)
     try:
         return EagleConfig(
             shape.vocab, hidden, shape.hidden, _layer_ids(head, target) if third else (shape.layers,), heads,
-            sizes["layers.0.self_attn.k_proj.weight"][0] // size, size, sizes["layers.0.mlp.gate_proj.weight"][0],
-            float(said.get("rms_norm_eps", 1e-6)), third, layers,
-            fc_bias="fc.bias" in sizes, qkv_bias="layers.0.self_attn.q_proj.bias" in sizes,
-            out_bias="layers.0.self_attn.o_proj.bias" in sizes,
-            norm_before_residual=bool(head.config.get("norm_before_residual", False)),
-            rope=_rope(said), context_length=head.setting("max_position_embeddings", shape.context_length),
+            kv_heads, size, mlp, float(said.get("rms_norm_eps", 1e-6)), third, layers,
+            fc_bias=fc_bias, qkv_bias=qkv_bias, out_bias="layers.0.self_attn.o_proj.bias" in sizes,
+            **variants, windows=sliding, rope=rope, context_length=context_length,
             shared="lm_head.weight" not in sizes or not third, draft_vocab=drafted % shape.vocab if third else 0,
             own_embedding="embed_tokens.weight" in sizes,
         )  # fmt: skip
@@ -161,12 +184,25 @@ def _config(head: Published, third: bool, target: Target) -> EagleConfig:
         raise UserError(f"{head.place} cannot be read: {error}") from error
 
 
-def _rope(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Rotary settings, as configurations named them before and after transformers 5."""
-    scaling = said.get("rope_parameters") or said.get("rope_scaling") or {}
+def _rope(head: Published) -> dict[str, Any]:
+    """Rotary settings, as configurations named them before and after transformers 5. Raises UserError where both stand
+    there and differ.
+    """
+    said = head.layer
+    new, old = (_rotary(said.get(name) or {}, said) for name in ("rope_parameters", "rope_scaling"))
+    if said.get("rope_parameters") and said.get("rope_scaling") and new != old:
+        raise UserError(
+            f"{head.place} does not fit together: in its config.json rope_parameters come to {new!r}, and rope_scaling "
+            f"to {old!r}"
+        )
+    return new if said.get("rope_parameters") else old
+
+
+def _rotary(scaling: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
     kind = scaling.get("rope_type", scaling.get("type", "default"))
-    theta = scaling.get("rope_theta", said.get("rope_theta", 10_000.0))
-    return {**{k: v for k, v in scaling.items() if k != "type"}, "rope_type": kind, "rope_theta": float(theta)}
+    theta = scaling.get("rope_theta", layer.get("rope_theta"))
+    settings = {name: value for name, value in scaling.items() if name in ROPE.read - {"type"} and value is not None}
+    return {**settings, "rope_type": kind, "rope_theta": 10_000.0 if theta is None else float(theta)}
 
 
 def _weights(head: Published, config: EagleConfig, target: Target) -> dict[str, Tensor]:

@@ -50,6 +50,7 @@ class EagleRun:
         self.tokens = np.zeros(0, dtype=np.int64)
         self.base = self.drafted = self.level = 0  # committed pairs; rows and levels of the draft under way
         self.sees = torch.zeros(1, 0, dtype=torch.bool)  # the draft's rows that those of its last level see
+        self.places = list[int]()  # of the draft's rows: their positions
         self.levels: list[Tensor] = [torch.zeros(1, config.hidden)]  # states: of the root, then of each level's rows
         self.cache = OwnCache(config.layers, config.kv_heads, config.head_dim, config.rotary)
 
@@ -65,6 +66,7 @@ class EagleRun:
         have = min(max(0, common_prefix(self.tokens, context.tokens) - 1), pairs - 1)
         self.cache.make_room(len(context.buffer) + DRAFT_ROWS, have, weight)
         self.tokens, self.base, self.drafted, self.level = context.tokens.copy(), pairs, 0, 0
+        self.places = []
         self.sees = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
         states = logits = torch.zeros(0)
         for start in range(have, pairs, READ_ROWS):
@@ -90,11 +92,20 @@ class EagleRun:
         alone = torch.eye(rows, dtype=torch.bool, device=self.device)
         self.sees = torch.cat([self.sees[parents], alone], 1)
         start, place = self.base + self.drafted, self.base + self.level
+        self.places += [place] * rows
         mask = F.pad(self.sees, (self.base, 0), value=True)
         states, logits = self.forward(self.levels[-1][parents], tokens, start, slice(place, place + 1), mask)
         self.levels.append(states)
         self.drafted, self.level = self.drafted + rows, self.level + 1
         return logits
+
+    def distances(self, positions: Sequence[int], keys: int) -> Int[Tensor, "places keys"] | None:
+        """From each position back to those of the first ``keys`` rows of the cache; None where no layer asks."""
+        if not self.config.windows:
+            return None
+        theirs = np.asarray([*range(min(keys, self.base)), *self.places], dtype=np.int64)[:keys]
+        (made,) = sent(self.device, np.asarray(positions, dtype=np.int64)[:, None] - theirs)
+        return made
 
     def states_of(self, rows: Sequence[int]) -> Float[Tensor, "rows hidden"]:
         """States that the head made: row 0 is the root's, then come those of the levels."""
@@ -111,6 +122,7 @@ class EagleRun:
         if start and self.compiled is not None and self.compiled.takes(len(tokens), last_only):
             return self.compiled.run(state, tokens, start, cos, sin, mask, self.cache.store, last_only)
         remember = self.cache.rows(start, start + len(tokens))
-        states = self.head(state[None], tokens[None], cos, sin, mask, remember)[0]
+        distances = self.distances(range(positions.start, positions.stop), start + len(tokens))
+        states = self.head(state[None], tokens[None], cos, sin, mask, remember, distances)[0]
         states = states[-1:] if last_only else states
         return states, self.head.say(states).float()

@@ -104,7 +104,7 @@ class EagleStep(nn.Module):
         said = made.normed("norm", x) if config.third else x
         if config.scaled:
             said = x * made["spread"] + made["center"]
-        return x, made.linear("head", said)
+        return said if config.norm_output else x, made.linear("head", said)
 
 
 def build(shape: dict[str, Any], package: str) -> None:

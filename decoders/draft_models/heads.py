@@ -1,8 +1,9 @@
 """Heads beside a frozen target, one per distance: Medusa's (Cai et al. 2024) and Hydra's (Ankner et al. 2024).
 
-Head i (from 0) reads the target's final state h_t, after its norm, at the last processed position t and guesses token
-t + 2 + i: the token i + 1 places behind the root. Medusa's reads nothing else; Hydra's reads the embeddings of the
-tokens before its own too, E[x_(t+1)] … E[x_(t+1+i)], so that its guess depends on what was drafted.
+Head i (from 0) reads the target's final state h_t, after its norm, at the last processed position t (Hydra's option
+``hidden_state_offset`` n: the state n layers below, which no norm has scaled) and guesses token t + 2 + i: the token
+i + 1 places behind the root. Medusa's reads nothing else; Hydra's reads the embeddings of the tokens before its own
+too, E[x_(t+1)] … E[x_(t+1+i)], so that its guess depends on what was drafted.
 
 Hydra++'s heads read what a decoder layer of their own makes of the target's states (``heads_prefix``).
 
@@ -41,6 +42,7 @@ class HeadsConfig:
     an output layer of its own, with a ``bias`` or without.
     ``scaled``: states are read in units of their spread, about their mean, and embeddings in units of their size; the
     file has all three. (A target may have dimensions that are tens of times larger than the others, in every state.)
+    ``hidden_state_offset``: how many layers below the target's last state the one that they read lies (Hydra's option).
     """
 
     vocab: int
@@ -54,6 +56,7 @@ class HeadsConfig:
     bias: bool = False
     prefix: EagleConfig | None = None
     scaled: bool = False
+    hidden_state_offset: int = 0
 
     @classmethod
     def of(cls, shape: ModelShape, *, draft_vocab: int = 0, prefix: bool = False, **options: Any) -> HeadsConfig:
@@ -82,6 +85,8 @@ class HeadsConfig:
             raise ValueError("a draft vocabulary goes with the target's head")
         if not (0 <= self.draft_vocab < self.vocab and self.hidden > 0):
             raise ValueError(f"heads of {self.hidden} numbers over {self.draft_vocab} of {self.vocab} tokens")
+        if self.hidden_state_offset < 0:
+            raise ValueError(f"a hidden_state_offset of {self.hidden_state_offset} is not possible: 0 or more layers")
 
     def misfit(self, shape: ModelShape) -> str | None:
         """Why heads of this shape cannot run on such a target, in a clause; None if they can."""
@@ -89,7 +94,13 @@ class HeadsConfig:
             return f"its heads read states of {self.hidden} numbers, and the model's have {shape.hidden}"
         if self.vocab != shape.vocab:
             return f"it drafts for {self.vocab:,} tokens, and the vocabulary has {shape.vocab:,}"
+        if self.hidden_state_offset > shape.layers:
+            return f"its hidden_state_offset is {self.hidden_state_offset}, and the model has {shape.layers} layers"
         return None
+
+    def layer(self, shape: ModelShape) -> int:
+        """Which of the target's states the heads read, as ``Needs.layers`` counts them."""
+        return shape.layers - self.hidden_state_offset
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "prefix": None if self.prefix is None else self.prefix.to_json()}

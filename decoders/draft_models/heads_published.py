@@ -22,6 +22,7 @@ from .eagle_head import EagleConfig
 from .fitted import Fitted
 from .heads import HeadsConfig
 from .published import Published
+from .published_fields import check_equal, check_fields, flag
 
 MEDUSA, HYDRA = ("medusa", "medusa-2"), ("hydra", "hydra++")
 PREFIX = "prefix_embeding_layer."
@@ -33,8 +34,10 @@ def fitted(kind: str, head: Published, target: Target) -> Fitted:
     """
     if head.format not in (MEDUSA if kind == "medusa" else HYDRA):
         raise UserError(f"{head.place} holds {head.title}, not heads for the method {kind}")
+    check_fields(head)
     names = dict(_names(head))
-    config = _config(head, names, target, grounded=kind == "hydra" and bool(head.config.get("grounded_heads", True)))
+    grounded = kind == "hydra" and (head.config.get("grounded_heads") is None or flag(head, "grounded_heads"))
+    config = _config(head, names, target, grounded)
     if reason := config.misfit(target.shape):
         raise UserError(f"{head.place} was made for another target than {target.name}: {reason}")
     weights: dict[str, Tensor] = {names[name]: tensor for name, tensor in head.read().items() if name in names}
@@ -73,13 +76,19 @@ def _config(head: Published, names: dict[str, str], target: Target, grounded: bo
     """The shape of the heads, as far as their tensors fit together."""
     shapes = {new: head.shapes[old] for old, new in names.items() if not new.startswith("prefix.")}
     heads = 1 + max((int(name.split(".")[1]) for name in shapes), default=-1)
-    blocks = max(int(head.config.get(f"{head.format.partition('-')[0]}_num_layers", 1)), 1)
-    blocks = max(blocks, *(1 + int(name.split(".")[2]) for name in shapes if name.startswith("heads.")))
+    stored = 1 + max((int(name.split(".")[2]) for name in shapes if name.startswith("heads.")), default=0)
+    blocks = head.setting(setting := f"{head.kind}_num_layers", stored)
+    if blocks < stored or (grounded and stored == 1):  # only later blocks are the same one several times
+        check_equal(head, setting, blocks, stored)
+    if head.kind == "hydra":  # Medusa's count is none
+        check_equal(head, "hydra_num_heads", head.config.get("hydra_num_heads"), heads)
     for number in range(heads):
         for name in (f"heads.{number}.0.linear.weight", f"outputs.{number}.weight"):
             if name not in shapes:
                 raise UserError(f"{head.place} is incomplete: head {number + 1} of {heads} lacks a tensor ({name})")
     hidden, vocab = shapes["heads.0.0.linear.weight"][0], shapes["outputs.0.weight"][0]
+    check_equal(head, "hidden_size", head.config.get("hidden_size"), hidden)
+    check_equal(head, "vocab_size", head.config.get("vocab_size"), vocab)
     mixed = "heads.0.0.skip.weight" in shapes
     for number in range(heads):
         reads = shapes[f"heads.{number}.0.linear.weight"][1]
@@ -89,10 +98,13 @@ def _config(head: Published, names: dict[str, str], target: Target, grounded: bo
                 f"{head.place} is of a variant that is not read: head {number + 1} reads {reads:,} numbers, where "
                 f"{expected:,} are wanted"
             )
+    prefix, offset = _prefix(head, target) if head.format == "hydra++" else None, head.config.get("hidden_state_offset")
+    if offset is not None and (isinstance(offset, bool) or not isinstance(offset, int)):
+        raise UserError(f"{head.place} cannot be read: its config.json says hidden_state_offset = {offset!r}")
     try:
-        prefix = _prefix(head, target) if head.format == "hydra++" else None
         return HeadsConfig(
-            vocab, hidden, heads, blocks, grounded, mixed, shared=False, bias="outputs.0.bias" in shapes, prefix=prefix
+            vocab, hidden, heads, blocks, grounded, mixed, shared=False, bias="outputs.0.bias" in shapes, prefix=prefix,
+            hidden_state_offset=offset or 0,
         )  # fmt: skip
     except ValueError as error:
         raise UserError(f"{head.place} cannot be read: {error}") from error

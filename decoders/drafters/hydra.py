@@ -6,10 +6,11 @@ So a child's guess depends on its path: the tree is filled level by level, one b
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from decoders.parts import missing_part
 
-from .medusa import MEDUSA, build_heads
+from .medusa import MEDUSA, build_heads, heads_needs
 
 BIBTEX = r"""
 @inproceedings{ankner2024hydra,
@@ -28,7 +29,8 @@ METHOD = replace(
     paper="Ankner et al. 2024, Hydra: sequentially-dependent draft heads for Medusa decoding",
     bibtex=BIBTEX,
     summary="Medusa's heads that also read the tokens drafted before their own, so that guesses follow their path.",
-    build=lambda target, params: build_heads("hydra", target, params),
+    build=partial(build_heads, "hydra"),
+    needs=partial(heads_needs, "hydra"),
     available=lambda target: missing_part(target, "hydra"),
     order=42,
 )

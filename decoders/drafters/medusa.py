@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from decoders.draft.needs import Needs
@@ -18,7 +19,7 @@ from decoders.draft_models.heads import MOST_HEADS
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.target import Target
-from decoders.parts import find_part, is_part, load_part, missing_part, read_part
+from decoders.parts import about_part, find_part, is_part, load_part, missing_part, read_part
 from decoders.prompt_tokens.design import candidates
 from decoders.verifiers.residual import ResidualVerifier
 from decoders.verifiers.typical import ALPHA, EPSILON, TypicalVerifier
@@ -66,7 +67,9 @@ def build_heads(kind: str, target: Target, params: HeadsParams) -> HeadsDrafter:
         raise UserError(f"heads={params.heads} is not allowed: there are {stored} heads, for as many tokens ahead")
     count = params.heads or stored
     paths = _paths(kind, target, params, count)
-    return HeadsDrafter(heads, target.shape.layers, paths, count, params.top_k)
+    drafter = HeadsDrafter(heads, heads.config.layer(target.shape), paths, count, params.top_k)
+    drafter.part = about_part(heads)
+    return drafter
 
 
 def _paths(kind: str, target: Target, params: HeadsParams, count: int) -> Sequence[Ranks]:
@@ -85,9 +88,9 @@ def _paths(kind: str, target: Target, params: HeadsParams, count: int) -> Sequen
     return candidates(log[-1]["ranks"], params.size, count)
 
 
-def heads_needs(target: Target, params: HeadsParams) -> Needs:
-    """The target's last state, after its norm."""
-    return Needs(layers=(target.shape.layers,))
+def heads_needs(kind: str, target: Target, params: HeadsParams) -> Needs:
+    """The state that heads of this kind read."""
+    return Needs(layers=(load_part(target, kind, params.part).config.layer(target.shape),))
 
 
 BIBTEX = r"""
@@ -106,8 +109,8 @@ MEDUSA = Method(
     bibtex=BIBTEX,
     summary="Heads on the target's last state each guess one token further ahead, and their guesses make a tree.",
     params=HeadsParams,
-    build=lambda target, params: build_heads("medusa", target, params),
-    needs=heads_needs,
+    build=partial(build_heads, "medusa"),
+    needs=partial(heads_needs, "medusa"),
     origins=(HEAD,),
     node_terms=NODE_TERMS,
     step_terms=STEP_TERMS,
