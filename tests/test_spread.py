@@ -362,6 +362,7 @@ def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path) -> None:
     running = subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": str(root)}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
         text=True, start_new_session=True, cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )  # fmt: skip
     try:
         until(lambda: Folder(place).listed()[0] or running.poll() is not None, "a unit is done")

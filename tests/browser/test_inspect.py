@@ -227,6 +227,27 @@ def test_what_is_wrong_with_a_prompt_is_said_where_one_looks(visit: Visit) -> No
     expect(wrong).to_be_in_viewport()
 
 
+def test_passing_through_the_examples_changes_nothing_and_choosing_one_fills_the_form(visit: Visit) -> None:
+    page = visit("?trace=gallery-4")
+    text, example = page.locator("#sv-text textarea"), page.locator("#sv-example input")
+    before = text.input_value()
+    text.fill("x" * 2500)
+    page.wait_for_selector("#sv-prompt-note .svp-error")
+    with page.expect_response(lambda answer: "run/predict" in answer.url):
+        example.focus()
+        page.keyboard.press("Tab")
+    page.click("#sv-run")
+    page.wait_for_selector("#sv-run-note .svp-error")
+    expect(text).to_have_value("x" * 2500)
+    example.click()
+    page.click(f"#sv-example [role=option][aria-label='{example.input_value()}']")
+    expect(text).to_have_value(before)
+    example.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(text).not_to_have_value(before)
+
+
 LINES = """() => [...specviz.inspector.output.code.querySelectorAll(".sv-row")].map((row) =>
     [row.querySelector(".sv-no").textContent, row.querySelector(".sv-line").textContent])"""
 

@@ -52,6 +52,7 @@ def build(desk: Desk) -> None:
             prompt_note = part("note", "sv-prompt-note")
             reference_note = part("note", "sv-reference-note")
             belongs = gr.State(references.of_example(first))
+            source = gr.State(first.record.id)  # the example that the fields were last filled from
             with gr.Accordion("More", open=False, elem_id="sv-more"):
                 info = "The answer you hope for: quality is measured against it."
                 reference = gr.Textbox(
@@ -111,26 +112,32 @@ def build(desk: Desk) -> None:
         """
         run = gr.Button(interactive=not desk.catalog()["reason"])
         counted, _, told_of = changed(whose, *sent)
-        kept = [gr.skip()] * (len(fields) + 2)
+        kept = [gr.skip()] * len(whole)
         shown = _named(chosen, not desk.toy)
         if shown is None or _named(chosen, desk.toy) is not None:
             return [counted, run, gr.skip(), *kept[:-1], told_of]
         first, names = choices(desk)
         if not _same(shown, _form(sent)):
             return [counted, run, gr.Dropdown(names, value=None), *kept[:-1], told_of]
-        values = filled(references.form_of(first), references.of_example(first))
-        return [note(), run, gr.Dropdown(names, value=first.record.id), *values]
+        return [note(), run, gr.Dropdown(names, value=first.record.id), *example_fields(first)]
 
     def fill(chosen: Any) -> list[Any]:
         example = _named(chosen, desk.toy)
         if example is None:
-            return [gr.skip()] * (len(fields) + 3)
-        return [*filled(references.form_of(example), references.of_example(example)), note(example.note)]
+            return [gr.skip()] * (len(whole) + 1)
+        return [*example_fields(example), note(example.note)]
 
-    def filled(form: PromptForm, whose: references.Reference) -> list[Any]:
-        """Of all fields what a form holds, whose reference it has, and the note that says so."""
+    def fill_from_another(chosen: Any, before: Any) -> list[Any]:
+        """Gradio's list says ``input`` whenever it loses the focus, too: what was typed since then stays."""
+        return fill(None if chosen == before else chosen)
+
+    def example_fields(example: Example) -> list[Any]:
+        return filled(example.record.id, references.form_of(example), references.of_example(example))
+
+    def filled(example: str | None, form: PromptForm, whose: references.Reference) -> list[Any]:
+        """Of all fields what a form holds, whose reference it has, the note that says so, and which example it is."""
         values = [getattr(form, name) for name in ("mode", "instruction", "context", "question", "text", "reference")]
-        return [*values, whose, note(references.told(whose, references.settled(whose, form)))]
+        return [example, *values, whose, note(references.told(whose, references.settled(whose, form)))]
 
     def again(settings: Any) -> list[Any]:
         """A recorded run's prompt in the form, and the note at the button."""
@@ -143,9 +150,9 @@ def build(desk: Desk) -> None:
             prompt = recorded.form_of(trace)
             whose = references.Reference(prompt.reference, references.named(prompt), "the run's")
             same = next((e.record.id for e in examples(desk.toy) if _same(e, prompt)), None)
-            return [gr.Dropdown(value=same), *filled(prompt, whose), note(recorded.said(trace))]
+            return [gr.Dropdown(value=same), *filled(same, prompt, whose), note(recorded.said(trace))]
 
-        return _attempt(read, lambda _, words: [*[gr.skip()] * (len(fields) + 3), words])
+        return _attempt(read, lambda _, words: [*[gr.skip()] * (len(whole) + 1), words])
 
     def start(request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
         """View, note at the prompt, at the pool, at the button. ``rest``: the fields, whose reference, the pool."""
@@ -193,12 +200,13 @@ def build(desk: Desk) -> None:
 
         return _attempt(read, lambda _, words: (gr.skip(), words))
 
-    example.input(fill, example, [*fields, belongs, reference_note, run_note], queue=False, **QUIET)
+    whole = [source, *fields, belongs, reference_note]
+    example.select(fill, example, [*whole, run_note], queue=False, **QUIET)  # once more, too: as it was
+    example.input(fill_from_another, [example, source], [*whole, run_note], queue=False, **QUIET)  # by the keys
     newest: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
     notes = [prompt_note, reference, reference_note]
     gr.on([f.change for f in fields[:-1]], changed, [belongs, *fields], notes, **newest)
     reference.change(written, [belongs, *fields], [belongs, reference_note], **newest)
-    whole = [*fields, belongs, reference_note]
     form.offered(offered, [example, belongs, *fields], [prompt_note, run, example, *whole], **newest)
     form.again(again, form, [example, *whole, run_note], queue=False, **QUIET)
     inputs = [example, form, *fields, belongs, pool]
