@@ -17,6 +17,7 @@ from decoders.drafters.rest import RestDrafter, RestParams
 from decoders.errors import UserError
 from decoders.prompt import datastore
 from decoders.prompt.datastore import Datastore, fingerprint, opened
+from decoders.prompt.prompt import Pool
 from decoders.study.whatif import ReadRun
 
 from .models import prompt_ids, tiny_target, tiny_tokenizer
@@ -45,9 +46,11 @@ def written(path: Path, documents: list[list[int]]) -> Path:
 
 
 def naive(
-    documents: list[list[int]], text: list[int], longest: int, shortest: int, depth: int
+    documents: list[list[int]], text: list[int], longest: int, shortest: int, depth: int, most: int
 ) -> dict[tuple[int, ...], int]:
-    """How often each continuation of the longest suffix that stands somewhere with a token behind it begins so."""
+    """How often each continuation of the longest suffix that stands somewhere with a token behind it begins so; of more
+    than ``most`` continuations the first in the order of a suffix array are counted.
+    """
     for n in range(min(longest, len(text)), shortest - 1, -1):
         ends = [
             (document, end) for document in documents for end in range(n, len(document))
@@ -55,7 +58,7 @@ def naive(
         ]  # fmt: skip
         if ends:
             counts: dict[tuple[int, ...], int] = {}
-            for document, end in ends:
+            for document, end in sorted(ends, key=lambda found: found[0][found[1] :])[:most]:
                 for k in range(1, min(depth, len(document) - end) + 1):
                     prefix = tuple(document[end : end + k])
                     counts[prefix] = counts.get(prefix, 0) + 1
@@ -74,17 +77,24 @@ def test_drafts_are_the_most_frequent_continuations(
     documents = [(70_000 + chance.integers(0, 4, int(n))).tolist() for n in chance.integers(1, 38, 12)]
     store = opened(written(home / "texts.txt", documents), Words())
     assert store.tokens == sum(map(len, documents)) and (len(store.chunks) > 1) == (chunk == 40)
-    params = RestParams(longest_suffix=6, shortest_suffix=2, depth=3, nodes=int(chance.integers(1, 30)))
-    drafter = RestDrafter(params, store)
+    params = RestParams(
+        longest_suffix=6, shortest_suffix=2, depth=3, nodes=int(chance.integers(1, 30)),
+        max_hits=int(chance.choice([1, 2, 4, 5000])),
+    )  # fmt: skip
+    drafter, pooled = RestDrafter(params, store), RestDrafter(params)
+    starts = np.cumsum([0, *map(len, documents)])[:-1]
+    pool = Pool(np.concatenate(documents), tuple(starts.tolist()), None, "the same documents")
     for _ in range(10):
         text = (70_000 + chance.integers(0, 5, 12)).tolist()
-        context: Any = SimpleNamespace(tokens=np.array(text), root=text[-1])
-        draft = drafter.propose(context, 64)
-        counts, tree = naive(documents, text, 6, 2, 3), draft.tree
-        paths = {node: tuple(tree.tokens[n] for n in tree.path(node)[1:]) for node in range(1, len(tree))}
-        assert all(counts[path] == draft.terms["count"][node] for node, path in paths.items())
+        context: Any = SimpleNamespace(tokens=np.array(text), root=text[-1], pool=pool)
+        counts = naive(documents, text, 6, 2, 3, params.max_hits)
         best = sorted(counts.values(), reverse=True)[: params.nodes]
-        assert sorted((counts[path] for path in paths.values()), reverse=True) == best
+        for one in (drafter, pooled):
+            draft = one.propose(context, 64)
+            tree = draft.tree
+            paths = {node: tuple(tree.tokens[n] for n in tree.path(node)[1:]) for node in range(1, len(tree))}
+            assert all(counts[path] == draft.terms["count"][node] for node, path in paths.items())
+            assert sorted((counts[path] for path in paths.values()), reverse=True) == best
 
 
 def test_an_index_is_made_once_and_a_changed_file_is_indexed_again(home: Path) -> None:
@@ -101,13 +111,13 @@ def test_an_index_is_made_once_and_a_changed_file_is_indexed_again(home: Path) -
     assert fingerprint(path, other) != fingerprint(path, Words()), "another tokenizer, another index"
 
 
-@pytest.mark.parametrize("damage", ["text-0.npy", "ends-0.npy", "datastore.json", "gone"])
+@pytest.mark.parametrize("damage", ["text-0.npy", "places-0.npy", "datastore.json", "gone"])
 def test_a_damaged_index_is_made_again(home: Path, damage: str) -> None:
     path = written(home / "texts.txt", [[1, 2, 3, 4], [5, 6]])
     opened(path, Words())
     (folder,) = (home / "home" / "cache" / "datastores").iterdir()
     if damage == "gone":
-        (folder / "ends-0.npy").unlink()
+        (folder / "places-0.npy").unlink()
     else:
         whole = (folder / damage).read_bytes()
         (folder / damage).write_bytes(whole[: len(whole) * 2 // 3])
@@ -192,12 +202,12 @@ def test_a_lookup_does_not_grow_with_the_datastore() -> None:
 
     def median(tokens: int) -> float:
         text = np.append(chance.zipf(1.3, tokens) % 5000, -1)
-        chunk = datastore.Chunk(text.astype(np.int32), datastore.sorted_ends(text, 16).astype(np.int32))
+        chunk = datastore.Chunk(text.astype(np.int32), datastore.sorted_places(text).astype(np.int32))
         store, times = Datastore("made", tokens, [chunk]), []
         for start in chance.integers(20, tokens - 20, 60).tolist():
             started = time.perf_counter()
             found = store.find(text[start - 16 : start], 16, 2, 5000)
-            store.continuations(found, 10, 64)
+            store.continuations(found, 10, 64, 5000)
             times.append(time.perf_counter() - started)
         return statistics.median(times)
 

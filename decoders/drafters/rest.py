@@ -23,7 +23,7 @@ from decoders.method.kept import kept_with
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Target
-from decoders.prompt.datastore import LONGEST, Datastore, opened
+from decoders.prompt.datastore import DEEPEST, LONGEST, Datastore, opened
 from decoders.prompt.pool import PoolIndex
 from decoders.prompt.prompt import Pool
 from decoders.trace.origins import DATASTORE
@@ -44,11 +44,11 @@ class RestParams:
         16, "Longest suffix", "The last n tokens are looked up, from this n down.", low=1, high=LONGEST
     )
     shortest_suffix: int = param(2, "Shortest suffix", "The lookup gives up below this n.", low=1, high=LONGEST)
-    depth: int = param(10, "Depth", "Most tokens copied behind a place.", low=1, high=64)
+    depth: int = param(10, "Depth", "Most tokens copied behind a place.", low=1, high=DEEPEST)
     nodes: int = param(64, "Nodes", "Most drafted tokens of the tree: the most frequent ones stay.", low=1, high=256)
     max_hits: int = param(
-        5000, "Places merged", "Of more places than this, this many are merged, spread evenly over all of them.", low=1,
-        high=5000,
+        5000, "Places merged", "Of more places than this, those are merged that come first when sorted by what follows "
+        "them, as in the released code's suffix array.", low=1, high=5000,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -80,17 +80,19 @@ class RestDrafter(Drafter):
             found = self.store.find(context.tokens, p.longest_suffix, p.shortest_suffix, p.max_hits)
             if not found.length:
                 return self._nothing(context)
-            length, hits, trie = found.length, found.hits, self.store.continuations(found, depth, p.nodes)
+            length, hits = found.length, found.hits
+            trie = self.store.continuations(found, depth, p.nodes, p.max_hits)
             places = (-1,) * len(trie.tokens)
         else:
             if self.index is None:
                 self.prepare(context)
             if self.index is None:
                 return Draft.empty(context.root, NO_DATASTORE)
-            match = self.index.find(context.tokens, p.shortest_suffix, p.max_hits)
+            match = self.index.find(context.tokens, p.shortest_suffix)
             if not match.length:
                 return self._nothing(context)
-            length, hits, trie = match.length, match.hits, self.index.continuations(match.ends, depth, p.nodes)
+            length, hits = match.length, match.hits
+            trie = self.index.continuations(match.ends, depth, p.nodes, p.max_hits)
             places = trie.places
         looked = min(hits, p.max_hits)
         share = np.asarray([np.nan, *trie.counts]) / looked

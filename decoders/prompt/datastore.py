@@ -1,14 +1,17 @@
 """A datastore: texts indexed once, kept on disk and memory-mapped, to draft from (REST §3).
 
-A file is tokenised document by document into chunks of at most ``CHUNK`` tokens, each with a suffix array (``pool``),
-so that neither making nor reading one takes more memory than a chunk. It is kept under the fingerprint of the file's
-bytes and of the tokenizer: a file that changed is indexed again. Token ids are 32 bits wide.
+A file is tokenised document by document into chunks of at most ``CHUNK`` tokens, each with a suffix array, so that
+neither making nor reading one takes more memory than a chunk. The array is in the order of REST's: by the tokens from a
+place on, so that of very many places of a string the first ones are those that the released code looks at. It is kept
+under the fingerprint of the file's bytes and of the tokenizer: a file that changed is indexed again. Token ids are 32
+bits wide.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -21,11 +24,12 @@ from jaxtyping import Int
 from decoders.errors import UserError
 from decoders.folders import cache_folder, replacing
 
-from .pool import SEPARATOR, Trie, intervals, merged, sorted_ends
+from .pool import SEPARATOR, Trie, first_rows, merged, sorted_ends
 
-SCHEMA = "specstore/1"
+SCHEMA = "specstore/2"
 CHUNK = 1 << 22  # tokens
-LONGEST = 16  # tokens that places are sorted by
+LONGEST = 16  # tokens of a suffix that is looked up
+DEEPEST = 64  # tokens copied behind it; places are sorted by so many more
 MOST_TOKENS = 1 << 31
 MOST_LINE = 1 << 24  # characters of one document
 DOCUMENTS = 256  # tokenised together
@@ -43,15 +47,34 @@ class Found:
 
 
 class Chunk:
-    """Tokens with a separator (-1) behind each document, and the places of its tokens sorted by what stands before."""
+    """Tokens with a separator (-1) behind each document, and the places of its tokens sorted by what stands there."""
 
-    def __init__(self, text: np.ndarray, ends: np.ndarray) -> None:
-        self.text, self.ends = text, ends
-        self._fast_text, self._fast_ends = text.data, ends.data  # faster where single items are read
+    def __init__(self, text: np.ndarray, places: np.ndarray) -> None:
+        self.text, self.places = text, places
+        self._fast_text, self._fast_places = text.data, places.data  # faster where single items are read
 
-    def intervals(self, sequence: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Of suffixes of 1, 2, … tokens, as long as they occur with a token behind them: which of ``ends``."""
-        return intervals(self._fast_text, self._fast_ends, reversed(sequence))
+    def interval(self, string: list[int]) -> tuple[int, int]:
+        """Which of ``places`` have this string with a token behind it."""
+        low = self._first([*string, 0])  # the separator is below every token
+        return low, self._first([*string[:-1], string[-1] + 1], low)
+
+    def longest(self, sequence: list[int], least: int) -> int:
+        """How many of the last tokens stand here with a token behind them, at least ``least``; 0: not so many do."""
+        low, high = least - 1, len(sequence)
+        while low < high:  # if a suffix stands here, so do the shorter ones
+            middle = (low + high + 1) // 2
+            wanted = sequence[-middle:]
+            at = self._first([*wanted, 0])
+            there = self._fast_places[at] if at < len(self.places) else len(self.text)
+            if self._fast_text[there : there + middle].tolist() == wanted:
+                low = middle
+            else:
+                high = middle - 1
+        return low if low >= least else 0
+
+    def _first(self, string: list[int], low: int = 0) -> int:
+        text, count = self._fast_text, len(string)
+        return bisect_left(self._fast_places, string, low, key=lambda at: text[at : at + count].tolist())
 
 
 class Datastore:
@@ -62,26 +85,25 @@ class Datastore:
 
     def find(self, sequence: Int[np.ndarray, "tokens"], longest: int, shortest: int, most: int) -> Found:
         """The longest suffix of ``longest`` to ``shortest`` tokens that stands in any chunk with a token behind it. Of
-        more places than ``most``, so many are looked at, spread evenly.
+        more places than ``most`` in a chunk, the first in suffix order are looked at.
         """
         last = sequence[-min(longest, LONGEST) :].tolist()
-        every = [list(chunk.intervals(last)) for chunk in self.chunks]
-        length = max(map(len, every), default=0)
-        if length < max(1, shortest):
+        length = 0
+        for chunk in self.chunks:
+            length = chunk.longest(last, max(1, shortest, length)) or length
+        if not length:
             return Found(0, 0, ())
-        spans = [found[-1] if len(found) == length else (0, 0) for found in every]
-        hits = sum(high - low for low, high in spans)
-        taken = min(hits, most)
-        ends, before = [], 0
-        picked = np.arange(taken) * hits // taken
-        for chunk, (low, high) in zip(self.chunks, spans, strict=True):
-            mine = picked[(picked >= before) & (picked < before + high - low)] - before
-            ends.append(np.sort(chunk.ends[low + mine].astype(np.int64)))
-            before += high - low
-        return Found(length, hits, tuple(ends))
+        spans = [chunk.interval(last[-length:]) for chunk in self.chunks]
+        ends = tuple(
+            chunk.places[low : min(high, low + most)].astype(np.int64) + length - 1
+            for chunk, (low, high) in zip(self.chunks, spans, strict=True)
+        )
+        return Found(length, sum(high - low for low, high in spans), ends)
 
-    def continuations(self, found: Found, depth: int, limit: int) -> Trie:
-        """What follows, up to ``depth`` tokens inside the document, as a trie of the ``limit`` most frequent nodes."""
+    def continuations(self, found: Found, depth: int, limit: int, most: int) -> Trie:
+        """What follows, up to ``depth`` tokens inside the document, as a trie of the ``limit`` most frequent nodes; of
+        more places than ``most`` in all chunks, of those that come first in suffix order.
+        """
         rows, places, before = [], [], 0
         for chunk, ends in zip(self.chunks, found.ends, strict=True):
             at = np.minimum(ends[:, None] + np.arange(1, depth + 1), len(chunk.text) - 1)
@@ -89,7 +111,16 @@ class Datastore:
             rows.append(np.where(np.logical_and.accumulate(following != SEPARATOR, axis=1), following, SEPARATOR))
             places.append(ends + before)
             before += len(chunk.text)
-        return merged(np.concatenate(rows), np.concatenate(places), limit)
+        every, where = np.concatenate(rows), np.concatenate(places)
+        if len(every) > most:
+            first = first_rows(every, most)
+            every, where = every[first], where[first]
+        return merged(every, where, limit)
+
+
+def sorted_places(text: Int[np.ndarray, "text"]) -> Int[np.ndarray, "places"]:
+    """Places of tokens sorted by the tokens from them on, as many as a lookup and its longest copy read."""
+    return len(text) - 1 - sorted_ends(text[::-1], LONGEST + DEEPEST, ended=True)
 
 
 def documents(path: Path) -> Iterator[str]:
@@ -180,9 +211,9 @@ def _kept(folder: Path) -> Datastore | None:
         if about["schema"] != SCHEMA:
             return None
         chunks = []
-        for number, (tokens, ends) in enumerate(about["chunks"]):
-            chunk = [np.load(folder / f"{what}-{number}.npy", mmap_mode="r") for what in ("text", "ends")]
-            if [len(array) for array in chunk] != [tokens, ends] or any(a.dtype != np.int32 for a in chunk):
+        for number, (tokens, places) in enumerate(about["chunks"]):
+            chunk = [np.load(folder / f"{what}-{number}.npy", mmap_mode="r") for what in ("text", "places")]
+            if [len(array) for array in chunk] != [tokens, places] or any(a.dtype != np.int32 for a in chunk):
                 return None
             chunks.append(Chunk(*chunk))
         return Datastore(str(about["name"]), int(about["tokens"]), chunks)
@@ -191,20 +222,21 @@ def _kept(folder: Path) -> Datastore | None:
 
 
 def _made(folder: Path, path: Path, tokenizer: Any, progress: Callable[[int], None] | None) -> Datastore:
-    total, sizes = 0, []
+    total, sizes, followed = 0, [], False
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing(folder) as new:
         for number, text in enumerate(_chunks(path, tokenizer)):
-            total += int((text != SEPARATOR).sum())
+            real = text != SEPARATOR
+            total, followed = total + int(real.sum()), followed or bool((real[:-1] & real[1:]).any())
             if total > MOST_TOKENS:
                 raise UserError(f"{path.name} has more than {MOST_TOKENS:,} tokens: split it")
-            ends = sorted_ends(text, LONGEST).astype(np.int32)
+            places = sorted_places(text).astype(np.int32)
             np.save(new / f"text-{number}.npy", text.astype(np.int32))
-            np.save(new / f"ends-{number}.npy", ends)
-            sizes.append([len(text), len(ends)])
+            np.save(new / f"places-{number}.npy", places)
+            sizes.append([len(text), len(places)])
             if progress:
                 progress(total)
-        if not any(ends for _, ends in sizes):
+        if not followed:
             raise UserError(f"{path.name} holds no text: give one with at least a few words in it")
         about = {"schema": SCHEMA, "name": path.name, "tokens": total, "chunks": sizes}
         (new / ABOUT).write_text(json.dumps(about) + "\n", encoding="utf-8")

@@ -99,13 +99,18 @@ class PoolIndex:
         """How many tokens follow each place in its passage, at most ``depth``."""
         return (self._rows(ends, depth) != SEPARATOR).sum(1)
 
-    def continuations(self, ends: Int[np.ndarray, "hits"], depth: int, limit: int) -> Trie:
-        """What follows ``ends`` (up to ``depth`` tokens, inside the passage) as a trie of the ``limit`` best nodes.
+    def continuations(self, ends: Int[np.ndarray, "hits"], depth: int, limit: int, most: int | None = None) -> Trie:
+        """What follows ``ends`` (up to ``depth`` tokens, inside the passage) as a trie of the ``limit`` best nodes; of
+        more places than ``most`` those whose continuations come first in suffix order.
 
         Nodes rank by count, then by depth (the shallower first), then by first occurrence; a parent always ranks before
         its children, so what is kept is a trie.
         """
-        return merged(self._rows(ends, depth), ends, limit)
+        rows = self._rows(ends, depth)
+        if most is not None and len(rows) > most:
+            first = first_rows(rows, most)
+            rows, ends = rows[first], ends[first]
+        return merged(rows, ends, limit)
 
     def _rows(self, ends: np.ndarray, depth: int) -> Int[np.ndarray, "hits depth"]:
         at = np.searchsorted(self._place, ends)[:, None] + np.arange(1, depth + 1)
@@ -147,6 +152,25 @@ def merged(rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, "hits"], l
         tuple(counts[preorder].tolist()),
         tuple(places[preorder].tolist()),
     )
+
+
+def first_rows(rows: Int[np.ndarray, "hits depth"], count: int) -> Int[np.ndarray, "count"]:
+    """The first ``count`` of more rows in lexicographic order, by their numbers, ascending: sorted nowhere, one
+    selection per column among the rows that are equal so far.
+
+    >>> first_rows(np.array([[2, 1], [1, 7], [2, 0], [1, 3]]), 3)
+    array([1, 2, 3])
+    """
+    chosen, equal = [], np.arange(len(rows))
+    for column in rows.T:
+        values = column[equal]
+        last = np.partition(values, count - 1)[count - 1]
+        sure = equal[values < last]
+        chosen.append(sure)
+        equal, count = equal[values == last], count - len(sure)
+        if len(equal) == count:
+            break
+    return np.sort(np.concatenate([*chosen, equal[:count]]))
 
 
 def sorted_ends(text: Int[np.ndarray, "text"], longest: int, ended: bool = False) -> Int[np.ndarray, "ends"]:
