@@ -18,7 +18,8 @@ from decoders.trace.trace import Trace
 
 from .tiers import matrix
 
-SAMPLES = sorted((Path(__file__).parent / "servers").iterdir())
+SAMPLES = sorted(path for path in (Path(__file__).parent / "servers").iterdir() if path.is_file())
+LLAMA = Path(__file__).parent / "servers" / "llama"  # logs and answers of a real server, version 2026.10.11549
 KINDS = {
     "llama_debug.log": "llama.cpp-log", "llama_timings.json": "llama.cpp", "lmstudio.jsonl": "lmstudio",
     "openai_stream.jsonl": "openai", "sglang.json": "sglang", "sglang_stream.txt": "sglang",
@@ -104,11 +105,12 @@ def test_llama_cpps_log_has_the_drafters_choices():
     assert trace.run["imported"]["said"]["draft_n"] == 4
 
 
-def test_llama_cpps_probabilities_under_drafting_are_left_out():
+def test_llama_cpps_probabilities_of_verified_drafts_alone_are_left_out():
+    """It writes 1.0, without first choices, for each token of a verified draft; the others' are the target's."""
     trace = one("llama_timings.json")
-    assert set(trace.tables["tokens"]["prob"]) == {None}
+    assert trace.tables["tokens"]["prob"][-6:] == [pytest.approx(0.67032), None] * 3
     assert trace.run["imported"]["said"]["draft_n_accepted"] == 3
-    assert trace.run["timings"] == {"prefill_ms": 30.1, "decode_ms": 95.0}
+    assert trace.run["timings"] == {"prefill_ms": 30.1, "decode_ms": 95.0, "untimed_tokens": 1}
 
 
 def test_sglangs_stream_gives_its_steps():
@@ -167,7 +169,10 @@ def test_hostile_text_is_text(text: str):
     assert trace.text(trace.output_ids)[:20] == text.encode("utf-8", "replace").decode()[:20]
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+REAL = [LLAMA / name for name in ("draft_comp_sampled.log", "simple_tpt_stream.json", "draft_emoji_stream.log")]
+
+
+@pytest.mark.parametrize("path", [*SAMPLES, *REAL], ids=lambda path: path.name)
 def test_damaged_samples_give_a_sentence_or_a_trace_and_never_another_error(path: Path):
     """Cut, mixed up, repeated, with bytes exchanged and values of other kinds."""
     data, chance = path.read_bytes(), random.Random(path.name)

@@ -130,6 +130,8 @@ interface Run {
   unknown?: string[];
   imported?: {
     source: string; title: string; said?: Record<string, Setting | number[]>; notes?: string[]; text?: string;
+    /** Where the server's totals are not the sums of its steps as they were read. */
+    warnings?: string[];
   };
   /** What a model of one's own computed again of an imported run, and how its drafts compare. */
   recomputed?: string[];

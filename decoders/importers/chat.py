@@ -28,6 +28,7 @@ class Answer:
 
     request: Request
     chunks: list[tuple[int, float | None]] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)  # place of each chunk's document in parts
     parts: list[dict[str, Any]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     streamed: bool = False
@@ -88,6 +89,7 @@ def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: floa
     if new:
         request.tokens += new
         answer.chunks.append((len(new), at))
+        answer.at.append(len(answer.parts) - 1)
     return len(new)
 
 
@@ -99,7 +101,7 @@ def tokens_of(choice: dict[str, Any], part: dict[str, Any]) -> list[Token]:
     told = choice.get("logprobs")
     tokens: list[Token] = []
     if isinstance(told, dict) and isinstance(told.get("content"), list):
-        tokens = [_chat_token(one) for one in dicts(told["content"])]
+        tokens = [chat_token(one) for one in dicts(told["content"])]
     elif isinstance(told, dict) and isinstance(told.get("tokens"), list):
         tokens = _completion_tokens(told)
     if ids and len(tokens) != len(ids):
@@ -122,16 +124,17 @@ def text_of(part: dict[str, Any]) -> str:
     return "".join(one for one in texts if isinstance(one, str))
 
 
-def _choice(token: Any, raw: Any, logprob: Any) -> Choice:
+def _choice(token: Any, raw: Any, logprob: Any, token_id: Any = None) -> Choice:
     text = bytes(raw) if isinstance(raw, list) and all(type(b) is int and 0 <= b < 256 for b in raw) else token
     if isinstance(token, str) and (named := TOKEN_ID.fullmatch(token)):
         return int(named[1]), None, from_log(logprob)
-    return None, text if isinstance(text, str | bytes) else None, from_log(logprob)  # type: ignore[return-value]
+    return whole(token_id), text if isinstance(text, str | bytes) else None, from_log(logprob)  # type: ignore[return-value]
 
 
-def _chat_token(one: dict[str, Any]) -> Token:
+def chat_token(one: dict[str, Any]) -> Token:
+    """A token of ``logprobs.content``, or of llama.cpp's ``completion_probabilities``, which tells its id, too."""
     own, *top = (
-        _choice(told.get("token"), told.get("bytes"), told.get("logprob"))
+        _choice(told.get("token"), told.get("bytes"), told.get("logprob"), told.get("id"))
         for told in (one, *dicts(one.get("top_logprobs"))[:20])
     )
     return Token(*own, top)

@@ -1,104 +1,206 @@
-"""llama.cpp server's debug log (``-lv 5`` or ``--verbose``, ``LLAMA_TRACE=1``): the drafter's first choices per
-position, and what was accepted.
+"""llama.cpp server's log: at ``-lv 5`` every token with its time, every draft and what was accepted of it, and of a
+draft model its first choices per position; with ``LLAMA_TRACE=1`` alone the counts of each draft.
 
-common/speculative.cpp: " - draft candidate   k, pos   i: id (  p) 'piece'", with "seq_id s, " before it in later
-versions. tools/server/server-context.cpp: "accepted a/n draft tokens, new n_tokens = …" (n_past before), "add accepted
-tokens: sampled=id, ids.size=…, n_draft=…", "new prompt, … task.n_tokens = n", "draft acceptance rate = …". A piece may
-run over several lines. Slots interleave; lines name theirs ("id  3 | task 17").
+tools/server/server-context.cpp: "n_gen = k, …, next token: id 'piece'" (n_decoded before), "add accepted tokens:
+sampled=id, ids.size=a + 1, n_draft=n" in front of the tokens of a verified draft, "accepted a/n draft tokens" behind
+them unless the answer ended there, "new prompt, … task.n_tokens = n", "eval time = … / n tokens", "draft acceptance =
+…"; "launching slot : {…}" has the prompt of the request that the slot answered before. common/speculative.cpp: "draft
+candidate   k, pos   i: id (  p) 'piece'". A line begins with minutes.seconds.milliseconds.microseconds. A piece may run
+over several lines. Slots interleave; lines name theirs ("id  3 | task 17").
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 
-from .importer import Contents, Importer
-from .request import Choice, Request, ServerStep, Token, check_tokens
+from .importer import Contents, Importer, Numbers
+from .request import NO_DRAFT, PROMPT_STEP, Choice, Request, ServerStep, Token, check_tokens
 from .source import Source
 
+PIECE = r"'(?P<{}>(?:[^\n]|\n(?!\s*- |[^\n]*(?:slot|srv|common_))){{0,200}}?)'(?=\r?\n|$)"
 LINE = re.compile(
     r"(?:seq_id (?P<seq>\d{1,9}), )?draft candidate\s+(?P<k>\d{1,4}), pos\s+(?P<pos>\d{1,4}):\s+(?P<id>\d{1,9}) "
     r"\(\s*(?P<p>\d{1,3}(?:\.\d{1,9})?)\) "
-    r"'(?P<piece>(?:[^\n]|\n(?!\s*- |[^\n]*(?:slot|srv|common_))){0,200}?)'(?=\n|$)"
+    + PIECE.format("piece")
+    + r"|load_model: loading model '(?P<model>[^\n']{1,400})'"
     r"|id\s+(?P<slot>\d{1,9}) \| task (?P<task>-?\d{1,9}) \|(?: [a-z_]+:)? (?:"
-    r"add accepted tokens: sampled=(?P<sampled>\d{1,9}), ids\.size=\d+, n_draft=\d+"
+    r"n_(?:gen|decoded) = (?P<place>\d{1,9}), n_remaining = -?\d{1,9}, next token:\s+(?P<token>\d{1,9}) "
+    + PIECE.format("text")
+    + r"|add accepted tokens: sampled=(?P<sampled>\d{1,9}), ids\.size=(?P<size>\d{1,4}), n_draft=(?P<n>\d{1,4})"
     r"|accepted\s+(?P<accepted>\d{1,4})/\s*(?P<drafted>\d{1,4}) draft tokens(?P<new>, new n_\w+)?"
     r"|new prompt, [^\n]{0,400}?n_(?:prompt_)?tokens = (?P<prompt>\d{1,9})"
+    r"|launching slot : (?P<launch>\{[^\n]*\})"
+    r"|stopped by (?P<stop>limit|EOS|word)"
+    r"|(?P<clock>prompt eval|\s{0,12}eval) time =\s+(?P<ms>\d{1,12}\.\d{1,3}) ms /\s+(?P<count>\d{1,9}) tokens"
     r"|draft acceptance(?: rate)? = (?P<rate>\d{1,3}(?:\.\d{1,9})?) "
     r"\(\s*(?P<all>\d{1,9}) accepted /\s*(?P<of>\d{1,9}) generated\))"
 )
+STAMP = re.compile(r"(\d{1,7})\.(\d\d)\.(\d\d\d)\.(\d\d\d) [A-Z] ")
+LONGEST_START = 400  # characters of a line in front of what is read of it
+STOPS = {"limit": "max tokens", "EOS": "eos", "word": "stop word"}
+BRIEF = "this log has the drafts alone: at -lv 5 (and LLAMA_TRACE=1) it has every token"
 
 
 @dataclass(slots=True)
 class Slot:
-    """A slot of the server while its lines are read: the draft under way, and whether its step was counted."""
+    """A slot of the server while its lines are read: the draft under way, the step whose tokens come next, and
+    whether a step was counted already.
+    """
 
     request: Request
     draft: dict[int, list[Choice]] = field(default_factory=dict)
     sampled: int | None = None
     counted: tuple[int, int] | None = None
+    step: ServerStep | None = None
+    at: float | None = None  # of the last step's tokens, ms
 
 
 def read(source: Source) -> Contents | None:
-    """A request per slot and task."""
-    if "draft" not in source.text or "{" in source.text[:1]:
+    """A request per slot and task; numbers of those whose drafts are not in the log."""
+    text = source.raw
+    if not ("draft" in text or "next token:" in text) or text.lstrip()[:1] in ("{", "["):
         return None
     contents, slots, loose = Contents(), dict[str, Slot](), dict[int, list[Choice]]()
-    tokens = 0
-    for match in LINE.finditer(source.text):
+    tokens, detailed, model = 0, "next token:" in text, ""
+    for match in LINE.finditer(text):
+        begins = text.rfind("\n", max(0, match.start() - LONGEST_START), match.start()) + 1
+        before = text[begins : match.start()]
+        if "{" in before or (not begins and match.start() > LONGEST_START):
+            continue  # within JSON, such as a chunk of an answer that is logged as it is sent
+        if match["model"]:
+            model = match["model"].replace("\\", "/").rsplit("/", 1)[-1]
+            continue
         if match["k"] is not None:
-            draft = loose
-            if match["seq"] is not None and match["seq"] in slots:
-                draft = slots[match["seq"]].draft
+            draft = slots[match["seq"]].draft if match["seq"] in slots else loose
             choices = draft.setdefault(int(match["pos"]), [])
             if int(match["k"]) == 0:
                 choices.clear()
-            choices.append((int(match["id"]), match["piece"], min(float(match["p"]), 1.0)))
+            choices.append((int(match["id"]), _piece(match["piece"]), min(float(match["p"]), 1.0)))
             continue
-        slot, task = match["slot"], match["task"]
-        if slot not in slots or slots[slot].request.key != f"slot {slot}, task {task}":
-            if slot in slots:
-                slots[slot].draft.clear()
-            slots[slot] = Slot(Request(f"slot {slot}, task {task}", steps=[]))
+        slot, key = match["slot"], f"slot {match['slot']}, task {match['task']}"
+        if match["launch"]:
+            _launched(contents.requests, slot, match["launch"])
+            continue
+        if slot not in slots or slots[slot].request.key != key or (match["prompt"] and slots[slot].request.tokens):
+            slots[slot] = Slot(Request(key, model, steps=[], untimed_tokens=1))
             contents.requests.append(slots[slot].request)
         here = slots[slot]
-        if match["prompt"]:
-            here.request.said["prompt tokens"] = int(match["prompt"])
+        if match["token"]:
+            tokens += 1
+            _token(here, int(match["token"]), _piece(match["text"]), int(match["place"]), _ms(before))
         elif match["sampled"]:
+            if detailed:
+                here.step = _step(here.draft or loose, int(match["size"]) - 1, int(match["n"]))
             here.sampled = int(match["sampled"])
-        elif match["rate"]:
-            here.request.said |= {"draft_n": int(match["of"]), "draft_n_accepted": int(match["all"])}
-            here.request.said["draft acceptance rate"] = float(match["rate"])
         elif match["drafted"]:
-            tokens += int(match["accepted"]) + 1
-            check_tokens(tokens)
-            _step(here, here.draft or loose, int(match["accepted"]), int(match["drafted"]), match["new"] is not None)
-            loose.clear()
-    contents.requests = [request for request in contents.requests if request.tokens or request.said]
+            if not detailed:
+                tokens += int(match["accepted"]) + 1
+                draft = here.draft or loose
+                _brief(here, draft, int(match["accepted"]), int(match["drafted"]), match["new"] is not None)
+        else:
+            _said(here.request, match)
+        check_tokens(tokens)
     for request in contents.requests:
-        if request.tokens:
-            request.notes.append("the log names drafted tokens; the prompt, and steps without a draft, are not in it")
-    return contents if contents.requests else None
+        if request.tokens and not detailed:
+            request.notes.append(BRIEF)
+        elif not request.tokens and "draft_n" in request.said:
+            contents.numbers.append(Numbers(request.key, request.said))
+    contents.requests = [request for request in contents.requests if request.tokens]
+    return contents if contents.requests or contents.numbers else None
 
 
-def _step(slot: Slot, draft: dict[int, list[Choice]], accepted: int, drafted: int, repeated: bool) -> None:
-    """One verified draft. The same step may be told twice, in brief and with the new length."""
+def _ms(before: str) -> float | None:
+    """The time in front of a line; the last one, where a line without an end is there, too."""
+    stamps = STAMP.findall(before)
+    minutes, seconds, ms, us = map(int, stamps[-1]) if stamps else (0, 0, 0, 0)
+    return (minutes * 60 + seconds) * 1e3 + ms + us / 1e3 if stamps else None
+
+
+def _piece(text: str) -> str | bytes:
+    """A piece of the log: bytes where it is part of a character."""
+    raw = text.encode("utf-8", "surrogateescape")
+    return raw if any("\udc80" <= one <= "\udcff" for one in text) else text
+
+
+def _said(request: Request, match: re.Match[str]) -> None:
+    """Add the server's own numbers of a request."""
+    if match["prompt"]:
+        request.said["prompt tokens"] = int(match["prompt"])
+    elif match["stop"]:
+        request.stop = STOPS[match["stop"]]
+    elif match["rate"]:
+        request.said |= {"draft_n": int(match["of"]), "draft_n_accepted": int(match["all"])}
+        request.said["draft acceptance rate"] = float(match["rate"])
+        request.totals |= {"drafted": int(match["of"]), "accepted": int(match["all"])}
+    elif match["clock"] and match["clock"].startswith("prompt"):
+        request.prefill_ms = float(match["ms"])
+    elif match["clock"]:
+        request.decode_ms, request.totals["tokens"] = float(match["ms"]), int(match["count"])
+        request.totals = {"drafted": 0, "accepted": 0, **request.totals}  # without a draft no other line follows
+
+
+def _launched(requests: list[Request], slot: str, text: str) -> None:
+    """The prompt of the request that a slot answered before."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    key = f"slot {slot}, task {value.get('id_task')}"
+    request = next((one for one in reversed(requests) if one.key == key), None)
+    if request is not None and isinstance(value.get("prompt"), str):
+        request.prompt = value["prompt"]
+
+
+def _step(draft: dict[int, list[Choice]], accepted: int, drafted: int) -> ServerStep:
+    """A verified draft whose tokens are still to come."""
+    choices = [sorted(draft[place], key=lambda one: -(one[2] or 0.0)) for place in range(drafted) if place in draft]
+    if any(place not in draft for place in range(len(choices))):
+        choices = []  # a piece of the draft is missing: which token stands where is not known
+    draft.clear()
+    return ServerStep(0, max(0, min(accepted, drafted)), drafted, choices)
+
+
+def _token(slot: Slot, token: int, text: str | bytes, place: int, at: float | None) -> None:
+    """A token: of the verified draft under way, or of a step of its own."""
+    request, step = slot.request, slot.step
+    assert request.steps is not None
+    if place != len(request.tokens) + 1 and not any("not in this log" in note for note in request.notes):
+        request.notes.append(f"tokens {len(request.tokens) + 1} to {place - 1} are not in this log")
+    request.tokens.append(Token(token, text))
+    if step is None or step.accepted is None or step.emitted > step.accepted:
+        request.steps.append(ServerStep(1, 0, 0, reason=NO_DRAFT if request.tokens[1:] else PROMPT_STEP))
+        slot.step = None
+    else:
+        if step.emitted < step.accepted and step.emitted < len(step.draft):  # the drafted one first, also if drawn
+            choices = step.draft[step.emitted]
+            assert isinstance(choices, list)
+            choices.sort(key=lambda one: one[0] != token)
+        step.emitted += 1
+        if step.emitted > 1:
+            return
+        request.steps.append(step)
+    if at is not None and slot.at is not None:
+        request.steps[-1].ms = round(max(0.0, at - slot.at), 3)
+    slot.at = at
+
+
+def _brief(slot: Slot, draft: dict[int, list[Choice]], accepted: int, drafted: int, repeated: bool) -> None:
+    """One verified draft of a log without tokens. The same step may be told twice, in brief and with the new length."""
     if repeated and slot.counted == (accepted, drafted) and not draft:
         slot.counted = None
         return
     slot.counted = None if repeated else (accepted, drafted)
-    accepted = min(accepted, drafted)
-    choices = [sorted(draft[place], key=lambda one: -(one[2] or 0.0)) for place in range(drafted) if place in draft]
-    if any(place not in draft for place in range(len(choices))):
-        choices = []  # a piece of the draft is missing: which token stands where is not known
-    for place in range(accepted):
-        token, text, _ = choices[place][0] if place < len(choices) else (None, None, None)
+    step = _step(draft, accepted, drafted)
+    for place in range(step.accepted or 0):
+        token, text, _ = step.draft[place][0] if place < len(step.draft) else (None, None, None)
         slot.request.tokens.append(Token(token, text))
     slot.request.tokens.append(Token(slot.sampled))
+    step.emitted = (step.accepted or 0) + 1
     assert slot.request.steps is not None
-    slot.request.steps.append(ServerStep(accepted + 1, accepted, drafted, choices))
+    slot.request.steps.append(step)
     slot.sampled = None
-    draft.clear()
 
 
-IMPORTER = Importer("llama.cpp-log", "llama.cpp server's log", read, order=30)
+IMPORTER = Importer("llama.cpp-log", "llama.cpp server's log", read, order=5)

@@ -1,91 +1,228 @@
 """llama.cpp server's answers: ``timings`` with ``draft_n`` and ``draft_n_accepted``, in its own form and in OpenAI's.
 
 tools/server/README.md, "Result JSON" of POST /completion (``content``, ``tokens`` with ``return_tokens``,
-``completion_probabilities``, ``timings``, ``stop_type``); tools/server/server-task.h, result_timings. Which tokens were
-drafted is not told. With drafting on, probabilities of accepted tokens are 1.0 (ggml-org/llama.cpp issue 27972), so
-those of an answer with drafts are left out.
+``completion_probabilities``, ``timings``, ``stop_type``); tools/server/server-task.h, result_timings;
+``__verbose.prompt`` with ``"verbose": true``. A stream with ``"timings_per_token": true`` tells its steps: all tokens
+of a verified draft carry the counts behind it. Without, which tokens were drafted is not told.
+
+Chunks of a stream say ``id_slot`` −1, and the last one the slot. A character of several tokens is one chunk, and a text
+that may be the start of a stop word waits for the next token's: such texts are of no single token. Tokens of a verified
+draft have the probability 1.0 and no first choices (ggml-org/llama.cpp issue 27972): their probabilities are left out.
+``predicted_ms`` starts with the first token.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
-from .chat import answers, usage
+from .chat import Answer, answers, chat_token, usage
 from .importer import Contents, Importer
-from .request import MOST_REQUESTS, Request, Token, check_tokens, words
+from .request import MOST_REQUESTS, NO_DRAFT, PROMPT_STEP, Request, ServerStep, Token, check_tokens, words
 from .source import Source
-from .values import from_log, merged, number, numbers, whole
+from .values import dicts, merged, number, numbers, whole
 
-NO_PROBS = "llama.cpp gives accepted tokens the probability 1.0, so its probabilities were left out"
+NO_PROBS = "llama.cpp writes 1.0 for every token of a verified draft: these probabilities were left out"
+HIDDEN = "characters of several tokens hide where the steps of this stream begin"
+STOPS = {"eos": "eos", "limit": "max tokens", "word": "stop word"}
+MOST_HIDDEN = 64  # tokens of one chunk
+
+
+@dataclass(slots=True)
+class Stream:
+    """A stream while it is read: its request, its numbers that tell it from others, and of each chunk the counts of
+    tokens, drafted and accepted ones, and the milliseconds since the first token; ``counts`` is None where a chunk does
+    not tell them.
+    """
+
+    request: Request
+    marks: tuple[int | None, ...] = ()
+    counts: list[tuple[int, int, int, float | None]] | None = field(default_factory=list)
+    joined: bool = False  # a text waits for the next token's
+
+    def goes_on(self, marks: tuple[int | None, ...], total: int | None) -> bool:
+        """Whether a document of these numbers, behind so many tokens, may be of this stream."""
+        same = all(one == other or one is None or other is None for one, other in zip(self.marks, marks, strict=True))
+        return same and (total is None or total >= len(self.request.tokens))
+
+    def add(self, new: list[Token], total: int | None, timings: dict[str, Any]) -> None:
+        """The next chunk: its tokens, and how many the server has written so far."""
+        tokens = self.request.tokens
+        hidden = 0 if total is None else total - len(tokens) - len(new)
+        if total is not None and len(new) > 1 and total == len(tokens) + 1:  # one token of several words
+            new, hidden = [Token(None, "".join(str(token.text or "") for token in new))], 0
+        if 0 < hidden <= MOST_HIDDEN:
+            for token in new[:1]:
+                token.id = None  # its text is theirs, too
+            new = [*(Token() for _ in range(hidden)), *new]
+        tokens += new
+        told = [whole(timings.get(name)) for name in ("predicted_n", "draft_n", "draft_n_accepted")]
+        if self.counts is not None and (told[0] is not None or new):
+            self.counts.append((told[0] or 0, told[1] or 0, told[2] or 0, number(timings.get("predicted_ms"))))
+            if new and told[0] != len(tokens):
+                self.counts = None
+
+    def close(self) -> Request:
+        """The request, with its steps where every chunk told its counts."""
+        request = self.request
+        total = request.totals.get("tokens")
+        if request.stop == "eos" and total == len(request.tokens) + 1:
+            request.tokens.append(Token())  # the token that ended the answer has no text
+        if total is not None and total == len(request.tokens):
+            request.counted = True
+        if self.counts:
+            request.steps = steps_of(self.counts)
+            if request.steps is None or sum(step.emitted for step in request.steps) != len(request.tokens):
+                request.steps = None
+                request.notes.append(HIDDEN)
+        return request
+
+
+def steps_of(counts: list[tuple[int, int, int, float | None]]) -> list[ServerStep] | None:
+    """The steps of a stream by its counts; None where a chunk may be of several.
+
+    >>> steps_of([(1, 0, 0, 0.0), (2, 4, 1, 9.0), (3, 4, 1, 9.1), (4, 4, 1, 14.0)])  # doctest: +ELLIPSIS
+    [ServerStep(emitted=1, ...), ServerStep(emitted=2, accepted=1, drafted=4, ...), ServerStep(emitted=1, ...)]
+    """
+    steps: list[ServerStep] = []
+    tokens, drafted, accepted, left, before = 0, 0, 0, 0, 0.0
+    for total, all_drafted, all_accepted, ms in counts:
+        new = total - tokens
+        if min(new, all_drafted - drafted, all_accepted - accepted) < 0:
+            return None
+        spent = None if ms is None else round(max(0.0, ms - before), 3)
+        if left and new:
+            taken = min(left, new)
+            steps[-1].emitted += taken
+            left, new = left - taken, new - taken
+        if all_drafted > drafted:
+            if not tokens and new > 1:
+                steps.append(ServerStep(1, 0, 0, reason=PROMPT_STEP))
+                new -= 1
+            if new != 1:
+                return None
+            left = all_accepted - accepted
+            steps.append(ServerStep(1, left, all_drafted - drafted, ms=spent))
+            new, before = 0, ms or before
+        for _ in range(new):
+            steps.append(ServerStep(1, 0, 0, ms=spent, reason=NO_DRAFT if steps else PROMPT_STEP))
+            spent, before = 0.0 if spent is not None else None, ms or before
+        tokens, drafted, accepted = total, all_drafted, all_accepted
+    return steps
 
 
 def read(source: Source) -> Contents | None:
     """Requests with llama.cpp's timings."""
-    contents, tokens = Contents(), 0
+    contents = Contents()
     for answer in answers(source.documents):
         told = merged(part["timings"] for part in answer.parts if isinstance(part.get("timings"), dict))
         if told:
-            answer.request.said = {**usage(answer), **told}
-            contents.requests.append(_finished(answer.request, told))
-    begun: dict[tuple[Any, ...], Request] = {}
+            answer.request.said = usage(answer)
+            contents.requests.append(_finished(_of_chat(answer, told), told))
+    count, begun = 0, list[Stream]()
     for place, document in enumerate(source.documents):
         value = document.value
         if "choices" in value or "content" not in value or not ({"timings", "stop", "id_slot"} & set(value)):
             continue
-        key = whole(value.get("id_slot")), whole(value.get("index"))
-        if value.get("stop") is not False and key not in begun:  # an answer in one piece
-            key = (place,)
-        if key not in begun and len(contents.requests) > MOST_REQUESTS:
-            continue
-        request = begun.setdefault(key, Request(f"request {place + 1}"))
-        tokens += _add(request, value)
-        check_tokens(tokens)
-        if isinstance(told := value.get("timings"), dict):
-            request.said |= told  # timings_per_token tells them with every chunk
+        total = whole(value.get("tokens_predicted"))
+        marks = tuple(whole(value.get(name)) for name in ("index", "tokens_evaluated", "id_slot"))
+        stream = next((one for one in begun if one.goes_on(marks, total)), None)
+        streamed = stream is not None or value.get("stop") is False
+        if stream is None:
+            if len(contents.requests) + len(begun) > MOST_REQUESTS:
+                continue
+            stream = Stream(Request(f"request {place + 1}"), marks)
+            begun.append(stream)
+        count += _add(stream, value, total, streamed)
+        check_tokens(count)
         if value.get("stop") is not False:
-            contents.requests.append(_finished(begun.pop(key), request.said))
-    for request in begun.values():
-        request.notes.append("the stream ends before the answer does")
-        contents.requests.append(_finished(request, request.said))
+            begun = [one for one in begun if one is not stream]
+            contents.requests.append(_finished(stream.close() if streamed else stream.request, stream.request.said))
+    for stream in begun:
+        stream.request.notes.append("the stream ends before the answer does")
+        contents.requests.append(_finished(stream.close(), stream.request.said))
     return contents if contents.requests else None
 
 
-def _add(request: Request, value: dict[str, Any]) -> int:
+def _of_chat(answer: Answer, told: dict[str, Any]) -> Request:
+    """A request in OpenAI's form, with what llama.cpp alone tells of it."""
+    request = answer.request
+    verbose = merged(part["__verbose"] for part in answer.parts if isinstance(part.get("__verbose"), dict))
+    if isinstance(verbose.get("prompt"), str):
+        request.prompt = verbose["prompt"]
+    request.totals["tokens"] = whole(told.get("predicted_n"))
+    if len(answer.chunks) < 2:
+        if verbose.get("tokens") or verbose.get("completion_probabilities"):
+            request.tokens = _tokens(request, verbose)
+        return request
+    stream, at = Stream(request), 0
+    ends = {part: count for part, (count, _) in zip(answer.at, answer.chunks, strict=True)}
+    tokens, request.tokens = request.tokens, []
+    for place, part in enumerate(answer.parts):
+        timings, new = part.get("timings"), tokens[at : at + ends.get(place, 0)]
+        at += len(new)
+        timings = timings if isinstance(timings, dict) else {}
+        if new or timings:
+            stream.add(new, whole(timings.get("predicted_n")), timings)
+    return stream.close()
+
+
+def _add(stream: Stream, value: dict[str, Any], total: int | None, streamed: bool) -> int:
     """Add what one document says; returns how many tokens it told."""
+    request = stream.request
+    before = len(request.tokens)
     request.model = str(value.get("model") or request.model)
     if isinstance(value.get("prompt"), str):
         request.prompt = value["prompt"]
-    ids, probs = numbers(value.get("tokens")) or [], value.get("completion_probabilities")
-    if isinstance(probs, list) and probs and all(isinstance(one, dict) for one in probs):
-        new = [_token(one) for one in probs]
-    else:
-        text = value.get("content")
-        parts = [text] if isinstance(text, str) and value.get("stop") is False else words(str(text or ""))
-        new = [Token(one) for one in ids] or [Token(None, part) for part in parts if part]
-    request.counted = request.counted and (bool(ids) or isinstance(probs, list))
-    for token, one in zip(new, ids if len(ids) == len(new) else [], strict=False):
-        token.id = one
-    request.tokens += new
-    request.stop = {"eos": "eos", "limit": "max tokens"}.get(str(value.get("stop_type")), request.stop)
-    return len(new)
+    timings = value["timings"] if isinstance(value.get("timings"), dict) else {}
+    request.said |= timings
+    request.stop = STOPS.get(str(value.get("stop_type")), request.stop)
+    if value.get("stop") is not False:
+        request.totals["tokens"] = total if total is not None else whole(timings.get("predicted_n"))
+    if not streamed:
+        request.tokens = _tokens(request, value)
+        return len(request.tokens)
+    text, ids, told = value.get("content"), numbers(value.get("tokens")), dicts(value.get("completion_probabilities"))
+    text = text if isinstance(text, str) else ""
+    request.text += text
+    new = [chat_token(one) for one in told] or [Token(one) for one in ids or ()] or [Token(None, text)][: len(text)]
+    request.counted = request.counted and all(token.id is not None for token in new)
+    if len(new) == 1:
+        own = next((name for one, name, _ in new[0].top if one == new[0].id), None)
+        waits = not text and new[0].id is not None
+        new[0].text = own or (None if waits or (stream.joined and new[0].id is not None) else text or None)
+        stream.joined = waits
+    stream.add(new, total, timings)
+    return len(request.tokens) - before
 
 
-def _token(one: dict[str, Any]) -> Token:
-    tops, text = one.get("top_logprobs"), one.get("token")
-    top = [
-        (whole(other.get("id")), other["token"], from_log(other.get("logprob")))
-        for other in (tops if isinstance(tops, list) else [])[:20]
-        if isinstance(other, dict) and isinstance(other.get("token"), str)
-    ]
-    return Token(whole(one.get("id")), text if isinstance(text, str) else None, from_log(one.get("logprob")), top)
+def _tokens(request: Request, value: dict[str, Any]) -> list[Token]:
+    """The tokens of an answer in one piece: by probabilities, by ids, or its words."""
+    ids, tokens = numbers(value.get("tokens")) or [], list[Token]()
+    text, waits = value.get("content") if isinstance(value.get("content"), str) else "", False
+    for one in dicts(value.get("completion_probabilities")):
+        token = chat_token(one)
+        own = next((name for other, name, _ in token.top if other == token.id and name), None)
+        waits, joined = not token.text, waits
+        token.text = own or (None if waits or joined else token.text)
+        tokens.append(token)
+    if ids and len(tokens) != len(ids):  # probabilities are of characters where these are of several tokens
+        tokens = [Token(one) for one in ids]
+    if any(token.text is None for token in tokens):
+        request.text = text or ""
+    request.counted = bool(tokens)
+    return tokens or [Token(None, part) for part in words(text or "")]
 
 
 def _finished(request: Request, told: dict[str, Any]) -> Request:
     request.said |= told
     request.prefill_ms, request.decode_ms = number(told.get("prompt_ms")), number(told.get("predicted_ms"))
-    if number(told.get("draft_n")):
-        for token in request.tokens:
-            token.prob, token.top = None, ()
+    request.untimed_tokens = 1
+    request.totals |= {"drafted": whole(told.get("draft_n")) or 0, "accepted": whole(told.get("draft_n_accepted")) or 0}
+    without = [token for token in request.tokens if token.prob is not None and (not token.top or token.prob == 1)]
+    if request.totals["drafted"] and without:
+        for token in without:
+            token.prob = None
         request.notes.append(NO_PROBS)
     return request
 

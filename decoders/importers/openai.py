@@ -26,6 +26,7 @@ def read(source: Source) -> Contents | None:
             stamps = [at for _, at in answer.chunks if at is not None]
             if len(stamps) == len(answer.chunks):
                 request.decode_ms = round((stamps[-1] - stamps[0]) * 1e3, 3)
+                request.untimed_tokens = answer.chunks[0][0]
         contents.requests.append(request)
     if contents.requests and source.unread:
         contents.notes.append(f"{source.unread} lines of the file are no JSON and were left out")

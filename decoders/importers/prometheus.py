@@ -2,7 +2,8 @@
 
 vLLM: ``vllm:spec_decode_num_drafts``, ``…_draft_tokens``, ``…_accepted_tokens``, ``…_accepted_tokens_per_pos``
 (vllm/v1/spec_decode/metrics.py, SpecDecodingProm; with ``_total`` on export). SGLang: ``sglang:spec_accept_length``,
-``…_rate`` (docs/references/production_metrics). llama.cpp: ``llamacpp:…`` (tools/server/README, GET /metrics).
+``…_rate`` (docs/references/production_metrics). llama.cpp: ``llamacpp:…`` (tools/server/README, GET /metrics), of
+drafting by vLLM's names.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ LINE = re.compile(
     r"^(?P<name>(?:vllm|sglang|llamacpp):\w+)(?:\{(?P<labels>[^}]*)\})? "
     r"(?P<value>\d{1,18}(?:\.\d+)?(?:e[+-]?\d{1,2})?)\s*$"
 )
+SERVERS = ("vllm", "llamacpp")  # whose counters have these names
 WANTED = re.compile(r"spec_|draft|tokens_predicted|generation_tokens")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 PLACE = re.compile(r"[0-9]{1,4}")
@@ -41,7 +43,8 @@ def read(source: Source) -> Contents | None:
             servers.setdefault(where, {})[name] = value
     for where, values in servers.items():
         drafts, drafted, accepted = (
-            values.get(f"vllm:spec_decode_num_{name}") for name in ("drafts", "draft_tokens", "accepted_tokens")
+            next((values[f"{server}:{name}"] for server in SERVERS if f"{server}:{name}" in values), None)
+            for name in ("spec_decode_num_drafts", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens")
         )
         if drafts and accepted is not None:
             values["mean acceptance length (1 + accepted ÷ drafts)"] = 1 + accepted / drafts

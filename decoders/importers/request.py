@@ -29,10 +29,11 @@ MOST_PIECE = 900  # bytes of a piece that a trace holds
 MOST_REQUESTS = 200  # of a file that are shown
 MOST_ROWS = 300_000  # of all requests that are shown: tokens, their first choices, drafted tokens
 MOST_TOKENS = 1_000_000  # of a file that are read
+PROMPT_STEP, NO_DRAFT = "the forward that read the prompt wrote this token", "the drafter had none"
 UNKNOWN_STEPS = ("steps", "steps.accepted", "steps.drafted", "tokens.kind")
 WORD = re.compile(r"\s*\S+|\s+")  # what stands for a token where a text is not split into tokens
 
-Choice = tuple[int | None, str | None, float | None]  # id, text, probability
+Choice = tuple[int | None, str | bytes | None, float | None]  # id, text, probability
 
 
 class ImportFault(ValueError):
@@ -74,9 +75,9 @@ class Token:
 
 @dataclass(slots=True)
 class ServerStep:
-    """A step as a server tells it. ``accepted`` and ``drafted`` are None where they are not told. ``draft`` has the
-    drafter's first choices per position, the drafted one first; ``ms`` is the time since the step before, as far as it
-    is told.
+    """A step as a server tells it. ``accepted`` and ``drafted`` are None where they are not told; ``accepted`` is above
+    ``emitted`` where the answer ended inside the accepted draft. ``draft`` has the drafter's first choices per
+    position, the drafted one first; ``ms`` is the time since the step before, as far as it is told.
     """
 
     emitted: int
@@ -90,7 +91,7 @@ class ServerStep:
 @dataclass(slots=True)
 class Request:
     """One request. ``steps`` is None where nothing tells which tokens came together; ``said`` holds the server's own
-    numbers, by the names it gives them.
+    numbers, by the names it gives them; ``totals`` those that the steps are compared with.
     """
 
     key: str = ""
@@ -100,10 +101,12 @@ class Request:
     tokens: list[Token] = field(default_factory=list)
     steps: list[ServerStep] | None = None
     said: dict[str, Any] = field(default_factory=dict)
+    totals: dict[str, Any] = field(default_factory=dict)  # the server's own: "tokens", "drafted", "accepted"
     stop: str = ""
     notes: list[str] = field(default_factory=list)
     prefill_ms: float | None = None
     decode_ms: float | None = None
+    untimed_tokens: int = 0  # written before the clock of ``decode_ms`` starts: 1 where it starts with the first token
     text: str = ""  # of the answer, where it is told apart from its tokens
     counted: bool = True  # False where a text may stand for several tokens
 
@@ -147,6 +150,7 @@ def trace_of(request: Request, source: str, title: str) -> Trace:
     unknown.add("tokens.source")
     if not request.counted:
         unknown.add("tokens")
+    warnings = differences(request)
     steps = _steps(request, unknown)
     rows = _Rows(request, pieces, prompt, output, unknown)
     for step in steps:
@@ -156,6 +160,7 @@ def trace_of(request: Request, source: str, title: str) -> Trace:
     if any(token >= NOT_RECORDED for token in (*prompt, *output)):
         unknown.add("tokens.id")
     run = _run(request, source, title, len(prompt), sorted(unknown))
+    run["imported"] |= {"warnings": warnings} if warnings else {}
     trace = Trace.new(run)
     for table, columns in rows.tables.items():
         trace.tables[table].update(columns)
@@ -186,7 +191,10 @@ def _run(request: Request, source: str, title: str, prompt_length: int, unknown:
         }],
         "terms": [], "node_terms": [], "step_terms": [],
         "sampling": {}, "max_new_tokens": len(request.tokens), "prompt_length": prompt_length, "stop_ids": [],
-        "versions": {}, "timings": {"prefill_ms": request.prefill_ms, "decode_ms": request.decode_ms},
+        "versions": {}, "timings": {
+            "prefill_ms": request.prefill_ms, "decode_ms": request.decode_ms,
+            **({"untimed_tokens": request.untimed_tokens} if request.untimed_tokens else {}),
+        },
         "metrics": {}, "metric_help": metrics.metric_help(), "unknown": unknown,
         "imported": {
             "source": source, "title": title, "said": plain(request.said),
@@ -194,6 +202,28 @@ def _run(request: Request, source: str, title: str, prompt_length: int, unknown:
             **({"text": clean(request.text[:19_000])} if request.text else {}),
         },
     }  # fmt: skip
+
+
+def differences(request: Request) -> list[str]:
+    """Sentences on each total of the server that is not the sum of what was read; none where nothing can be summed.
+
+    >>> request = Request(tokens=[Token(5)], steps=[ServerStep(1, 0, 4)], totals={"drafted": 6, "accepted": 0})
+    >>> differences(request)
+    ['the server counts 6 drafted tokens, and its steps as they were read 4']
+    """
+    result = []
+    steps = [step for step in request.steps or () if step.accepted is not None and step.drafted is not None]
+    sums = {"tokens": len(request.tokens)} if request.counted else {}
+    if request.steps is not None and len(steps) == len(request.steps):
+        sums |= {"drafted": sum(step.drafted or 0 for step in steps)}
+        sums |= {"accepted": sum(step.accepted or 0 for step in steps)}
+        if behind := sum(max(0, (step.accepted or 0) - step.emitted) for step in steps):
+            result.append(f"the server accepted {behind} more drafted tokens than it wrote: the answer ended before")
+    for name, read in sums.items():
+        if isinstance(count := request.totals.get(name), int) and count != read:
+            what = "tokens" if name == "tokens" else f"{name} tokens"
+            result.append(f"the server counts {count:,} {what}, and its steps as they were read {read:,}")
+    return result
 
 
 def _prompt(request: Request, pieces: Pieces, unknown: set[str]) -> list[int]:

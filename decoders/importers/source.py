@@ -28,7 +28,8 @@ class Source:
     """A file's text and the documents in it: one JSON value, a list, JSON lines, or a stream of server-sent events."""
 
     def __init__(self, data: bytes, name: str = "") -> None:
-        self.name, self.text = name, data.decode("utf-8", "replace")
+        self.name, self.data = name, data
+        self.text = data.decode("utf-8", "replace")
 
     @cached_property
     def _read(self) -> tuple[list[Document], int]:
@@ -57,6 +58,11 @@ class Source:
                 continue
             documents.append(document(value, stamp))
         return documents, lost
+
+    @cached_property
+    def raw(self) -> str:
+        """The text with every byte that is no UTF-8 as a lone surrogate, from which it can be had back."""
+        return self.text if "\ufffd" not in self.text else self.data.decode("utf-8", "surrogateescape")
 
     @property
     def documents(self) -> list[Document]:

@@ -16,12 +16,11 @@ from typing import Any
 
 from .chat import Answer, answers, timings, usage
 from .importer import Contents, Importer
-from .request import Request, ServerStep
+from .request import NO_DRAFT, PROMPT_STEP, Request, ServerStep
 from .source import Source
 from .values import merged, number, numbers
 
 MOST_DRAFTED = 4096  # tokens of a step
-PROMPT_STEP = "the forward that read the prompt wrote this token"
 
 
 def read(source: Source) -> Contents | None:
@@ -37,6 +36,7 @@ def read(source: Source) -> Contents | None:
         request.prefill_ms, request.decode_ms = (
             number(metrics.get(name)) for name in ("time_to_first_token_ms", "generation_time_ms")
         )
+        request.untimed_tokens = 1  # generation_time_ms: from the first token to the last
         request.steps = steps_of(told, request, answer)
         contents.requests.append(request)
     if contents.requests and source.unread:
@@ -70,7 +70,7 @@ def steps_of(told: dict[str, Any], request: Request, answer: Answer) -> list[Ser
     steps = [ServerStep(1, 0, 0, reason=PROMPT_STEP)] * first
     for number_, wrote in enumerate(accepted):
         proposed = None if drafted is None else drafted[number_]
-        steps.append(ServerStep(wrote + 1, wrote, proposed, reason="the drafter had none"))
+        steps.append(ServerStep(wrote + 1, wrote, proposed, reason=NO_DRAFT))
     times = timings(answer)
     if [n for n, _ in answer.chunks] == [step.emitted for step in steps]:
         for step, ms in zip(steps, times, strict=True):

@@ -115,7 +115,8 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     without, copied, all_tokens = steps["drafted"].count(0), _copied(trace), trace.rows("tokens")
     draft_ms, verify_ms = _total(steps["draft_ms"]), _total(steps["verify_ms"])
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
-    speed, both, ranked = ratio(1000 * tokens, decode_ms), overlaps(trace), regrets(trace)
+    timed = tokens - int(timings.get("untimed_tokens") or 0)  # a server's clock may start with its first token
+    speed, both, ranked = ratio(1000 * timed, decode_ms), overlaps(trace), regrets(trace)
     perfect = oracle(trace)
     differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
     kv_mb, draft_mb = (ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
@@ -130,7 +131,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "drafted": Measured(drafted, {"drafted": drafted, "steps": count}),
         "accepted": Measured(accepted, {"accepted": accepted, "steps": count}),
         "tokens_per_step": Measured(ratio(accepted + count, count), {"accepted": accepted, "steps": count}),
-        "tokens_per_s": Measured(speed, {"tokens": tokens, "seconds": ratio(decode_ms, 1000)}),
+        "tokens_per_s": Measured(speed, {"tokens": timed, "seconds": ratio(decode_ms, 1000)}),
         "speedup": quotient(tokens_per_s=speed, plain_tokens_per_s=plain_tokens_per_s),
         "prefill_ms": Measured(timings.get("prefill_ms"), {}),
         "prepare_ms": Measured(timings.get("prepare_ms"), {}),

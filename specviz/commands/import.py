@@ -109,7 +109,8 @@ def _about(trace: Any, path: Path) -> dict[str, Any]:
         "steps": None if "steps" in unknown else steps,
         "steps_words": "steps that are not recorded" if "steps" in unknown else counted(steps, "step"),
         "accepted": run["metrics"].get("accepted"), "unknown": unknown, "said": run["imported"]["said"],
-        "redrafted": run.get("redrafted"), "notes": run["imported"]["notes"],
+        "redrafted": run.get("redrafted"),
+        "notes": [*run["imported"].get("warnings", ()), *run["imported"]["notes"]],
     }  # fmt: skip
 
 

@@ -49,6 +49,8 @@ def test_a_servers_answer_is_opened_and_says_what_is_not_recorded(inspect: Any) 
     opened(page, SERVERS / "openai_stream.jsonl")
     expect(page.locator("#sv-view")).to_contain_text("its tokens and its draft are not recorded")
     expect(page.locator("#sv-view")).to_contain_text("does not tell how its drafter ranked")
+    opened(page, SERVERS / "llama" / "draft_tpt_stop.log")
+    expect(page.locator(".sv-by")).to_contain_text("the server accepted 3 more drafted tokens than it wrote")
     opened(page, SERVERS / "vllm.log")
     expect(page.locator("#sv-file-note")).to_contain_text("Accepted ÷ drafted: 0.54")
 

@@ -32,7 +32,7 @@ export function badges(owner) {
   const { run } = owner.model;
   const list = [];
   if (run.imported) {
-    const { title, notes = [], said = {} } = run.imported;
+    const { title, notes = [], warnings = [], said = {} } = run.imported;
     const lacks = missing(owner.model);
     const part = lacks.length ? `, ${lacks.length} not recorded` : "";
     const tip = () => [
@@ -42,6 +42,7 @@ export function badges(owner) {
       facts(Object.entries(said).map(([key, value]) => [key, [value].flat().map((one) => format(one)).join(", ")])),
     ];
     list.push(owner.tip.explained("span.sv-chip", tip, `imported${part}`));
+    list.push(...warnings.map((words) => h("span.sv-chip", words)));
   }
   if (run.recomputed) {
     const by = `Probabilities, ranks and first choices are those of ${run.model?.name}, which read the text again.`;
