@@ -69,8 +69,12 @@ ODD_HEADERS = (
     ("last-event-id", "9" * 40), ("last-event-id", "²"), ("range", "bytes=9-1"), ("range", "bytes=-999999999999999"),
     ("if-none-match", "\xff"), ("if-modified-since", "never"), ("host", "\xff"), ("host", "a:b:c"), ("origin", "null"),
     ("referer", "http://[::1"), ("x-forwarded-host", "a b"), ("x-forwarded-proto", "\xff"), ("accept-language", "\xff"),
-    ("sec-fetch-site", "cross-site"), ("sec-fetch-site", "\xff"), ("x-gradio-user", "\xff"), ("authorization", "é"),
+    ("sec-fetch-site", "cross-site"), ("sec-fetch-site", "\xff"), ("origin", "http://127.0.0.1"), ("origin", "\xff://"),
+    ("host", "x/login?"), ("host", "[::"), ("x-forwarded-host", "a/b"), ("x-forwarded-for", "\xff"),
+    ("sec-fetch-mode", "navigate"), ("forwarded", "host=x"), ("x-forwarded-prefix", "/\xff"), ("te", "\xff"),
+    ("x-gradio-user", "\xff"), ("authorization", "é"),
 )  # fmt: skip
+FIELDS = ("component_id", "fn_name", "session_hash", "data", "fn_index", "file", "files", "name")  # of forms
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "SPECVIZ")
 
 
@@ -151,7 +155,7 @@ def fitting(schema: Mapping[str, Any], schemas: Mapping[str, Any], depth: int = 
         return st.lists(fitting(schema.get("items", {}), schemas, depth + 1), max_size=3)
     simple: dict[Any, st.SearchStrategy[Any]] = {
         "string": st.one_of(st.sampled_from(NAMES), st.text(max_size=12)),
-        "integer": st.integers(0, 9),
+        "integer": st.one_of(st.integers(0, 9), st.integers(-3, 70)),
         "number": st.floats(0, 2),
         "boolean": st.booleans(),
         "null": st.none(),
@@ -177,8 +181,8 @@ def replaced(value: Any, place: tuple[Any, ...], part: Any) -> Any:
 
 @st.composite
 def bodies(draw: st.DrawFn, route: Route) -> bytes:
-    """JSON that fits, or fits but for a part, or bytes that are no JSON."""
-    how = draw(st.sampled_from(("fits", "bent", "bent", "bent", "raw", "cut")))
+    """JSON that fits, or fits but for a part, or lacks parts, or bytes that are no JSON."""
+    how = draw(st.sampled_from(("fits", "bent", "bent", "bent", "lacks", "raw", "cut")))
     if how == "raw":
         return draw(st.one_of(st.sampled_from(RAW_BODIES), st.binary(max_size=60)))
     value = draw(fitting(route.body or {}, route.schemas))
@@ -187,6 +191,8 @@ def bodies(draw: st.DrawFn, route: Route) -> bytes:
         value = replaced(value, draw(st.sampled_from(list(places(value)))), odd)
         if isinstance(value, dict) and draw(st.booleans()):
             value = {**value, draw(st.sampled_from(("", "\ud800", "data", "event_data", "id"))): odd}
+    if how == "lacks" and isinstance(value, dict):
+        value = {name: part for name, part in value.items() if draw(st.booleans())}
     text = json.dumps(value).encode()  # NaN and Infinity stay as they are, and so do halves of surrogate pairs
     return text[: len(text) // 2] if how == "cut" else text
 
@@ -195,6 +201,21 @@ def multipart(name: str, data: bytes) -> bytes:
     """A form with one file."""
     head = f'--x\r\ncontent-disposition: form-data; name="files"; filename="{name}"\r\n\r\n'
     return head.encode("utf-8", "surrogatepass") + data + b"\r\n--x--\r\n"
+
+
+def uploads() -> st.SearchStrategy[bytes]:
+    names = st.sampled_from(("a.txt", "", "../a", "\x00", "x" * 300, "\ud800", "a/b", "é"))
+    return st.builds(multipart, names, st.binary(max_size=20))
+
+
+@st.composite
+def fields(draw: st.DrawFn, route: Route) -> bytes:
+    """What a route wants as the fields of a form, or no field at all."""
+    value = draw(fitting(route.body or {}, route.schemas))
+    names = list(value) if isinstance(value, dict) else draw(st.lists(st.sampled_from(FIELDS), max_size=4))
+    parts = [f'--x\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{draw(st.sampled_from(NAMES))}\r\n'
+             for name in names]  # fmt: skip
+    return ("".join(parts) + draw(st.sampled_from(("--x--\r\n", "--x", "")))).encode("utf-8", "surrogatepass")
 
 
 @st.composite
@@ -223,10 +244,10 @@ def requests(draw: st.DrawFn, route: Route, session: str) -> Sent:
     body = b""
     if method not in ("GET", "HEAD", "OPTIONS") or draw(st.integers(0, 9)) == 0:
         kind = "application/json" if draw(st.integers(0, 4)) else draw(st.sampled_from(TYPES))
-        if route.template.endswith("/upload") and draw(st.booleans()):
+        upload = route.template.endswith("/upload")
+        if draw(st.integers(0, 1 if upload else 7)) == 0:
             kind = "multipart/form-data; boundary=x"
-            name = draw(st.sampled_from(("a.txt", "", "../a", "\x00", "x" * 300, "\ud800", "a/b", "é")))
-            body = multipart(name, draw(st.binary(max_size=20)))
+            body = draw(st.one_of(uploads(), fields(route)) if upload else fields(route))
         else:
             body = draw(bodies(route))
         headers.append(("content-type", kind))

@@ -17,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from decoders.draft.params import NoParams, param
+from decoders.errors import UserError
 from decoders.trace.trace import Trace
 from specviz.app import create_app
 from specviz.pages import pages
@@ -117,6 +118,9 @@ class StubTarget:
 
     def __init__(self) -> None:
         self.companions: dict[str, Any] = {}
+
+    def reference_logits(self, *_: Any, **__: Any) -> Any:
+        raise UserError("the stub has no logits")
 
 
 TESTED = Hosts((*LOOPBACK, "testserver"))  # what Starlette's TestClient asks for

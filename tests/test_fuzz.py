@@ -62,7 +62,7 @@ def test_what_python_reads_and_json_is_not_is_one_sentence(client: TestClient, p
         *((f"{folder}{LONG}", 404) for folder in ("/assets/", "/static/", "/web/", "/gradio_api/file=", "/")),
         ("/static/%00", 404),
         ("/?page=nowhere", 404),
-        ("/gradio_api/proxy=http://[::1", 400),
+        *((f"/gradio_api/{name}", 404) for name in ("proxy=http://[::1", "custom_component/1/a/b/c", "deep_link")),
     ],
 )
 def test_an_address_that_leads_nowhere_is_one_sentence(client: TestClient, path: str, status: int) -> None:
@@ -80,6 +80,12 @@ def test_an_address_that_leads_nowhere_is_one_sentence(client: TestClient, path:
         ("run/predict", {"data": [], "fn_index": -(10**19)}, 404, "There is no such endpoint"),
         ("queue/join", {"data": [], "fn_index": 0, "session_hash": ""}, 422, "“session_hash”, is empty"),
         ("call/v2/nowhere", {}, 404, "There is no such endpoint"),
+        ("call/v2/run", {}, 422, "No value provided for required argument: prompt."),
+        ("call/v2/run", {"prompt": "a", "zeta": 1}, 422, "zeta"),
+        ("call/v2/trace_summary", {}, 422, "No value provided for required argument: trace_id"),
+        *(("queue/join", {"data": [], "fn_index": n, "session_hash": "x"}, 404, "There is no such endpoint")
+          for n in (-1, 999, 2**63)),
+        ("component_server", {"component_id": -1, "fn_name": "x", "session_hash": "x"}, 404, "There is no such page"),
     ],
 )
 def test_what_does_not_fit_the_form_is_one_sentence(
@@ -89,9 +95,20 @@ def test_what_does_not_fit_the_form_is_one_sentence(
     assert answer.status_code == status and said in answer.json()["error"] and answer.json()["error"].endswith(".")
 
 
+def test_a_form_for_a_component_that_is_not_there_is_one_sentence(client: TestClient) -> None:
+    kind = {"content-type": "multipart/form-data; boundary=x"}
+    sent = (b"", b'--x\r\nContent-Disposition: form-data; name="component_id"\r\n\r\n1\r\n--x--\r\n')
+    for one in sent:
+        assert client.post("/gradio_api/component_server", content=one, headers=kind).status_code == 404
+
+
 def test_a_form_that_is_none_is_one_sentence(client: TestClient) -> None:
     kind = {"content-type": "multipart/form-data; boundary=" + "x" * 300}
     answer = client.post("/gradio_api/upload", content=b"0", headers=kind)
+    assert answer.status_code == 400 and answer.json() == {"error": "What was sent is no form with files."}
+    kind = {"content-type": "multipart/form-data; boundary=x"}
+    field = b'--x\r\ncontent-disposition: form-data; name="a"\r\n\r\nb\r\n--x--\r\n'
+    answer = client.post("/gradio_api/upload?upload_id=x", content=field, headers=kind)
     assert answer.status_code == 400 and answer.json() == {"error": "What was sent is no form with files."}
 
 

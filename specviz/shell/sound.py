@@ -1,35 +1,44 @@
 """Requests that make no sense, refused with a sentence: Gradio's routes would break on them, and answer 500.
 
-``Sound`` stands before every route. What no route or file can be called, and JSON that is none (``NaN``, ``1e999``, a
-lone surrogate), goes no further. ``mend`` gives Gradio's application sentences for what it raises about a request;
-whatever else is raised there stays an error of the server, and is logged.
+``Sound`` stands before every route. What no route or file can be called, Gradio's routes that the page does not use,
+and JSON that is none (``NaN``, ``1e999``, a lone surrogate), go no further. ``mend`` gives Gradio's application
+sentences for what it raises about a request; whatever else is raised there stays an error of the server, and is logged.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import traceback
 from contextvars import ContextVar
 from typing import Any
 
 import gradio as gr
-import httpx
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
-from gradio.route_utils import FnIndexInferError
+from gradio.route_utils import FnIndexInferError, GradioMultiPartParser
+from gradio_client.utils import construct_args
 from python_multipart.exceptions import FormParserError
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specviz.server.http import problem, refused
+from specviz.words import sentence
 
 log = logging.getLogger(__name__)
 
 API, UPLOAD, TYPED_CALL = "/gradio_api/", "/gradio_api/upload", "/gradio_api/call/v2/"
-CALLS = ("/gradio_api/run/", "/gradio_api/api/", "/gradio_api/call/")
+CALLS = ("/gradio_api/run/", "/gradio_api/api/", "/gradio_api/call/", "/gradio_api/queue/join")
+UNUSED = tuple(  # routes of components that are not on the page, of Gradio's own tools, and to other servers
+    API + name for name in (
+        "component_server", "custom_component/", "deep_link", "dev/", "mcp", "process_recording", "proxy=", "stream/",
+        "undo-vibe-edit", "vibe-",
+    )
+)  # fmt: skip
 STREAMS = ("/gradio_api/queue/data", "/gradio_api/call/")  # of events
 MOST_NAME = 255  # bytes of a file's name
+NO_FORM = "What was sent is no form with files."
 NO_PAGE = "There is no such page."
 NO_ENDPOINT = "There is no such endpoint: there are run, methods and trace_summary."
 
@@ -60,7 +69,7 @@ class Sound:
             await self.app(scope, receive, send)
             return
         path, request = scope["path"], Request(scope)
-        if not _nameable(path) or (path == "/" and request.query_params.get("page")):
+        if not _nameable(path) or path.startswith(UNUSED) or (path == "/" and request.query_params.get("page")):
             await problem(404, NO_PAGE)(scope, receive, send)
             return
         if request.method == "POST" and path.startswith(("/api/", API)) and path != UPLOAD:
@@ -114,12 +123,21 @@ def mend(app: FastAPI) -> None:
                 raise error  # a bug
         return problem(404, NO_ENDPOINT)
 
+    async def unfit(request: Request, error: Exception) -> Response:
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if frame.f_code is construct_args.__code__:  # an argument is missing, or there is none of that name
+            return problem(422, sentence(ValueError(str(error))))
+        if frame.f_code is GradioMultiPartParser.on_part_data.__code__:  # a field where a file was to come
+            return problem(400, NO_FORM)
+        raise error  # a bug
+
     for kind, told in (
+        (TypeError, unfit),
+        (AttributeError, unfit),
         (RequestValidationError, lambda _, error: refused(error)),
         (FnIndexInferError, no_endpoint),
         (KeyError, no_endpoint),
-        (httpx.InvalidURL, lambda *_: problem(400, "This is no address.")),
-        (FormParserError, lambda *_: problem(400, "What was sent is no form with files.")),
+        (FormParserError, lambda *_: problem(400, NO_FORM)),
     ):
         gradio.add_exception_handler(kind, told)
 
