@@ -47,6 +47,7 @@ from specviz.experiments.prompts import Case, cases, of_trace, records
 from specviz.experiments.quantities import BREAKDOWNS, measured
 from specviz.experiments.recipes import casd
 from specviz.experiments.results import profile_of, profile_table
+from specviz.experiments.shipped import comes_along, compared
 from specviz.experiments.values import values_of
 from specviz.experiments.variants import DraftVariant, PromptVariant, Variant, named, training, trim
 from specviz.pages.lab.asked import Asked
@@ -1021,7 +1022,11 @@ def test_a_long_sweep_is_asked_about_in_the_app(desk: StubDesk) -> None:
 
 def test_a_recorded_experiment_comes_along(desk: StubDesk) -> None:
     lab = desk.services["lab"]
-    [listed] = lab.catalog()["recorded"]
+    listed, *of_recipes = lab.catalog()["recorded"]
+    assert {about["name"] for about in of_recipes} == set(comes_along()), "the one with its runs is the first"
+    example = lab.results(of_recipes[0]["id"])
+    assert example.about["shipped"] and example.about["compared"] == compared()[of_recipes[0]["name"]]
+    assert not lab.remove(of_recipes[0]["id"], "")
     results = lab.results(listed["id"])
     assert results.about["shipped"] and results.about["state"] == "complete" and not results.failed
     assert all(lab.bring(row["trace"]) for row in results.rows if row["role"] == "run")

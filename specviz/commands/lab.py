@@ -23,6 +23,7 @@ DESCRIPTION = "Run a recipe (alone: list them), or sweep a parameter with --meth
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="an experiment's name; without one they are listed")
+    common.flag(parser, "--recorded", "show the recipe's example result, recorded with SmolLM2; nothing is run")
     parser.add_argument(
         "--prompts", metavar="F",
         help="prompt file, or demo[:task,…], examples[:task,…], turns (default: the recipe's; of a sweep: examples)",
@@ -63,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.json, args.csv, args.parquet, args.html):
         common.check_writable(path)
     experiment, workers = _wanted(args), over_workers.wanted(args)
+    if args.recorded:
+        return _finish(args, _recorded(args.recipe))
     from decoders import methods
 
     experiment.check(methods())
@@ -72,6 +75,11 @@ def run(args: argparse.Namespace) -> int:
     if not _agreed(planned, pace(target) / max(1, workers), args.yes):
         return 1
     results = over_workers.spread_out(args, target, planned) if workers else _here(target, planned)
+    return _finish(args, results, 0 if workers else planned.runs)
+
+
+def _finish(args: argparse.Namespace, results: Results, runs: int = 0) -> int:
+    """Show results and write the files that are asked for; the exit status. ``runs`` were planned in this process."""
     _show(results)
     if args.json:
         from specviz.experiments.tables import described
@@ -85,12 +93,24 @@ def run(args: argparse.Namespace) -> int:
         from specviz.experiments.figures import charts
         from specviz.views.charts import write_page
 
-        write_page(args.html, f"specviz lab: {experiment.title}", [chart.figure for chart in charts(results)])
+        write_page(args.html, f"specviz lab: {results.about['title']}", [chart.figure for chart in charts(results)])
     if results.about["state"] == "cancelled":
-        if not workers:
-            print(f"stopped after {len(results.rows)} of {planned.runs} runs; what is done is shown", file=sys.stderr)
+        if runs:
+            print(f"stopped after {len(results.rows)} of {runs} runs; what is done is shown", file=sys.stderr)
         return 130
     return 1 if results.rows and results.failed == len(results.rows) else 0
+
+
+def _recorded(recipe: str | None) -> Results:
+    """The example result of a recipe. Raises UserError where none comes along."""
+    from specviz.experiments import Results
+    from specviz.experiments.shipped import SHIPPED, comes_along, compared
+
+    if recipe not in comes_along():
+        raise UserError(f"no example result of {recipe or 'a sweep'} comes along: those are {', '.join(comes_along())}")
+    results = Results.load(SHIPPED / f"{recipe}.zip")
+    results.about["compared"] = compared().get(recipe, "")
+    return results
 
 
 def _here(target: Target, planned: Plan) -> Results:
@@ -135,7 +155,8 @@ def _list(args: argparse.Namespace) -> int:
     common.say(
         f"takes: expected for {target.name} on {target.info['device']} by the model's size, with nothing else running; "
         "~ is rough: parts are trained first, and kept for the next time.",
-        "specviz lab RECIPE runs one; specviz lab --method pld+h --vary k=5,10,20 is your own.",
+        "specviz lab RECIPE runs one; specviz lab --method pld+h --vary k=5,10,20 is your own; specviz lab RECIPE "
+        "--recorded shows an example result, recorded with SmolLM2.",
     )
     return 0
 
@@ -198,5 +219,6 @@ def _show(results: Results) -> None:
         label = results.quantity(series["metric"]).label
         common.say(f"paper ({series['model']}, {series['where']}), {label}, {series['label']}: {listed}")
     common.say(about["finding"] and f"The paper found: {about['finding']}", about["note"], *about["notes"])
+    common.say(about.get("compared") and f"Beside the paper: {about['compared']}")
     errors = list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))
     common.say(*(f"failed: {error}" for error in errors[:5]))

@@ -78,7 +78,7 @@ def caption(results: Results) -> str:
         ours += f"; {about.get('parts') or 'draft models'} trained for {about['training_steps']:,} steps"
     if about["temperature"]:
         ours += f", T = {about['temperature']:g}"
-    parts = [ours + ".", *_too_fast(results)]
+    parts = [ours + ".", *_recorded(results), *_too_fast(results)]
     if about["papers"]:
         models = ", ".join(dict.fromkeys(series["model"] for series in about["papers"]))
         theirs, compare = "Hollow, dashed or hatched", "shapes, not heights"
@@ -88,6 +88,19 @@ def caption(results: Results) -> str:
             f"{theirs}: the paper's numbers ({models}), on other prompts and another machine: compare {compare}."
         )
     return " ".join(parts)
+
+
+def _recorded(results: Results) -> list[str]:
+    """Of an example result, a sentence on where it was recorded, and one on times that other work disturbed."""
+    about = results.about
+    if not (recorded := about.get("recorded")):
+        return []
+    cores, load = recorded["machine"]["cores"], recorded["load"]
+    day = about["created"][:10]
+    said = [f"An example result, recorded on {day} on {counted(cores, 'core')}, engine {recorded['engine']}."]
+    if any(results.rough(results.quantity(key)) for key in about["metrics"]):
+        said.append(f"Other work kept these busy (load {load:g}): times and speedups are rough.")
+    return said
 
 
 def _too_fast(results: Results) -> list[str]:
@@ -117,7 +130,7 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
         return
     looks = _looks(about, points, [s["label"] for s in papers])
     lines = about["chart"] == "line" and about["x"] not in (CATEGORY, LINE)
-    figure = new_figure(quantity, results.about["model"].get("name") or "")
+    figure = new_figure(quantity, (results.about["model"].get("name") or "") + results.rough(quantity))
     if lines:
         _lines(figure, results, quantity, points, looks)
     else:
@@ -240,7 +253,7 @@ def _heat(results: Results, quantity: Quantity, points: list[dict[str, Any]]) ->
         at = {(p["x"], p["y"]): n for n, p in enumerate(points) if p["series"] == name}
         index = [[at.get((x, y)) for x in across] for y in down]
         z = [[None if n is None else mean_of(points[n], quantity.key) for n in row] for row in index]
-        figure = new_figure(quantity, f"{name}, {about['model'].get('name') or ''}")
+        figure = new_figure(quantity, f"{name}, {about['model'].get('name') or ''}{results.rough(quantity)}")
         figure.add_trace(
             go.Heatmap(
                 z=z, x=across, y=down, customdata=index, colorscale="Cividis", xgap=2, ygap=2,

@@ -54,9 +54,10 @@ def measured_columns(results: Results, metrics: Sequence[str]) -> list[tuple[str
     """Column, label and unit of what is measured per point, profiles apart; what it is set against comes first."""
     keys = [k for k in (results.about.get("against"), *metrics) if k and not isinstance(results.quantity(k), Profile)]
     return [
-        (c, c.split(":", 1)[1] if ":" in c else results.quantity(key).label, results.quantity(key).unit)
+        (c, (c.split(":", 1)[1] if ":" in c else quantity.label) + results.rough(quantity), quantity.unit)
         for key in keys
-        for c in columns_of(results.quantity(key), key, results.columns)
+        for quantity in [results.quantity(key)]
+        for c in columns_of(quantity, key, results.columns)
     ]
 
 

@@ -73,6 +73,7 @@ class Profile(_Named):
 
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # label, formula, unit, help
 TOTAL, COUNT = "total", "count"
+CLOCKED = ("ms", "tokens/s", "×")  # units that depend on the machine's state
 
 
 def _quality(trace: Trace, category: str) -> float | None:
@@ -210,6 +211,11 @@ _METRICS = (
 QUANTITIES: dict[str, Quantity | Breakdown | Profile] = {
     quantity.key: quantity for quantity in (*_METRICS, *EXTRA, *BREAKDOWNS, *PROFILES)
 }
+
+
+def clocked(quantity: Quantity | Breakdown | Profile) -> bool:
+    """Whether the machine's state matters to it."""
+    return quantity.unit in CLOCKED or (isinstance(quantity, Breakdown) and not quantity.whole)
 
 
 def measured(trace: Trace, category: str = "", plain_tokens_per_s: float | None = None) -> dict[str, float | None]:

@@ -30,7 +30,7 @@ from specviz.words import numeric
 
 from .experiment import CATEGORY, LINE, Row, text_of
 from .prompts import ALL, NAMES
-from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, parts_of
+from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, clocked, parts_of
 
 SCHEMA = "speclab/1"
 TEXT = ("series", "prompt", "category", "method", "trace", "role", "error", "verdict", "output")
@@ -87,6 +87,10 @@ class Results:
         if key not in QUANTITIES:
             raise UserError(f"there is no metric {key!r}: choose one of {', '.join(QUANTITIES)}")
         return QUANTITIES[key]
+
+    def rough(self, quantity: Quantity | Breakdown | Profile) -> str:
+        """A mark for what a busy machine disturbed while an example result was recorded; nothing for all else."""
+        return ", rough" if (self.about.get("recorded") or {}).get("rough") and clocked(quantity) else ""
 
     def to_csv(self) -> str:
         """Every run, as CSV; text that a spreadsheet would run as a formula gets an apostrophe."""

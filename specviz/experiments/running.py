@@ -20,7 +20,7 @@ from .batch import units
 from .experiment import Experiment, Row, Setting, text_of
 from .plan import PLAIN, Make, OnDevice, Plan, Progress, Session
 from .prompts import Case
-from .quantities import Breakdown, learning, measured
+from .quantities import clocked, learning, measured
 from .quoted import maker, swept
 from .results import Results
 from .variants import PARAMETER, Variant, named, training, trim, variant_of
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from decoders import Target
     from decoders.trace.trace import Trace
 
-CLOCKED = ("ms", "tokens/s", "×")  # units that depend on the machine's state
 WARM_TOKENS = 8
 TURN_SECONDS = 1.0  # of training, before others may use the device
 
@@ -276,5 +275,4 @@ def _maker(target: Target, experiment: Experiment) -> Make:
 
 def _clocked(experiment: Experiment) -> bool:
     """Whether the machine's state matters to what is measured."""
-    quantities = [experiment.quantity(key) for key in experiment.metrics]
-    return any(q.unit in CLOCKED or (isinstance(q, Breakdown) and not q.whole) for q in quantities)
+    return any(clocked(experiment.quantity(key)) for key in experiment.metrics)

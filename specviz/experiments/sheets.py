@@ -52,7 +52,7 @@ def sheets(results: Results, quantity: Quantity, points: Sequence[Mapping[str, A
     values = tuple(tuple(None if n is None else mean_of(points[n], quantity.key) for n in row) for row in index)
     runs = tuple(max((points[n]["count"] for n in row if n is not None), default=0) for row in index)
     named = tuple(str(NAMES.get(x, x)) for x in columns)
-    name = about["model"].get("name") or "model"
+    name = (about["model"].get("name") or "model") + results.rough(quantity)
     return [
         Sheet(name, tuple(rows), named, values, index, absent, runs), *_printed(about, quantity, rows)
     ]  # fmt: skip

@@ -1,24 +1,38 @@
-"""A recorded experiment that comes along, so that the Lab has something to show before anything was run on it.
+"""Recorded experiments that come along, so that the Lab has something to show before anything was run on it.
 
-``python -m specviz.experiments.shipped [MODEL]`` records it anew, by default with the bundled target (a minute).
+``assets/lab`` holds one with all its runs, in a folder, and results of recipes without their runs, a zip file each,
+named by the recipe. ``compared.toml`` has a sentence for each of these: in which it is like the paper, in which not.
+
+``python -m specviz.experiments.shipped [MODEL]`` records the first anew, by default with the bundled target (a minute);
+``python -m specviz.experiments.shipped smollm2 RECIPE …`` the recipes named that are not there yet.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import os
+import threading
+import time
+import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from decoders.folders import ASSETS, replacing
+from decoders.errors import UserError
+from decoders.folders import ASSETS, replacing, write_bytes
 from decoders.model.catalog import BUNDLED, model_place
 from decoders.trace import files as tracefile
+from specviz import __version__
 from specviz.places import SUFFIX, TRACES
 
+from .experiment import Row
 from .free import free
 from .plan import Plan, plan
-from .prompts import cases, records
-from .results import Results
+from .prompts import DEMO, cases, records
+from .recipes import find_recipe
+from .results import Results, columns_of, is_text
 from .running import begin, run_experiment
 
 if TYPE_CHECKING:
@@ -27,6 +41,12 @@ if TYPE_CHECKING:
 
 SHIPPED = ASSETS / "lab"
 KEY = "draft-length"
+COMPARED = "compared.toml"
+PROMPTS, NEW_TOKENS = (4, 6), 40  # of a recipe that is recorded to come along: at least and at most; at most
+LEAST_PROMPTS = 2  # that its results must have
+SECONDS = 360.0  # after which a recording stops
+BUSY = 1.5  # load for each core from which times are rough
+ALWAYS = ("tokens", "steps", "tokens_per_step", "tokens_per_s", "speedup")  # columns that are kept with the metrics
 
 
 def record(target: Target, folder: Path, *, toy: bool = False, count: int = 4, new: int = 96) -> Results:
@@ -50,13 +70,125 @@ def record(target: Target, folder: Path, *, toy: bool = False, count: int = 4, n
     return results
 
 
+# --- recipes ---
+
+
+def record_recipe(
+    target: Target, name: str, folder: Path, *, count: int = 0, new: int = NEW_TOKENS, seconds: float = SECONDS
+) -> Results:
+    """A recipe's results on few prompts and short answers, without their runs, as ``folder``/``name``.zip.
+
+    ``count`` prompts, by default one of each task, four to six. What is done after ``seconds`` is kept, in whole
+    prompts. Raises UserError where these are fewer than two, where every run failed, or where nothing can run.
+    """
+    recipe = find_recipe(name)
+    tasks = recipe.prompts.partition(":")[2].split(",") if ":" in recipe.prompts else list(DEMO)
+    count = count or max(PROMPTS[0], min(PROMPTS[1], len(tasks), recipe.count))
+    recipe = replace(recipe, count=count, max_new_tokens=min(new, recipe.max_new_tokens))
+    prompts = [] if recipe.measure else cases(target.tokenizer, records(recipe.prompts, count))
+    planned = plan(target, recipe, prompts)
+    before, started = _load(), time.monotonic()
+    rows, done = _whole_prompts(target, planned, seconds)
+    least = min(LEAST_PROMPTS, len(planned.cases))
+    if not rows or done < least or all(row["error"] for row in rows):
+        errors = dict.fromkeys(row["error"] for row in rows if row["error"])
+        raise UserError(f"{name}: {'; '.join(errors) or f'{done} of {least} prompts were done in {seconds:g} s'}")
+    results = begin(planned, target)
+    kept = recipe.arrange(rows) if recipe.arrange is not None else rows
+    results.about |= {
+        "id": name, "state": "complete", "count": count, "cases": done, "runs": len(rows),
+        "seconds": round(time.monotonic() - started, 1), "recorded": recorded(target, max(before, _load())),
+    }  # fmt: skip
+    results.rows = slim(Results(results.about, kept))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / f"{name}.zip", results.zipped())
+    return results
+
+
+def _whole_prompts(target: Target, planned: Plan, seconds: float) -> tuple[list[Row], int]:
+    """The rows of the prompts that were done in time, not yet arranged, and how many prompts these are."""
+    plain = replace(planned, experiment=replace(planned.experiment, arrange=None))
+    cancel = threading.Event()
+    timer = threading.Timer(seconds, cancel.set)
+    timer.daemon = True
+    timer.start()
+    rows, done = list[Row](), 0
+    for case in planned.cases or (None,):
+        part = replace(plain, cases=(case,)) if case is not None else plain
+        made = run_experiment(target, part, Results(begin(part, target).about), cancel=cancel)
+        if made.about["state"] != "complete":
+            break
+        rows += made.rows
+        done += case is not None
+    timer.cancel()
+    return rows, done
+
+
+def recorded(target: Target, load: float) -> dict[str, Any]:
+    """On which machine and engine results were recorded; ``rough``: with so much other work that times say little."""
+    from decoders.study.bench import machine
+
+    facts = {**machine(), "specviz": __version__}
+    rough = load > BUSY * facts["cores"]
+    return {"engine": target.engines.engine, "machine": facts, "load": round(load, 1), "rough": rough}
+
+
+def _load() -> float:
+    """Processes that want the processor, over the last minute; 0 where the system does not say."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def slim(results: Results) -> list[Row]:
+    """Rows with what is drawn of them alone, to six digits; their runs do not come along, so none is named."""
+    about, columns = results.about, results.columns
+    keys = dict.fromkeys([*about["metrics"], *filter(None, [about.get("against")]), *ALWAYS])
+    wanted = {column for key in keys for column in columns_of(results.quantity(key), key, columns)}
+
+    def kept(name: str, value: Any) -> Any:
+        if name == "trace":
+            return ""
+        return float(f"{value:.6g}") if isinstance(value, int | float) else value
+
+    return [{n: kept(n, v) for n, v in row.items() if is_text(n) or n in wanted} for row in results.rows]
+
+
+@cache
+def comes_along(folder: Path = SHIPPED) -> Mapping[str, Mapping[str, Any]]:
+    """What the recorded results of recipes are about, by recipe."""
+    return {path.stem: Results.load(path).about for path in sorted(folder.glob("*.zip"))}
+
+
+@cache
+def compared(folder: Path = SHIPPED) -> Mapping[str, str]:
+    """For each recipe that comes along: in which its results are like the paper's, and in which not."""
+    path = folder / COMPARED
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
 def main() -> None:
     """Record what comes along, with the model that is named, or the bundled one."""
     from decoders import load_target
 
-    model = sys.argv[1] if len(sys.argv) > 1 else BUNDLED
-    results = record(load_target(model_place(model)), SHIPPED, toy=model == BUNDLED)
-    print(f"{SHIPPED / KEY}: {len(results.rows)} runs, {results.about['state']}")
+    parser = argparse.ArgumentParser(prog="python -m specviz.experiments.shipped", description=main.__doc__)
+    parser.add_argument("model", nargs="?", default=BUNDLED)
+    parser.add_argument("recipes", nargs="*", metavar="RECIPE")
+    parser.add_argument("--folder", type=Path, default=SHIPPED)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each recipe, at most")
+    args = parser.parse_args()
+    target = load_target(model_place(args.model), engine="eager")
+    if not args.recipes:
+        results = record(target, args.folder, toy=args.model == BUNDLED)
+        print(f"{args.folder / KEY}: {len(results.rows)} runs, {results.about['state']}")
+    for name in args.recipes:
+        if (args.folder / f"{name}.zip").exists():
+            continue
+        began = time.monotonic()
+        try:
+            results = record_recipe(target, name, args.folder, seconds=args.seconds)
+            said = f"{len(results.rows)} rows, {results.about['cases']} prompts, {results.failed} failed"
+        except UserError as problem:
+            said = f"not recorded: {problem}"
+        print(f"{name}: {said}, {time.monotonic() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -64,6 +64,16 @@ def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
     page.wait_for_function("() => specviz.app.shown")
 
 
+def test_a_recipe_opens_with_its_example_result(visit: Visit) -> None:
+    page = visit("?tab=lab&lab=pldplus-table8")
+    expect(page.locator(".svl-results[data-state=complete] .svp-chart")).to_have_count(1)
+    expect(page.locator(".svl-compared")).to_contain_text("Beside the paper: ")
+    expect(page.locator(".svl-caption")).to_contain_text("An example result, recorded on")
+    expect(page.locator(".svl-bar button:has-text('Delete')")).to_have_count(0)
+    page.locator(".svl-item[data-name='glide-fig9']").click()
+    expect(page.locator(".svl-compared")).to_have_count(0)
+
+
 def test_a_sweep_from_the_first_click_to_its_runs(visit: Visit, tmp_path: Path) -> None:
     page = visit()
     sweep(page)

@@ -37,7 +37,8 @@ function items() {
       h("h3", { title }, SHORT[key] || title),
       recipes.filter((r) => r.paper === key).map((r) => item(r.name, r.figure, r.title, r.question)),
     ]);
-  const earlier = [...results, ...recorded].map((about) =>
+  const examples = recorded.filter((about) => !recipe(about.name)); // a recipe shows its own
+  const earlier = [...results, ...examples].map((about) =>
     h(
       "button.svl-item.svl-result",
       { "data-result": about.id, "aria-current": about.id === lab.id ? "true" : null, onclick: () => reopen(about) },
@@ -74,7 +75,9 @@ function fold() {
 /** @param {string} name */
 function choose(name) {
   lab.choice = name;
-  const latest = catalog().results.find((about) => about.name === name);
+  const { results, recorded } = catalog();
+  const named = (/** @type {LabListed} */ about) => about.name === name;
+  const latest = results.find(named) ?? (recipe(name) ? recorded.find(named) : undefined); // else the example that comes along
   if (!recipe(name) && latest && !lab.forms[name]) return reopen(latest);
   show(latest ? latest.id : "");
   fold();

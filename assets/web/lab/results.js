@@ -191,7 +191,7 @@ function drawBar({ about, state, measured, tables, rows }) {
     metrics.length > 0 && h("label.svl-draw", tables ? "Cells show " : "Draw ", select),
     rows > 0 && batch.files(lab.metrics),
     rows > 0 && [file("csv", "Runs: CSV"), file("parquet", "Parquet"), file("json", "JSON")],
-    about.shipped && h("span.svl-shipped", "comes along, recorded: run your own above"),
+    about.shipped && h("span.svl-shipped", "an example result that comes along: run your own above"),
     !goesOn(state) && !about.shipped && h("button.svp-button", { onclick: remove, title: REMOVES }, "Delete"),
   ]);
 }
@@ -283,6 +283,7 @@ function below(results) {
   const places = columns.length || points.some((p) => p.runs.length) ? [pointTable(results)] : [];
   return [
     failed ? h("div.svp-note.svp-error", `${plural(failed, "run")} failed. `, errors.join(" ")) : "",
+    about.compared ? h("p.svp-note.svl-compared", h("b", "Beside the paper: "), about.compared) : "",
     ...about.notes.map((text) => h("p.svp-note", text)),
     ...(TABLED.has(about.chart) ? [...tables, folded(places)] : [...places, ...tables]),
     formulaList(formulas),

@@ -23,6 +23,8 @@ interface LabAbout extends LabExperiment {
   absent?: Record<string, string>;
   /** They come along, and cannot be deleted. */
   shipped?: boolean;
+  /** In which an example result is like the paper's, and in which not. */
+  compared?: string;
 }
 type LabState = "queued" | "running" | "complete" | "cancelled" | "cut off" | "error";
 /** Results in the list of results. */

@@ -22,6 +22,13 @@ def found(trace: str, folder: Path, shipped: Path) -> Path | bytes | None:
     return path or run_file(folder, trace)
 
 
+def place_of(key: str, folder: Path, shipped: Path) -> Path | None:
+    """Where results lie: the lab's own in a folder, those that come along in a folder or a zip file."""
+    folders = [place / key for place in (folder, shipped) if (place / key / ABOUT).is_file()]
+    files = [file for file in [shipped / f"{key}.zip"] if file.is_file()]
+    return next(iter(folders + files), None)
+
+
 def trim(folder: Path, newest: Collection[str], most: int = MAX_RESULTS, most_bytes: int = MAX_BYTES) -> None:
     """Remove the oldest results beyond the limits; ``newest`` (ids) are the newest, whatever the clock says."""
     size = 0

@@ -28,7 +28,7 @@ from specviz.experiments.prompts import NAMES, SETS, Case
 from specviz.experiments.recipes import recipes
 from specviz.experiments.results import ABOUT, Results, read_about
 from specviz.experiments.running import begin, run_experiment
-from specviz.experiments.shipped import SHIPPED
+from specviz.experiments.shipped import SHIPPED, compared
 from specviz.experiments.spread import Workers, spread
 from specviz.experiments.tables import described
 from specviz.experiments.units import Opening
@@ -44,8 +44,8 @@ from specviz.views.examples import TASKS
 from specviz.words import sentence
 
 from .asked import Asked, cases_of, experiment_of, worker_kinds, workers_of
-from .kept import found, trim
-from .shown import drawn, ended, latest_rows, listed_card, metrics_shown, progress_shown, recipe_card
+from .kept import found, place_of, trim
+from .shown import drawn, ended, latest_rows, listed_card, metrics_shown, progress_shown, recipe_card, recorded_cards
 
 if TYPE_CHECKING:
     from decoders.trace.trace import Trace
@@ -128,8 +128,7 @@ class Lab(Service):
             "sets": SETS,
             "tasks": {name: NAMES.get(name, name) for name in TASKS},
             "results": self.listing(owner),
-            # results that come along, for a lab in which nothing was run yet
-            "recorded": [listed_card(read_about(path)) for path in sorted(self.shipped.glob(f"*/{ABOUT}"))],
+            "recorded": recorded_cards(self.shipped),
             "plotly": plotly(),
             "workers": worker_kinds(self.desk.rules),
         }  # fmt: skip
@@ -150,9 +149,8 @@ class Lab(Service):
         return sorted(map(listed_card, [*live, *kept]), key=lambda about: str(about["created"]), reverse=True)
 
     def _place(self, key: str) -> Path | None:
-        """The folder of kept results, own ones or such that come along; None where there are none."""
-        places = (folder / key for folder in (self.folder, self.shipped) if is_id(key))
-        return next((place for place in places if (place / ABOUT).is_file()), None)
+        """The folder or file of kept results, own ones or such that come along; None where there are none."""
+        return place_of(key, self.folder, self.shipped) if is_id(key) else None
 
     def _owner(self, key: str) -> str:
         """Whose results these are: on a server of one's own, those of earlier servers are everybody's."""
@@ -278,7 +276,8 @@ class Lab(Service):
             raise Missing(f"there are no results called {key[:40]!r} here: deleted, or made on another server")
         results = Results.load(place)
         results.rows += latest_rows(place / LATEST, len(results.rows))
-        results.about |= {"id": key, "state": ended(results.about), "shipped": place.parent == self.shipped}
+        about = {"id": key, "state": ended(results.about), "shipped": place.parent == self.shipped}
+        results.about |= about | ({"compared": compared(self.shipped).get(key, "")} if about["shipped"] else {})
         return results
 
     @get("results/{key}")

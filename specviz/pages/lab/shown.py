@@ -15,7 +15,8 @@ from specviz.experiments.grids import TABLED, measured_columns, of_profile, tabl
 from specviz.experiments.plan import Progress, duration
 from specviz.experiments.prompts import NAMES
 from specviz.experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile
-from specviz.experiments.results import Results, points, profile_table
+from specviz.experiments.results import ABOUT, Results, points, profile_table, read_about
+from specviz.experiments.shipped import comes_along
 from specviz.experiments.tables import checks, notes, tables, warnings
 
 SHOWN_FAILURES = 5  # the latest
@@ -123,3 +124,9 @@ def listed_card(about: Mapping[str, Any]) -> dict[str, Any]:
     """What a list of results shows of them."""
     keys = ("id", "name", "title", "figure", "paper", "created", "state", "cases")
     return {key: about.get(key) for key in keys} | {"model": about["model"].get("name")}
+
+
+def recorded_cards(shipped: Path) -> list[dict[str, Any]]:
+    """Results that come along, as a list shows them: the one with its runs first, then those of recipes."""
+    abouts = [read_about(path) for path in sorted(shipped.glob(f"*/{ABOUT}"))]
+    return [listed_card(about) for about in [*abouts, *comes_along(shipped).values()]]

@@ -1,0 +1,89 @@
+"""Example results of recipes: how they are recorded, that each opens, and that each is compared with its paper."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders.errors import UserError
+from specviz import cli
+from specviz.experiments import Results, find_recipe, recipes, run_experiment, shipped
+from specviz.experiments.figures import caption
+from specviz.experiments.grids import grids, measured_columns
+from specviz.experiments.shipped import SHIPPED, comes_along, compared
+
+from .models import tiny_target
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    return tiny_target("llama")
+
+
+def test_every_example_result_opens_and_is_compared_with_its_paper() -> None:
+    sentences, names = compared(), set(comes_along())
+    assert names and names == set(sentences) and names <= set(recipes())
+    for name, sentence in sentences.items():
+        path = SHIPPED / f"{name}.zip"
+        results = Results.load(path)
+        about = results.about
+        assert about["id"] == about["name"] == name and about["state"] == "complete" and results.rows
+        assert about["model"]["name"].startswith("SmolLM2") and about["recorded"]["engine"] == "eager"
+        assert find_recipe(name).measure or about["cases"] >= 2
+        assert results.failed < len(results.rows) and not any(row.get("trace") for row in results.rows)
+        assert sentence.endswith(".") and len(sentence) > 60 and "example result" in caption(results)
+        assert grids(results) and path.stat().st_size < 60_000
+        text = "".join(results.files().values())
+        assert not re.search(r"/(root|home|tmp|work|usr)/", text), name
+    assert sum(path.stat().st_size for path in SHIPPED.glob("*.zip")) < 1_500_000
+
+
+def test_a_recipe_is_recorded_without_its_runs(target: Any, tmp_path: Path) -> None:
+    results = shipped.record_recipe(target, "pldplus-table7", tmp_path, count=2, new=6)
+    again = Results.load(tmp_path / "pldplus-table7.zip")
+    assert again.about == json.loads(json.dumps(results.about))
+    assert again.about["cases"] == 2 and len(again.rows) == 14 and again.about["recorded"]["machine"]["cores"] >= 1
+    assert {"tokens_per_s", "tokens_per_step"} <= set(again.rows[0]) and "kv_mb" not in again.rows[0]
+    assert all(row["trace"] == "" for row in again.rows)
+    rough = replace_rough(again)
+    assert "times and speedups are rough" in caption(rough)
+    assert [label for _, label, _ in measured_columns(rough, ["tokens_per_s", "tokens_per_step"])] == [
+        "Speed, rough", "Tokens per step"
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="0 of 2 prompts were done in 0 s"):
+        shipped.record_recipe(target, "pldplus-table7", tmp_path, count=2, new=6, seconds=0)
+
+
+def replace_rough(results: Results) -> Results:
+    """The same results, as a busy machine would have recorded them."""
+    about = results.about | {"recorded": results.about["recorded"] | {"load": 9.0, "rough": True}}
+    return Results(about, results.rows)
+
+
+def test_results_are_cut_to_whole_prompts(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def third_is_cut(target: Any, planned: Any, results: Results, *, cancel: threading.Event) -> Results:
+        made.append(planned.cases[0].id)
+        if len(made) == 3:
+            cancel.set()
+        return run_experiment(target, planned, results, cancel=cancel)
+
+    monkeypatch.setattr(shipped, "run_experiment", third_is_cut)
+    results = shipped.record_recipe(target, "pldplus-table8", tmp_path, count=4, new=4)
+    assert len(made) == 3 and results.about["cases"] == 2 and {row["prompt"] for row in results.rows} == set(made[:2])
+
+
+def test_an_example_result_in_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lab", "pldplus-table8", "--recorded"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"Beside the paper: {compared()['pldplus-table8']}" in out and "An example result, recorded on" in out
+    assert cli.main(["lab", "glide-fig9", "--recorded"]) == 2
+    assert "no example result of glide-fig9 comes along" in " ".join(capsys.readouterr().err.split())
