@@ -20,10 +20,6 @@ NEW = 16
 def test_each_prompt_has_its_own_output(family: str, method: str) -> None:
     target = tiny_target(family)
     prompts = [Prompt.from_ids([*prompt_ids(seed), *range(3, 3 + 4 * seed)]) for seed in range(1, 5)]
-    if method == "lookahead":
-        with pytest.raises(UserError, match="probes cannot be scored together"):
-            decode_together(target, prompts, method, max_new_tokens=NEW)
-        return
     made = decode_together(target, prompts, method, max_new_tokens=NEW)
     assert [list(output) for output in made.outputs] == [generate(target, p, max_new_tokens=NEW) for p in prompts]
     assert made.tokens == sum(map(len, made.outputs)) and made.forwards <= NEW
@@ -35,6 +31,27 @@ def test_a_draft_model_drafts_for_each(tmp_path: Path) -> None:
     prompts = [Prompt.from_ids(prompt_ids(seed)) for seed in range(1, 4)]
     made = decode_together(target, prompts, "glide", params, max_new_tokens=NEW)
     assert [list(output) for output in made.outputs] == [generate(target, p, max_new_tokens=NEW) for p in prompts]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize("tree", [True, False])
+def test_prompt_tokens_guess_for_each(family: str, tree: bool, tmp_path: Path) -> None:
+    """Rows with embeddings of their own beside such as have tokens, in states that differ from run to run."""
+    target = tiny_target(family)
+    params = {"part": str(save_tiny_part(target, "ppd", tmp_path / "part", vectors=2)), "tree": tree}
+    prompts = [Prompt.from_ids(prompt_ids(seed)[: 6 + seed]) for seed in range(1, 5)]
+    made = decode_together(target, prompts, "ppd", params, max_new_tokens=NEW)
+    alone = [decode_together(target, [prompt], "ppd", params, max_new_tokens=NEW) for prompt in prompts]
+    assert [list(output) for output in made.outputs] == [generate(target, p, max_new_tokens=NEW) for p in prompts]
+    assert made.outputs == tuple(one.outputs[0] for one in alone)
+    assert made.forwards == max(one.forwards for one in alone), "the drafts are those that each makes alone"
+
+
+def test_prompt_tokens_that_are_read_in_a_way_of_their_own_are_refused(tmp_path: Path) -> None:
+    target = tiny_target("llama")
+    params = {"part": str(save_tiny_part(target, "ppd", tmp_path / "part", exits=2))}
+    with pytest.raises(UserError, match="exits of their own share no forward"):
+        decode_together(target, [Prompt.from_ids(prompt_ids(1))] * 2, "ppd", params, max_new_tokens=NEW)
 
 
 def test_a_method_that_reads_hidden_states_is_refused() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from decoders.draft.draft import Draft, Scored, layout_of
+from decoders.draft.draft import Draft, Scored, layout_of, reading_of
 from decoders.errors import UserError
 
 from .attention import Joined, Rule, running
@@ -77,15 +77,15 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
     for runs that cannot share a forward.
     """
     check_together(target, sessions)
-    if any(draft.probes for draft in drafts):
-        raise UserError("drafts with probes cannot be scored together: decode their prompts one by one")
-    counts = [len(draft.tree) for draft in drafts]
+    if any(reading_of(draft) is not None for draft in drafts):
+        raise UserError("prompt tokens with a prefix, a head or exits of their own share no forward: take ordinary ones")
+    counts = [len(draft.tree) + len(draft.probes) for draft in drafts]
     layouts = [draft.layout or layout_of(draft) for draft in drafts]
     places = [
         layout.offsets + (session.length - 1) for layout, session in zip(layouts, sessions, strict=True)
     ]  # fmt: skip
-    tokens = np.asarray([token for draft in drafts for token in draft.tree.tokens], dtype=np.int64)
-    ids, positions = sent(target.device, tokens, np.concatenate(places))
+    tokens = [[*draft.tree.tokens, *(probe.token or 0 for probe in draft.probes)] for draft in drafts]
+    ids, positions = sent(target.device, np.concatenate(tokens).astype(np.int64), np.concatenate(places))
     rows = [
         session.masks.rows(
             session.cache.length, None if layout.sees is None else sent(target.device, layout.sees)[0], own,
@@ -94,6 +94,11 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
         for session, layout, own, place in zip(sessions, layouts, positions.split(counts), places, strict=True)
     ]  # fmt: skip
 
+    embedded = [  # a session's own way, for probes that bring theirs
+        target.embeddings(own[None]) if layout.embeddings is None else session._embed(draft, layout.embeddings, own)
+        for session, draft, layout, own in zip(sessions, drafts, layouts, ids.split(counts), strict=True)
+    ] if any(layout.embeddings is not None for layout in layouts) else []  # fmt: skip
+
     def masks(rule: Rule, reach: int | None, skip: bool) -> Joined:
         return Joined(tuple(own(rule, reach, skip and target.skips_masks) for own in rows), tuple(counts))
 
@@ -101,13 +106,14 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
         before = running.set(masks)
         try:
             output = target.model(
-                input_ids=ids[None], position_ids=positions[None], use_cache=True,
-                past_key_values=JointCache([session.cache for session in sessions], counts),
+                **({"inputs_embeds": torch.cat(embedded, 1)} if embedded else {"input_ids": ids[None]}), position_ids=positions[None],
+                use_cache=True, past_key_values=JointCache([session.cache for session in sessions], counts),
             )  # fmt: skip
         finally:
             running.reset(before)
     made = []
     for session, draft, logits in zip(sessions, drafts, output.logits[0].float().split(counts), strict=True):
         session._logits, session._scored, session._captured = logits, draft, Captured()
-        made.append(Scored(logits, None))
+        nodes = len(draft.tree)
+        made.append(Scored(logits[:nodes], logits[nodes:] if draft.probes else None))
     return made
