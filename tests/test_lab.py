@@ -95,7 +95,8 @@ def done(target: Any) -> tuple[Results, list[Trace]]:
 
 def test_every_recipe_fits_the_registered_methods() -> None:
     names = {
-        *(f"pldplus-fig{n}" for n in range(3, 6)),
+        *(f"pldplus-fig{n}" for n in range(2, 6)),
+        "pldplus-tuning",
         *(f"pldplus-table{n}" for n in (1, 2, 3, *range(6, 12))),  # 4 and 5 are with 1 and 2
         *(f"adapld-fig{n}" for n in range(1, 6)),
         *(f"adapld-table{n}" for n in (1, 2, 3, 4, 7, 9, 10, 11, 12)),
@@ -108,7 +109,7 @@ def test_every_recipe_fits_the_registered_methods() -> None:
         "ppd-sps",
         "ppd-typical",
         *(f"ppd-fig{n}" for n in ("1", "4", "5", "6", "7a", "7b", "8a", "8b", "8c", "9", "10", "10d")),
-        *(f"ppd-table{n}" for n in range(1, 10)),
+        *(f"ppd-table{n}" for n in range(1, 11)),
         "eagle2-budget",
         "eagle2-shape",
         "eagle3-depth",

@@ -1,4 +1,5 @@
-"""One verify forward for several runs: their rows go through the model side by side, each run attends to its own cache.
+"""One verify forward for several runs: the rows of their drafts, probes included, go through the model side by side,
+and each run attends to its own cache.
 
 Nothing is padded, and no row sees another run: only the linear layers are shared.
 """
@@ -78,7 +79,7 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
     """
     check_together(target, sessions)
     if any(reading_of(draft) is not None for draft in drafts):
-        raise UserError("prompt tokens with a prefix, a head or exits of their own share no forward: take ordinary ones")
+        raise UserError("prompt tokens with a prefix, a head or exits of their own share no forward: take others")
     counts = [len(draft.tree) + len(draft.probes) for draft in drafts]
     layouts = [draft.layout or layout_of(draft) for draft in drafts]
     places = [
@@ -106,8 +107,9 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
         before = running.set(masks)
         try:
             output = target.model(
-                **({"inputs_embeds": torch.cat(embedded, 1)} if embedded else {"input_ids": ids[None]}), position_ids=positions[None],
-                use_cache=True, past_key_values=JointCache([session.cache for session in sessions], counts),
+                **({"inputs_embeds": torch.cat(embedded, 1)} if embedded else {"input_ids": ids[None]}),
+                position_ids=positions[None], use_cache=True,
+                past_key_values=JointCache([session.cache for session in sessions], counts),
             )  # fmt: skip
         finally:
             running.reset(before)

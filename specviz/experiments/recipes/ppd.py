@@ -120,3 +120,30 @@ def _training(folder: Path) -> Mapping[str, Any]:
     from decoders.parts import read_part
 
     return read_part(folder).training
+
+
+BATCHES, BATCHED, BATCHED_NEW = (1, 2, 3, 4), 12, 32  # sizes; prompts, a multiple of each; tokens of an answer at most
+
+
+def batches(target: Any, method: str, params: Mapping[str, Any]) -> Iterator[Row]:
+    """A row per batch size: the speedup over plain decoding in batches of that size. Each size takes the same twelve
+    prompts, plain and drafted batch by batch in turn; a first batch of each is not counted.
+    """
+    from decoders.study.together import decode_together
+    from specviz.experiments.prompts import cases, records
+
+    prompts = [case.prompt for case in cases(target.tokenizer, records("demo:chat,summary", BATCHED))]
+    lines: dict[str, Mapping[str, Any]] = {"plain": {}, method: params}
+    for name, own in lines.items():
+        decode_together(target, prompts[:2], name, own, max_new_tokens=8)
+    for size in BATCHES:
+        groups = [prompts[at : at + size] for at in range(0, len(prompts), size)]
+        made = [
+            [decode_together(target, group, name, own, max_new_tokens=BATCHED_NEW) for name, own in lines.items()]
+            for group in groups
+        ]
+        plain, drafted = zip(*made, strict=True)
+        speeds = [sum(one.tokens for one in side) / sum(one.seconds for one in side) for side in (plain, drafted)]
+        forwards = sum(one.forwards for one in drafted)
+        each = {"speedup": speeds[1] / speeds[0], "tokens_per_forward": sum(one.tokens for one in drafted) / forwards}
+        yield {"param:batch": str(size), **each}
