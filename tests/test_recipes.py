@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from decoders import Prompt
-from specviz.experiments import find_recipe, plan, points, run_experiment
+from specviz.experiments import Line, find_recipe, plan, points, run_experiment
+from specviz.experiments.figures import caption
 from specviz.experiments.prompts import Case
+from specviz.experiments.quantities import Quantity
 from specviz.experiments.recipes import pldplus, ppd
+from specviz.experiments.sheets import sheets, texts
 
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
@@ -61,6 +64,27 @@ def test_k_is_tuned_after_the_layer(target: Any, monkeypatch: pytest.MonkeyPatch
         assert {r["series"] for r in second} == {f"PLD+ ({method[-1]}), {name} {best}"}
         assert [r["param:k"] for r in second] == ["2"] * 4 + ["4"] * 4
     assert all(point["x"] in ("2", "4") for point in points(results)), "the first step is not drawn"
+
+
+def test_rounds_are_told_apart(target: Any) -> None:
+    recipe = replace(
+        find_recipe("pldplus-table3"), max_new_tokens=6, lines=(Line("Plain decoding", "plain"), Line("PLD", "pld"))
+    )
+    planned = plan(target, recipe, cases_of(2))
+    results = run_experiment(target, planned)
+    assert planned.runs == len(results.rows) == 12 and {row["round"] for row in results.rows} == {1.0, 2.0, 3.0}
+    for row in results.rows:
+        if row["series"] == "PLD":  # the rounds' means are 1.0, 1.3 and 1.6
+            row["speedup"] = 1.0 + (row["round"] - 1) * (0.2 if row["prompt"] == "p0" else 0.4)
+    spread = next(p for p in points(results) if (p["series"], p["x"]) == ("PLD", "all"))["values"]["speedup"]
+    assert spread["mean"] == pytest.approx(1.3) and spread["rounds"] == pytest.approx(0.3)
+    assert spread["n"] == 2 and spread["se"] == pytest.approx(0.1), "a prompt's three rounds are not three prompts"
+    quantity = results.quantity("speedup")
+    assert isinstance(quantity, Quantity)
+    ours, theirs, *_ = sheets(results, quantity, list(points(results)))
+    assert texts(ours, quantity)[1][1][-2:] == ("1.30 ± 0.30", "6")
+    assert ("PLD", "1.87 ± 0.02") in texts(theirs, quantity)[1]
+    assert "each run 3 times" in caption(results)
 
 
 def test_batches_are_compared_with_as_large_ones(

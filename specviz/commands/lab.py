@@ -106,7 +106,7 @@ def _recorded(recipe: str | None) -> Results:
     from specviz.experiments import Results
     from specviz.experiments.shipped import SHIPPED, comes_along, compared
 
-    if recipe not in comes_along():
+    if recipe is None or recipe not in comes_along():
         raise UserError(f"no example result of {recipe or 'a sweep'} comes along: those are {', '.join(comes_along())}")
     results = Results.load(SHIPPED / f"{recipe}.zip")
     results.about["compared"] = compared().get(recipe, "")
@@ -219,6 +219,6 @@ def _show(results: Results) -> None:
         label = results.quantity(series["metric"]).label
         common.say(f"paper ({series['model']}, {series['where']}), {label}, {series['label']}: {listed}")
     common.say(about["finding"] and f"The paper found: {about['finding']}", about["note"], *about["notes"])
-    common.say(about.get("compared") and f"Beside the paper: {about['compared']}")
+    common.say(f"Beside the paper: {about['compared']}" if about.get("compared") else "")
     errors = list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))
     common.say(*(f"failed: {error}" for error in errors[:5]))

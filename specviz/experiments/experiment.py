@@ -46,7 +46,7 @@ TRAINED = {  # kind → what may differ between parts that are trained for an ex
 TRAINABLE = {method: kind for method, kind in PART_OF.items() if kind in TRAINED}  # for an experiment
 AS_IT_IS = (  # fields of an experiment that its description has as they are
     "name", "title", "paper", "figure", "question", "finding", "note", "prompts", "count", "max_new_tokens",
-    "temperature", "by_category", "chart", "against", "repeats",
+    "temperature", "by_category", "chart", "against", "repeats", "rounds",
 )  # fmt: skip
 Row = dict[str, Any]
 Values = tuple[Any, ...] | Callable[[Mapping[str, Any]], Sequence[Any]]
@@ -90,13 +90,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class PaperSeries:
-    """Numbers that a paper prints, as (x, y); ``where`` cites them. Of a breakdown, x names the part."""
+    """Numbers that a paper prints, as (x, y); ``where`` cites them. Of a breakdown, x names the part. ``errors`` are
+    the printed ± of such as have one, as (x, error).
+    """
 
     label: str
     where: str
     metric: str
     points: tuple[tuple[Any, float], ...]
     model: str
+    errors: tuple[tuple[Any, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,8 @@ class Experiment:
     once per setting and prompt; ``method`` is the line's, by name. ``against`` is a metric: lines are drawn over its
     means instead of over the parameter's values. Parts that lines train learn from ``data`` ("demo" or files) for
     ``training_steps`` steps each. With ``repeats`` it is a batch (``specviz.experiments.batch``): a table of tasks ×
-    lines, every run timed so many times. ``forced``: the
+    lines, every run timed so many times.
+    ``rounds``: every run is made so many times, and tables say how far the means of these lie apart. ``forced``: the
     methods decode the prompts' own answers, teacher-forced, and are scored by the quotes in them
     (``specviz.experiments.quoted``). ``chart`` is line, bar, stack, heat (two axes), sheet (a table of lines × tasks,
     ``specviz.experiments.sheets``) or cases (the answers themselves, ``specviz.experiments.answers``).
@@ -164,6 +168,7 @@ class Experiment:
     training_steps: int = 150
     data: tuple[str, ...] = ("demo",)
     repeats: int = 0
+    rounds: int = 1
     forced: bool = False
 
     def settings(self, info: Mapping[str, Any]) -> list[Setting]:

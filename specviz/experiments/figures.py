@@ -74,6 +74,8 @@ def caption(results: Results) -> str:
         ours = ours.replace("; means over", "; all of")
     elif about["chart"] in ("line", "bar"):
         ours += ", with standard errors"
+    if about.get("rounds", 1) > 1:
+        ours += f", each run {about['rounds']} times (± in tables: standard deviation of the rounds' means)"
     if about.get("training_steps"):
         ours += f"; {about.get('parts') or 'draft models'} trained for {about['training_steps']:,} steps"
     if about["temperature"]:

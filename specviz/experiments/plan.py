@@ -56,7 +56,7 @@ class Plan:
     def runs(self) -> int:
         if self.experiment.repeats:
             return runs_of(len(self.settings), len(self.cases), self.experiment.repeats)
-        return len(self.settings) * (1 if self.experiment.measure else len(self.cases))
+        return len(self.settings) * (1 if self.experiment.measure else len(self.cases) * self.experiment.rounds)
 
     def seconds(self, per_token: float) -> float:
         """About how long it takes, at ``per_token`` seconds for each new token and a tenth of a second per prompt."""

@@ -204,8 +204,8 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
     """Runs with the same series and place, averaged: a dict per point of the chart, as JSON.
 
     ``series``, ``x`` (text), ``y`` (text; of a second axis), ``values`` {column: {mean, se, low, high, n}} (mean over
-    runs, its standard error, quartiles), ``runs`` [{trace, prompt, category, params}], ``count`` (runs or measurements
-    that did not fail), ``failed``.
+    runs, its standard error, quartiles; of several rounds ``rounds``, the deviation of their means), ``runs`` [{trace,
+    prompt, category, params}], ``count`` (runs or measurements that did not fail), ``failed``.
     """
     about = results.about
     measured = results.columns
@@ -233,7 +233,7 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
                 rows = [row for row in here if row.get(y_name) == y] if y else here
                 yield {
                     "series": series, "x": x, "y": y, "level": is_level,
-                    "values": {c: _spread([row.get(c) for row in rows]) for c in columns},
+                    "values": {c: _spread(rows, c) for c in columns},
                     "runs": opened(rows, about["axes"]),
                     "count": sum(not row.get("error") for row in rows),
                     "failed": sum(bool(row.get("error")) for row in rows),
@@ -345,10 +345,26 @@ def _by_series(about: Mapping[str, Any], rows: Sequence[Row], taken: set[str]) -
     yield from groups.items()
 
 
-def _spread(values: Sequence[float | None]) -> dict[str, float | int | None]:
-    present = np.array([value for value in values if value is not None], dtype=np.float64)
+def _spread(rows: Sequence[Row], column: str) -> dict[str, float | int | None]:
+    """Mean, standard error, quartiles and number. Of runs that were made in several rounds these are of each prompt's
+    mean, and ``rounds`` is the standard deviation of the rounds' means.
+    """
+    there = [row for row in rows if row.get(column) is not None]
+    of_rounds = _means(there, column, "round")
+    values = _means(there, column, "prompt") if of_rounds else [row[column] for row in there]
+    present = np.array(values, dtype=np.float64)
     if not len(present):
         return {"mean": None, "se": None, "low": None, "high": None, "n": 0}
     low, high = np.quantile(present, (0.25, 0.75))
     error = float(present.std(ddof=1)) / math.sqrt(len(present)) if len(present) > 1 else None
-    return {"mean": float(present.mean()), "se": error, "low": float(low), "high": float(high), "n": len(present)}
+    spread = {"mean": float(present.mean()), "se": error, "low": float(low), "high": float(high), "n": len(present)}
+    return spread | ({"rounds": float(np.std(of_rounds, ddof=1))} if len(of_rounds) > 1 else {})
+
+
+def _means(rows: Sequence[Row], column: str, by: str) -> list[float]:
+    """The means of a column over the rows that are alike in another; of rows without that, none."""
+    groups: dict[Any, list[float]] = {}
+    for row in rows:
+        if row.get(by) is not None:
+            groups.setdefault(row[by], []).append(row[column])
+    return [float(np.mean(values)) for values in groups.values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -187,13 +188,14 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
     experiment = planned.experiment
     for case in planned.cases if experiment.measure is None else (None,):
         plain = None
-        for setting in planned.settings:
+        for round, setting in itertools.product(range(1, experiment.rounds + 1), planned.settings):
             if session.cancel.is_set():
                 return
+            counted = {"round": float(round)} if experiment.rounds > 1 and case is not None else {}
             variant = variant_of(experiment, setting)
             folder, shared = parts[variant] if variant is not None else (None, {})
             part = {PARAMETER[variant.kind]: str(folder)} if variant is not None else {}
-            labels = labels_of(case, setting)
+            labels = labels_of(case, setting) | counted
             if shared.get("error"):
                 yield [{**labels, **shared}]
                 continue
@@ -204,6 +206,7 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
                 continue
             new = experiment.max_new_tokens
             row, trace = session.on_device(functools.partial(_one, session, case, setting, new, part))
+            row |= counted
             if trace is not None and not session.cancel.is_set():
                 row |= {**measured(trace, case.category, plain), **shared}
                 if setting.line.method == "plain" and experiment.baseline:

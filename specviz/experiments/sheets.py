@@ -27,7 +27,8 @@ LONGEST_WORDS = 44  # of what would fill a row, in the figure
 @dataclass(frozen=True, slots=True)
 class Sheet:
     """``values`` ``[rows][columns]``, None where there is none; ``points``: the results' points behind them. ``about``
-    says whose numbers these are; ``absent``: row → what would fill it; ``runs`` of each row.
+    says whose numbers these are; ``absent``: row → what would fill it; ``runs`` of each row. ``errors``: what stands
+    behind ±, where several rounds were made (ours: their means' standard deviation) or a paper prints it.
     """
 
     about: str
@@ -37,6 +38,7 @@ class Sheet:
     points: tuple[tuple[int | None, ...], ...] = ()
     absent: Mapping[str, str] | None = None
     runs: tuple[int, ...] = ()
+    errors: tuple[tuple[float | None, ...], ...] = ()
 
 
 def sheets(results: Results, quantity: Quantity, points: Sequence[Mapping[str, Any]]) -> list[Sheet]:
@@ -51,21 +53,26 @@ def sheets(results: Results, quantity: Quantity, points: Sequence[Mapping[str, A
     index = tuple(tuple(at.get((row, x)) for x in columns) for row in rows)
     values = tuple(tuple(None if n is None else mean_of(points[n], quantity.key) for n in row) for row in index)
     runs = tuple(max((points[n]["count"] for n in row if n is not None), default=0) for row in index)
+    apart = [[None if n is None else points[n]["values"][quantity.key].get("rounds") for n in row] for row in index]
+    errors = tuple(map(tuple, apart)) if any(error for row in apart for error in row) else ()
     named = tuple(str(NAMES.get(x, x)) for x in columns)
     name = (about["model"].get("name") or "model") + results.rough(quantity)
     return [
-        Sheet(name, tuple(rows), named, values, index, absent, runs), *_printed(about, quantity, rows)
+        Sheet(name, tuple(rows), named, values, index, absent, runs, errors), *_printed(about, quantity, rows)
     ]  # fmt: skip
 
 
 def _printed(about: Mapping[str, Any], quantity: Quantity, order: Sequence[str]) -> Iterator[Sheet]:
     series = [one for one in about["papers"] if one["metric"] == quantity.key]
     for where, model in dict.fromkeys((one["where"], one["model"]) for one in series):
-        mine = {one["label"]: dict(one["points"]) for one in series if (one["where"], one["model"]) == (where, model)}
+        here = [one for one in series if (one["where"], one["model"]) == (where, model)]
+        mine = {one["label"]: dict(one["points"]) for one in here}
+        printed = {one["label"]: dict(one.get("errors") or ()) for one in here}
         rows = sorted(mine, key=lambda label: list(order).index(label) if label in order else len(order))
         columns = list(dict.fromkeys(x for one in sorted(mine.values(), key=len, reverse=True) for x in one))
         values = tuple(tuple(mine[row].get(x) for x in columns) for row in rows)
-        yield Sheet(f"paper: {where}, {model}", tuple(rows), tuple(map(str, columns)), values)
+        errors = tuple(tuple(printed[row].get(x) for x in columns) for row in rows) if any(printed.values()) else ()
+        yield Sheet(f"paper: {where}, {model}", tuple(rows), tuple(map(str, columns)), values, errors=errors)
 
 
 def texts(sheet: Sheet, quantity: Quantity) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
@@ -76,7 +83,12 @@ def texts(sheet: Sheet, quantity: Quantity) -> tuple[tuple[str, ...], tuple[tupl
     for n, (name, values) in enumerate(zip(sheet.rows, sheet.values, strict=True)):
         missing = (sheet.absent or {}).get(name)
         last = [missing or str(sheet.runs[n])] if sheet.runs else []
-        rows.append((name, *map(form, values), *last))
+        errors = sheet.errors[n] if sheet.errors else [None] * len(values)
+        cells = [
+            form(value) if error is None else f"{form(value)} ± {form(error)}"
+            for value, error in zip(values, errors, strict=True)
+        ]
+        rows.append((name, *cells, *last))
     return ("", *sheet.columns, *counted), tuple(rows)
 
 

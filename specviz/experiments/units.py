@@ -38,6 +38,7 @@ UNIT_RUN = re.compile(r"[0-9a-f]{24}-\d+")  # what a unit's runs are called
 OFFERED_TO = ("sps", "sps+ppd")  # methods that draft with the model that was offered for all runs
 DRAFTING = ("part.*", "trees*", "config.json", "*.safetensors", "*.bin", "*.pt", "*.gguf")  # files of a part or a model
 WHOLE = 64 << 20
+ALIKE = ("max_new_tokens", "repeats", "rounds", "forced", "chart")  # in a worker's experiment as in the sweep's
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def determined(target: Target, planned: Plan) -> dict[str, Any]:
         ],
         "lossy": list(planned.lossy),
         "sampling": asdict(Sampling(experiment.temperature)),
-        **{name: getattr(experiment, name) for name in ("max_new_tokens", "repeats", "forced", "chart", "baseline")},
+        **{name: getattr(experiment, name) for name in (*ALIKE, "baseline")},
         "training": [experiment.training_steps, list(experiment.data)] if experiment.trains else None,
         "calibration": digest(calibration.to_json()) if calibration is not None else "",
         "parts": parts_of(target, experiment, planned.settings),
@@ -207,7 +208,7 @@ def experiment_of(about: Mapping[str, Any]) -> tuple[Experiment, tuple[Setting, 
     experiment = dataclasses.replace(
         base, lines=_lines(settings), axes=(),
         metrics=tuple(about["metrics"]), temperature=wanted["sampling"]["temperature"], training_steps=steps,
-        data=tuple(data), **{name: wanted[name] for name in ("max_new_tokens", "repeats", "forced", "chart")},
+        data=tuple(data), **{name: wanted[name] for name in ALIKE},
     )  # fmt: skip
     return experiment, tuple(settings)
 

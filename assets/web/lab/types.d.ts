@@ -42,6 +42,8 @@ interface LabCatalog {
 interface LabRun { trace: string; prompt: string; category: string; params?: string; word?: string }
 interface LabSpread {
   mean: number | null; se: number | null; low: number | null; high: number | null; n: number;
+  /** Of several rounds: the standard deviation of their means. */
+  rounds?: number;
   /** As it is shown: one rule for a column. */
   text?: { mean: string; se: string; low: string; high: string };
 }

@@ -13,6 +13,8 @@ A recipe's fields are those of ``Experiment``; what it leaves out stands in its 
     rows.speedup."no branches" = [1.53, 2.25, nan]       # metric, series; nan: none is printed
     per = 100                                            # they are percentages (model: if not the file's)
 
+A printed number may have its ±, as in ``"1.46 ± 0.27"``.
+
 Functions and values of Python are named by module and name, as in ``measure = "recipes.casd:lookups"``.
 """
 
@@ -94,9 +96,23 @@ def _axis(param: str, axis: Mapping[str, Any]) -> Axis:
 
 
 def _series(
-    where: str, model: str, places: list[Any], rows: Mapping[str, Mapping[str, list[float]]], per: int = 1
+    where: str, model: str, places: list[Any], rows: Mapping[str, Mapping[str, list[float | str]]], per: int = 1
 ) -> Iterator[PaperSeries]:
     for metric, series in rows.items():
         for label, numbers in series.items():
-            points = ((x, y / per if per != 1 else y) for x, y in zip(places, numbers, strict=True) if y == y)
-            yield PaperSeries(label, where, metric, tuple(points), model)
+            pairs = [(x, *_printed(y)) for x, y in zip(places, numbers, strict=True)]
+            points = tuple((x, y / per if per != 1 else y) for x, y, _ in pairs if y == y)
+            errors = tuple((x, error / per) for x, _, error in pairs if error is not None)
+            yield PaperSeries(label, where, metric, points, model, errors)
+
+
+def _printed(number: float | str) -> tuple[float, float | None]:
+    """A printed number and its ±, where it has one.
+
+    >>> _printed(2.5), _printed("2.33 ± 0.06")
+    ((2.5, None), (2.33, 0.06))
+    """
+    if not isinstance(number, str):
+        return number, None
+    value, error = map(float, number.split("±"))
+    return value, error
