@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from decoders import Prompt
+from decoders.prompt.templates import templates
 from decoders.trace import files
 from decoders.trace.trace import Trace
 from specviz.pages.inspect.again import form_of, said
@@ -17,6 +19,7 @@ from specviz.views.examples import examples
 from specviz.views.gallery import listed
 
 from . import synthetic
+from .models import tiny_tokenizer
 from .stubs import StubDesk
 
 GALLERY = Path(__file__).parents[1] / "assets" / "gallery"
@@ -61,6 +64,18 @@ def test_what_a_template_token_holds_of_the_next_part_is_given_back() -> None:
         )
     )
     assert form == PromptForm("segments", instruction="Rename it.", context="```x`")
+
+
+def test_a_prompt_in_a_template_is_its_context_and_question_again() -> None:
+    tokenizer = tiny_tokenizer()
+    own = "Say {question} of {context}."
+    for text, context in [*((one.text, ["the lamp", "the mill"]) for one in templates().values()), (own, ["the lamp"])]:
+        prompt = Prompt.from_segments(tokenizer, instruction=text, context=context, question="who was sold?")
+        names = [(s.name, s.passage) for s in prompt.segments for _ in range(s.start, s.stop)]
+        words = [tokenizer.decode([token]) for token in prompt.tokens]
+        form = form_of(recorded(*((name, word, n) for (name, n), word in zip(names, words, strict=True))))
+        assert form.prompt(tokenizer).tokens == prompt.tokens, text
+        assert form.mode == ("chat" if text == own else "segments")
 
 
 def test_passages_lose_the_numbers_that_the_prompt_gave_them() -> None:

@@ -21,6 +21,7 @@ from fastapi.testclient import TestClient
 from decoders import Prompt, methods
 from decoders.errors import UserError
 from decoders.parts import find_part, load_part, read_part, save_part
+from decoders.prompt.templates import templates
 from decoders.prompt_tokens.design import design
 from decoders.prompt_tokens.latency import Latency, Setup
 from decoders.prompt_tokens.tokens import PromptConfig
@@ -45,7 +46,7 @@ from specviz.experiments.free import free
 from specviz.experiments.plan import MAX_RUNS, Progress, duration, foreseen
 from specviz.experiments.prompts import Case, cases, of_trace, records
 from specviz.experiments.quantities import BREAKDOWNS, measured
-from specviz.experiments.recipes import casd
+from specviz.experiments.recipes import adapld, casd
 from specviz.experiments.results import profile_of, profile_table
 from specviz.experiments.shipped import comes_along, compared
 from specviz.experiments.values import values_of
@@ -99,9 +100,9 @@ def test_every_recipe_fits_the_registered_methods() -> None:
         "pldplus-tuning",
         *(f"pldplus-table{n}" for n in (1, 2, 3, *range(6, 12))),  # 4 and 5 are with 1 and 2
         *(f"adapld-fig{n}" for n in range(1, 6)),
-        *(f"adapld-table{n}" for n in (1, 2, 3, 4, 7, 9, 10, 11, 12)),
+        *(f"adapld-table{n}" for n in (*range(1, 6), 7, 9, 10, 11, 12)),
         *(f"casd-fig{n}" for n in range(2, 5)),
-        *(f"casd-table{n}" for n in (*range(1, 7), 8)),
+        *(f"casd-table{n}" for n in range(1, 9)),
         *(f"glide-fig{n}" for n in ("1b", *range(4, 10))),
         *(f"glide-table{n}" for n in (1, 2, 3, 4, 6, 7)),
         "glide-cape-fixed",
@@ -159,6 +160,31 @@ def test_what_the_papers_print_can_be_drawn() -> None:
                 assert sum(y for _, y in series.points) == pytest.approx(1, abs=0.011), name
             elif experiment.quantity(series.metric).unit == "share":
                 assert all(0 <= y <= 1 for _, y in series.points), name
+
+
+def test_held_out_tasks_stand_in_the_papers_templates() -> None:
+    names = list(templates())
+    made = records("templates", 2 * len(names))
+    assert [one.category for one in made] == 2 * names and len({one.id for one in made}) == len(made)
+    for one in made:
+        assert one.instruction == templates()[one.category].text and one.reference.strip()
+        text = "\n".join((*one.context, one.question))
+        assert one.category not in ("lcc", "repobench-p") or f"\n{one.reference}\n" not in f"\n{one.context[0]}"
+        assert one.category not in ("nq", "triviaqa") or one.reference.strip('". ') in text
+    assert [one.category for one in records("templates:lcc, nq", 3)] == ["lcc", "nq", "lcc"]
+    with pytest.raises(UserError, match="there is no task 'squad' in templates"):
+        records("templates:squad", 1)
+
+
+def test_prompts_are_counted_by_task() -> None:
+    rows = [
+        {"category": task, "series": "these prompts", "samples": 1.0, "prompt_tokens": n, "repeated": 0.5}
+        for n, task in enumerate(("qa", "math", "qa"))
+    ]
+    counted = adapld.samples([*rows, {"category": "qa", "error": "too long"}])
+    assert [(row["category"], row.get("samples"), row.get("prompt_tokens")) for row in counted] == [
+        ("qa", 2.0, 1.0), ("math", 1.0, 1.0), ("qa", None, None),
+    ]  # fmt: skip
 
 
 def test_an_unknown_recipe_is_named_with_the_nearest() -> None:

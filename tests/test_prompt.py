@@ -6,6 +6,7 @@ import pytest
 
 from decoders import Prompt, UserError
 from decoders.prompt.pieces import Pieces
+from decoders.prompt.templates import templates
 
 from .models import tiny_tokenizer
 
@@ -27,6 +28,19 @@ def test_segments_cover_the_prompt_in_order():
     assert part(prompt, "instruction") == "Copy the text."
     assert part(prompt, "context", 0) == "[1] the old lamp 🤖" and part(prompt, "context", 1) == "[2] was <b>sold</b>"
     assert part(prompt, "question") == "who?"
+
+
+@pytest.mark.parametrize("name", list(templates()))
+def test_a_template_says_where_context_and_question_stand(name):
+    """The text is the template's own, whatever tokens it is cut into; a pool has the context alone."""
+    tokenizer, text = tiny_tokenizer(), templates()[name].text
+    one = Prompt.from_segments(tokenizer, instruction=text, context="the lamp was sold", question="who?")
+    whole = text.replace("{context}", "the lamp was sold").replace("{question}", "who?")
+    assert one.tokens == Prompt.from_messages(tokenizer, [{"role": "user", "content": whole}]).tokens
+    several = Prompt.from_segments(tokenizer, instruction=text, context=["the lamp", "the station"], question="who?")
+    assert part(several, "context", 0) == "[1] the lamp" and part(several, "context", 1) == "[2] the station"
+    assert several.context_pool().starts[1] > 0
+    assert part(one, "question") == ("who?" if "{question}" in text else "")
 
 
 def test_the_chat_template_is_the_tokenizers_own():

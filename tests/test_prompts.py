@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from decoders.errors import UserError
 from decoders.prompt.files import PromptRecord, parse_record, read_prompts
+from decoders.prompt.templates import templates
 
 from .models import tiny_tokenizer
 
@@ -37,9 +38,11 @@ def test_every_form_of_record(tmp_path):
             {"id": "x", "family": "quote", "instruction": "", "context": ["A", "B"], "question": "Who?"},
             {"messages": [{"role": "system", "content": ""}, {"role": "user", "content": "Hi"}]},
             {"instruction": "Only this", "context": None, "question": None},
+            {"template": "hotpotqa", "context": ["A", "B"], "question": "Who?"},
         ],
     )
-    spec_bench, segments, passages, chat, bare = read_prompts(path)
+    spec_bench, segments, passages, chat, bare, templated = read_prompts(path)
+    assert templated.instruction == templates()["hotpotqa"].text and templated.context == ("A", "B")
     assert spec_bench == PromptRecord("81", "writing", turns=("First", "Second"), reference="gold")
     assert (segments.id, segments.context, segments.reference) == ("prompts-3", ("One passage",), "That")
     assert (passages.id, passages.category, passages.context) == ("x", "quote", ("A", "B"))

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 
+from .templates import templates
+
 if TYPE_CHECKING:
     from .prompt import Prompt
 
 ROLES = ("system", "user", "assistant")
 ALLOWED = (
     'allowed are {"turns": ["text", ...]} (Spec-Bench), {"instruction": "...", "context": "..." or ["...", ...], '
-    '"question": "..."}, or {"messages": [{"role": "user", "content": "..."}]}'
+    '"question": "..."}, {"template": "...", "context": ..., "question": "..."}, or '
+    '{"messages": [{"role": "user", "content": "..."}]}'
 )
 
 
@@ -27,8 +30,8 @@ class PromptRecord:
     """One prompt of a file. Exactly one of ``text``, ``turns``, ``messages`` or the segments is filled.
 
     ``text`` is continued as it stands; of ``turns`` (Spec-Bench) the first is the user's message; ``instruction``,
-    ``context`` (passages) and ``question`` are the segments of one user message. ``reference`` is the gold answer,
-    where the file has one.
+    ``context`` (passages) and ``question`` are the segments of one user message; the instruction may be a template,
+    which a file may name instead (``templates``). ``reference`` is the gold answer, where the file has one.
     """
 
     id: str
@@ -119,9 +122,11 @@ def parse_record(item: Any, name: str) -> PromptRecord:
     """
     if not isinstance(item, dict):
         raise ValueError(f"a prompt is a JSON object, not {_kind(item)}")
-    forms = [form for form in ("turns", "messages", "instruction") if form in item]
+    forms = [form for form in ("turns", "messages", "instruction", "template") if form in item]
     if not forms:
-        raise ValueError(f"none of 'turns', 'instruction' and 'messages' is there (its fields: {_fields(item)})")
+        raise ValueError(
+            f"none of 'turns', 'instruction', 'template' and 'messages' is there (its fields: {_fields(item)})"
+        )
     if len(forms) > 1:
         raise ValueError(f"'{forms[0]}' and '{forms[1]}' are both there, so it is unclear which is the prompt")
     record = PromptRecord(
@@ -142,13 +147,21 @@ def parse_record(item: Any, name: str) -> PromptRecord:
     passages = [context] if isinstance(context, str) else context
     if not isinstance(passages, list) or not all(isinstance(p, str) for p in passages):
         raise ValueError("'context' must be text or a list of texts")
-    instruction, question = item["instruction"] or "", item.get("question") or ""
+    instruction, question = item.get("instruction") or _template(item), item.get("question") or ""
     for key, value in (("instruction", instruction), ("question", question)):
         if not isinstance(value, str):
             raise ValueError(f"'{key}' must be text, not {_kind(value)}")
     if not (instruction.strip() or question.strip() or any(p.strip() for p in passages)):
         raise ValueError("instruction, context and question are all empty")
     return replace(record, instruction=instruction, context=tuple(passages), question=question)
+
+
+def _template(item: dict[str, Any]) -> str:
+    """The text of the template that a record names; "" where it names none."""
+    named = item.get("template")
+    if named is None or (isinstance(named, str) and named in templates()):
+        return "" if named is None else templates()[named].text
+    raise ValueError(f"there is no 'template' {named!r:.60}: choose one of {', '.join(templates())}")
 
 
 def _messages(items: Any) -> tuple[tuple[str, str], ...]:

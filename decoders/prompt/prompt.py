@@ -11,7 +11,7 @@ import numpy as np
 
 from decoders.errors import UserError
 
-Part = tuple[str, str, int]  # a text, the name of its segment, its passage
+from .templates import Part, is_template, laid_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +120,24 @@ class Prompt:
     ) -> Prompt:
         """One user turn made of an instruction, a context (one text, or passages numbered [1], [2], …) and a question.
 
-        Non-empty parts are joined by a blank line. ``earlier`` turns of the conversation may come before.
+        Non-empty parts are joined by a blank line, unless the instruction is a template: {context} and {question} in it
+        say where they stand (``templates``). ``earlier`` turns of the conversation may come before.
         """
         passages = [context] if isinstance(context, str) else list(context)
         passages = [p for p in passages if p.strip()]
-        parts: list[Part] = []
-        if instruction.strip():
-            parts.append((instruction, "instruction", -1))
+        between: Part = ("\n", "template", -1)
+        numbered: list[Part] = []
         for i, passage in enumerate(passages):
-            numbered = f"[{i + 1}] {passage}" if len(passages) > 1 else passage
-            parts += [*([("\n", "template", -1)] if i else _gap(parts)), (numbered, "context", i)]
-        if question.strip():
-            parts += [*_gap(parts), (question, "question", -1)]
+            text = f"[{i + 1}] {passage}" if len(passages) > 1 else passage
+            numbered += [*([between] if i else []), (text, "context", i)]
+        if is_template(instruction):
+            parts = laid_out(instruction, numbered, question)
+        else:
+            asked = [[(instruction, "instruction", -1)], numbered, [(question, "question", -1)]]
+            parts = []
+            for some in asked:
+                if some and some[0][0].strip():
+                    parts += [*_gap(parts), *some]
         _not_empty("".join(text for text, _, _ in parts))
         turns = [[(m["content"], "chat", -1)] for m in earlier] + [parts]
         return _templated(tokenizer, [*(m["role"] for m in earlier), "user"], turns)

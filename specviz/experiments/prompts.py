@@ -1,6 +1,6 @@
 """The prompts an experiment runs on: the examples, fresh held-out ones with references, or a user's file.
 
-A set is named ``examples``, ``demo``, ``turns`` or ``quotes``, with the tasks wanted after a colon
+A set is named ``examples``, ``demo``, ``turns``, ``quotes`` or ``templates``, with the tasks wanted after a colon
 (``demo:code_edit,quote``); any other name is a prompt file.
 """
 
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.prompt.files import PromptRecord, read_prompts
+from decoders.prompt.templates import templates
 from specviz.views.examples import examples
 
 from .quoted import is_quotesum, quoted_records
+from .templated import templated
 
 if TYPE_CHECKING:
     from decoders import Prompt
@@ -29,6 +31,7 @@ SETS = {
     "examples": "The examples of the Inspect page",
     "turns": "Chats: first turn and second turn",
     "quotes": "Answers with known quotes",
+    "templates": "Held-out tasks in CASD's prompt templates",
 }
 FIRST, SECOND = "turn 1", "turn 2"
 ALL = "all"  # the mean over all tasks, beside them
@@ -37,6 +40,7 @@ NAMES = {
     "summary": "summary", "quote": "quote", "text_edit": "text edit", "code_edit": "code edit", "chat": "chat",
     "sums": "sums", "translation": "translation", "retrieval": "retrieval", "open": "little to copy",
     FIRST: "first turn", SECOND: "second turn", ALL: "all", "": "all prompts",
+    **{name: template.title for name, template in templates().items()},
 }  # fmt: skip
 
 
@@ -65,6 +69,8 @@ def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
         return read_file(path, count)
     every = [example.record for example in examples(toy)] if kind == "examples" else []
     offered = tuple(dict.fromkeys(record.category for record in every)) or DEMO
+    if kind == "templates":
+        offered = tuple(templates())
     tasks = tuple(task.strip() for task in wanted.split(",") if task.strip()) or offered
     for task in tasks:
         if task not in offered:
@@ -73,9 +79,12 @@ def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
         return _turns(count)
     if kind == "quotes":
         return quoted_records(None, count)
+    each = -(-count // len(tasks))
+    if kind == "templates":
+        return _in_turn([templated(task, each, _held_out) for task in tasks])[:count]
     if kind == "examples":
         return _in_turn([[record for record in every if record.category == task] for task in tasks])[:count]
-    return _in_turn([_held_out(task, -(-count // len(tasks))) for task in tasks])[:count]
+    return _in_turn([_held_out(task, each) for task in tasks])[:count]
 
 
 def read_file(path: Path, count: int) -> list[PromptRecord]:

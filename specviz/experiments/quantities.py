@@ -19,8 +19,8 @@ from decoders.trace.metrics import ratio
 from decoders.trace.speedup import expected_speedup
 from decoders.trace.trace import Trace
 
-EDIT_TASKS = ("code_edit", "code")
-SUMMARY_TASKS = ("summary", "summarization", "text_edit")
+EDIT_TASKS = ("code_edit", "code", "repobench-p", "lcc")
+SUMMARY_TASKS = ("summary", "summarization", "text_edit", "multi_news", "gov_report")
 LONG = 5  # accepted lengths of so many tokens and more are one class
 
 

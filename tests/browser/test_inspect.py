@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from decoders.prompt.templates import templates
 from decoders.trace import files as tracefile
 from decoders.trace.report import payload
 from decoders.trace.trace import Trace
@@ -210,6 +211,14 @@ def test_the_first_tab_stop_leads_to_the_steps(visit: Visit) -> None:
             expect(page.locator("#sv-text textarea")).to_be_hidden()
         page.focus(f"#sv-{field} textarea")
         assert page.eval_on_selector(f"#sv-{field} textarea", ring) == "solid 2px"
+
+
+def test_a_prompt_template_fills_the_instruction(visit: Visit) -> None:
+    page = visit()
+    page.click("#sv-more > button")
+    page.click("#sv-template input")
+    page.click("#sv-template [role=option]:has-text('HotpotQA')")
+    expect(page.locator("#sv-instruction textarea")).to_have_value(templates()["hotpotqa"].text)
 
 
 def test_what_is_wrong_with_a_prompt_is_said_where_one_looks(visit: Visit) -> None:

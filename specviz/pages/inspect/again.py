@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from itertools import groupby, pairwise
 
+from decoders.prompt.templates import CONTEXT, QUESTION, templates
 from decoders.trace.trace import Trace
 from specviz.server.forms import PromptForm
 from specviz.views.examples import SEPARATOR, typed
@@ -27,6 +30,9 @@ def form_of(trace: Trace) -> PromptForm:
     if "text" in names or not names & set(TYPED):
         ids = [t for t, s in zip(trace.prompt_ids, _column(trace, "segment"), strict=True) if s != "template"]
         return PromptForm("text", text=trace.text(ids or trace.prompt_ids), **form)
+    parts = [name for name, _, _ in stretches if name in TYPED]
+    if parts != sorted(parts, key=TYPED.index) or parts.count("instruction") > 1:
+        return dataclasses.replace(_templated(trace), **form)
     texts = {name: [text.strip("\n") for one, _, text in stretches if one == name] for name in TYPED}
     passages = texts["context"]
     if len(passages) > 1:
@@ -38,6 +44,25 @@ def form_of(trace: Trace) -> PromptForm:
         question="\n".join(texts["question"]),
         **form,
     )
+
+
+def _templated(trace: Trace) -> PromptForm:
+    """The form of a prompt whose parts stand in a template: of one that comes along its context and question, of any
+    other the whole text as one message.
+    """
+    typed_at = [n for n, name in enumerate(_column(trace, "segment")) if name in TYPED]
+    whole = trace.text(trace.prompt_ids[typed_at[0] : typed_at[-1] + 1])
+    for template in templates().values():
+        pattern = re.escape(template.text)
+        for place in (CONTEXT, QUESTION):
+            pattern = pattern.replace(re.escape(place), f"(?P<{place[1:-1]}>.*)")
+        if (there := re.fullmatch(pattern, whole, re.DOTALL)) is None:
+            continue
+        context, question = there["context"], there.groupdict().get("question", "")
+        if (context, question) == (context.strip(), question.strip()):  # a form keeps no blanks at their ends
+            passages = re.split(r"\n\[\d+\] ", "\n" + context)[1:] if context.startswith("[1] ") else [context]
+            return PromptForm("segments", template.text, f"\n{SEPARATOR}\n".join(passages), question)
+    return PromptForm("chat", text=typed((("user", whole),)))
 
 
 def said(trace: Trace) -> str:

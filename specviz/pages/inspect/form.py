@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import gradio as gr
 
+from decoders.prompt.templates import templates
 from specviz.server.desk import Desk
 from specviz.server.forms import EMPTY, MODES, PromptForm, Rejected
 from specviz.server.store import UnknownTrace
@@ -26,6 +27,7 @@ QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 NO_POOL = ("", "")  # a pool's text and name
 FILE: dict[str, Any] = {"size": "sm", "file_count": "single", "type": "filepath"}
 CONTEXT = f"The text to work on. Put {SEPARATOR} on a line of its own between passages."
+TEMPLATE = "CASD's prompt for a dataset, put into Instruction: {context} and {question} say where these stand."
 TEXT = """Chat: what you would type to the model; for several turns begin lines with “User:” and “Assistant:”.
 Plain text: continued as it stands."""
 FAILED = "Something went wrong on the server; its log says what. Your input is kept."
@@ -54,6 +56,10 @@ def build(desk: Desk) -> None:
             belongs = gr.State(references.of_example(first))
             source = gr.State(first.record.id)  # the example that the fields were last filled from
             with gr.Accordion("More", open=False, elem_id="sv-more"):
+                template = gr.Dropdown(
+                    [(one.title, name) for name, one in templates().items()], value=None, label="Prompt template",
+                    info=TEMPLATE, elem_id="sv-template",
+                )  # fmt: skip
                 info = "The answer you hope for: quality is measured against it."
                 reference = gr.Textbox(
                     start_with[5], label="Reference", info=info, elem_id="sv-reference", **_lines(2, 6)
@@ -200,8 +206,14 @@ def build(desk: Desk) -> None:
 
         return _attempt(read, lambda _, words: (gr.skip(), words))
 
+    def laid_out(chosen: Any) -> list[Any]:
+        """The form of segments, and a template in its instruction."""
+        one = templates().get(chosen) if isinstance(chosen, str) else None
+        return [gr.skip(), gr.skip()] if one is None else ["segments", one.text]
+
     whole = [source, *fields, belongs, reference_note]
     example.select(fill, example, [*whole, run_note], queue=False, **QUIET)  # once more, too: as it was
+    template.input(laid_out, template, [mode, instruction], queue=False, **QUIET)
     example.input(fill_from_another, [example, source], [*whole, run_note], queue=False, **QUIET)  # by the keys
     newest: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
     notes = [prompt_note, reference, reference_note]

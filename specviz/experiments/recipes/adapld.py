@@ -1,0 +1,38 @@
+"""What AdaPLD's recipes measure beside runs: how many prompts each task has, and how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from specviz.experiments.experiment import Row
+
+if TYPE_CHECKING:
+    from decoders import Prompt, Target
+
+COUNTED = ("prompt_tokens", "repeated")
+
+
+def sample(target: Target, method: str, params: Mapping[str, Any], prompt: Prompt, new: int) -> Iterator[Row]:
+    """One row: a prompt's tokens, and the share of them that stand earlier in it. Nothing is decoded."""
+    tokens = len(prompt.tokens)
+    yield {"samples": 1.0, "prompt_tokens": float(tokens), "repeated": 1 - len(set(prompt.tokens)) / tokens}
+
+
+def samples(rows: list[Row]) -> list[Row]:
+    """One row per task: the number of its prompts and the means over them; rows with an error stay as they are."""
+    tasks: dict[str, list[Row]] = {}
+    for row in rows:
+        if not row.get("error"):
+            tasks.setdefault(row["category"], []).append(row)
+    counted = [
+        {
+            **group[0],
+            "prompt": "",
+            "samples": sum(row["samples"] for row in group),
+            **{key: fmean(row[key] for row in group) for key in COUNTED},
+        }
+        for group in tasks.values()
+    ]
+    return [*counted, *(row for row in rows if row.get("error"))]
