@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from decoders import Prompt, Sampling, record
 from decoders.importers import open_log
 from decoders.trace import metrics
 from decoders.trace.acceptance import DEFINITIONS, Acceptance
@@ -18,6 +19,8 @@ from decoders.trace.speedup import RowTimes, expected_speedup, expected_tokens, 
 from decoders.trace.trace import Trace
 
 from . import synthetic
+from .drafts import save_tiny_part
+from .models import prompt_ids, tiny_target
 
 GALLERY = Path(__file__).resolve().parent.parent / "assets/gallery"
 
@@ -199,6 +202,59 @@ def test_the_gallerys_confidences_are_found(name, key, outcome):
     assert made.count > 0 and 0 <= made.rate <= 1 and sum(row["count"] for row in made.bins) == made.count
     assert (made.to_json(signal)["ece"] is None) == (key == "term:cosine")
     assert not any(one.key == "term:overlap" for one in signals([trace]))  # that is the target's
+
+
+@pytest.mark.parametrize(("kind", "name"), [("medusa", "medusa"), ("hydra", "hydra"), ("eagle", "eagle2")])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.usefixtures("home")
+def test_confidence_is_held_against_first_choices_alone(kind, name, temperature):
+    """Recounted step by step: at every place that was reached, the first choice there, on whichever branch it hangs."""
+    target = tiny_target("llama")
+    save_tiny_part(target, kind)
+    sampling = Sampling(temperature=temperature, seed=2)
+    trace = record(target, Prompt.from_ids(prompt_ids(5)), name, max_new_tokens=40, sampling=sampling)
+    nodes, told, everything = trace.tables["nodes"], [], 0
+    for step in range(trace.rows("steps")):
+        rows = [row for row, of in enumerate(nodes["step"]) if of == step]
+        for row in rows[1:]:
+            parent = rows[nodes["parent"][row]]
+            if nodes["status"][parent] in ("root", "accepted"):
+                everything += 1
+                if nodes["term:draft_rank"][row] == 0 and nodes["status"][row] != "unreached":
+                    told.append((nodes["term:confidence"][row], nodes["status"][row] == "accepted"))
+    signal = next(one for one in signals([trace]) if one.key == "term:confidence")
+    values, right = outcomes(trace, signal)
+    assert sorted(zip(values.tolist(), right.tolist(), strict=True)) == sorted(told)
+    assert trace.rows("steps") - 1 <= len(told) < everything / 3, "one place, not each of its choices"
+    if name == "eagle2":  # its tree has first choices beside the main chain
+        rest = zip(nodes["origin"], nodes["term:draft_rank"], strict=True)
+        assert any(origin == "expansion" and rank == 0 for origin, rank in rest)
+
+
+@pytest.mark.usefixtures("home")
+def test_what_was_drawn_says_nothing_of_q():
+    """A drawn draft stands with min(1, p/q): neither q nor confidence says how often."""
+    target = tiny_target("llama")
+    save_tiny_part(target, "drafter")
+    keys = []
+    for temperature in (0.0, 1.0):
+        sampling = Sampling(temperature=temperature, seed=2)
+        trace = record(target, Prompt.from_ids(prompt_ids(5)), "sps", max_new_tokens=30, sampling=sampling)
+        keys.append({signal.key for signal in signals([trace])})
+        q = Signal("draft_prob", "nodes", "", "", 0, 1, "")
+        assert (len(outcomes(trace, q)[0]) > 0) == (temperature == 0)
+    assert {"draft_prob", "term:confidence"} <= keys[0] and not {"draft_prob", "term:confidence"} & keys[1]
+
+
+def test_what_lies_behind_a_stop_token_is_not_wrong():
+    trace = made_run([(0, "accepted"), (1, "unreached"), (0, "rejected"), (3, "unreached")])
+    trace.run["node_terms"] = [{"key": "path_prob", "low": 0, "high": 1}]
+    nodes = trace.tables["nodes"]
+    nodes["term:path_prob"] = [None, 0.9, 0.8, 0.1, 0.05]
+    nodes["reason"] = ["root", "match", "after stop", "mismatch", "parent rejected"]
+    (signal,) = signals([trace])
+    values, right = outcomes(trace, signal)
+    assert (values.tolist(), right.tolist()) == ([0.9, 0.1, 0.05], [True, False, False])
 
 
 def test_a_signal_that_no_run_tells_is_refused():

@@ -15,6 +15,7 @@ from decoders.draft_models.eagle_trees import EAGLE_TREE
 from decoders.drafters import chosen
 from decoders.engine.decoding import Decoding
 from decoders.parts import load_part
+from decoders.trace.metrics import measure
 from decoders.verifiers.sampling import Chooser
 
 from . import eagle_oracle as oracle
@@ -196,6 +197,10 @@ def test_a_trace_has_all_that_the_head_thought_of(target, tmp_path):
     trace = record(target, prompt, "eagle3", {"depth": 2, "total_tokens": 20}, max_new_tokens=NEW)
     pruned, steps, head = trace.tables["pruned"], trace.tables["steps"], load_part(target, "eagle3")
     assert steps["term:scored"][0] == 10 + 2 * 100 and steps["term:draft_forwards"][0] == 3.0
+    ran, cost = [n for n in steps["term:draft_forwards"] if n], measure(trace)["draft_cost"]
+    assert cost.parts["forwards"] == sum(ran) > sum(steps["depth"]), "those that ran, not what is left of their tree"
+    spent = sum(ms for ms in steps["term:forward_ms"] if ms)
+    assert cost.value == pytest.approx(spent / sum(ran) / trace.run["timings"]["one_row_ms"])
     assert pruned["step"].count(0) == 64 and max(pruned["parent"]) <= 19 + 64
     can = set(head.drafted.tolist())
     assert {*pruned["token"]} <= can

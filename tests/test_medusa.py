@@ -5,17 +5,23 @@ from __future__ import annotations
 import copy
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from scipy.stats import chisquare
 from transformers import LlamaModel
 
 from decoders import Prompt, Sampling, UserError, find_method, generate, record
+from decoders.draft.draft import Draft, Scored
+from decoders.draft.tree import DraftTree
 from decoders.draft_models.head_trees import MC_SIM, RankTree
 from decoders.engine.decoding import Decoding
 from decoders.parts import load_part, own_place
+from decoders.verifiers.sampling import Chooser
+from decoders.verifiers.typical import typical_bound
 
 from .drafts import save_tiny_part, tiny_heads
 from .models import prompt_ids, tiny_target
@@ -247,6 +253,42 @@ def test_what_is_recorded(target):
     assert inner == {parent for parent in nodes["parent"] if parent >= 0}, "what each head says, beside the target"
     steps = trace.tables["steps"]
     assert all(ms > 0 for ms, drafted in zip(steps["term:forward_ms"], steps["drafted"], strict=True) if drafted)
+
+
+def test_medusa_without_fast_draws_of_what_is_typical():
+    """One draw per node of the tokens with p ≥ min(ε, α e^-H), in their proportions; a guess stands if it is drawn."""
+    p = [0.5, 0.3, 0.12, 0.05, 0.03]
+    bound = min(0.2, 0.4 * math.exp(sum(x * math.log(x) for x in p)))
+    left = [x if x >= bound else 0.0 for x in p]
+    assert left == [0.5, 0.3, 0.12, 0.0, 0.0]
+    draft, scored = Draft(DraftTree((9, 1, 3), (-1, 0, 0))), Scored(torch.tensor([p] * 3).log())
+    chooser = Chooser(Sampling(temperature=1.0, seed=4))
+    verify = find_method("medusa+typical").verifier(
+        find_method("medusa+typical").params(fast=False, epsilon=0.2, alpha=0.4), chooser, ()
+    )
+    seen = Counter()
+    for _ in range(4000):
+        verdict = verify(draft, scored)
+        seen[draft.tree.tokens[verdict.path[-1]] if verdict.accepted else verdict.bonus] += 1
+    assert verdict.terms["typical"][1:] == pytest.approx([bound] * 2)
+    assert seen.keys() == {0, 1, 2} and not verify.lossless
+    assert chisquare([seen[i] for i in range(3)], [4000 * x / sum(left) for x in left[:3]]).pvalue > 1e-4
+
+
+def test_medusa_without_fast_writes_no_untypical_token(target):
+    """Its output is that of plain decoding where the target's distribution is cut so; greedy, it is plain decoding."""
+    save_tiny_part(target, "medusa", draft_vocab=60)
+    params, warm = {"fast": False, "epsilon": 0.05, "alpha": 0.5}, Sampling(temperature=1.0, seed=3)
+    trace = record(target, PROMPT, "medusa+typical", params, sampling=warm, max_new_tokens=NEW)
+    written = trace.output_ids
+    with target.by_own_attention(), torch.no_grad():
+        logits = target.model(torch.tensor([[*PROMPT.tokens, *written]])).logits[0, len(PROMPT.tokens) - 1 : -1]
+    bound, _ = typical_bound(logits, 0.05, 0.5)
+    assert (logits.softmax(-1).gather(1, torch.tensor(written)[:, None])[:, 0] >= bound - 1e-6).all()
+    assert generate(target, PROMPT, "medusa+typical", {"fast": False}, max_new_tokens=NEW) == generate(
+        target, PROMPT, max_new_tokens=NEW
+    )
+    assert whatif(target, trace, 4, "medusa+typical", params).same
 
 
 # --- published checkpoints

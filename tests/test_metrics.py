@@ -272,12 +272,20 @@ def test_a_position_of_a_tree_counts_once_for_acceptance_whatever_stood_there():
 
 
 def test_the_cost_of_a_draft_forward_is_in_forwards_of_the_target():
-    steps = {"term:forward_ms": [6.0, None, 2.0], "depth": [3, 0, 1], "verify_ms": [9.0, 50.0, 11.0]}
+    steps = {
+        "term:forward_ms": [6.0, None, 2.0], "depth": [3, 0, 1], "verify_ms": [9.0, 50.0, 11.0],
+        "route": ["chain", "none", "chain"],
+    }  # fmt: skip
     trace = made(steps=steps)
     assert compute(trace)["draft_cost"] is None, "a verify forward has many rows and is no measure"
     trace.run.setdefault("timings", {})["one_row_ms"] = 8.0
-    assert compute(trace)["draft_cost"] == pytest.approx((8 / 4) / 8)
+    assert compute(trace)["draft_cost"] == pytest.approx((8 / 4) / 8), "a forward per token of a chain"
     assert compute(made())["draft_cost"] is None
+    trace.tables["steps"]["term:draft_forwards"] = [5.0, None, 3.0]
+    assert compute(trace)["draft_cost"] == pytest.approx((8 / 8) / 8), "of a tree that was cut, those that ran"
+    trace.tables["steps"]["term:draft_forwards"] = [None, None, None]
+    trace.tables["steps"]["route"] = ["dynamic tree", "none", "dynamic tree"]
+    assert compute(trace)["draft_cost"] is None, "of an old run, how many ran is not known"
 
 
 def drafted() -> Trace:
@@ -306,6 +314,15 @@ def test_acceptance_by_tenth_of_confidence():
     assert confidence_bins(trace) == [(3, 2, 0), (9, 1, 1)]
     del trace.tables["nodes"]["term:confidence"]
     assert confidence_bins(trace) == []
+
+
+def test_first_choices_count_wherever_they_hang():
+    """Behind the expansion that stood, the drafter's first choice counts, too; the other choices never."""
+    trace = drafted()
+    trace.tables["nodes"]["term:draft_rank"] = [None, 1, 0, 0, 1, None, 1, 0]
+    assert confidence_bins(trace) == [(3, 2, 0), (9, 1, 0)]
+    trace.tables["steps"]["route"] = ["drawn", "drawn"]
+    assert confidence_bins(trace) == [(3, 4, 1), (9, 2, 1)]
 
 
 def test_ranks_of_what_the_target_wrote():

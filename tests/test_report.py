@@ -15,7 +15,7 @@ FILES = sorted((Path(__file__).parent / "frozen" / "gallery").glob("*.spectrace"
 
 def worked_out(text: str) -> float:
     """A worked formula, numbers put in, computed as a reader would."""
-    sum_ = re.sub(r"[a-z/ ]+of the prompt|tokens/s|tokens|steps|rows|ms|\bs\b", "", text)
+    sum_ = re.sub(r"[a-z/ ]+of the prompt|tokens/s|tokens|steps|positions|rows|ms|\bs\b", "", text)
     if " in " in sum_ or " of " in sum_:
         return float(re.split(" in | of ", sum_)[0])
     sum_ = re.sub(r"\s[s]\s*$", "", sum_.strip())

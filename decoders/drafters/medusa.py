@@ -22,7 +22,7 @@ from decoders.model.target import Target
 from decoders.parts import about_part, find_part, is_part, load_part, missing_part, read_part
 from decoders.prompt_tokens.design import candidates
 from decoders.verifiers.residual import ResidualVerifier
-from decoders.verifiers.typical import ALPHA, EPSILON, TypicalVerifier
+from decoders.verifiers.typical import ALPHA, EPSILON, FAST, DrawnTypicalVerifier, TypicalVerifier
 from decoders.verifiers.typical import NODE_TERMS as TYPICAL_TERMS
 
 PUBLIC, DESIGNED, CHAIN = "mc_sim_7b_63", "designed", "chain"
@@ -55,6 +55,7 @@ class HeadsParams:
 class TypicalParams(HeadsParams):
     epsilon: float = EPSILON
     alpha: float = ALPHA
+    fast: bool = FAST
 
 
 def build_heads(kind: str, target: Target, params: HeadsParams) -> HeadsDrafter:
@@ -127,7 +128,9 @@ TYPICAL = replace(
     params=TypicalParams,
     lossless=False,
     node_terms=(*NODE_TERMS[:-1], *TYPICAL_TERMS),
-    verifier=lambda params, chooser, stops: TypicalVerifier(chooser, epsilon=params.epsilon, alpha=params.alpha),
+    verifier=lambda params, chooser, stops: (TypicalVerifier if params.fast else DrawnTypicalVerifier)(
+        chooser, epsilon=params.epsilon, alpha=params.alpha
+    ),
     order=41,
 )
 METHODS = (MEDUSA, TYPICAL)

@@ -43,8 +43,8 @@ class OneRow:
 
 
 def one_row_ms(session: Session) -> float:
-    """Mean over places spread evenly over the output of a finished run: the median of three one-row forwards there,
-    behind one that is not timed. In milliseconds.
+    """Mean over places spread evenly over the output of a finished run: of three one-row forwards there, behind one
+    that is not timed. In milliseconds. (A mean, as it divides one: c is the draft forwards' mean ÷ this.)
     """
     first, last = session.prompt_length, session.length
     if session.target.shape.rotary_switch is not None:
@@ -55,15 +55,15 @@ def one_row_ms(session: Session) -> float:
 
 def _at(session: Session, length: int) -> float:
     if length == session.length:
-        return _median(session)
+        return _mean(session)
     with session.at(length, Needs()) as part:
-        return _median(part)
+        return _mean(part)
 
 
-def _median(session: Session) -> float:
+def _mean(session: Session) -> float:
     draft, taken = Draft.empty(session.context.root, "one row is timed"), []
     for _ in range(4):
         started = time.perf_counter()
         int(session.score(draft).logits[0].argmax())  # waits for the device
         taken.append((time.perf_counter() - started) * 1e3)
-    return statistics.median(taken[1:])
+    return statistics.fmean(taken[1:])

@@ -31,6 +31,27 @@ def verified(trace: Trace) -> bool:
     return not {"steps.drafted", "steps.accepted"}.intersection(trace.run.get("unknown", ()))
 
 
+def first_choices(trace: Trace) -> np.ndarray:
+    """Which rows of ``nodes`` hold the drafter's first choice after their parent, wherever they hang: bools [nodes].
+    Runs that did not record its ranks have them where no expansion is.
+    """
+    nodes = trace.tables["nodes"]
+    ranks = nodes.get("term:draft_rank", ())
+    if any(rank is not None for rank in ranks):
+        return np.array([rank == 0 for rank in ranks], dtype=bool)
+    return ~np.isin(np.array(nodes["origin"], dtype=object), ("root", "expansion"))
+
+
+def drawn(trace: Trace) -> np.ndarray:
+    """Which rows of ``nodes`` were drawn of the drafter's distribution, so that they stand with min(1, p/q) and not
+    with q (Leviathan, §2.3): bools [nodes].
+    """
+    routes = trace.tables["steps"]["route"]
+    of_step = np.array([route == "drawn" for route in routes], dtype=bool)
+    step = np.array(trace.tables["nodes"]["step"], dtype=np.int64)
+    return of_step[step] if len(of_step) else np.zeros(len(step), dtype=bool)
+
+
 def decisions(trace: Trace) -> Decisions:
     """What the verify steps of a run decided; nothing where that is not recorded."""
     nodes = trace.tables["nodes"]

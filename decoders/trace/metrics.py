@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .decisions import decisions, verified
+from .decisions import decisions, drawn, first_choices, verified
 from .oracle import best_acceptance, oracle
 from .trace import Trace
 
@@ -117,6 +117,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
     timed = tokens - int(timings.get("untimed_tokens") or 0)  # a server's clock may start with its first token
     speed, both, ranked = ratio(1000 * timed, decode_ms), overlaps(trace), regrets(trace)
+    (forward_ms, forwards), one_row_ms = _draft_forwards(trace), timings.get("one_row_ms")
     perfect = oracle(trace)
     differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
     kv_mb, draft_mb = (ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
@@ -141,7 +142,10 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "verify_ms": quotient(verify_ms=verify_ms, steps=count),
         "draft_share": quotient(draft_ms=draft_ms, verify_ms=verify_ms),
         "beta": quotient(overlap=sum(both), tokens=len(both)),
-        "draft_cost": quotient(depth_ms=_draft_forward_ms(trace), one_row_ms=timings.get("one_row_ms")),
+        "draft_cost": Measured(
+            ratio(ratio(forward_ms, forwards), one_row_ms),
+            {"forward_ms": forward_ms, "forwards": forwards, "one_row_ms": one_row_ms},
+        ),
         "draft_efficiency": quotient(accepted=accepted, drafted=drafted),
         "copied_share": quotient(copied=copied, tokens=tokens),
         "no_draft_steps": Measured(without, {"without": without, "steps": count}),
@@ -185,14 +189,31 @@ def overlaps(trace: Trace) -> list[float]:
     return [*{(step, parent): o for o, status, step, parent in rows if o is not None and status in judged}.values()]
 
 
-def _draft_forward_ms(trace: Trace) -> float | None:
-    """The mean time that a draft model takes per drafted depth, over steps with a draft; None where none ran. A depth
-    takes one draft forward, or (SpS by PPD) less. The prompt was read before the first step.
+def _draft_forwards(trace: Trace) -> tuple[float | None, float | None]:
+    """Milliseconds and number of the draft model's forwards, over the steps with a draft where both are known; None
+    where none ran. The prompt was read before the first step.
+
+    Steps record how many ran (``draft_forwards``). Where they do not, a drafted depth took one: a token of a chain, a
+    level of a tree that is settled before the step, a head. How many a dynamic tree took cannot be told from what was
+    left of it: such a step of an old run is left out.
     """
     steps = trace.tables["steps"]
-    spent = [row for row in zip(steps.get("term:forward_ms", ()), steps["depth"], strict=False) if row[1]]
-    forwards, depths = (sum(row[i] for row in spent if row[0] is not None) for i in range(2))
-    return ratio(forwards, depths)
+    spent, counts = steps.get("term:forward_ms", ()), steps.get("term:draft_forwards", ())
+    known = list[tuple[float, float]]()
+    for i, (ms, depth) in enumerate(zip(spent, steps["depth"], strict=False)):
+        count = counts[i] if i < len(counts) else None
+        if count is None and steps["route"][i : i + 1] != ["dynamic tree"]:
+            count = depth
+        if depth and ms is not None and count:
+            known.append((ms, count))
+    return (sum(ms for ms, _ in known), sum(count for _, count in known)) if known else (None, None)
+
+
+def one_forward_per_token(trace: Trace) -> bool:
+    """Whether all drafts were chains of which every token took a draft forward, as formulas over γ and c have it."""
+    steps, (_, forwards) = trace.tables["steps"], _draft_forwards(trace)
+    chains = all(drafted == depth for drafted, depth in zip(steps["drafted"], steps["depth"], strict=True))
+    return chains and forwards == sum(steps["depth"])
 
 
 def outcomes(trace: Trace) -> dict[str, int]:
@@ -326,17 +347,18 @@ def fill_would_accept(trace: Trace) -> None:
 
 
 def confidence_bins(trace: Trace) -> list[tuple[int, int, int]]:
-    """(tenth, reached, accepted) of a draft model's chain tokens by its confidence at their position (GLIDE fig. 1b).
+    """(tenth, reached, accepted) of a drafter's first choices by its confidence at their position (GLIDE fig. 1b).
 
-    Reached: the token's parent was accepted or is the root. Expansions beside the chain do not count; a confidence of 1
-    belongs to the last tenth. Empty where no draft model told its confidence.
+    Reached: the token's parent was accepted or is the root. A confidence of 1 belongs to the last tenth. Drawn drafts
+    count with what was drawn, first choice or not. Empty where no drafter told its confidence.
     """
     nodes = trace.tables["nodes"]
+    chosen = first_choices(trace) | drawn(trace)
     reached: Counter[int] = Counter()
     accepted: Counter[int] = Counter()
-    rows = zip(nodes.get("term:confidence", ()), nodes["status"], nodes["origin"], strict=False)
-    for confidence, status, origin in rows:
-        if confidence is not None and origin == "drafter" and status in ("accepted", "rejected"):
+    rows = zip(nodes.get("term:confidence", ()), nodes["status"], chosen.tolist(), strict=False)
+    for confidence, status, counts in rows:
+        if confidence is not None and counts and status in ("accepted", "rejected"):
             tenth = min(9, int(10 * confidence))
             reached[tenth] += 1
             accepted[tenth] += status == "accepted"

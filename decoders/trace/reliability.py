@@ -4,6 +4,9 @@ Each confidence is held against what happened to the very thing it was told of: 
 what a candidate offers. Where the method means a probability, the expected calibration error (Guo et al. 2017) and the
 Brier score are given; of other scores (a cosine, attention) only how well they part right from wrong: the AUROC.
 
+Left out are probabilities of drawn drafts, which stand with min(1, p/q) and not with q, and whatever was drafted behind
+a stop token. A drafter's ``confidence`` is its highest probability at a place: that of its first choice there alone.
+
 >>> made = Reliability.of(np.array([0.9, 0.8, 0.2, 0.1]), np.array([True, True, False, False]), low=0.0, high=1.0)
 >>> made.auroc, round(made.ece, 3), round(made.brier, 3), made.rate
 (1.0, 0.15, 0.025, 0.5)
@@ -11,12 +14,13 @@ Brier score are given; of other scores (a cosine, attention) only how well they 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from .decisions import drawn, first_choices
 from .trace import Trace
 
 BINS = 10
@@ -91,22 +95,26 @@ class Reliability:
 
 
 def signals(traces: Iterable[Trace]) -> list[Signal]:
-    """The confidences that any of the runs recorded, those of nodes first."""
+    """The confidences of which any of the runs recorded what came of them, those of nodes first."""
     recorded: dict[tuple[str, str], Signal] = {}
     for trace in traces:
-        if any(prob is not None for prob in trace.tables["nodes"]["draft_prob"]):
-            q = "The drafter's probability of the token, after the token before it."
-            recorded["nodes", "draft_prob"] = Signal("draft_prob", "nodes", "draft probability q", q, 0, 1, TOKEN)
-        for table, terms in (("nodes", "node_terms"), ("candidates", "terms")):
-            for term in trace.run.get(terms, ()):
-                key, (low, high) = term["key"], _limits(term)
-                told = trace.tables[table].get(f"term:{key}", ())
-                if not -1 <= low < high <= 1 or key in TARGETS or all(value is None for value in told):
-                    continue
-                outcome = OFFER if table == "candidates" else PATH if key in OF_PATHS else TOKEN
-                about = term.get("label", key), term.get("help", ""), low, high, outcome
-                recorded.setdefault((table, key), Signal(f"term:{key}", table, *about))
+        for signal in _declared(trace):
+            key = signal.table, signal.key
+            if key not in recorded and len(outcomes(trace, signal)[0]):
+                recorded[key] = signal
     return sorted(recorded.values(), key=lambda signal: (signal.table != "nodes", not signal.probability))
+
+
+def _declared(trace: Trace) -> Iterator[Signal]:
+    q = "The drafter's probability of the token, after the token before it. Drawn drafts are left out: they stand with "
+    yield Signal("draft_prob", "nodes", "draft probability q", f"{q}min(1, p ÷ q), not with q.", 0, 1, TOKEN)
+    for table, terms in (("nodes", "node_terms"), ("candidates", "terms")):
+        for term in trace.run.get(terms, ()):
+            key, (low, high) = term["key"], _limits(term)
+            if not -1 <= low < high <= 1 or key in TARGETS:
+                continue
+            outcome = OFFER if table == "candidates" else PATH if key in OF_PATHS else TOKEN
+            yield Signal(f"term:{key}", table, term.get("label", key), term.get("help", ""), low, high, outcome)
 
 
 def _limits(term: Mapping[str, Any]) -> tuple[float, float]:
@@ -139,12 +147,17 @@ def _outcomes(trace: Trace, signal: Signal) -> tuple[np.ndarray, np.ndarray]:
         candidates = trace.tables["candidates"]
         would, length = (np.array(candidates[name], dtype=np.int64) for name in ("would_accept", "length"))
         return (would >= 0) & (length > 0), would > 0
-    status, origin = (np.array(trace.tables["nodes"][name], dtype=object) for name in ("status", "origin"))
+    nodes = trace.tables["nodes"]
+    status, reason = (np.array(nodes[name], dtype=object) for name in ("status", "reason"))
     stood = status == "accepted"
+    judged = stood | (status == "rejected")
     if signal.outcome == PATH:
-        return status != "root", stood
-    chain = origin != "expansion"  # a draft model's confidence is told of its own choice, not of those beside it
-    return (stood | (status == "rejected")) & (chain | (signal.key != "term:confidence")), stood
+        judged = (status != "root") & (reason != "after stop") if len(reason) == len(status) else status != "root"
+    if signal.key == "term:confidence":
+        judged &= first_choices(trace)
+    if signal.probability:
+        judged &= ~drawn(trace)
+    return judged, stood
 
 
 def _auroc(told: np.ndarray, right: np.ndarray) -> float | None:

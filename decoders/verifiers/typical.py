@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from transformers import LogitsProcessor, LogitsProcessorList
 
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import param
@@ -21,6 +23,11 @@ EPSILON = param(
     0.09, "Threshold ε", "A guess stands where the target gives it more than min(ε, α · exp(−entropy)).", low=0, high=1
 )
 ALPHA = param(0.3, "Entropy factor α", "Of exp(−entropy): lower accepts more.", low=0, high=10)
+FAST = param(
+    True, "Fast",
+    "Every guess above the threshold stands. Off: at each node the target draws a token, of those that are not below "
+    "the threshold, and a guess stands if it is that one, as in Medusa's released code where it is not fast.",
+)  # fmt: skip
 NODE_TERMS = (
     Term("typical", "threshold", "The target's probability must be above this: min(ε, α · exp(−entropy)).", 0, 1),
     Term(
@@ -55,6 +62,43 @@ class TypicalVerifier(LossyVerifier):
         for mine, limit in zip(p[1:], bounds[1:], strict=True):
             clauses.append((mine > limit, f"p = {mine:.3g} {'>' if mine > limit else '≤'} {limit:.3g}"))
         verdict = likely_path(draft, scored, self.chooser, p, clauses, likeliest)
+        return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
+
+
+class TypicalWarper(LogitsProcessor):
+    """Takes tokens off a distribution whose probability lies below its bound, but never its likeliest one."""
+
+    def __init__(self, epsilon: float, alpha: float) -> None:
+        self.epsilon, self.alpha = epsilon, alpha
+
+    def __call__(self, input_ids: Tensor, scores: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows vocab"]:
+        bound, _ = typical_bound(scores, self.epsilon, self.alpha)
+        p = scores.softmax(-1)
+        return scores.masked_fill((p < bound[:, None]) & (p < p.amax(-1, keepdim=True)), -torch.inf)
+
+
+class DrawnTypicalVerifier(MatchVerifier):
+    """Matches the target's draws, which are of the tokens that typical acceptance leaves: Medusa's released code where
+    it is not ``fast``. Lossy. One draw per visited node, where that code draws anew for every path.
+    """
+
+    lossless = False
+
+    def __init__(self, chooser: Chooser, *, epsilon: float = 0.09, alpha: float = 0.3) -> None:
+        self.epsilon, self.alpha = epsilon, alpha
+        warped = copy.copy(chooser)  # which draws of the same random numbers
+        if not chooser.sampling.greedy:
+            warped.warpers = LogitsProcessorList([*chooser.warpers, TypicalWarper(epsilon, alpha)])
+        super().__init__(warped)
+
+    def __call__(self, draft: Draft, scored: Scored) -> Verdict:
+        verdict = super().__call__(draft, scored)
+        if self.chooser.sampling.greedy or not draft.tree.drafted:
+            return verdict
+        logits, rows, _ = before_nodes(draft, scored)
+        bounds = typical_bound(logits / self.chooser.sampling.temperature, self.epsilon, self.alpha)
+        read = fetched(*(one[rows] for one in bounds))
+        bounds, entropies = ([float("nan"), *column.tolist()] for column in read)
         return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
 
 

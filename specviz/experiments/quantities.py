@@ -109,7 +109,9 @@ def _kept_context(trace: Trace, _: str) -> float | None:
 def _expected_speedup(trace: Trace, _: str) -> float | None:
     values, gamma = trace.run.get("metrics", {}), trace.run["method"]["params"].get("gamma")
     beta, cost = values.get("beta"), values.get("draft_cost")
-    return None if None in (beta, cost, gamma) else expected_speedup(beta, cost, gamma)
+    if None in (beta, cost, gamma) or not metrics.one_forward_per_token(trace):
+        return None
+    return expected_speedup(beta, cost, gamma)
 
 
 def _input_rows(trace: Trace, _: str) -> float | None:

@@ -46,8 +46,9 @@ export function drawCalibration(place) {
     return place.replaceChildren(
       h(
         "p.svd-lead",
-        "None of these runs recorded a confidence. Draft models, PPD, LogitSpec, SuffixDecoding and REST tell " +
-          "probabilities; PLD+ and AdaPLD tell cosines.",
+        "None of these runs recorded a confidence that says how often a token stands. Draft models and heads (where " +
+          "their drafts are not drawn), PPD, LogitSpec, SuffixDecoding and REST tell probabilities; PLD+ and AdaPLD " +
+          "tell cosines.",
       ),
     );
   /** @param {number | null} value */
@@ -75,7 +76,9 @@ export function drawCalibration(place) {
       " = mean (confidence − outcome)². ",
       h("b", "AUROC"),
       " = chance that something right was told with more confidence than something wrong (.5: it says nothing). " +
-        "Cosines and attention are no probabilities: they have an AUROC alone.",
+        "Cosines and attention are no probabilities: they have an AUROC alone. A drafter's confidence is held " +
+        "against its first choices; drawn drafts, which stand with min(1, p ÷ q), and what lies behind a stop " +
+        "token are left out.",
     ),
     scrolled(
       "Calibration",
