@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import types
+import importlib.util
+import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -14,12 +14,24 @@ from decoders import Prompt, UserError, generate
 from decoders.drafters import chosen
 from decoders.model.target import Target
 from decoders.parts import load_part
-from decoders.study import peers
-from decoders.study.peers import ASSISTED, GENERATE, LLAMA_CPP, LOOKUP, STATIC, LlamaCpp, as_llama, peers_of
+from decoders.study import llama_cpp, peers
+from decoders.study.bench import bench
+from decoders.study.llama_cpp import LlamaCpp, PeerLost
+from decoders.study.peers import (
+    ASSISTED,
+    GENERATE,
+    LLAMA_CPP,
+    LLAMA_NGRAM,
+    LOOKUP,
+    STATIC,
+    Peer,
+    as_llama,
+    peers_of,
+)
 from decoders.study.stock import StockModel
 
 from .drafts import save_tiny_part
-from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 
 torch.set_num_threads(1)
 TOKENS = prompt_ids(1, 40, 12)
@@ -94,41 +106,51 @@ def test_a_compiled_cache_is_asked_for_and_its_hooks_are_gone(target: Target, mo
     assert stock.model._previous_max_cache_length == 100
 
 
-class Llama:
-    """llama_cpp.Llama's interface, as far as it is used: it writes the prompt's first token plus one, and so on."""
+class Answers:
+    """The server's interface, as far as it is used: tokens 6, 7, 8, … and its times."""
 
-    made: ClassVar[list[dict[str, Any]]] = []
+    def __init__(self, file: Path, **settings: Any) -> None:
+        self.settings = settings
 
-    def __init__(self, model_path: str, **options: Any) -> None:
-        self.made.append({"model_path": model_path, **options})
-
-    def generate(self, tokens: list[int], **options: Any) -> Any:
-        assert options == {"temp": 0.0, "top_k": 1, "repeat_penalty": 1.0, "reset": True}
-        token = tokens[0]
-        while True:
-            token = (token + 1) % VOCAB
-            yield token
+    def post(self, path: str, body: dict[str, Any], seconds: float) -> bytes:
+        assert path == "/completion" and body["temperature"] == 0 and body["cache_prompt"] is False and seconds > 60
+        tokens = [body["prompt"][-1] + place for place in range(body["n_predict"])]
+        return json.dumps({"tokens": tokens, "timings": {"prompt_ms": 20.0, "predicted_ms": 30.0}}).encode()
 
 
-@pytest.fixture
-def llama_cpp(monkeypatch: pytest.MonkeyPatch) -> type[Llama]:
-    monkeypatch.setattr(Llama, "made", [])
-    monkeypatch.setitem(sys.modules, "llama_cpp", types.SimpleNamespace(Llama=Llama))
-    return Llama
-
-
-def test_llama_cpp_is_greedy_and_stops_where_it_should(target: Target, llama_cpp: type[Llama]) -> None:
-    *_, peer = peers_of(target, StockModel(network()), {}, gguf=Path("a.gguf"))
-    assert peer.name == LLAMA_CPP and not peer.lossless and peers.missing_llama_cpp() is None
-    (about,) = llama_cpp.made
-    assert about["model_path"] == "a.gguf" and about["n_ctx"] == 512 and about["n_threads"] == 1
+def test_llama_cpp_is_greedy_and_stops_where_it_should(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llama_cpp, "missing_llama_cpp", lambda: None)
+    monkeypatch.setattr(llama_cpp, "LlamaServer", Answers)
+    *_, plain_peer, peer = peers_of(target, StockModel(network()), {}, gguf=Path("a.gguf"))
+    assert [plain_peer.name, peer.name] == [LLAMA_CPP, LLAMA_NGRAM] and not peer.lossless
     made = peer.generate([5, 6], 4, ())
-    assert made.tokens == [6, 7, 8, 9] and made.first_tokens == 1 and 0 <= made.first_s <= made.seconds
+    assert made.tokens == [6, 7, 8, 9] and (made.first_s, made.seconds) == (0.02, pytest.approx(0.05))
+    assert made.tokens_per_s == pytest.approx(3 / 0.03)  # the first token comes with the prompt
     assert peer.generate([5, 6], 9, (8,)).tokens == [6, 7, 8]
+    settings = peer.generate.__self__.server.settings  # type: ignore[attr-defined]
+    assert settings == {"threads": 1, "context": 512, "drafter": "NGRAM_SIMPLE", "options": {"size_n": 2, "size_m": 10}}
 
 
 def test_without_its_package_it_says_how_to_bring_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "llama_cpp", None)
-    assert "pip install llama-cpp-python" in str(peers.missing_llama_cpp())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "[llama-cpp]" in str(llama_cpp.missing_llama_cpp())
     with pytest.raises(UserError, match="takes no part"):
         LlamaCpp(Path("a.gguf"), 100)
+
+
+def test_a_peer_that_crashes_leaves_and_the_others_go_on(target: Target) -> None:
+    calls: list[int] = []
+
+    def crashes(tokens: Any, most: int, stop_ids: Any) -> Any:
+        calls.append(most)
+        if len(calls) < 3:  # the warm-up and one run
+            return StockModel(network()).timed(tokens, most, stop_ids)
+        raise PeerLost("llama.cpp takes no part: its process ended with signal 11")
+
+    report = bench(
+        target, [Prompt.from_ids(TOKENS)], {}, max_new_tokens=4, repeats=3, traced=False,
+        peers=[Peer(LLAMA_CPP, crashes, lossless=False)],
+    )  # fmt: skip
+    rows = {row.name: row.tokens for row in report.rows}
+    assert rows["plain"] >= 12 and rows[LLAMA_CPP] == 4
+    assert report.settings["lost"] == {LLAMA_CPP: "llama.cpp takes no part: its process ended with signal 11"}

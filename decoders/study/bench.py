@@ -33,6 +33,7 @@ from decoders.prompt_tokens.latency import WIDEST
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Sampling
 
+from .llama_cpp import PeerLost
 from .peers import BESIDE, Peer
 
 SCHEMA = "specbench/1"
@@ -224,9 +225,11 @@ def bench(
     samples: list[Sample] = []
     outputs: dict[str, list[int]] = {}
     group: list[Sample] = []
-    done = 0
+    lost, done = dict[str, str](), 0
     for done, (turn, made) in enumerate(_until_quiet(contenders, prompts, repeats, samples), 1):
-        if turn.round >= 0:
+        if isinstance(made, PeerLost):
+            lost[turn.contender.name] = str(made)
+        elif turn.round >= 0:
             outputs[turn.contender.name] = made.output
             group.append(replace(made.sample, prompt=turn.prompt, round=turn.round))
             if keep:
@@ -239,7 +242,7 @@ def bench(
     unquiet = sum(len(names) for names in disturbed(samples).values())
     settings = {
         "max_new_tokens": max_new_tokens, "repeats": repeats, "prompts": len(prompts),
-        "repeated": max(0, done - total), "disturbed": unquiet,
+        "repeated": max(0, done - total), "disturbed": unquiet, "lost": lost,
         "sampling": asdict(sampling or Sampling()),
         "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
         "methods": {name: asdict(chosen(name, params)[1]) for name, params in taking_part.items()},
@@ -345,9 +348,12 @@ def _traced(
     return run
 
 
-def _peer(peer: Peer, target: Target, most: int) -> Callable[[Prompt], Made]:
-    def run(prompt: Prompt) -> Made:
-        made = peer.generate(prompt.tokens, most, target.stop_ids)
+def _peer(peer: Peer, target: Target, most: int) -> Callable[[Prompt], Any]:
+    def run(prompt: Prompt) -> Made | PeerLost:
+        try:
+            made = peer.generate(prompt.tokens, most, target.stop_ids)
+        except PeerLost as problem:  # the others go on
+            return problem
         n, decode_s = len(made.tokens), made.seconds - made.first_s
         return Made(Sample(peer.name, 0, 0, n, n - made.first_tokens, None, None, made.seconds, decode_s), made.tokens)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +14,8 @@ from torch import Tensor, nn
 from decoders.draft_models.network import THETA, DraftModel, DraftRun
 from decoders.drafters import chosen
 from decoders.drafters.sps import LanguageModelRun
-from decoders.errors import UserError
 
+from .llama_cpp import LlamaCpp
 from .stock import Generated, StockModel
 
 if TYPE_CHECKING:
@@ -24,14 +23,17 @@ if TYPE_CHECKING:
 
 GENERATE, LOOKUP = "generate()", "generate() prompt lookup"
 ASSISTED, STATIC = "generate() assisted", "generate() static cache, compiled"
-LLAMA_CPP = "llama.cpp"
-NAMES = (GENERATE, LOOKUP, ASSISTED, STATIC, LLAMA_CPP)
+LLAMA_CPP, LLAMA_NGRAM = "llama.cpp", "llama.cpp n-gram"
+NAMES = (GENERATE, LOOKUP, ASSISTED, STATIC, LLAMA_CPP, LLAMA_NGRAM)
 BESIDE = (  # our method, its peer, and what their ratio is called
     ("plain", GENERATE, "plain ÷ generate()"),
     ("pld", LOOKUP, "pld ÷ prompt lookup"),
     ("sps", ASSISTED, "sps ÷ assisted generation"),
     ("plain", STATIC, "plain ÷ compiled generate()"),
     ("plain", LLAMA_CPP, "plain ÷ llama.cpp"),
+    ("pld", LLAMA_NGRAM, "pld ÷ llama.cpp n-gram"),
+    ("pld+h", LLAMA_CPP, "pld+h ÷ llama.cpp"),
+    ("pld+h", LLAMA_NGRAM, "pld+h ÷ llama.cpp n-gram"),
 )
 
 
@@ -52,7 +54,7 @@ def peers_of(
 ) -> list[Peer]:  # fmt: skip
     """The peers of these methods (name → parameters): generate(); prompt lookup beside ``pld``; assisted generation
     with the same draft model beside ``sps``; with ``compiled_length``, generate() compiled over a static cache of so
-    many tokens; with ``gguf``, llama.cpp on that file.
+    many tokens; with ``gguf``, llama.cpp on that file, plain and with its n-gram drafting.
     """
     found = [Peer(GENERATE, stock.timed)]
     if "pld" in methods:
@@ -65,7 +67,8 @@ def peers_of(
         static = {"cache_implementation": "static", "max_cache_len": compiled_length, "compile_config": _compiling()}
         found.append(Peer(STATIC, partial(stock.timed, **static)))
     if gguf is not None:
-        found.append(Peer(LLAMA_CPP, LlamaCpp(gguf, target.context_length).timed, lossless=False))
+        for name, drafts in ((LLAMA_CPP, False), (LLAMA_NGRAM, True)):
+            found.append(Peer(name, LlamaCpp(gguf, target.context_length, drafts).timed, lossless=False))
     return found
 
 
@@ -146,43 +149,3 @@ def as_llama(draft: DraftModel, context_length: int) -> Any:
     rotary = type(model.model.rotary_emb)(config=config)
     model.model.rotary_emb = rotary.to(embedding.device)
     return model
-
-
-# --- llama.cpp
-
-
-def missing_llama_cpp() -> str | None:
-    """Why llama.cpp does not take part, in one sentence; None where its package can be imported."""
-    try:
-        import llama_cpp  # noqa: F401  # type: ignore[import-not-found]
-    except (ImportError, OSError, RuntimeError):
-        return "llama.cpp takes no part: `pip install llama-cpp-python` builds it, which takes minutes and a compiler"
-    return None
-
-
-class LlamaCpp:
-    """llama.cpp on a GGUF file, greedy, as its Python package runs it; as many threads as torch has. It computes on the
-    quantised weights and quantises what they are multiplied with, so that its text may leave plain decoding's.
-    """
-
-    def __init__(self, file: Path, context_length: int) -> None:
-        try:
-            from llama_cpp import Llama  # type: ignore[import-not-found]
-        except (ImportError, OSError, RuntimeError) as error:
-            raise UserError(str(missing_llama_cpp())) from error
-        threads = torch.get_num_threads()
-        self.model: Any = Llama(
-            str(file), n_ctx=context_length, n_threads=threads, n_threads_batch=threads, verbose=False
-        )
-
-    def timed(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int]) -> Generated:
-        """What it writes after a prompt's token ids, which it reads anew each time."""
-        output: list[int] = []
-        first_s, started = 0.0, time.perf_counter()
-        for token in self.model.generate(list(tokens), temp=0.0, top_k=1, repeat_penalty=1.0, reset=True):
-            if not output:
-                first_s = time.perf_counter() - started
-            output.append(int(token))
-            if token in stop_ids or len(output) >= max_new_tokens:
-                break
-        return Generated(output, time.perf_counter() - started, first_s, min(1, len(output)))

@@ -88,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
             keep=book.add,
         )  # fmt: skip
     _show(report)
-    common.say(note, *missing.values(), *no_peer)
+    lost = [f"{name}: {why}" for name, why in report.settings["lost"].items()]
+    common.say(note, *missing.values(), *no_peer, *lost)
     results = book.close(note)
     if len({record.category for record in kept}) > 1 or args.out or args.save:
         _show_tables(results)
@@ -141,7 +142,8 @@ def _peers(
     """Who is measured beside these methods, and a sentence for each that cannot be."""
     from decoders.model.compiling import compiler
     from decoders.model.gguf import gguf_file
-    from decoders.study.peers import missing_llama_cpp, peers_of
+    from decoders.study.llama_cpp import missing_llama_cpp
+    from decoders.study.peers import peers_of
 
     said, length, gguf = [], 0, gguf_file(Path(common.model_source(args)))
     if compiler() is None:
