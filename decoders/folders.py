@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"  # what the repository ships
+ROOT = Path(__file__).resolve().parent.parent
+# what comes along: beside the packages where a wheel was installed (setup.py), else the repository's own folder
+ASSETS = next((folder for folder in [ROOT / "specviz_assets"] if folder.is_dir()), ROOT / "assets")
 
 
 def settings_folder() -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,13 +24,13 @@ from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.draft_models.network import DraftConfig, DraftModel
 from decoders.draft_models.published import Published
 from decoders.folders import settings_folder
-from decoders.model.catalog import SHIPPED, current_key
+from decoders.model.catalog import SHIPPED, current_key, shipped_key
 from decoders.model.linear import pack, packable, packed
 from decoders.model.shape import ModelShape
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 
 from .errors import UserError
-from .folders import replacing
+from .folders import ASSETS, replacing
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
@@ -168,7 +169,22 @@ def missing_part(target: Target, kind: str) -> str | None:
     if find_part(target.key, kind) is not None:
         return None
     model = " --model and this model" if target.name != "specviz-demo" else ""
-    return f"there is no {KINDS[kind].title} for {target.name}: make one with `specviz train {kind}`{model}"
+    reason = f"there is no {KINDS[kind].title} for {target.name}: make one with `specviz train {kind}`{model}"
+    return f"{reason}, or {elsewhere}" if (elsewhere := left_out(target.key, kind)) else reason
+
+
+def left_out(key: str, kind: str) -> str:
+    """The command that brings a shipped part for which a wheel had no room (setup.py), in a clause; "" of others."""
+    file = ASSETS / "left-out.txt"
+    names = file.read_text(encoding="utf-8").split() if file.is_file() else ()
+    for model, folder in SHIPPED.items():
+        place = f"{folder.name}/parts/{kind}"
+        if place in names and shipped_key(model) == key:
+            return (
+                "bring the one that had no room in this wheel, from a checkout of specviz's repository, with "
+                f"`specviz parts add assets/{place} --model {model}`"
+            )
+    return ""
 
 
 def load_part(target: Target, kind: str, folder: str | Path | None = None) -> Any:
@@ -226,10 +242,19 @@ def _published(target: Target, kind: str, place: str, fit: Callable[[Published, 
 
 
 def keep_published(target: Target, place: str) -> tuple[Part, Path]:
-    """Keep a head that others published as this target's own part of its kind, where methods find it.
+    """Keep a head that others published, or a part's folder, as this target's own part of its kind, where methods find
+    it.
 
     Raises UserError as ``load_part`` does.
     """
+    folder = Path(place).expanduser()
+    if is_part(folder):
+        part = read_part(folder)
+        load_part(target, part.kind, folder)
+        with replacing(own_place(part.kind, target.key)) as new:
+            for name in (DESCRIPTION, WEIGHTS):
+                shutil.copyfile(folder / name, new / name)
+        return part, own_place(part.kind, target.key)
     kind = Published.open(place).kind
     network = load_part(target, kind, place)
     part = Part(kind, target.key, target.name, network.config, {"published": about_part(network)})

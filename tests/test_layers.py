@@ -255,6 +255,17 @@ def test_the_hygiene_check_catches_what_it_forbids(text: str, faults: int):
     assert len(hygiene_faults(text)) == faults
 
 
+def test_the_wheel_has_every_file_of_the_packages():
+    """``.ci/run`` installs it, and ``.ci/installed.py`` tries it."""
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    patterns = ["*.py", *setuptools["package-data"]["*"]]
+    for name in ("decoders", "specviz"):
+        for path in (ROOT / name).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                assert any(path.match(pattern) for pattern in patterns), path
+                assert path.suffix != ".py" or (path.parent / "__init__.py").is_file()
+
+
 def test_the_default_command_runs_the_first_tier():
     options = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]
     assert shlex.split(options["addopts"])[-2:] == ["-m", tiers.FIRST]

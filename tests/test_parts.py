@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from decoders import Prompt, UserError, find_method, generate, parts
-from decoders.parts import find_part, load_part, missing_part, own_place, read_part
+from decoders.parts import find_part, keep_published, load_part, missing_part, own_place, read_part
 
 from .drafts import save_tiny_part, tiny_draft
 from .models import prompt_ids, tiny_target
@@ -56,6 +56,22 @@ def test_what_is_missing_and_the_command_that_makes_it(target, home):
             generate(target, Prompt.from_ids([5, 6]), name, max_new_tokens=4)
     save_tiny_part(target, "glide")
     assert find_method("glide").available(target) is None is missing_part(target, "glide")
+
+
+def test_a_part_that_had_no_room_in_the_wheel_is_brought_by_a_command(target, home, monkeypatch):
+    place = save_tiny_part(target, "glide", home / "checkout" / "glide")
+    monkeypatch.setattr(parts, "ASSETS", home)
+    monkeypatch.setitem(parts.SHIPPED, "smollm2", home / "smollm2")
+    (home / "smollm2").mkdir()
+    (home / "smollm2" / "calibration.json").write_text(json.dumps({"model_key": target.key}))
+    (home / "left-out.txt").write_text("smollm2/parts/glide\n")
+    assert missing_part(target, "glide").endswith("with `specviz parts add assets/smollm2/parts/glide --model smollm2`")
+    assert "parts add" not in missing_part(target, "drafter")
+    part, folder = keep_published(target, str(place))
+    assert part == read_part(place) and folder == own_place("glide", target.key) == find_part(target.key, "glide")
+    assert sorted(path.name for path in folder.iterdir()) == ["part.json", "part.safetensors"]
+    with pytest.raises(UserError, match="not for tiny-llama"):
+        keep_published(tiny_target("llama"), str(place))
 
 
 def test_an_explicit_part_is_enough(target, home):

@@ -6,17 +6,18 @@ import argparse
 
 from . import common
 
-HELP = "keep a published head for a model"
+HELP = "keep a published head, or a trained part, for a model"
 DESCRIPTION = (
-    "Fit a head that others published (EAGLE-1 to -3, Medusa, Hydra) to a model, and keep it beside the parts that "
-    "were trained here: methods find it then by themselves, in the app too."
+    "Fit a head that others published (EAGLE-1 to -3, Medusa, Hydra) to a model, or take a part that was trained for "
+    "it elsewhere, and keep it beside the parts that were trained here: methods find it then by themselves, in the "
+    "app too."
 )
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     keep = actions.add_parser("add", help="keep a head", description=DESCRIPTION)
-    keep.add_argument("head", metavar="HEAD", help="a folder, a file or a hub id such as org/name")
+    keep.add_argument("head", metavar="HEAD", help="a folder, a file or a hub id such as org/name; or a part's folder")
     common.add_model(keep, plugins=False)
 
 
@@ -25,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
 
     target = common.open_target(args)
     part, place = keep_published(target, args.head)
-    about = part.training["published"]
+    about = part.training.get("published") or {"from": args.head, "title": "trained by specviz"}
     lines = [f"{about['from']} ({about['title']}) is kept as the {KINDS[part.kind].title} of {target.name}: {place}"]
     if "features" in about:
         lines.append(f"it reads the states {', '.join(map(str, about['features']))}")
