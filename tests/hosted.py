@@ -30,8 +30,8 @@ class _Stub(Answering):
         self.about = about
 
     def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        """By the prompt's text: "fail" fails at the third step, "hold" waits after the fourth until it is stopped, and
-        "die" ends the process before the run begins.
+        """By the prompt's text: "fail" fails at the third step, "hold" waits after the fourth until it is stopped,
+        "hold deaf" for ever, and "die" ends the process before the run begins.
         """
         text = "".join(map(chr, asked["prompt"]["tokens"]))
         if "die" in text:
@@ -40,6 +40,7 @@ class _Stub(Answering):
         whole = synthetic.chain()
         whole.run["pid"] = os.getpid()
         pause_s = self.about.get("ms", 0) / 1000
+        cancel = threading.Event() if "deaf" in text else cancel
         run = StubRun(whole, cancel, pause_s=pause_s, fail_at=2 if "fail" in text else -1, gate=gate)
         yield from streamed(run)
 
@@ -49,3 +50,9 @@ def counted(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
     counts = holder.memory.setdefault("counts", {})
     counts[asked["name"]] = counts.get(asked["name"], 0) + 1
     return {"count": counts[asked["name"]], "pid": os.getpid()}
+
+
+def stopped(about: Mapping[str, Any]) -> Answering:
+    """Stands still before it is open."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    raise AssertionError("it went on")

@@ -24,12 +24,13 @@ from specviz.server.job import Job
 from specviz.server.library import Library
 from specviz.server.limits import Rules
 from specviz.server.pool import BUSY, FAILED, FREE, Pool
-from specviz.workers.backends import Backend, Hosting
+from specviz.workers import backends
+from specviz.workers.backends import Backend, Gone, Hosting
 from specviz.workers.kinds import backends_of
 from specviz.workers.processes import worker_device
 
 from . import synthetic
-from .hosted import VERSION, counted, open_stub
+from .hosted import VERSION, counted, open_stub, stopped
 from .stubs import METHODS, StubDesk, app_of
 from .test_runner import body, events, four_steps
 from .test_workers import alive, children_of
@@ -80,9 +81,9 @@ def over(desk: StubDesk, job: Job) -> Any:
     return desk.store.get(job.id)
 
 
-def held(desk: StubDesk, owner: str = "ann", **more: Any) -> tuple[Job, str, int]:
+def held(desk: StubDesk, owner: str = "ann", *, text: str = "hold", **more: Any) -> tuple[Job, str, int]:
     """A run that waits after its fourth step; its backend and that one's process."""
-    job = run(desk, "hold", owner=owner, **more)
+    job = run(desk, text, owner=owner, **more)
     four_steps(job)
     about = body(job)["run"]
     return job, about["backend"], about["pid"]
@@ -175,6 +176,41 @@ def test_stop_ends_a_run_in_its_middle_and_keeps_it(make: Make) -> None:
     trace = over(desk, job)
     assert trace.run["stop"] == "cancelled" and trace.rows("steps") == 4 and not job.error
     assert over(desk, run(desk)).run["pid"] == pid
+
+
+@pytest.mark.parametrize(
+    ("text", "patience", "said"),
+    [
+        ("hold", {"silent_s": 2.0}, "it gave no sign of life for 2 s"),
+        ("hold deaf", {"stop_s": 1.0}, "it did not stop within 1 s"),
+    ],
+)  # fmt: skip
+def test_a_backend_that_hangs_is_ended_and_its_run_keeps_its_steps(
+    make: Make, text: str, patience: dict[str, float], said: str
+) -> None:
+    """Its process stands still, or its run does and does not hear of Stop."""
+    desk = make(1)
+    job, name, pid = held(desk, text=text)
+    backend = vars(pool_of(desk).seats[name].backend)
+    backend.update(patience)
+    if "deaf" not in text:
+        os.kill(pid, signal.SIGSTOP)
+    desk.runner.cancel(job)
+    trace = over(desk, job)
+    assert trace.rows("steps") == 4 and trace.run["complete"] and trace.run["stop"] == "error"
+    assert job.error == f"{name.capitalize()} was lost: {said}. The 4 steps it had finished are kept; run this again."
+    for what in patience:
+        del backend[what]  # the one that comes in its place may be slow
+    until(lambda: not alive(pid), "its process is ended")
+    assert over(desk, run(desk)).run["pid"] != pid
+
+
+def test_a_backend_that_hangs_while_it_opens_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "OPENING_S", 1.0)
+    process = backends.Process("backend 1", 0)
+    with pytest.raises(Gone, match="it gave no sign of life for 1 s"):
+        process.open(Hosting(stopped, {}))
+    process.close()
 
 
 def test_what_is_remembered_stays_with_its_backend_and_begins_anew_when_that_is_lost(make: Make) -> None:

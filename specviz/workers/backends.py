@@ -13,6 +13,7 @@ import logging
 import queue
 import secrets
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,10 +30,19 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 0.02  # between looks at whether a question was cancelled
 KEY = 8  # characters that name a question on a link
+BEAT, BEAT_S = b"\0" * KEY, 1.0  # a sign of life, and the seconds between two
+SILENT_S = 30.0  # without a sign of life: a backend is taken for hung
+OPENING_S = 180.0  # the same while it opens: reading torch from a slow disk gives none
+STOP_S = 60.0  # for a question that was stopped to end
 AT_ONCE = "at_once"  # a question that is answered beside the one under way: it asks for nothing but the memory's state
 
 Question: TypeAlias = Mapping[str, Any]
 Answers: TypeAlias = Callable[[Question, threading.Event], Iterator[Mapping[str, Any]]]
+
+
+def silent(seconds: float) -> str:
+    """Why a backend is lost that hangs."""
+    return f"it gave no sign of life for {seconds:.0f} s"
 
 
 class Gone(Exception):
@@ -97,7 +107,13 @@ def answered(told: bytes) -> Mapping[str, Any] | None:
 
 
 class Backend(ABC):
-    """One backend as its server sees it. It can be opened again after it was lost: with nothing of what it held."""
+    """One backend as its server sees it. It can be opened again after it was lost: with nothing of what it held.
+
+    It is ended, and so lost, where it gives no sign of life for ``silent_s``, or a question that was stopped goes on
+    for ``stop_s``.
+    """
+
+    silent_s, stop_s = SILENT_S, STOP_S
 
     def __init__(self, name: str, number: int) -> None:
         self.name, self.number = name, number
@@ -129,17 +145,22 @@ class Process(Backend):
         self._sending = threading.Lock()
         self._asked: dict[str, queue.SimpleQueue[bytes | None]] = {}
         self._reason = "it was not started"
+        self._beats = 0  # messages heard
+        self._hung = ""  # why its process was ended
 
     def open(self, hosting: Hosting) -> None:
         self.close()
         link, theirs = CONTEXT.Pipe()
         self._process = begun(self.name, hosting.threads, _serve, theirs, hosting, self.number)
         theirs.close()
-        self._link = link
+        self._link, self._hung, self._beats = link, "", 0
+        threading.Thread(target=self._watch, args=(link,), name=f"{self.name} lives", daemon=True).start()
         try:
-            first = json.loads(link.recv_bytes())
+            while (message := link.recv_bytes()) == BEAT:
+                self._beats += 1
         except (EOFError, OSError):
             raise Gone(self._over()) from None
+        first = json.loads(message)
         if refusal := first.get("refused"):
             self.close()
             raise Refused(refusal)
@@ -152,7 +173,25 @@ class Process(Backend):
         if process is None:
             return "it was closed"
         process.join(5)
-        return ended(process.exitcode)
+        return self._hung or ended(process.exitcode)
+
+    def _kill(self, reason: str) -> None:
+        """End its process, which hangs: whoever reads from it learns that."""
+        self._hung = reason
+        with contextlib.suppress(AttributeError, ValueError):  # it was closed
+            self._process.kill()
+
+    def _watch(self, link: Connection) -> None:
+        """End it where it gives no sign of life. Looks are counted, not seconds: whoever stops this process (Ctrl+Z)
+        stops the backends too, and the signs come again no sooner than they are looked for.
+        """
+        looks, beats = 0, self._beats
+        while self._link is link and not self._hung:
+            time.sleep(BEAT_S)
+            looks, beats = (looks + 1 if beats == self._beats else 0), self._beats
+            patience = OPENING_S if self._reason else self.silent_s
+            if looks * BEAT_S >= patience and self._link is link:
+                self._kill(silent(patience))
 
     def _read(self, link: Connection) -> None:
         while True:
@@ -160,6 +199,7 @@ class Process(Backend):
                 message = link.recv_bytes()
             except (EOFError, OSError):
                 break
+            self._beats += 1
             if (waits := self._asked.get(message[:KEY].decode())) is not None:
                 waits.put(message[KEY:])
         if self._link is link:  # else it was closed
@@ -178,15 +218,17 @@ class Process(Backend):
 
     def ask(self, question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
         key, told = secrets.token_hex(KEY // 2), queue.SimpleQueue[bytes | None]()
-        self._asked[key], stopped, over = told, False, False
+        self._asked[key], stopped, over = told, 0.0, False
         try:
             if self._reason:
                 raise Gone(self._reason)
             self._send(key, encoded(question))
             while True:
                 if cancel.is_set() and not stopped:
-                    stopped = True
+                    stopped = time.monotonic()
                     self._send(key, b"")
+                if stopped and time.monotonic() - stopped > self.stop_s and not self._hung:
+                    self._kill(f"it did not stop within {self.stop_s:.0f} s")
                 try:
                     message = told.get(timeout=LOOK_S)
                 except queue.Empty:
@@ -221,12 +263,23 @@ class Process(Backend):
 def _serve(link: Connection, hosting: Hosting, number: int) -> None:
     """A backend's process. A message is a question's key with the question, or with nothing: stop it."""
     settle(number if hosting.gpus else None)
+    sending = threading.Lock()
+
+    def live() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                with sending:
+                    link.send_bytes(BEAT)
+                time.sleep(BEAT_S)
+
+    threading.Thread(target=live, name="signs of life", daemon=True).start()
     try:
         host = opened(lambda: Host(hosting), hosting.what)
     except Refused as refusal:
-        link.send_bytes(encoded({"refused": str(refusal)}))
+        with sending:
+            link.send_bytes(encoded({"refused": str(refusal)}))
         return
-    sending, waiting = threading.Lock(), queue.SimpleQueue[tuple[str, bytes] | None]()
+    waiting = queue.SimpleQueue[tuple[str, bytes] | None]()
 
     def answer(key: str, asked: bytes) -> None:
         for told in host.answer(key, asked):
@@ -246,7 +299,8 @@ def _serve(link: Connection, hosting: Hosting, number: int) -> None:
                     waiting.put((key, asked))
         waiting.put(None)
 
-    link.send_bytes(encoded({"ready": True}))
+    with sending:
+        link.send_bytes(encoded({"ready": True}))
     threading.Thread(target=read, name="questions", daemon=True).start()
     with contextlib.suppress(OSError):
         while (asked := waiting.get()) is not None:

@@ -11,15 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from decoders.errors import UserError, first_line
 
-from .backends import LOOK_S, Backend, Gone, Host, Hosting, Question, answered, encoded
+from .backends import BEAT_S, LOOK_S, Backend, Gone, Host, Hosting, Question, answered, encoded, silent
 from .work import Refused, opened
 
 TOGETHER = 8  # questions that an actor hears at a time: one is answered, others wait, are stopped, or ask for states
-BEAT_S = 1.0  # between signs of life
 JOINING = threading.Lock()
 STORE_BYTES = 80 << 20  # of Ray's object store, where we start Ray: what is large goes to a folder, not through it
 
@@ -80,9 +79,11 @@ class Actor(Backend):
         self._cores, self._address = cores, address
         self._actor: Any = None
         self._mine = False  # Ray was started for it
+        self._hung = ""  # why its last actor was ended
 
     def open(self, hosting: Hosting) -> None:
         self.close()
+        self._hung = ""
         self._mine = joined(self._cores, self._address) or self._mine
         asked: Any = {"num_cpus": hosting.threads, "num_gpus": hosting.gpus, "max_concurrency": TOGETHER}
         self._actor = actor = ray.remote(**asked)(_Actor).remote(hosting)
@@ -99,23 +100,37 @@ class Actor(Backend):
         """Hear from it that it lives; lost is told once."""
         while self._actor is actor:
             try:
-                ray.get(actor.lives.remote())
+                ray.get(actor.lives.remote(), timeout=self.silent_s)
+            except GetTimeoutError:
+                return self._end(actor, silent(self.silent_s))
             except RayError as problem:
                 if self._actor is actor:
                     self.lost(_why(problem))
                 return
             time.sleep(BEAT_S)
 
+    def _end(self, actor: Any, reason: str) -> None:
+        """End an actor that hangs: nothing is heard of it any more."""
+        if self._actor is actor:
+            self._hung, self._actor = reason, None
+            ray.kill(actor)
+            self.lost(reason)
+
     def ask(self, question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        actor, key, stopped, over = self._actor, secrets.token_hex(8), False, False
+        actor, key, stopped, over = self._actor, secrets.token_hex(8), 0.0, False
         if actor is None:
             raise Gone("it was closed")
         try:
             told = actor.answer.options(num_returns="streaming").remote(key, encoded(question))
             while True:
                 if cancel.is_set() and not stopped:
-                    stopped = True
+                    stopped = time.monotonic()
                     actor.stop.remote(key)
+                if stopped and time.monotonic() - stopped > self.stop_s:
+                    self._end(actor, f"it did not stop within {self.stop_s:.0f} s")
+                if self._actor is not actor:
+                    over = True
+                    raise Gone(self._hung or "it was closed")
                 ready, _ = ray.wait([told], timeout=LOOK_S)
                 if not ready:
                     continue
@@ -126,7 +141,7 @@ class Actor(Backend):
                 yield answer
         except RayError as problem:
             over = True
-            raise Gone(_why(problem)) from None
+            raise Gone((self._actor is not actor and self._hung) or _why(problem)) from None
         except UserError:
             over = True
             raise
