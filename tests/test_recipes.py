@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+import json
+import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
+from scipy.stats import permutation_test
 
 from decoders import Prompt
-from specviz.experiments import Line, find_recipe, plan, points, run_experiment
+from decoders.errors import UserError
+from decoders.model.load import stock_network
+from decoders.parts import WEIGHTS
+from decoders.training.batches import Document
+from specviz.experiments import Line, Results, find_recipe, plan, points, run_experiment
 from specviz.experiments.figures import caption
+from specviz.experiments.grids import grids
 from specviz.experiments.prompts import Case
 from specviz.experiments.quantities import Quantity
 from specviz.experiments.recipes import pldplus, ppd
 from specviz.experiments.sheets import sheets, texts
+from specviz.experiments.significance import compare_lines, paired_p
+from specviz.experiments.stages import BOTH, Epochs
+from specviz.experiments.variants import DraftVariant, training, variant_of
 
-from .drafts import save_tiny_part
+from .drafts import save_tiny_part, saved_drafters
 from .models import prompt_ids, tiny_target
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -102,3 +116,125 @@ def test_batches_are_compared_with_as_large_ones(
     assert all(row["speedup"] > 0 and not row["error"] for row in rows)
     per_forward = [row["tokens_per_forward"] for row in rows[:3]]
     assert per_forward == sorted(per_forward) and per_forward[2] > 2 * per_forward[0]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Running text, and conversations; trainings take small steps."""
+    words = [f"word{n}" for n in range(20)]
+    text, chats = tmp_path / "words.txt", tmp_path / "chats.jsonl"
+    text.write_text("\n".join(" ".join(words[n % 5 :]) for n in range(120)))
+    turns = [[("user", " ".join(words[n % 7 :])), ("assistant", " ".join(words[n % 3 :]))] for n in range(120)]
+    lines = [{"messages": [{"role": role, "content": content} for role, content in turn]} for turn in turns]
+    chats.write_text("\n".join(map(json.dumps, lines)))
+    monkeypatch.setattr("specviz.experiments.variants.BATCH_TOKENS", 256)
+    monkeypatch.setattr("decoders.training.drafter.measured_cost", lambda *_: 0.25)
+    return str(text), str(chats)
+
+
+def test_a_draft_model_is_trained_in_two_stages(target: Any, files: tuple[str, str]) -> None:
+    recipe = replace(find_recipe("glide-stages"), data=files, training_steps=4, max_new_tokens=6)
+    planned = plan(target, recipe, cases_of(1))
+    assert "each for 4 steps" in planned.notes[-1]
+    results = run_experiment(target, planned)
+    assert not results.failed and len(results.rows) == 3 and all(row["beta"] > 0 for row in results.rows)
+    two = DraftVariant("glide", 4, files, stages=BOTH)
+    first = two.before
+    assert first is not None and first.log(target.key) and two.log(target.key)
+    begun, ended = (one.folder(target.key) / "part" / WEIGHTS for one in (first, two))
+    before = {key: value + 1 for key, value in load_file(begun).items()}
+    save_file(before, begun)
+    shutil.rmtree(two.folder(target.key))
+    assert list(training(two, target, stock_network(target))) == [3, 4], "the first stage is not trained again"
+    after = load_file(ended)
+    assert all(float((after[key].float() - before[key].float()).abs().mean()) < 0.1 for key in before)
+    with pytest.raises(UserError, match="two stages need two kinds of files"):
+        plan(target, replace(recipe, data=files[1:]), cases_of(1))
+
+
+def test_an_epoch_has_each_document_once() -> None:
+    documents = [Document((n,), (1,)) for n in range(7)]
+
+    class Few:
+        label = "few"
+
+        def chunk(self, index: int) -> list[Document]:
+            return documents[5 * index : 5 * index + 5]
+
+        def held_out(self) -> list[Document]:
+            return []
+
+    source = Epochs(Few(), 2, 6)
+    epochs = [[document for step in range(3) for document in source.chunk(3 * epoch + step)] for epoch in (0, 1)]
+    assert all(sorted(d.ids for d in epoch) == [(n,) for n in range(6)] for epoch in epochs) and epochs[0] != epochs[1]
+    assert [len(source.chunk(n)) for n in range(3)] == [2, 2, 2] and source.chunk(1) == source.chunk(1)
+
+
+def test_prompt_tokens_learn_in_epochs(
+    target: Any, files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specviz.experiments.variants.EPOCH", 8)
+    recipe = replace(find_recipe("ppd-table4-epochs"), data=files[1:], max_new_tokens=6)
+    recipe = replace(recipe, axes=(replace(recipe.axes[0], values=(1, 3)),))
+    planned = plan(target, recipe, cases_of(1))
+    assert [variant.steps for variant, _ in planned.variants] == [2, 6] and "each for 2 to 6 steps" in planned.notes[-1]
+    results = run_experiment(target, planned)
+    assert not results.failed and {row["param:epochs"] for row in results.rows} == {"1", "3"}
+    batch = replace(find_recipe("ppd-table4-batch"), data=files[1:])
+    steps = [variant_of(batch, setting) for setting in batch.settings(target.info)]
+    assert [one.steps for one in steps if one] == [96, 24], "a batch of 1 makes four times as many steps"
+    assert [one.recipe.rows for one in steps if one] == [192, 768], "each document has as many insertion points"
+
+
+def test_earlier_trainings_are_found_under_their_names(target: Any) -> None:
+    plain, staged = DraftVariant("glide", 4), DraftVariant("glide", 4, stages=BOTH)
+    own = {name: value for name, value in asdict(plain).items() if name != "stages"}
+    named = hashlib.sha256(json.dumps([target.key, 0, own, asdict(plain.recipe), [["demo"]]], sort_keys=True).encode())
+    assert plain.folder(target.key).name == named.hexdigest()[:20] != staged.folder(target.key).name
+
+
+# --- GLIDE's table 1 ---
+
+
+@pytest.mark.parametrize("count", [2, 5, 12, 40])
+def test_p_is_that_of_a_paired_permutation_test(count: int) -> None:
+    random = np.random.default_rng(count)
+    mine, theirs = random.normal(0.2, 1, count), random.normal(0, 1, count)
+    known = permutation_test(
+        (mine, theirs), lambda a, b, axis: (a - b).mean(axis), permutation_type="samples", alternative="greater",
+        vectorized=True, n_resamples=50_000, rng=random,
+    )  # fmt: skip
+    assert paired_p((mine - theirs).tolist()) == pytest.approx(known.pvalue, abs=1e-9 if count <= 12 else 0.01)
+
+
+def test_a_line_is_tested_against_the_best_other(target: Any) -> None:
+    recipe = find_recipe("glide-table1")
+    about = recipe.described(target.info) | {"id": "x", "model": {"name": "tiny"}, "notes": [], "state": "complete"}
+    rows = [
+        {"series": line, "prompt": f"p{n}", "category": "ab"[n % 2], "method": "sps", "role": "run", "error": "",
+         "trace": "", "beta": beta + 0.01 * n}
+        for n in range(8) for line, beta in (("GLIDE", 0.6 + 0.01 * (n % 3)), ("weak", 0.2), ("strong", 0.5))
+    ]  # fmt: skip
+    title, table = compare_lines(Results(about, rows), ["beta", "draft_cost"])
+    assert title.startswith("GLIDE against the best other line (paired permutation test") and len(table) == 3
+    assert [row[1:3] for row in table] == [("a", "strong"), ("b", "strong"), ("all", "strong")]
+    assert [row[4:] for row in table] == [("4", "0.0625"), ("4", "0.0625"), ("8", "0.0039 †")]
+    assert table[2][3] == "10.9 points"
+    assert grids(Results(about, rows))[-1].rows == tuple(table)
+
+
+def test_draft_models_of_other_people_are_run_when_they_are_given(
+    target: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    part = str(save_tiny_part(target, "glide", tmp_path / "part"))
+    recipe = replace(find_recipe("glide-table1"), max_new_tokens=6).fixing({"part": part})
+    planned = plan(target, recipe, cases_of(1))
+    assert "of other people's: give it with --set llama-68m=FOLDER" in planned.absent["LLaMA-68m"]
+    assert {setting.line.label for setting in planned.settings} == {"GLIDE", "Plain decoding"}
+    folder = saved_drafters(tmp_path_factory)["llama"]
+    given = recipe.fixing({"llama-68m": folder})
+    results = run_experiment(target, plan(target, given, cases_of(1)))
+    assert {row["series"] for row in results.rows if not row["error"]} == {"Plain decoding", "LLaMA-68m", "GLIDE"}
+    assert all(row["beta"] > 0 for row in results.rows if row["series"] == "LLaMA-68m")
+    with pytest.raises(UserError, match="no method of glide-table1 has a parameter 'llama-7b'"):
+        recipe.fixing({"llama-7b": folder})

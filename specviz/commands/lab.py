@@ -103,14 +103,11 @@ def _finish(args: argparse.Namespace, results: Results, runs: int = 0) -> int:
 
 def _recorded(recipe: str | None) -> Results:
     """The example result of a recipe. Raises UserError where none comes along."""
-    from specviz.experiments import Results
-    from specviz.experiments.shipped import SHIPPED, comes_along, compared
+    from specviz.experiments.shipped import SHIPPED, comes_along, example
 
     if recipe is None or recipe not in comes_along():
         raise UserError(f"no example result of {recipe or 'a sweep'} comes along: those are {', '.join(comes_along())}")
-    results = Results.load(SHIPPED / f"{recipe}.zip")
-    results.about["compared"] = compared().get(recipe, "")
-    return results
+    return example(SHIPPED / f"{recipe}.zip")
 
 
 def _here(target: Target, planned: Plan) -> Results:
@@ -180,6 +177,8 @@ def _wanted(args: argparse.Namespace) -> Experiment:
     option = _first_set(args, "training_steps", "data")
     if option and not experiment.trains:
         raise UserError(f"--{option} is for recipes that train parts, and this experiment trains none")
+    if args.training_steps and not experiment.training_steps:
+        raise UserError(f"{experiment.name} counts its training in epochs: leave --training-steps out")
     changed: dict[str, Any] = {
         "training_steps": args.training_steps, "data": tuple(args.data or ()) or None,
         "prompts": args.prompts, "count": args.count or args.limit, "max_new_tokens": args.max_new_tokens,

@@ -32,21 +32,23 @@ PAPERS = {
     "eagle3": "EAGLE-3: scaling up inference acceleration of large language models via training-time test",
     "": "Your own",
 }
+NAMED = "drafter"  # the parameter that names a draft model
 CATEGORY, LINE = "category", "line"  # what x may be beside a parameter
 PART_OF = {  # method → the kind of trained part it drafts with (``decoders.parts.KINDS``)
     "glide": "glide", "glide+cape": "glide", "sps": "drafter", "ppd": "ppd", "ppd+typical": "ppd",
     "medusa": "medusa", "medusa+typical": "medusa", "hydra": "hydra", "eagle": "eagle", "eagle2": "eagle",
     "eagle3": "eagle3",
 }  # fmt: skip
-DRAFT_MODEL = ("layers", "width", "kv_layer", "distill")
+DRAFT_MODEL = ("layers", "width", "kv_layer", "distill", "stages")
 TRAINED = {  # kind → what may differ between parts that are trained for an experiment
     "glide": DRAFT_MODEL, "drafter": DRAFT_MODEL,
-    "ppd": ("tokens", "vectors", "mask", "learned", "prefix", "exits", "head", "hard_labels"),
+    "ppd": ("tokens", "vectors", "mask", "learned", "prefix", "exits", "head", "hard_labels", "epochs", "batch"),
 }  # fmt: skip
 TRAINABLE = {method: kind for method, kind in PART_OF.items() if kind in TRAINED}  # for an experiment
 AS_IT_IS = (  # fields of an experiment that its description has as they are
     "name", "title", "paper", "figure", "question", "finding", "note", "prompts", "count", "max_new_tokens",
     "temperature", "by_category", "chart", "against", "repeats", "rounds",
+    "tested",
 )  # fmt: skip
 Row = dict[str, Any]
 Values = tuple[Any, ...] | Callable[[Mapping[str, Any]], Sequence[Any]]
@@ -78,13 +80,15 @@ class Line:
     """A method with fixed parameters: a line of the chart. ``fixed``: the axes do not apply (drawn level).
 
     With ``trains`` (settings of ``TRAINED``; none: the usual ones) it drafts with a part that is trained for the
-    experiment; an axis may vary such a setting too.
+    experiment; an axis may vary such a setting too. ``asks``: it drafts with a model of other people's, which is named
+    by a setting of this name; until then it is left out.
     """
 
     label: str
     method: str
     params: Mapping[str, Any] = field(default_factory=dict)
     fixed: bool = False
+    asks: str = ""
     trains: Mapping[str, Any] | None = None
 
 
@@ -136,8 +140,9 @@ class Experiment:
     means instead of over the parameter's values. Parts that lines train learn from ``data`` ("demo" or files) for
     ``training_steps`` steps each. With ``repeats`` it is a batch (``specviz.experiments.batch``): a table of tasks ×
     lines, every run timed so many times.
-    ``rounds``: every run is made so many times, and tables say how far the means of these lie apart. ``forced``: the
-    methods decode the prompts' own answers, teacher-forced, and are scored by the quotes in them
+    ``rounds``: every run is made so many times, and tables say how far the means of these lie apart. ``tested`` names a
+    line that is tested against the best other one, prompt by prompt (``specviz.experiments.significance``). ``forced``:
+    the methods decode the prompts' own answers, teacher-forced, and are scored by the quotes in them
     (``specviz.experiments.quoted``). ``chart`` is line, bar, stack, heat (two axes), sheet (a table of lines × tasks,
     ``specviz.experiments.sheets``) or cases (the answers themselves, ``specviz.experiments.answers``).
     """
@@ -169,6 +174,7 @@ class Experiment:
     data: tuple[str, ...] = ("demo",)
     repeats: int = 0
     rounds: int = 1
+    tested: str = ""
     forced: bool = False
 
     def settings(self, info: Mapping[str, Any]) -> list[Setting]:
@@ -187,9 +193,13 @@ class Experiment:
         methods = registered()
         lines = list(self.lines)
         for name, value in params.items():
+            if asking := [n for n, line in enumerate(lines) if line.asks == name]:
+                for n in asking:
+                    lines[n] = dataclasses.replace(lines[n], params={**lines[n].params, NAMED: value}, asks="")
+                continue
             there = [methods.get(line.method) for line in lines]
             of = [{control.name for control in controls(method.params)} if method else set() for method in there]
-            having = [n for n, names in enumerate(of) if name in names]
+            having = [n for n, names in enumerate(of) if name in names and not lines[n].asks]
             if not having:
                 raise UserError(f"no method of {self.name} has a parameter {name!r}: leave it out")
             values = {repr(self.lines[n].params.get(name)) for n in having}

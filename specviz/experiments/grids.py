@@ -14,6 +14,7 @@ from .prompts import NAMES
 from .quantities import Profile, Quantity
 from .results import Results, columns_of, points, profile_table
 from .sheets import sheets, texts, titled
+from .significance import HEADS, compare_lines
 
 TABLED = ("sheet", CASES)  # charts whose tables are lines × tasks, or answers
 
@@ -35,7 +36,15 @@ def grids(results: Results, metrics: Sequence[str] | None = None) -> list[Grid]:
     if results.about["chart"] in TABLED:
         return tabled(results, wanted)
     made = [_of_points(results, wanted)] if measured_columns(results, wanted) else []
-    return [*made, *(of_profile(profile_table(results, profile)) for profile in profiles)]
+    return [*made, *(of_profile(profile_table(results, profile)) for profile in profiles), *compared(results, wanted)]
+
+
+def compared(results: Results, metrics: Sequence[str]) -> list[Grid]:
+    """The table of the tests, where a line is tested against the others (``significance``)."""
+    if not results.about.get("tested"):
+        return []
+    title, rows = compare_lines(results, metrics)
+    return [Grid(title, HEADS, tuple(rows), 3)] if rows else []
 
 
 def tabled(results: Results, metrics: Sequence[str]) -> list[Grid]:

@@ -70,7 +70,7 @@ class Plan:
         trained = ""
         if count := len(self.variants):
             parts = f"{count} {self.experiment.parts[count > 1]}"
-            trained = f"{parts} to train for {self.experiment.training_steps:,} steps, "
+            trained = f"{parts} to train for {steps_of([variant for variant, _ in self.variants])} steps, "
         about = f"{'roughly' if trained else 'about'} {duration(self.seconds(per_token))}"
         return f"{trained}{self.runs:,} run{'s' * (self.runs != 1)}, {about}"
 
@@ -133,7 +133,8 @@ def plan(
     experiment.check(methods, info)
     notes = []
     missing = {line.label: _missing(methods[line.method], line, target) for line in experiment.lines}
-    reasons = dict.fromkeys((line.method, missing[line.label]) for line in experiment.lines)
+    named = {line.label: line.label if line.asks else line.method for line in experiment.lines}
+    reasons = dict.fromkeys((named[label], reason) for label, reason in missing.items())
     notes += [f"{name} is left out: {reason}" for name, reason in reasons if reason]
     settings = [s for s in experiment.settings(info) if not missing[s.line.label]]
     if not settings:
@@ -162,7 +163,7 @@ def plan(
     if variants:
         notes.append(
             f"{len(variants)} {experiment.parts[1]} are trained for this, alike but for what is compared, each for "
-            f"{experiment.training_steps:,} steps"
+            f"{steps_of(variants)} steps"
             + (f" ({len(variants) - len(left)} of them are there already)" if len(left) < len(variants) else "")
             + f": short runs, to be compared with one another, not with a {experiment.parts[0]} trained to the end"
         )
@@ -192,8 +193,19 @@ def foreseen(target: Target, experiment: Experiment, per_token: float) -> float:
     return Plan(experiment, tuple(settings), () if experiment.measure else counted, variants=todo).seconds(per_token)
 
 
+def steps_of(variants: Sequence[Variant]) -> str:
+    """The steps of trainings in words: of all, or from the fewest to the most."""
+    fewest, most = (end(variant.steps for variant in variants) for end in (min, max))
+    return f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
+
+
 def _missing(method: Any, line: Line, target: Any) -> str | None:
     """Why a line cannot run on this target, in a sentence; one that names or trains its part lacks none."""
+    if line.asks:
+        return (
+            f"it is a draft model of other people's: give it with --set {line.asks}=FOLDER (or a hub id) if it has the "
+            f"tokenizer of {target.name}"
+        )
     reason = method.available(target)
     named = reason and line.params and method.brings(make_params(method.params, line.params))
     return None if line.trains is not None or named else reason

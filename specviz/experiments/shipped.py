@@ -31,7 +31,7 @@ from .experiment import Row
 from .free import free
 from .plan import Plan, plan
 from .prompts import DEMO, cases, records
-from .recipes import find_recipe
+from .recipes import find_recipe, recipes
 from .results import Results, columns_of, is_text
 from .running import begin, run_experiment
 
@@ -46,6 +46,7 @@ PROMPTS, NEW_TOKENS = (4, 6), 40  # of a recipe that is recorded to come along: 
 LEAST_PROMPTS = 2  # that its results must have
 SECONDS = 360.0  # after which a recording stops
 BUSY = 1.5  # load for each core from which times are rough
+TEXTS = ("title", "figure", "question", "finding", "note", "papers", "tested")  # of a recipe, as it is today
 ALWAYS = ("tokens", "steps", "tokens_per_step", "tokens_per_s", "speedup")  # columns that are kept with the metrics
 
 
@@ -152,10 +153,23 @@ def slim(results: Results) -> list[Row]:
     return [{n: kept(n, v) for n, v in row.items() if is_text(n) or n in wanted} for row in results.rows]
 
 
+def example(path: Path) -> Results:
+    """The recorded results of a recipe, with the recipe's texts and printed numbers as they are today, and the sentence
+    that compares them. Raises UserError.
+    """
+    results = Results.load(path)
+    recipe, about = recipes().get(path.stem), results.about
+    if recipe is not None:
+        today = recipe.described(about["model"])
+        about |= {name: today[name] for name in TEXTS}
+    results.about["compared"] = compared(path.parent).get(path.stem, "")
+    return results
+
+
 @cache
 def comes_along(folder: Path = SHIPPED) -> Mapping[str, Mapping[str, Any]]:
     """What the recorded results of recipes are about, by recipe."""
-    return {path.stem: Results.load(path).about for path in sorted(folder.glob("*.zip"))}
+    return {path.stem: example(path).about for path in sorted(folder.glob("*.zip"))}
 
 
 @cache

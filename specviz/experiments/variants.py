@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +20,7 @@ from decoders.errors import UserError
 from specviz.places import home
 
 from .experiment import TRAINABLE, TRAINED, Experiment, Setting
+from .stages import BOTH, EPOCH, FINETUNED, PRETRAINED, STAGES, Epochs, Stage, stage_files
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -31,6 +32,8 @@ LOOKS = 6  # validations along the way
 HELD_OUT_TOKENS = 14_000  # read by each, about
 HELD_OUT = 12  # documents of them that prompt tokens are tried on: each of their positions takes rows of its own
 HELD_OUT_POINTS = 1_500  # in these, about
+EPOCH_BATCH = 4  # documents of a step, where epochs are counted, as in PPD's training
+LATER = ("stages", "epochs", "batch")  # settings that earlier trainings lack: unset, they change no folder's name
 SEED = 0
 MOST_BYTES = 4 << 30  # kept trainings; beyond it the oldest go
 PARAMETER = {"glide": "part", "drafter": "drafter", "ppd": "part"}  # of the methods: the folder of their part
@@ -64,9 +67,19 @@ class Variant:
     def finish(self, part: Path) -> None:
         """What a trained part needs besides, in its folder; nothing by itself."""
 
+    @property
+    def before(self) -> Variant | None:
+        """What it goes on from: trained first, and kept as well."""
+        return None
+
+    def source(self, source: Any) -> Any:
+        """What it learns from, of all there is to learn from."""
+        return source
+
     def folder(self, key: str) -> Path:
         """Where it is kept for the target with this fingerprint."""
-        settings = [key, SEED, asdict(self), asdict(self.recipe), [_stamp(name) for name in self.data]]
+        own = {name: value for name, value in asdict(self).items() if value or name not in LATER}
+        settings = [key, SEED, own, asdict(self.recipe), [_stamp(name) for name in self.data]]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         return home() / "lab" / "parts" / digest[:20]
 
@@ -84,12 +97,25 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class DraftVariant(Variant):
-    """A draft model (kind "glide" or "drafter")."""
+    """A draft model (kind "glide" or "drafter"). ``stages``: it learns running text alone ("pretrained"),
+    conversations alone ("finetuned"), or the one for half of the steps and then the other ("both", as in GLIDE §5.1);
+    without it, all that there is.
+    """
 
     layers: int = 1
     width: int | None = None
     kv_layer: int | None = None
     distill: bool = False
+    stages: str = ""
+
+    @property
+    def before(self) -> Variant | None:
+        return replace(self, steps=self.steps // 2, stages=PRETRAINED) if self.stages == BOTH else None
+
+    def source(self, source: Any) -> Any:
+        if not self.stages:
+            return source
+        return Stage(source, running=self.stages == PRETRAINED)
 
     @property
     def recipe(self) -> Any:
@@ -112,6 +138,10 @@ class DraftVariant(Variant):
 
     def check(self, target: Target) -> None:
         self.config(target)
+        if self.stages not in STAGES:
+            raise UserError(f"stages={self.stages!r} is not allowed: one of {', '.join(map(repr, STAGES))}")
+        if self.stages == BOTH and self.steps < 2:
+            raise UserError("two stages are to be trained in 1 step: give at least 2")
 
     def seconds(self, target: Target) -> float:
         """A step reads its tokens with the target and learns from them with the draft model (three times a forward); a
@@ -134,7 +164,8 @@ class DraftVariant(Variant):
 @dataclass(frozen=True, slots=True)
 class PromptVariant(Variant):
     """Prompt tokens (kind "ppd"): ``tokens`` of ``vectors`` each (EPTs), the ablations of PPD's appendix D, and what
-    they learn from (``decoders.training.prompt_tokens.Recipe``).
+    they learn from (``decoders.training.prompt_tokens.Recipe``). With ``epochs``, the same 96 documents so often,
+    ``batch`` of them (4 where it is 0) in each step.
     """
 
     tokens: int = 3
@@ -145,14 +176,22 @@ class PromptVariant(Variant):
     exits: int = 1
     head: str = "target"
     hard_labels: bool = False
+    epochs: int = 0
+    batch: int = 0
 
     @property
     def recipe(self) -> Any:
         from decoders.training.prompt_tokens import Recipe
 
-        settings = {name: getattr(self, name) for name in TRAINED["ppd"]}
+        settings = {name: getattr(self, name) for name in TRAINED["ppd"] if name not in LATER}
         rows, look = POINTS * self.tokens * self.vectors, max(1, self.steps // LOOKS)
-        return Recipe(**settings, batch_tokens=BATCH_TOKENS, rows=rows, validate_steps=look)
+        if self.epochs:  # as many insertion points of a document, whatever the others of its step
+            rows = rows * (self.batch or EPOCH_BATCH) // EPOCH_BATCH
+        tokens = 1 << 20 if self.epochs else BATCH_TOKENS  # a chunk of an epoch is one step
+        return Recipe(**settings, batch_tokens=tokens, rows=rows, validate_steps=look)
+
+    def source(self, source: Any) -> Any:
+        return Epochs(source, self.batch or EPOCH_BATCH, EPOCH) if self.epochs else source
 
     def check(self, target: Target) -> None:
         self.recipe.config(target.shape)
@@ -163,7 +202,8 @@ class PromptVariant(Variant):
         """
         whole, rate = _size_and_rate(target)
         each = self.tokens * self.vectors
-        step, look = BATCH_TOKENS + 2 * POINTS * each, HELD_OUT_TOKENS / 4 + HELD_OUT_POINTS * each
+        share = (self.batch or EPOCH_BATCH) / EPOCH_BATCH if self.epochs else 1.0
+        step, look = share * (BATCH_TOKENS + 2 * POINTS * each), HELD_OUT_TOKENS / 4 + HELD_OUT_POINTS * each
         return 2 + self.steps * (0.02 + step * whole / rate) + LOOKS * look * whole / rate
 
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
@@ -190,7 +230,10 @@ def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
         return None
     kind = TRAINABLE[setting.line.method]
     variant = PromptVariant if kind == "ppd" else DraftVariant
-    return variant(kind, experiment.training_steps, experiment.data, **setting.trains)
+    steps, epochs = experiment.training_steps, int(setting.trains.get("epochs") or 0)
+    if epochs:
+        steps = epochs * -(-EPOCH // int(setting.trains.get("batch") or EPOCH_BATCH))
+    return variant(kind, steps, experiment.data, **setting.trains)
 
 
 def check_variants(variants: Sequence[Variant], target: Target) -> None:
@@ -203,6 +246,13 @@ def check_variants(variants: Sequence[Variant], target: Target) -> None:
             raise UserError(f"{target.name} has no tokenizer, and parts learn from text: choose another model")
         if list(variant.data) == [DEMO]:
             DemoSource(target.tokenizer, SEED)
+        elif isinstance(variant, DraftVariant) and variant.stages:
+            needed = {PRETRAINED: (True,), FINETUNED: (False,), BOTH: (True, False)}[variant.stages]
+            if not all(stage_files(variant.data, running) for running in needed):
+                raise UserError(
+                    "two stages need two kinds of files: text (.txt, .md) for the first, conversations (.jsonl) for "
+                    "the second: give both with --data"
+                )
         for name in variant.data:
             if name != DEMO and not Path(name).expanduser().is_file():
                 raise UserError(f"there is no training file {name}: give text or JSONL files, or `demo`")
@@ -214,25 +264,37 @@ def training(variant: Variant, target: Target, network: Any) -> Generator[int]:
     Closed before the end, it leaves a checkpoint that the next training goes on from. ``network`` is the target's
     (``decoders.model.load.stock_network``).
     """
+    from safetensors.torch import load_file
+
+    from decoders.parts import WEIGHTS
     from decoders.training.demo.source import source_of
     from decoders.training.loop import CHECKPOINT
 
-    folder = variant.folder(target.key)
+    folder, earlier = variant.folder(target.key), 0
+    if (first := variant.before) is not None:
+        earlier = first.steps
+        if first.log(target.key) is None:
+            yield from training(first, target, network)
     answers = network if isinstance(variant, DraftVariant) and variant.distill else None
-    source = source_of(variant.data, target.tokenizer, SEED, answers, documents=DOCUMENTS)
+    stages = variant.stages if isinstance(variant, DraftVariant) else ""
+    files = stage_files(variant.data, stages == PRETRAINED) if stages else variant.data
+    source = variant.source(source_of(files, target.tokenizer, SEED, answers, documents=DOCUMENTS))
     run = variant.run(folder, network, target.name, source)
     run.open(resume=True)
+    if first is not None and not run.step:
+        run.trained.load_state_dict(load_file(first.folder(target.key) / "part" / WEIGHTS))
+    last = variant.steps - earlier
     try:
-        while run.step < variant.steps:
-            run.train_step(run.step / variant.steps)
-            if run.step % run.recipe.validate_steps == 0 or run.step == variant.steps:
-                run.log(run.step / variant.steps)
-            if run.step == variant.steps:
+        while run.step < last:
+            run.train_step(run.step / last)
+            if run.step % run.recipe.validate_steps == 0 or run.step == last:
+                run.log(run.step / last)
+            if run.step == last:
                 variant.finish(run.export(folder / "part"))
                 (folder / CHECKPOINT).unlink(missing_ok=True)
-            yield run.step
+            yield earlier + run.step
     finally:
-        if 0 < run.step < variant.steps and run.step != run.saved_step:
+        if 0 < run.step < last and run.step != run.saved_step:
             with contextlib.suppress(OSError, RuntimeError):  # a full disk: it begins at an earlier step again
                 run.save()
 

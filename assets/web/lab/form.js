@@ -195,7 +195,7 @@ function head(r) {
   const facts = [
     ...r.axes.map((axis) => /** @type {[string, Child]} */ (["Varies", [`${axis.label} `, values(axis)]])),
     ["Lines", !r.promptless && r.lines.map((line) => line.label).join(" · ")],
-    ["Trains", r.training_steps > 0 && trains],
+    ["Trains", r.parts && trains],
     ["Measures", metrics.join(" · ")],
     ["Temperature", r.temperature > 0 && String(r.temperature)],
     ["The paper found", r.finding],

@@ -11,7 +11,7 @@ from typing import Any
 
 from specviz.experiments.experiment import Experiment, text_of
 from specviz.experiments.figures import caption, charts
-from specviz.experiments.grids import TABLED, measured_columns, of_profile, tabled, told
+from specviz.experiments.grids import TABLED, compared, measured_columns, of_profile, tabled, told
 from specviz.experiments.plan import Progress, duration
 from specviz.experiments.prompts import NAMES
 from specviz.experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile
@@ -78,7 +78,8 @@ def drawn(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
             {"key": key, "label": label, "unit": unit} for key, label, unit in measured_columns(results, wanted)
         ],
         "profiles": [asdict(of_profile(profile_table(results, profile))) for profile in profiles]
-        + ([asdict(grid) for grid in tabled(results, wanted)] if about["chart"] in TABLED else []),
+        + ([asdict(grid) for grid in tabled(results, wanted)] if about["chart"] in TABLED else [])
+        + [asdict(grid) for grid in compared(results, wanted)],
         "caption": caption(results),
         **_below(results, wanted),
     }  # fmt: skip

@@ -1,0 +1,76 @@
+"""In which order parts that are trained for an experiment see their data: epochs of a few documents, and stages."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from decoders.training.batches import Document
+    from decoders.training.data import Source
+
+PRETRAINED, FINETUNED, BOTH = "pretrained", "finetuned", "both"
+STAGES = ("", PRETRAINED, FINETUNED, BOTH)
+CONVERSATIONS = (".jsonl", ".ndjson")  # files of them; all others are running text
+EPOCH = 96  # documents
+
+
+class Epochs:
+    """The first documents of another source again and again, ``batch`` of them a chunk, each epoch in an order of its
+    own.
+    """
+
+    def __init__(self, source: Source, batch: int, documents: int) -> None:
+        self.source, self.batch = source, batch
+        self.label = f"{source.label}, {documents} documents in epochs"
+        self._documents: list[Document] = []
+        for index in range(documents):
+            if len(self._documents) >= documents:
+                break
+            self._documents += source.chunk(index)
+        self._documents = self._documents[:documents]
+
+    def chunk(self, index: int) -> list[Document]:
+        steps = -(-len(self._documents) // self.batch)
+        epoch, step = divmod(index, steps)
+        order = list(self._documents)
+        random.Random(f"specviz epoch {epoch}").shuffle(order)
+        return order[step * self.batch : (step + 1) * self.batch]
+
+    def held_out(self) -> list[Document]:
+        return self.source.held_out()
+
+
+class Stage:
+    """One stage of a draft model's training (GLIDE §5.1): with ``running`` the words of another source's documents as
+    running text, all of them to be learnt; else its conversations. What is held out are the source's documents as they
+    are, so that both stages are judged alike.
+    """
+
+    def __init__(self, source: Source, *, running: bool) -> None:
+        self.source, self.running = source, running
+        self.label = f"{source.label}, as running text" if running else source.label
+
+    def chunk(self, index: int) -> list[Document]:
+        from decoders.training.batches import RESPONSE, Document
+
+        documents = self.source.chunk(index)
+        if not self.running:
+            return documents
+        return [Document(document.ids, (RESPONSE,) * len(document.ids)) for document in documents]
+
+    def held_out(self) -> list[Document]:
+        return self.source.held_out()
+
+
+def stage_files(data: Sequence[str], running: bool) -> tuple[str, ...]:
+    """The data of a stage: of files those of running text, or those of conversations; the demo's tasks for both.
+
+    >>> stage_files(["a.txt", "b.jsonl"], True), stage_files(["a.txt", "b.jsonl"], False), stage_files(["demo"], True)
+    (('a.txt',), ('b.jsonl',), ('demo',))
+    """
+    if list(data) == ["demo"]:
+        return tuple(data)
+    return tuple(name for name in data if (Path(name).suffix.lower() not in CONVERSATIONS) == running)
