@@ -14,8 +14,8 @@ from tests import conftest
 ROOT = Path(__file__).resolve().parent.parent
 # from the ground up; a module imports from its own floor and from those before it
 DECODERS = (
-    "", "trace", "importers", "prompt", "draft", "model", "verifiers", "method", "draft_models", "prompt_tokens",
-    "parts", "drafters", "engine", "recorder", "study", "training",
+    "", "trace", "importers", "prompt", "servers", "draft", "model", "verifiers", "method", "draft_models",
+    "prompt_tokens", "parts", "drafters", "engine", "recorder", "study", "training",
 )  # fmt: skip
 SPECVIZ = (
     "", "workers", "views", "figures", "server", "experiments", "shell", "pages", "app", "commands", "cli", "__main__",

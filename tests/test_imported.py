@@ -86,6 +86,17 @@ def test_a_step_where_engine_and_head_differ_is_flagged_and_not_filled_in():
     check(again)
 
 
+def test_where_the_servers_drafts_are_known_each_token_is_compared():
+    """A run that was recorded in the server: as many tokens stand, and yet another one was drafted."""
+    trace = redraft(target(), read_again(target(), imported()), "pld", {"k": 4})  # its drafts are now all known
+    assert redraft(target(), trace, "pld", {"k": 4}).run["redrafted"]["differing"] == 0
+    nodes = trace.tables["nodes"]
+    rejected = next(row for row, status in enumerate(nodes["status"]) if status in ("rejected", "unreached"))
+    nodes["token"][rejected] = next(t for t in range(1, 99) if t not in nodes["token"])
+    again = redraft(target(), trace, "pld", {"k": 4})
+    assert again.run["redrafted"]["differing"] == 1 and again.tables["steps"]["differs"][nodes["step"][rejected]]
+
+
 def test_a_server_of_another_model_is_told_by_its_probabilities():
     document = json.loads(served()[1])
     ids = document["choices"][0]["token_ids"]

@@ -77,7 +77,9 @@ class Token:
 class ServerStep:
     """A step as a server tells it. ``accepted`` and ``drafted`` are None where they are not told; ``accepted`` is above
     ``emitted`` where the answer ended inside the accepted draft. ``draft`` has the drafter's first choices per
-    position, the drafted one first; ``ms`` is the time since the step before, as far as it is told.
+    position, the drafted one first; ``ms`` is the time since the step before, as far as it is told. Recorders know
+    more: the target's probability and rank of every drafted token (``judged``), after temperature and the like
+    (``served``), its first choices in every row (``tops``), times, and the requests of the forward (``batch``).
     """
 
     emitted: int
@@ -86,6 +88,12 @@ class ServerStep:
     draft: Sequence[Sequence[Choice]] = ()
     ms: float | None = None
     reason: str = ""
+    judged: Sequence[tuple[float, int]] = ()
+    served: Sequence[float] | None = None
+    tops: Sequence[Sequence[Choice]] = ()
+    draft_ms: float | None = None
+    verify_ms: float | None = None
+    batch: int = 0
 
 
 @dataclass(slots=True)
@@ -278,6 +286,11 @@ class _Rows:
         tables = ("steps", "nodes", "targets", "guesses")
         new = Trace.new({}).tables
         self.tables: dict[str, dict[str, list[Any]]] = {"tokens": self.tokens, **{name: new[name] for name in tables}}
+        self.served = any(step.served is not None for step in request.steps or ())  # p after temperature and the like
+        if self.served:
+            self.tables["nodes"]["served_prob"] = []
+        if any(step.batch for step in request.steps or ()):  # requests of the forward: its times are of all
+            self.tables["steps"]["batch"] = []
 
     def add(self, step: ServerStep) -> None:
         """Rows of the next step."""
@@ -307,8 +320,9 @@ class _Rows:
             "context": self.prompt + self.at, "route": "", "drafted": drafted, "depth": drafted, "accepted": accepted,
             "reason": "" if drafted else step.reason, "emitted": len(emitted),
             "bonus": self.output[emitted.stop - 1] if own else -1, "outcome": full if drafted else "plain",
-            "origins": DRAFTER.name if accepted else "", "entropy": None, "draft_ms": None, "verify_ms": None,
-            "commit_ms": None, "elapsed_ms": self.elapsed if self.timed else None,
+            "origins": DRAFTER.name if accepted else "", "entropy": None, "draft_ms": step.draft_ms,
+            "verify_ms": step.verify_ms, "commit_ms": None, "elapsed_ms": self.elapsed if self.timed else None,
+            "batch": step.batch,
         }  # fmt: skip
         _append(self.tables, "steps", **row)
         self.at, self.step, self.root = emitted.stop, self.step + 1, self.output[emitted.stop - 1]
@@ -317,6 +331,8 @@ class _Rows:
         for depth in range(drafted + 1):
             offered = step.draft[depth - 1] if 0 < depth <= len(step.draft) else ()
             prob, rank = judged[depth - 1] if 0 < depth <= accepted else (None, -1)
+            if 0 < depth <= len(step.judged):
+                prob, rank = share(step.judged[depth - 1][0]), step.judged[depth - 1][1]
             token = self.root if not depth else NOT_RECORDED
             if 0 < depth <= accepted:
                 token = self.output[self.at + depth - 1]
@@ -331,6 +347,8 @@ class _Rows:
                 "draft_prob": share(offered[0][2]) if offered else None, "prob": prob, "rank": rank, "status": status,
                 "reason": {"rejected": "the server rejected it", "accepted": "the server accepted it"}.get(status, ""),
             }  # fmt: skip
+            if self.served:
+                row["served_prob"] = share(step.served[depth - 1]) if step.served and depth else None
             _append(self.tables, "nodes", **row)
             if offered:
                 for place, (token_id, text, q) in enumerate(offered):
@@ -339,10 +357,14 @@ class _Rows:
                         self.tables, "guesses", step=self.step, node=depth - 1, token=token, rank=place,
                         draft_prob=share(q), prob=None, residual=None,
                     )  # fmt: skip
-            if depth <= accepted and self.at + depth < len(self.request.tokens) and depth < len(judged):
-                for token_id, text, p in self.request.tokens[self.at + depth].top:
-                    token = self.pieces.id(token_id, text)
-                    _append(self.tables, "targets", step=self.step, node=depth, token=token, prob=share(p))
+            top: Sequence[Choice] = ()
+            if depth < len(step.tops):
+                top = step.tops[depth]
+            elif depth <= accepted and self.at + depth < len(self.request.tokens) and depth < len(judged):
+                top = self.request.tokens[self.at + depth].top
+            for token_id, text, p in top:
+                token = self.pieces.id(token_id, text)
+                _append(self.tables, "targets", step=self.step, node=depth, token=token, prob=share(p))
         if drafted > accepted + len(step.draft[accepted:]):
             self.unknown.add("nodes.token")
 

