@@ -274,7 +274,8 @@ def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
     settled(model, target)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:24]
-    trained = {"kind": part.kind, "from": "trained here", "format": SCHEMA, "fingerprint": digest}
+    title = KINDS[part.kind].title
+    trained = {"kind": part.kind, "from": "trained here", "format": SCHEMA, "title": title, "fingerprint": digest}
     model.about = part.training.get("published") or trained
     return model
 

@@ -107,7 +107,10 @@ def test_a_draft_vocabulary_is_spread_over_the_whole(opened):
     torch.testing.assert_close(ours.extend([7], [-1]), stock.extend([7], [-1]), atol=1e-4, rtol=1e-4)
 
 
-HEADS = [("eagle", {"scaled": True}), ("eagle", {"draft_vocab": 100, "layers": 2}), ("eagle3", {"draft_vocab": 100})]
+HEADS = [
+    ("eagle", {"scaled": True}), ("eagle", {"draft_vocab": 100, "layers": 2}), ("eagle3", {"draft_vocab": 100}),
+    ("eagle3", {"norm_output": True, "fc_norm": True}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind, options", HEADS)

@@ -48,7 +48,7 @@ def fitted(kind: str, head: Published, target: Target) -> Fitted:
                 weights.setdefault(name, weights[f"heads.{number}.{block - 1}.linear.{part}"])
     about = {
         "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights), "heads": config.heads,
-        "draft_vocab": config.vocab, "warnings": [],
+        "features": [config.layer(target.shape)], "draft_vocab": config.vocab, "warnings": [],
     }  # fmt: skip
     return Fitted(config, weights, about)
 

@@ -143,8 +143,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "draft_share": quotient(draft_ms=draft_ms, verify_ms=verify_ms),
         "beta": quotient(overlap=sum(both), tokens=len(both)),
         "draft_cost": Measured(
-            ratio(ratio(forward_ms, forwards), one_row_ms),
-            {"forward_ms": forward_ms, "forwards": forwards, "one_row_ms": one_row_ms},
+            draft_cost(trace), {"forward_ms": forward_ms, "forwards": forwards, "one_row_ms": one_row_ms}
         ),
         "draft_efficiency": quotient(accepted=accepted, drafted=drafted),
         "copied_share": quotient(copied=copied, tokens=tokens),
@@ -207,6 +206,11 @@ def _draft_forwards(trace: Trace) -> tuple[float | None, float | None]:
         if depth and ms is not None and count:
             known.append((ms, count))
     return (sum(ms for ms, _ in known), sum(count for _, count in known)) if known else (None, None)
+
+
+def draft_cost(trace: Trace) -> float | None:
+    """c: a draft forward's mean time ÷ a one-row forward's of the target (Leviathan, §3.2)."""
+    return ratio(ratio(*_draft_forwards(trace)), trace.run.get("timings", {}).get("one_row_ms"))
 
 
 def one_forward_per_token(trace: Trace) -> bool:

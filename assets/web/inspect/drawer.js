@@ -110,12 +110,14 @@ function start(owner) {
 function part(owner) {
   const { part } = owner.model.run;
   if (!part) return [];
+  const from = part.offset === undefined ? "" : `, from position ${part.offset} on`;
+  const states = part.features?.length === 1 ? "state" : "states";
   const lines = [
     `${part.title || part.format}${part.fingerprint ? `, fingerprint ${part.fingerprint}` : ""}.`,
-    part.features && `It reads the target's states ${part.features.join(", ")}, from position ${part.offset ?? 0} on.`,
+    part.features && `It reads the target's ${states} ${part.features.join(", ")}${from}.`,
     part.acceptance !== undefined && `On a short text ${probability(part.acceptance)} of its first guesses were right.`,
   ];
-  const by = h("b", part.from);
+  const by = h("b", part.from === "trained here" && part.title ? `a ${part.title} that was trained here` : part.from);
   const chip = owner.tip.explained("span.sv-chip", () => told("Drafted by", ...lines), "Drafted by ", by);
   return [chip, ...(part.warnings || []).map((words) => h("p.sv-warned", words))];
 }

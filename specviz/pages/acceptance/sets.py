@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from decoders.trace.acceptance import DEFINITIONS, Acceptance
-from decoders.trace.metrics import ratio
+from decoders.trace.metrics import draft_cost, ratio
 from decoders.trace.reliability import Signal, outcomes, pooled, signals
 from decoders.trace.trace import Trace
 
@@ -28,7 +28,7 @@ class Counted:
         method = trace.run["method"]
         group = method["name"], str(method.get("title") or method["name"]), bool(method.get("lossless", True))
         told = {signal: outcomes(trace, signal) for signal in signals([trace])}
-        return cls(group, Acceptance.of(trace), told, trace.run.get("metrics", {}).get("draft_cost"))
+        return cls(group, Acceptance.of(trace), told, draft_cost(trace))
 
 
 def pooled_by_method(runs: Iterable[Counted]) -> list[dict[str, Any]]:
