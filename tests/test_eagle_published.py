@@ -69,6 +69,11 @@ FAR = {**THIRD, "d2t": THIRD["d2t"] + 300}
             "eagle3", LLAMA, {**THIRD, "midlayer.mlp.down_proj.weight": torch.zeros(64, 50)},
             r"does not fit together: layers.0.mlp.down_proj.weight is 64 × 50, where 64 × 48 is wanted",
         ),
+        (
+            "eagle3",
+            {**without(LLAMA, "max_position_embeddings"), "rope_scaling": {"type": "yarn", "factor": 2.0}}, THIRD,
+            r"does not say max_position_embeddings in its config.json",
+        ),
         ("eagle", without(LLAMA, "num_attention_heads"), FIRST, r"does not say num_attention_heads in its config.json"),
         (
             "eagle3", {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2.0}}, THIRD,

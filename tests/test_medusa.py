@@ -430,6 +430,14 @@ def test_heads_of_other_targets_are_refused(target, tmp_path):
         load_part(target, "medusa", place)
 
 
+def test_tensors_that_are_not_read_are_refused(target, tmp_path):
+    weights = stored("hydra", tiny_heads(target, "hydra", shared=False, bias=True))
+    weights["prefix_embeding_layer.layers.1.self_attn.q_proj.weight"] = torch.zeros(64, 64)
+    place = published(tmp_path / "deep", weights, "hydra_lm_head.pt", hydra_head_arch="prefix-mlp")
+    with pytest.raises(UserError, match="it has prefix_embeding_layer.layers.1.self_attn.q_proj.weight, which Hydra"):
+        load_part(target, "hydra", place)
+
+
 def test_more_heads_than_are_stored_are_refused(target):
     save_tiny_part(target, "medusa", heads=2)
     with pytest.raises(UserError, match="heads=3 is not allowed: there are 2 heads"):

@@ -170,7 +170,8 @@ def _config(head: Published, third: bool, target: Target) -> EagleConfig:
             raise UserError(f"{head.place} is of a variant that is not read: its tie_word_embeddings is true")
     named = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output") if third else ()
     variants, sliding, rope = {name: flag(head, name) for name in named}, windows(head, layers), _rope(head)
-    context_length = head.setting("max_position_embeddings", shape.context_length)
+    scaled = rope["rope_type"] == "yarn" and "original_max_position_embeddings" not in rope  # by the longest text
+    context_length = head.setting("max_position_embeddings", None if scaled else shape.context_length)
     try:
         return EagleConfig(
             shape.vocab, hidden, shape.hidden, _layer_ids(head, target) if third else (shape.layers,), heads,

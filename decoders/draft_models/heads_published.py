@@ -36,6 +36,9 @@ def fitted(kind: str, head: Published, target: Target) -> Fitted:
         raise UserError(f"{head.place} holds {head.title}, not heads for the method {kind}")
     check_fields(head)
     names = dict(_names(head))
+    spare = (f"{PREFIX}embed_tokens.weight", "inv_freq")
+    if more := sorted(name for name in head.shapes if name not in names and not name.endswith(spare)):
+        raise UserError(f"{head.place} is of a variant that is not read: it has {more[0]}, which {head.title} have not")
     grounded = kind == "hydra" and (head.config.get("grounded_heads") is None or flag(head, "grounded_heads"))
     config = _config(head, names, target, grounded)
     if reason := config.misfit(target.shape):
