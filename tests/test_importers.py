@@ -85,6 +85,37 @@ def test_arrays_that_do_not_account_for_the_answer_are_not_laid_over_it():
     assert any("make 9 tokens" in note for note in trace.run["imported"]["notes"])
 
 
+def vllm_stream(chunks: list[int], accepted: list[int], drafted: list[int]) -> Trace:
+    """A request of vLLM, streamed a step a chunk, with the arrays of the steps that had a draft."""
+    lines = []
+    for place, count in enumerate(chunks):
+        choice = {"index": 0, "delta": {"content": "a" * count}, "token_ids": [7] * count}
+        lines.append(
+            {"t": 10 + place / 50, "data": {"id": "a", "object": "chat.completion.chunk", "choices": [choice]}}
+        )
+    told = {"per_step_accepted": accepted, "per_step_drafted": drafted, "num_draft_tokens": sum(drafted)}
+    usage = {"completion_tokens": sum(chunks)}
+    metrics = {"speculative_decoding": {**told, "num_accepted_draft_tokens": sum(accepted)}}
+    lines.append({"t": 11, "data": {"id": "a", "choices": [], "usage": usage, "metrics": metrics}})
+    (trace,) = open_log("\n".join(map(json.dumps, lines)).encode()).traces
+    return trace
+
+
+def test_a_streams_chunks_tell_where_vllms_steps_without_a_draft_were():
+    """The server's arrays leave them out: here three of eight steps."""
+    trace = vllm_stream([1, 1, 3, 1, 1, 5, 1, 2], [2, 0, 0, 4, 3], [5, 4, 4, 5, 5])
+    assert counts(trace) == ([0, 0, 2, 0, 0, 4, 0, 2], [0, 0, 5, 4, 4, 5, 0, 5])
+    assert trace.run["imported"]["warnings"] == [
+        "the server accepted 1 more drafted tokens than it wrote: the answer ended before"
+    ]
+    assert trace.tables["steps"]["elapsed_ms"][-1] == pytest.approx(140)
+    unsure = vllm_stream([1, 1, 1, 3, 1], [0, 2], [5, 5])
+    assert counts(unsure)[0] == [0, 0, 0, 2, 0] and "steps.drafted" in unsure.run["unknown"]
+    assert "2 steps of one token" in unsure.run["imported"]["notes"][0] and "steps" not in unsure.run["unknown"]
+    merged = vllm_stream([1, 3, 3], [1, 2], [5, 5])  # its second chunk is of two steps
+    assert "steps" in merged.run["unknown"] and "is not known" in merged.run["imported"]["notes"][0]
+
+
 def test_a_summary_without_steps_says_what_is_missing():
     document = json.loads((Path(__file__).parent / "servers" / "vllm_detailed.json").read_text())
     for field in ("per_step_accepted", "per_step_drafted"):

@@ -7,7 +7,8 @@ with ``generation_time_ms`` and ``time_to_first_token_ms``: "Per-Request Metrics
 (docs/features/per_request_metrics.md).
 
 The first token comes from the forward that reads the prompt, which is no step of the arrays; every later step writes
-its accepted tokens and one more, the last one perhaps less. Ids of rejected drafts are not told.
+its accepted tokens and one more, the last one perhaps less. Steps without a draft are not in the arrays; a stream's
+chunks, one a step, tell where they were. Ids of rejected drafts are not told.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from .chat import Answer, answers, timings, usage
 from .importer import Contents, Importer
 from .request import NO_DRAFT, PROMPT_STEP, Request, ServerStep
 from .source import Source
-from .values import merged, number, numbers
+from .values import merged, number, numbers, whole
 
+TOTALS = {
+    "drafted": "num_draft_tokens", "accepted": "num_accepted_draft_tokens", "tokens": "usage.completion_tokens",
+}  # fmt: skip
 MOST_DRAFTED = 4096  # tokens of a step
 
 
@@ -36,6 +40,8 @@ def read(source: Source) -> Contents | None:
         request.prefill_ms, request.decode_ms = (
             number(metrics.get(name)) for name in ("time_to_first_token_ms", "generation_time_ms")
         )
+        for name, field in TOTALS.items():
+            request.totals[name] = whole(request.said.get(field))
         request.untimed_tokens = 1  # generation_time_ms: from the first token to the last
         request.steps = steps_of(told, request, answer)
         contents.requests.append(request)
@@ -57,6 +63,8 @@ def steps_of(told: dict[str, Any], request: Request, answer: Answer) -> list[Ser
         count = f"{accepted[odd[0]]:,} of {drafted[odd[0]]:,} drafted tokens"
         request.notes.append(f"step {odd[0] + 1} is said to have accepted {count}: the arrays were left out")
         return None
+    if answer.streamed and (steps := by_chunks([n for n, _ in answer.chunks], accepted, drafted)) is not None:
+        return _timed(steps, answer, request)
     count = len(request.tokens)
     makes = sum(accepted) + len(accepted)
     cut = accepted[-1] if accepted else 0
@@ -64,17 +72,73 @@ def steps_of(told: dict[str, Any], request: Request, answer: Answer) -> list[Ser
     if not makes - cut <= count - first <= makes:
         request.notes.append(
             f"the {len(accepted)} steps make {1 + makes} tokens and the answer has {count}: which tokens each of them "
-            "wrote is not known (steps without a draft are not listed by the server)"
+            "wrote is not known (steps without a draft are not listed by the server; the chunks of a stream tell them)"
         )
         return None
     steps = [ServerStep(1, 0, 0, reason=PROMPT_STEP)] * first
     for number_, wrote in enumerate(accepted):
         proposed = None if drafted is None else drafted[number_]
         steps.append(ServerStep(wrote + 1, wrote, proposed, reason=NO_DRAFT))
-    times = timings(answer)
+    return _timed(steps, answer, request)
+
+
+def by_chunks(chunks: list[int], accepted: list[int], drafted: list[int] | None) -> list[ServerStep] | None:
+    """The steps of a stream of a chunk each, by its chunks' tokens and the arrays, which leave out steps without a
+    draft; None where they do not go together. A chunk of one token is a step without a draft, or one of whose draft
+    nothing was accepted: where both are possible its ``drafted`` is None.
+
+    >>> [(s.emitted, s.accepted, s.drafted) for s in by_chunks([1, 1, 3, 1], [2, 0], [4, 4])]
+    [(1, 0, 0), (1, 0, 0), (3, 2, 4), (1, 0, 4)]
+    >>> [s.drafted for s in by_chunks([1, 1, 1, 3], [0, 2], [4, 4])]
+    [0, None, None, 4]
+    """
+    steps = [ServerStep(1, 0, 0, reason=PROMPT_STEP)]
+    at, single, listed = 0, list[ServerStep](), list[int]()
+
+    def settle() -> None:
+        """The one-token steps in front of a longer one, and the entries of the arrays that are theirs."""
+        for place, step in enumerate(single):
+            if len(listed) == len(single):
+                step.drafted = None if drafted is None else drafted[listed[place]]
+            elif listed:
+                step.drafted = None
+        single.clear()
+        listed.clear()
+
+    if len(chunks) < 2 or chunks[0] != 1:
+        return None
+    for place, count in enumerate(chunks[1:], 1):
+        last = place == len(chunks) - 1
+        ahead = next((i for i in range(at, len(accepted)) if accepted[i]), len(accepted))
+        cut = last and ahead == len(accepted) - 1 and accepted[ahead] >= count  # the answer ended inside its draft
+        if count == 1 and not cut:
+            single.append(ServerStep(1, 0, 0, reason=NO_DRAFT))
+            steps.append(single[-1])
+            continue
+        if ahead == len(accepted) or (accepted[ahead] != count - 1 and not cut):
+            return None
+        listed += range(at, ahead)
+        if len(listed) > len(single):
+            return None
+        settle()
+        steps.append(ServerStep(count, accepted[ahead], None if drafted is None else drafted[ahead]))
+        at = ahead + 1
+    listed += range(at, len(accepted))
+    if len(listed) > len(single) or any(accepted[i] for i in listed):
+        return None
+    settle()
+    return steps
+
+
+def _timed(steps: list[ServerStep], answer: Answer, request: Request) -> list[ServerStep]:
+    """The steps with their times, where each is a chunk."""
     if [n for n, _ in answer.chunks] == [step.emitted for step in steps]:
-        for step, ms in zip(steps, times, strict=True):
+        for step, ms in zip(steps, timings(answer), strict=True):
             step.ms = ms
+    if unknown := sum(step.drafted is None for step in steps):
+        request.notes.append(
+            f"{unknown} steps of one token: some had a draft of which nothing was accepted, which of them is not told"
+        )
     return steps
 
 
