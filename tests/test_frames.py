@@ -38,6 +38,10 @@ def test_text_stands_beside_the_ids(tree: Trace):
     assert "".join(output.loc[~output["id"].isin(special), "text"]) == synthetic.EDITED
     assert (made["nodes"].loc[made["nodes"]["depth"] == 0, "text"] != "").all()
     assert list(made["nodes"].columns[:3]) == ["step", "token", "text"]
+    for table in ("guesses", "pruned"):
+        assert "text" in made[table]
+    append(tree, "guesses", dict.fromkeys(tree.tables["guesses"], 0) | {"token": tree.output_ids[0]})
+    assert frame(tree, "guesses")["text"].iloc[-1] == tree.text(tree.output_ids[:1])
     assert made["steps"]["bonus_text"].iloc[0] == tree.text([tree.tables["steps"]["bonus"][0]])
 
 

@@ -293,6 +293,37 @@ def test_generate_in_a_thread_with_a_streamer():
     assert len(recorder.trace.output_ids) == 8 and text
 
 
+def test_continuous_batching_is_refused_and_not_silently_left_out():
+    model = network()
+    with recording(model) as recorder:
+        for name in ("generate_batch", "init_continuous_batching"):
+            with pytest.raises(UserError, match=f"^{name}.*call generate"):
+                getattr(model, name)([PROMPT])
+    assert not recorder.traces and not set(PLACES) & set(vars(model))
+
+
+def test_a_second_thread_is_refused_while_a_call_is_recorded():
+    model, refusals = network(), []
+
+    def second() -> None:
+        try:
+            model.generate(ids(), max_new_tokens=2)
+        except UserError as refusal:
+            refusals.append(str(refusal))
+
+    class Beside(hf.LogitsProcessor):
+        def __call__(self, input_ids: Any, scores: Any) -> Any:
+            if not refusals:
+                thread = threading.Thread(target=second)
+                thread.start()
+                thread.join()
+            return scores
+
+    with recording(model) as recorder:
+        model.generate(ids(), max_new_tokens=4, do_sample=False, logits_processor=[Beside()])
+    assert len(recorder.traces) == 1 and "let it end before the next begins" in refusals[0]
+
+
 def test_hidden_states_and_attention_on_request():
     model = network()
     with recording(model, hidden=(0, 2), attention=(1,)) as recorder:

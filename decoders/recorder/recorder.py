@@ -4,7 +4,7 @@
 ...     model.generate(**inputs, prompt_lookup_num_tokens=6)
 >>> recorder.trace.run["metrics"]["tokens_per_step"]                            # doctest: +SKIP
 
-Nothing of transformers is changed. While the block runs, five methods of this one model are attributes of the instance
+Nothing of transformers is changed. While the block runs, some methods of this one model are attributes of the instance
 that call the class's own and look at what they give; behind the block they are gone. The output is generate()'s own.
 """
 
@@ -33,7 +33,8 @@ from .reread import Reread
 
 CURRENT = "_specviz_recorder"  # the model's attribute that holds its recorder
 SEAM = ("generate", "_get_logits_processor", "_get_stopping_criteria", "_get_candidate_generator")
-PLACES = (CURRENT, *SEAM)  # the attributes that a recorded model has of its own
+BATCHED = ("generate_batch", "init_continuous_batching")  # transformers' server of many requests
+PLACES = (CURRENT, *SEAM, *BATCHED)  # the attributes that a recorded model has of its own
 
 
 class Recorder:
@@ -93,7 +94,8 @@ class Recorder:
             raise UserError("this model is being recorded already: leave the first with block before the next")
         makers = self._generate, self._processors, self._criteria, self._candidates
         wrapped = {name: make(getattr(self.model, name)) for name, make in zip(SEAM, makers, strict=True)}
-        for name, new in {CURRENT: self, **wrapped}.items():
+        refused = {name: _refuse_batched(name) for name in BATCHED if hasattr(self.model, name)}
+        for name, new in {CURRENT: self, **wrapped, **refused}.items():
             self._replaced[name] = vars(self.model).get(name)
             vars(self.model)[name] = new
         self._hook = self.model.register_forward_hook(self._forward)
@@ -207,6 +209,16 @@ class Recorder:
         return dict(self._about)
 
 
+def _refuse_batched(name: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise UserError(
+            f"{name}() interleaves requests in a loop of its own, whose steps cannot be seen from outside: call "
+            "generate() for what is to be recorded, or leave the recording first"
+        )
+
+    return refuse
+
+
 class Watched(StoppingCriteriaList):
     """The run's own criteria; each step ends when they are asked."""
 
@@ -314,7 +326,8 @@ def recording(
         attention: layers (from 0) whose attention is wanted: where the model looked from each step's root.
 
     ``hidden`` and ``attention`` read the text once more when the call is over. Plain, sampled and assisted generation,
-    batches and several return sequences are recorded. Raises UserError for a model that cannot be recorded, and inside
-    generate(), before anything is computed, for beam search and for prompts given as embeddings.
+    batches and several return sequences are recorded. Raises UserError for a model that cannot be recorded; inside
+    generate(), before anything is computed, for beam search and for prompts given as embeddings; for generate_batch();
+    and in a second thread that calls generate() before the recorded call has ended.
     """
     return Recorder(model, tokenizer, title=title, hidden=hidden, attention=attention)

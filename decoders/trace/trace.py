@@ -15,7 +15,7 @@ from .check import as_float, check, check_run, shown
 from .tables import NO_TABLES, OPTIONAL_TABLES, SCHEMA, TABLES, TraceError, columns_of, may_be_named, with_defaults
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Trace:
     """A run: its record ``run`` (model, method, parameters, seed, timings, …) and ``tables`` (table → column → values).
 
@@ -30,6 +30,17 @@ class Trace:
     @classmethod
     def new(cls, run: Mapping[str, Any]) -> Trace:
         return cls(dict(run), {table: {name: [] for name in columns_of(table, run)} for table in TABLES})
+
+    def __repr__(self) -> str:
+        """A line for consoles and notebooks; ``show`` draws the run.
+
+        >>> Trace.new({"id": "a", "method": {"name": "pld"}, "prompt_length": 0})
+        <Trace 'a' of 'pld': 0 rows of tokens, 0 of steps>
+        """
+        rows = [len(next(iter(self.tables.get(table, {}).values()), ())) for table in ("tokens", "steps")]
+        method = self.run.get("method")
+        name = method.get("name") if isinstance(method, dict) else method
+        return f"<Trace {shown(self.run.get('id'))} of {shown(name)}: {rows[0]} rows of tokens, {rows[1]} of steps>"
 
     def rows(self, table: str) -> int:
         return len(next(iter(self.tables[table].values())))
