@@ -73,6 +73,7 @@ def test_a_disk_that_refuses_at_any_write_costs_files_never_a_run(tmp_path: Path
         if key not in found or found.get(key).rows("steps") < trace.rows("steps"):
             lost += 1
             assert "not saved" in desk.library.problem, disk.failed
+            assert ("(the folder is read-only)" in desk.library.problem) == (error == errno.EROFS), disk.failed
     assert lost > 5 if lasting else lost < 5
 
 

@@ -52,7 +52,7 @@ from specviz.experiments.shipped import comes_along, compared
 from specviz.experiments.values import values_of
 from specviz.experiments.variants import DraftVariant, PromptVariant, Variant, named, training, trim
 from specviz.pages.lab.asked import Asked
-from specviz.pages.lab.service import LATEST
+from specviz.pages.lab.kept import LATEST
 from specviz.server.runner import QueueFull, Runner
 from specviz.server.store import TraceStore
 
@@ -992,7 +992,7 @@ def test_rows_of_a_killed_server_are_found_again(desk: StubDesk) -> None:
     assert again.rows == rows and again.about["state"] == "cut off"
 
 
-def test_results_that_the_disk_refuses_stay_until_the_server_ends(desk: StubDesk) -> None:
+def test_results_that_the_disk_refuses_stay_until_it_takes_them(desk: StubDesk) -> None:
     """They are complete and say so; a run is opened from memory; what was saved before the disk was full stays."""
     lab = desk.services["lab"]
     with refusing(lab.folder, 7):
@@ -1005,6 +1005,11 @@ def test_results_that_the_disk_refuses_stay_until_the_server_ends(desk: StubDesk
     assert [a["id"] for a in lab.listing("ada")] == [key] and lab.listing("bo") == []
     runs = [run for point in again["points"] for run in point["runs"]]
     assert all(run["trace"] in desk.store or lab.bring(run["trace"]) for run in runs)
+    folder = lab.folder / key  # it has room by now, and somebody looked at the list
+    assert not any("not all of this" in note.lower() for note in Results.load(folder).about["notes"])
+    assert {path.stem for path in folder.glob("*/*.spectrace")} == {run["trace"] for run in runs}
+    modes = {path.is_dir(): path.stat().st_mode & 0o777 for path in [*lab.folder.rglob("*"), lab.folder]}
+    assert modes == {True: 0o700, False: 0o600}
     assert lab.remove(key, "ada") and lab.listing("ada") == []
 
 

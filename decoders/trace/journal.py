@@ -62,7 +62,7 @@ class Journal:
             self.close()
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
-            raise TraceError(f"{self.path.name} cannot be written: {why(fault)}") from None
+            raise TraceError(f"{self.path.name} cannot be written: {why(fault)}") from fault
 
     def append(self, delta: Delta) -> None:
         """Add one step. Raises OSError where the disk refuses."""

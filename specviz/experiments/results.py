@@ -111,11 +111,12 @@ class Results:
 
     # --- files ---
 
-    def save(self, folder: Path) -> None:
-        """Write ``experiment.json`` and ``runs.csv`` into a folder, each whole or not at all."""
-        folder.mkdir(parents=True, exist_ok=True)
+    def save(self, folder: Path, *, private: bool = False) -> None:
+        """Write ``experiment.json`` and ``runs.csv`` into a folder, each whole or not at all; ``private`` as in
+        ``decoders.folders.write_bytes``.
+        """
         for name, text in self.files().items():
-            write_text(folder / name, text)
+            write_text(folder / name, text, private=private)
 
     def files(self) -> dict[str, str]:
         """The results' files by name."""

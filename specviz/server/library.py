@@ -157,6 +157,7 @@ class Library:
 
     def _failed(self, error: Exception, key: str = "") -> None:
         """The disk refused; ``key`` is a run that is over and is to be written later."""
+        error = error.__cause__ if isinstance(error.__cause__, OSError) else error
         why = " ".join(str(getattr(error, "strerror", None) or error).lower().split())
         if getattr(error, "errno", None) in (errno.EROFS, errno.EACCES, errno.EPERM):
             why = "the folder is read-only"

@@ -32,7 +32,7 @@ from specviz.experiments.shipped import SHIPPED, example
 from specviz.experiments.spread import Workers, spread
 from specviz.experiments.tables import described
 from specviz.experiments.units import Opening
-from specviz.places import SUFFIX, TRACES, home, is_id
+from specviz.places import home, is_id
 from specviz.server.bodies import Id, Listed
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import Missing, Rejected, RunSettings
@@ -44,7 +44,7 @@ from specviz.views.examples import TASKS
 from specviz.words import sentence
 
 from .asked import Asked, cases_of, experiment_of, worker_kinds, workers_of
-from .kept import found, place_of, trim
+from .kept import LATEST, OWNER, SavedResults, found, place_of, trim
 from .shown import drawn, ended, latest_rows, listed_card, metrics_shown, progress_shown, recipe_card, recorded_cards
 
 if TYPE_CHECKING:
@@ -62,8 +62,6 @@ KINDS = {  # format → how its files' names end, and their type
     "md": ("md", "text/markdown; charset=utf-8"), "parquet": ("parquet", "application/vnd.apache.parquet"),
 }  # fmt: skip
 TABLES = {"table": "csv", "tex": "tex", "md": "md"}
-OWNER = "owner"
-LATEST = "latest.jsonl"  # rows since the results were saved as a whole: [place, row] a line
 NOBODY = "nobody:"  # no user and no browser is called so
 
 
@@ -75,11 +73,10 @@ class Active:
     target: Any  # the model it was planned for
     results: Results
     owner: str
+    saved: SavedResults
     cancel: threading.Event = field(default_factory=threading.Event)
     progress: Progress | None = None
     save_again: float = 0.0  # by the monotonic clock
-    written: int = 0  # rows on disk
-    refused: str = ""  # by the disk
     workers: Workers | None = None  # that do it, in place of the app's own model
 
 
@@ -95,7 +92,7 @@ class Lab(Service):
         self._folder = folder
         self._line: deque[Active] = deque()
         self._active: dict[str, Active] = {}
-        self._unsaved: FIFOCache[str, Results] = FIFOCache(MAX_UNSAVED)
+        self._unsaved: FIFOCache[str, SavedResults] = FIFOCache(MAX_UNSAVED)
         self._owners: dict[str, str] = {}
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -135,9 +132,10 @@ class Lab(Service):
 
     def listing(self, owner: str) -> list[dict[str, Any]]:
         """Results that ``owner`` may see in a list, the newest first."""
+        self._save_unsaved()
         with self._change:
             live = [a.results.about for a in self._active.values() if a.owner == owner]
-            unsaved = [results.about for key, results in self._unsaved.items() if self._owners.get(key) == owner]
+            unsaved = [saved.results.about for saved in self._unsaved.values() if saved.owner == owner]
             live += [about for about in unsaved if about not in live]
         kept = []
         for path in self.folder.glob(f"*/{ABOUT}") if self.folder.is_dir() else ():
@@ -209,7 +207,9 @@ class Lab(Service):
         question = planned.asks(self._pace or pace(target))
         if question and not asked.yes:
             return {"asks": question}
-        active = Active(planned, target, begin(planned, target), owner, workers=workers_of(asked, self.desk.rules))
+        results = begin(planned, target)
+        saved = SavedResults(results, self.folder / results.id, owner)
+        active = Active(planned, target, results, owner, saved, workers=workers_of(asked, self.desk.rules))
         active.results.about["state"] = "queued"
         with self._change:
             if self._closing:
@@ -258,6 +258,7 @@ class Lab(Service):
             for active in self._active.values():
                 active.cancel.set()
             self._change.notify_all()
+        self._save_unsaved()
 
     # --- what came out ---
 
@@ -270,7 +271,7 @@ class Lab(Service):
                 arrange = active.planned.experiment.arrange
                 return Results(dict(active.results.about), arrange(rows) if arrange is not None and rows else rows)
             if (unsaved := self._unsaved.get(key)) is not None:
-                return Results(dict(unsaved.about), list(unsaved.rows))
+                return Results(dict(unsaved.results.about), list(unsaved.results.rows))
         place = self._place(key)
         if place is None:
             raise Missing(f"there are no results called {key[:40]!r} here: deleted, or made on another server")
@@ -359,11 +360,7 @@ class Lab(Service):
         self._save(active)
 
         def keep(trace: Trace) -> None:
-            try:
-                (folder / TRACES).mkdir(parents=True, exist_ok=True)
-                tracefile.save(trace, folder / TRACES / f"{trace.run['id']}{SUFFIX}")
-            except (tracefile.TraceError, OSError) as problem:
-                self._refused(active, problem)
+            if not active.saved.keep(trace):
                 self.desk.store.put(trace, owner=active.owner)
 
         def told(progress: Progress) -> None:
@@ -371,7 +368,7 @@ class Lab(Service):
             if time.monotonic() >= active.save_again:
                 self._save(active)
             else:
-                self._append(active)
+                active.saved.append()
 
         def make(
             case: Case, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new: int
@@ -409,40 +406,21 @@ class Lab(Service):
 
     def _save(self, active: Active) -> None:
         """Write what there is by now; where the disk refuses, the results stay in memory and say so."""
-        results, started = active.results, time.monotonic()
-        folder = self.folder / results.id
-        results.about["notes"] = [note for note in results.about["notes"] if note != active.refused]
-        try:
-            results.save(folder)
-            active.written = len(results.rows)
-            (folder / LATEST).unlink(missing_ok=True)
-            if not (folder / OWNER).exists():
-                (folder / OWNER).write_text(active.owner, encoding="utf-8")
-            with self._change:
-                self._unsaved.pop(results.id, None)
-        except OSError as problem:
-            self._refused(active, problem)
-            with self._change:
-                self._unsaved[results.id] = results
+        started = time.monotonic()
+        saved = active.saved.save(self.desk.store)
+        with self._change:
+            if saved:
+                self._unsaved.pop(active.results.id, None)
+            else:
+                self._unsaved[active.results.id] = active.saved
         now = time.monotonic()
         active.save_again = now + (now - started) / SAVE_SHARE
 
-    def _append(self, active: Active) -> None:
-        """Write the rows that are new: little work, so that a process that is killed loses none."""
-        new = list(enumerate(active.results.rows[active.written :], active.written))
-        if not new:  # a training goes on
-            return
-        try:
-            with (self.folder / active.results.id / LATEST).open("a", encoding="utf-8") as file:
-                file.write("".join(json.dumps(row, default=float) + "\n" for row in new))
-            active.written += len(new)
-        except OSError as problem:
-            self._refused(active, problem)
-
-    def _refused(self, active: Active, problem: Exception) -> None:
-        why = str(getattr(problem, "strerror", None) or problem).lower()
-        if not active.refused:
-            log.warning("experiment %s is not saved on disk: %s", active.results.id, why)
-        active.refused = f"Not all of this is saved on disk ({why}); what is not is kept until the server ends."
-        if active.refused not in active.results.about["notes"]:
-            active.results.about["notes"].append(active.refused)
+    def _save_unsaved(self) -> None:
+        """Write the results that only the memory has, where the disk takes them by now."""
+        with self._change:
+            over = {key: saved for key, saved in self._unsaved.items() if key not in self._active}
+        for key, saved in over.items():
+            if saved.save(self.desk.store):
+                with self._change:
+                    self._unsaved.pop(key, None)
