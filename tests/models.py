@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Any
 
@@ -56,14 +57,23 @@ EVERY_FAMILY = matrix(FAMILIES, ("llama", "gpt2", "gemma2", "qwen2-window"), "th
 
 
 def network(family: str = "llama", seed: int = 1, dtype: torch.dtype = torch.float32) -> Any:
-    """A random model of a family, with weights large enough that its argmax moves about."""
+    """A random model of a family, with weights large enough that its argmax moves about: a copy of one that is made
+    once. The generator is left as if it had been made now.
+    """
+    model, state = _network(family, seed)
+    torch.set_rng_state(state)
+    return copy.deepcopy(model).to(dtype)
+
+
+@functools.cache
+def _network(family: str, seed: int) -> tuple[Any, torch.Tensor]:
     torch.manual_seed(seed)
     model = hf.AutoModelForCausalLM.from_config(configs()[family], attn_implementation="eager").eval()
     for p in model.parameters():
         if p.ndim > 1:
             p.data.normal_(0, 0.12)
     model.generation_config.eos_token_id = None
-    return model.to(dtype)
+    return model, torch.get_rng_state()
 
 
 @functools.cache

@@ -342,7 +342,7 @@ def test_lossless_with_every_setting(family):
             assert generate(target, prompt, "adapld", params, max_new_tokens=NEW) == plain, params
 
 
-@pytest.mark.parametrize("params", SETTINGS)
+@pytest.mark.parametrize("params", matrix(SETTINGS, 2, "the other settings"))
 def test_cut_contexts_equal_fresh_ones_and_drafters_repeat_themselves(params):
     """A drafter that has seen the whole run, asked about an earlier point, says what it said then."""
     target = tiny_target("qwen3")

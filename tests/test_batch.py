@@ -451,6 +451,7 @@ def prompts(monkeypatch: pytest.MonkeyPatch, target: Any, tmp_path: Path) -> Pat
     return path
 
 
+@pytest.mark.slow("a whole batch again")
 def test_the_same_from_the_shell(capsys: pytest.CaptureFixture[str], prompts: Path, desk: Desk, tmp_path: Path) -> None:
     files = [tmp_path / f"out.{form}" for form in ("csv", "tex", "md")]
     outs = [part for file in files for part in ("--out", file)]
@@ -473,6 +474,7 @@ def test_the_same_from_the_shell(capsys: pytest.CaptureFixture[str], prompts: Pa
     assert steps["lines"][2]["cells"][1]["mean"] >= 1
 
 
+@pytest.mark.slow("a whole batch again")
 def test_peers_and_no_trace_from_the_shell(
     capsys: pytest.CaptureFixture[str], prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ def test_run_prints_a_summary_or_one_json_object(capsys, model, tmp_path):
     assert {**again, "tokens_per_s": 0} == {**result, "tokens_per_s": 0}
 
 
+@pytest.mark.slow("opens a model")
 def test_run_compares_drafts_from_a_pool_and_measures_quality(capsys, model, tmp_path):
     (tmp_path / "pool.txt").write_text("the old lamp the old lamp\n\nthe old door", encoding="utf-8")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
@@ -145,6 +146,7 @@ def test_run_writes_a_given_answer(capsys, model, tmp_path):
     assert "leave --compare" in refused(capsys, *asked, "--compare")
 
 
+@pytest.mark.slow("opens a model")
 def test_run_takes_prompt_files_and_samples_by_seed(capsys, model, prompts, tmp_path):
     plain = tmp_path / "plain.txt"
     plain.write_text("the old lamp")
@@ -178,6 +180,7 @@ def test_methods_lists_papers_and_explains_one(capsys, monkeypatch, model):
     assert "max_ngram" in explained and "a whole number from 1 to 128" in explained and "Missing" not in explained
 
 
+@pytest.mark.slow("opens a model")
 def test_methods_says_which_parts_are_missing(capsys, model):
     """A model that nothing was trained for lacks every part; the bundled one has its own."""
     assert specviz("methods", "--model", model) == 0
@@ -223,6 +226,7 @@ def test_verify_says_identical(capsys, model, prompts, tmp_path):
     assert [one["engines"] for one in told] == [{"eager": one["steps"]} for one in told]
 
 
+@pytest.mark.slow("every method once more")
 def test_verify_gives_every_prompt_a_text_to_draft_from(capsys, model, prompts, tmp_path):
     """llma and rest draft from the answers themselves here, and are told so; a method that takes none is refused it."""
     pool, out = tmp_path / "answers.txt", tmp_path / "verify.json"
@@ -332,6 +336,7 @@ def test_a_near_tie_carries_its_number():
     assert verify._half_precision(outcomes, "float32", None) == ""
 
 
+@pytest.mark.slow("test_bench.py has the same for the function")
 def test_bench_measures_and_writes(capsys, model, prompts, tmp_path, monkeypatch):
     monkeypatch.setattr("decoders.model.compiling.compiler", lambda: None)  # compiling takes minutes
     out, page = tmp_path / "bench.json", tmp_path / "bench.html"
@@ -617,6 +622,7 @@ def test_the_bundled_target_is_the_default(capsys, monkeypatch, tmp_path, model)
     assert "make it with `specviz train demo`, or give --model" in refused(capsys, "run", "--prompt", "a")
 
 
+@pytest.mark.slow("every method once more")
 def test_a_method_whose_parts_are_missing_is_left_out_of_all(capsys, monkeypatch, model, prompts):
     from dataclasses import replace
 

@@ -13,6 +13,7 @@ from specviz.cli import main
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .test_plugins import COPIED, registry, written  # noqa: F401
+from .tiers import matrix
 
 PROMPT = Prompt.from_ids(prompt_ids(3, spread=5))
 
@@ -27,7 +28,7 @@ def trace(target):
     return record(target, PROMPT, "pld", {"k": 4}, max_new_tokens=40)
 
 
-@pytest.mark.parametrize("name", ["pld", "pld+h", "adapld", "recycling", "plain"])
+@pytest.mark.parametrize("name", matrix(["pld", "pld+h", "adapld", "recycling", "plain"], 2, "the other methods"))
 def test_the_text_alone_says_what_the_target_would_have_accepted(target, trace, name):
     """Against what if, which has the target score every draft."""
     live, method = LiveRun(target, trace).drafted(find_method(name)), find_method(name)

@@ -78,7 +78,7 @@ def context_of(target, tokens, layers=()):
     return session.context
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", matrix(FAMILIES, 1, "the other families"))
 @pytest.mark.parametrize("kind, layers", [("glide", 1), ("glide", 2), ("drafter", 1), ("drafter", 2)])
 def test_chains_and_looks_are_those_of_stock_code(family, kind, layers, opened):
     target = tiny_target(family)

@@ -22,6 +22,7 @@ from . import eagle_oracle as oracle
 from .drafts import save_tiny_part
 from .eagle_oracle import LLAMA, published, speculators, tensors
 from .models import prompt_ids, tiny_target
+from .tiers import matrix
 
 NEW, DRAFTED, NEAR = 20, 90, 2e-4  # transformers' norms and rotary positions are in fp32
 THIRD = ("eagle3", "speculators", "specforge", "whole vocabulary", "norm before residual")
@@ -121,7 +122,7 @@ def test_eagle_fills_the_tree_of_the_equations(target, tmp_path, form):
             assert draft.terms["path_logprob"][paths[path]] == pytest.approx(score, abs=NEAR)
 
 
-@pytest.mark.parametrize("form", ["eagle-1", *THIRD, *VARIANTS])
+@pytest.mark.parametrize("form", matrix(["eagle-1", *THIRD, *VARIANTS], 2, "variants of the heads"))
 def test_dynamic_trees_are_those_of_the_equations(target, tmp_path, form):
     """Tokens, parents, scores, what was reranked away, and (by rotary positions and what rows see) their places."""
     place, weights, layers = checkpoint(tmp_path / "head", form)
@@ -151,7 +152,7 @@ def test_the_tree_of_the_first_eagle():
     assert by_depth == [0, 4, 8, 8, 3, 2]
 
 
-@pytest.mark.parametrize("name", ["eagle", "eagle2", "eagle3"])
+@pytest.mark.parametrize("name", matrix(["eagle2", "eagle", "eagle3"], 1, "the other heads"))
 def test_what_was_read_before_makes_no_difference(target, name):
     """A draft behind any cut of a run, after other drafts, is a fresh drafter's: committed pairs alone stay."""
     save_tiny_part(target, "eagle3" if name == "eagle3" else "eagle")
@@ -229,7 +230,7 @@ def test_the_cosine_is_of_the_states_that_the_target_came_to(target, tmp_path):
         assert step.learned.notes["feature_cosine"] == pytest.approx(float(cosine), abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["eagle", "eagle2", "eagle3"])
+@pytest.mark.parametrize("name", matrix(["eagle3", "eagle", "eagle2"], 1, "the other heads"))
 def test_half_precision_and_other_families_run(name):
     for family, dtype in (("qwen3", torch.bfloat16), ("gpt2", torch.float32)):
         target = tiny_target(family, dtype=dtype)

@@ -81,6 +81,7 @@ def test_what_an_imported_run_does_not_know_is_not_said(name: str, step: int, se
     assert "How the server sampled is not recorded" in figure.caption
 
 
+@pytest.mark.slow("thousands of nodes")
 @pytest.mark.parametrize("accepted", [0, 3000])
 def test_a_chain_of_thousands_is_drawn(accepted: int) -> None:
     steps = {"per_step_accepted": [accepted], "per_step_drafted": [3000]}

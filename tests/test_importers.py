@@ -203,7 +203,7 @@ def test_hostile_text_is_text(text: str):
 REAL = [LLAMA / name for name in ("draft_comp_sampled.log", "simple_tpt_stream.json", "draft_emoji_stream.log")]
 
 
-@pytest.mark.parametrize("path", [*SAMPLES, *REAL], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", matrix([*SAMPLES, *REAL], 5, "the other samples"), ids=lambda path: path.name)
 def test_damaged_samples_give_a_sentence_or_a_trace_and_never_another_error(path: Path):
     """Cut, mixed up, repeated, with bytes exchanged and values of other kinds."""
     data, chance = path.read_bytes(), random.Random(path.name)

@@ -101,6 +101,7 @@ def test_a_disturbed_measurement_is_repeated_until_it_is_quiet():
     assert found.median == pytest.approx([2 + 0.1 * n for n in found.rows])
 
 
+@pytest.mark.slow("measures until it gives up")
 def test_one_that_stays_disturbed_says_so():
     machine = Machine(lambda rows, number: steady(rows, number) * (1 + (rows == 8) * (number % 7)))
     found = machine.measure()
@@ -109,6 +110,7 @@ def test_one_that_stays_disturbed_says_so():
     assert "specviz tree latency --again" in found.note
 
 
+@pytest.mark.slow("measures until it gives up")
 def test_the_quietest_of_the_disturbed_is_given():
     per_attempt = (WARM_UP + ROUNDS) * 6 * VISIT
 

@@ -197,6 +197,7 @@ def test_the_app_starts_without_torch():
     assert loaded("import app, " + ", ".join(f"specviz.{name}" for name in front), HEAVY) == []
 
 
+@pytest.mark.slow("a fresh interpreter imports torch")
 def test_parts_are_told_apart_without_a_model_family_of_transformers():
     assert loaded("import decoders.parts", {"transformers.models.llama.modeling_llama"}) == []
 

@@ -264,6 +264,7 @@ def refusal(client: TestClient, model: object) -> str:
     return answer.json()["error"]
 
 
+@pytest.mark.slow("opens models in turn")
 @pytest.mark.skipif(bool(_unable(8)), reason="this build of torch has no such kernels")
 def test_every_model_is_opened_on_the_weights_that_the_app_was_started_with(models: Path, tmp_path: Path) -> None:
     with serving_first(models, tmp_path, weights="int8") as (client, desk):
@@ -310,6 +311,7 @@ def test_smaller_weights_are_offered_on_a_cpu_in_float32_alone(models: Path, tmp
         assert client.get("/api/models").json()["choices"] == ["fp32"]
 
 
+@pytest.mark.slow("opens models in turn")
 def test_runs_keep_the_model_they_were_submitted_for(app: tuple[TestClient, Any], tmp_path: Path) -> None:
     client, desk = app
     gate, first = threading.Event(), weakref.ref(desk.loader.target)
@@ -421,6 +423,7 @@ def empty(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow("opens models in turn")
 def test_a_model_that_breaks_while_it_is_read_leaves_the_one_in_use(
     app: tuple[TestClient, Any], tmp_path: Path
 ) -> None:

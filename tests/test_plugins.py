@@ -22,6 +22,7 @@ from specviz.server.limits import PUBLIC
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import StubDesk
+from .tiers import matrix
 from .waiting import WAIT_S
 from .whatifs import whatif
 
@@ -123,7 +124,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize("fault", matrix(BROKEN, 5, "other faults of plug-ins"))
 def test_what_is_broken_is_said_in_plain_words(tmp_path, target, fault):
     words, changes = BROKEN[fault]
     drafters.add_plugin(written(tmp_path, *changes))

@@ -27,8 +27,7 @@ from specviz.experiments.experiment import PART_OF, Experiment, Line, Row
 from specviz.experiments.free import free
 from specviz.experiments.plan import Plan, Progress
 from specviz.experiments.prompts import cases, records
-from specviz.experiments.quantities import QUANTITIES, Breakdown, Quantity
-from specviz.experiments.running import CLOCKED
+from specviz.experiments.quantities import CLOCKED, QUANTITIES, Breakdown, Quantity
 from specviz.experiments.spread import Spread, Workers, list_in_lab, run_file, spread
 from specviz.experiments.units import (
     Opening,

@@ -11,11 +11,12 @@ from decoders.study.together import decode_together
 
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
+from .tiers import matrix
 
 NEW = 16
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2", "gpt_neox"])
+@pytest.mark.parametrize("family", matrix(["llama", "qwen3", "gemma2", "gpt_neox"], 2, "the other families"))
 @pytest.mark.parametrize("method", ["plain", "pld", "lookahead"])
 def test_each_prompt_has_its_own_output(family: str, method: str) -> None:
     target = tiny_target(family)

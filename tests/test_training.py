@@ -291,6 +291,7 @@ def test_the_learning_rate_warms_up_holds_and_falls():
     assert budget(tokens=None, minutes=1)(half) == 0.5
 
 
+@pytest.mark.slow("trains a target")
 def test_training_lowers_the_loss_and_exports_a_model_that_loads(tmp_path: Path):
     losses: list[float] = []
     train_demo(tmp_path / "run", tokens=30_000, recipe=TINY, progress=lambda p: losses.append(p.loss))

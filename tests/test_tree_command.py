@@ -109,6 +109,7 @@ def test_the_best_size_and_other_kinds(capsys, place, asked):
         assert other.label == kind and other.size <= 12 and other.acceptance == best.acceptance
 
 
+@pytest.mark.slow("measures this machine")
 def test_latency_is_measured_once_and_printed(capsys, made, place):
     args = ("tree", "latency", "--model", made / "toy", "--max-size", 4, "--threads", 1)
     assert specviz(*args) == 0

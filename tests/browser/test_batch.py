@@ -45,6 +45,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         desk.end()
 
 
+@pytest.mark.slow("a whole batch; test_lab.py walks through the page")
 def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_path: Path) -> None:
     page.goto(f"http://127.0.0.1:{port}/?tab=lab&recipe=batch")
     page.wait_for_selector("#svl-run:not([disabled])")

@@ -33,6 +33,7 @@ def port(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield number
 
 
+@pytest.mark.slow("a model drafts at every save; test_dev_page.py has the routes")
 def test_every_save_is_drafted_checked_and_run(page: Any, port: int, file: Path) -> None:
     page.goto(f"http://127.0.0.1:{port}/?tab=dev")
     parts = page.locator(".svv-part")

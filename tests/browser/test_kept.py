@@ -58,6 +58,7 @@ def test_the_line_beside_the_parameters_counts_and_empties(page: Any, port: int,
     assert page.problems == []
 
 
+@pytest.mark.slow("the page opened again")
 def test_a_runs_details_say_cold_or_warm(page: Any, port: int) -> None:
     told = {
         "gallery-0": ("Start cold", "It began with nothing of earlier runs, and ended with 1 token with a row."),

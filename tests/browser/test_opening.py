@@ -10,6 +10,7 @@ import pytest
 from tests import synthetic
 from tests.browser.test_app import MOUNTED, shown, step
 from tests.stubs import StubDesk, nothing_wrong
+from tests.tiers import matrix
 from tests.waiting import becomes, expect
 
 Visit = Callable[..., Any]
@@ -89,7 +90,9 @@ def test_it_starts_by_itself_once_and_again_by_its_button(visit: Visit) -> None:
     expect(page.locator(".svo-racing")).to_have_count(0)
 
 
-@pytest.mark.parametrize("query", ["?trace=gallery-2", "?step=3", "?tab=runs", "?present=1"])
+@pytest.mark.parametrize(
+    "query", matrix(["?trace=gallery-2", "?step=3", "?tab=runs", "?present=1"], 1, "the page opened again")
+)
 def test_who_asks_for_something_gets_that(visit: Visit, query: str) -> None:
     page = visit(query, new=True)
     page.wait_for_function("specviz.app.runs.length")

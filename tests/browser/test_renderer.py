@@ -333,6 +333,7 @@ def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open,
     assert page.problems == []
 
 
+@pytest.mark.slow("one more drawing")
 def test_guesses_stand_beside_what_the_text_became(open_trace: Open, page: Any) -> None:
     trace = synthetic.prompted()
     tokens, steps = trace.tables["tokens"]["id"], trace.tables["steps"]
@@ -361,6 +362,7 @@ def test_guesses_stand_beside_what_the_text_became(open_trace: Open, page: Any) 
     assert page.problems == []
 
 
+@pytest.mark.slow("one more drawing")
 def test_choosing_a_prompt_token_shows_where_it_looked(open_trace: Open, page: Any) -> None:
     """Two vectors each: what they guess together is told, and their places are marked in the panes."""
     trace = synthetic.prompted(watched=True)
@@ -394,6 +396,7 @@ def test_choosing_a_prompt_token_shows_where_it_looked(open_trace: Open, page: A
     assert page.problems == []
 
 
+@pytest.mark.slow("one more drawing")
 def test_another_node_tells_where_it_would_have_led(open_trace: Open, page: Any) -> None:
     open_trace(synthetic.prompted(), step=3)  # nothing of the tree holds
     assert "Nothing was accepted after the root" in page.inner_text(".sv-prompts .sv-verdict")
@@ -485,6 +488,7 @@ def test_hostile_text_stays_text(open_trace: Open, page: Any) -> None:
     assert page.problems == []
 
 
+@pytest.mark.slow("one more drawing")
 def test_lookaheads_window_is_drawn_below_the_tree(open_trace: Open, page: Any) -> None:
     """Rows of probes, counted; those of another kind are none; text stays text."""
     trace = synthetic.nasty()

@@ -111,6 +111,7 @@ def test_redraft_the_worst_ranking(hand: Hand, target: Any, runs: dict[str, Trac
     expect(page.locator(".svw-words")).to_contain_text(f"what if {expected.accepted} token")
 
 
+@pytest.mark.slow("test_compare.py walks through that page")
 def test_compare_two_methods(hand: Hand, runs: dict[str, Trace]) -> None:
     page = hand.page
     page.click("role=tab[name='Compare']")
@@ -124,6 +125,7 @@ def test_compare_two_methods(hand: Hand, runs: dict[str, Trace]) -> None:
     expect(page.get_by_role("row", name="Verify steps")).to_be_visible()
 
 
+@pytest.mark.slow("test_figures.py draws them")
 def test_export_a_figure(hand: Hand) -> None:
     page = hand.page
     with page.expect_download() as kept:
