@@ -20,6 +20,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP *.test 127.0.0.1",  # names that lead to our servers
     # the last list counts: Playwright's own, and the address bar's two pop-ups, which are pages of their own in every
     # new window of the new headless mode (a third of what opening our page costs)
     "--disable-features=" + ",".join((
