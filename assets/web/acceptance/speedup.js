@@ -108,7 +108,8 @@ export function drawSpeedup(place) {
     h(
       "p.svd-lead",
       "Leviathan's formula with the cost of verifying: speedup = (1 − α^(K+1)) ÷ (1 − α) ÷ (K·c + L(K+1) ÷ L(1)). " +
-        "Every position is taken for equally likely to stand; copied text is not so, and does better at large K.",
+        "Every position is taken for equally likely to stand; copied text is not so, and does better at large K. " +
+        "K is the length of a chain: a tree as deep has more rows to check, and is likelier to stand at each position.",
     ),
     h("div.svd-row", h("label", "α and c from the chosen runs: ", from)),
     h(
