@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import torch
 
@@ -162,6 +164,44 @@ def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path
         assert [one.getMessage() for one in caplog.records] == [f"head: {about['warnings'][0]}"]
     else:
         assert about["warnings"] == [] == caplog.records
+
+
+@pytest.mark.parametrize(("better", "taken"), [(0.9, False), (0.52, True)])
+def test_what_norm_output_means_is_settled_by_second_guesses(target, tmp_path, monkeypatch, better, taken):
+    """SpecForge's heads of 2026 mean two things by it; speculators' are taken at their word."""
+    monkeypatch.setattr(eagle_published, "second_guesses", lambda network, target: {True: 0.5, False: better})
+    config = {**LLAMA, "norm_output": True}
+    head = load_part(target, "eagle3", published(tmp_path / "head", config, THIRD))
+    told = [words for words in about_part(head)["warnings"] if "before the last norm fed back" in words]
+    assert head.config.norm_output == about_part(head)["norm_output"] == taken and len(told) == (not taken)
+    if told:
+        assert "agrees with 90% of its second guesses on a short text, against 50% with that after it" in told[0]
+    theirs = published(tmp_path / "theirs", *speculators(LLAMA, THIRD, norm_output=True))
+    head = load_part(target, "eagle3", theirs)
+    assert head.config.norm_output and "norm_output" not in about_part(head)
+
+
+@pytest.mark.parametrize("output", [True, False])
+def test_second_guesses_are_those_of_the_equations(target, tmp_path, monkeypatch, output):
+    """Of a head that drafts the four tokens that the target writes most, so that some of its guesses are right."""
+    monkeypatch.setattr(eagle_published, "TEXT", "the old lamp at the station was sold, and the keeper bought bread")
+    tokens = target.tokenizer(eagle_published.TEXT)["input_ids"]
+    with target.by_own_attention(), torch.inference_mode():
+        truth = target.model(torch.tensor([tokens]), use_cache=False).logits[0].argmax(-1).tolist()
+    four = torch.tensor(sorted(token for token, _ in Counter(truth).most_common(4)))
+    weights = {
+        **tensors(True, drafted=4), "d2t": four - torch.arange(4),
+        "t2d": torch.zeros(320, dtype=torch.bool).index_fill_(0, four, True),
+    }  # fmt: skip
+    head = load_part(target, "eagle3", published(tmp_path / "head", {**LLAMA, "norm_output": output}, weights))
+    features, count, shares = states_of(target, tokens, head.config.features), len(tokens) - 4, {}
+    for normed in (True, False):
+        mine = oracle.Head(weights, target.embeddings.weight, target.head.weight, normed=normed)
+        mine.committed(features, tokens)
+        said = [mine.after(mine.below(j, tokens[j + 2], j + 1))[0][1] for j in range(count)]
+        shares[normed] = sum(a == b for a, b in zip(said, truth[2:], strict=False)) / count
+    assert 0 < shares[True] != shares[False] > 0
+    assert eagle_published.second_guesses(head, target) == pytest.approx(shares, abs=1e-3)
 
 
 def test_a_target_without_a_tokenizer_takes_the_checkpoint_at_its_word(tmp_path):

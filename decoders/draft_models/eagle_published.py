@@ -70,7 +70,8 @@ def fitted(third: bool, head: Published, target: Target) -> Fitted:
             own = False
         elif not third:
             warnings.append("its embedding is not the target's: it may have been trained for another model")
-    if "norm_output" in head.config and head.format != "eagle3-speculators":
+    unsure = head.config.get("norm_output") is not None and head.format != "eagle3-speculators"
+    if unsure:
         warnings.append(
             f"its norm_output = {head.config['norm_output']!r} is read as servers and today's SpecForge mean it, as "
             "whether the normed state is fed back; SpecForge before September 2026 never fed it back, and where it is "
@@ -82,7 +83,8 @@ def fitted(third: bool, head: Published, target: Target) -> Fitted:
         "features": list(config.features), "offset": config.offset, "draft_vocab": config.draft_vocab or config.vocab,
         "verifier": _verifier(head.config), "warnings": warnings,
     }  # fmt: skip
-    return Fitted(config, weights, about, partial(settle, target=target, warnings=warnings) if third else None)
+    options = {"target": target, "warnings": warnings, "unsure": unsure}
+    return Fitted(config, weights, about, partial(settle, **options) if third else None)
 
 
 def _check_sizes(head: Published, third: bool, target: Target) -> None:
@@ -252,9 +254,9 @@ def _verifier(config: Mapping[str, Any]) -> str:
 # --- what a checkpoint leaves open, tried on a text
 
 
-def settle(network: nn.Module, target: Target, warnings: list[str]) -> dict[str, Any]:
+def settle(network: nn.Module, target: Target, warnings: list[str], unsure: bool = False) -> dict[str, Any]:
     """Give the network the states and the position that a short text speaks for; the checkpoint's own unless others are
-    clearly better.
+    clearly better. Where it is ``unsure`` what goes back in, so with the state before or after the last norm.
     """
     assert isinstance(network, EagleHead)
     trials = tried(network, target)
@@ -269,7 +271,9 @@ def settle(network: nn.Module, target: Target, warnings: list[str]) -> dict[str,
             f"{_listed(taken.features)} and {taken.offset} the target agrees with {taken.acceptance:.0%} of its first "
             f"guesses on a short text, against {own.acceptance:.0%}: these are used"
         )
+    fed_back = _settle_norm(network, target, warnings) if unsure else {}
     return {
+        **fed_back,
         "features": list(taken.features), "offset": taken.offset, "acceptance": round(taken.acceptance, 4),
         "trials": [
             {"features": list(one.features), "offset": one.offset, "acceptance": round(one.acceptance, 4)}
@@ -277,6 +281,58 @@ def settle(network: nn.Module, target: Target, warnings: list[str]) -> dict[str,
         ],
         "warnings": warnings,
     }  # fmt: skip
+
+
+def _settle_norm(network: EagleHead, target: Target, warnings: list[str]) -> dict[str, Any]:
+    shares, own = second_guesses(network, target), network.config.norm_output
+    if shares[not own] >= shares[own] + CLEARLY:
+        network.config = replace(network.config, norm_output=not own)
+        where = ("after", "before") if own else ("before", "after")
+        warnings.append(
+            f"with the state {where[1]} the last norm fed back the target agrees with {shares[not own]:.0%} of its "
+            f"second guesses on a short text, against {shares[own]:.0%} with that {where[0]} it: this is used"
+        )
+    return {
+        "norm_output": network.config.norm_output,
+        "second_guesses": {"normed": round(shares[True], 4), "as it is": round(shares[False], 4)},
+    }  # fmt: skip
+
+
+@torch.inference_mode()
+def second_guesses(network: EagleHead, target: Target) -> dict[bool, float]:
+    """Of a short text's tokens, the share that the head's second guess hits, as the target does: with the state after
+    its last norm fed back (True), and with the one before it. The first guesses are the same in both.
+    """
+    assert target.tokenizer is not None
+    config = network.config
+    tokens = target.tokenizer(TEXT, add_special_tokens=True)["input_ids"][: min(256, target.context_length)]
+    session = target.session(Needs(layers=tuple(sorted({*config.features})), top_tokens=1), len(tokens))
+    session.prefill(tokens)
+    rows = len(tokens) - 4
+    features = torch.cat([session.context.memory.hidden[layer][:rows] for layer in config.features], -1)
+    truth = session.context.top_ids[2 : rows + 2, 0]
+    first, second = (torch.tensor(tokens[at : at + rows], device=target.device)[None] for at in (1, 2))
+    cos, sin = config.rotary(rows + 1, network.fc.weight)
+    ones = torch.ones(rows, rows, dtype=torch.bool, device=target.device)
+    sees = torch.cat([ones.tril(), ones.tril() & ones.triu()], 1)  # the text's pairs up to its own, and itself
+    shares = dict[bool, float]()
+    for normed in (True, False):
+        network.config, seen = replace(config, norm_output=normed), list[tuple[Tensor, Tensor]]()
+
+        def keep(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            seen.append((keys, values))  # noqa: B023
+            return keys, values
+
+        def behind(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.cat([seen[layer][0], keys], 2), torch.cat([seen[layer][1], values], 2)  # noqa: B023
+
+        state = network.read(features[None].to(cos.dtype))
+        states = network(state, first, cos[:-1], sin[:-1], remember=keep)
+        best = network.say(network(states, second, cos[1:], sin[1:], sees, behind))[0].argmax(-1)
+        said = best if network.drafted is None else network.drafted.long()[best]
+        shares[normed] = float((said == truth).float().mean())
+    network.config = config
+    return shares
 
 
 def _listed(features: Sequence[int]) -> str:
