@@ -352,6 +352,7 @@ def test_bench_measures_and_writes(capsys, model, prompts, tmp_path, monkeypatch
         "no C++ compiler was found",
     ):
         assert words in printed
+    assert printed.count("tracing on ÷ off") == 1  # one line for all methods
     data = json.loads(out.read_text())
     assert data["schema"] == "specbench/1" and data["settings"]["methods"]["pld"]["k"] == 3
     assert data["settings"]["prompt_file"] == "prompts.jsonl" and str(tmp_path) not in out.read_text()
@@ -363,7 +364,7 @@ def test_bench_measures_and_writes(capsys, model, prompts, tmp_path, monkeypatch
 
 
 def test_a_columns_numbers_have_the_same_decimals():
-    values = [Spread(12.5, 12.0, 14.25, 3), None, Spread(0.5, 0.25, 0.75, 3)]
+    values = [Spread(12.5, 12.0, 14.25, 4), None, Spread(0.5, 0.25, 0.75, 4)]
     assert bench.spreads("×", values) == ["12.50 (12.00–14.25)", "–", "0.50 (0.25–0.75)"]
     assert columned("tokens", [1.0, 2.256]) == ["1.00", "2.26"] and columned("share", [0.5, None]) == ["50.0", "–"]
 
@@ -644,3 +645,8 @@ def test_control_characters_of_a_model_stay_visible(capsys, model, monkeypatch):
     monkeypatch.setattr("specviz.commands.run._decoded", lambda args, record: result)
     assert specviz("run", "--prompt", "x") == 0
     assert capsys.readouterr().out == "a\\x1b[31m\\u202eb\n[bold]☃\n"
+
+
+def test_fewer_than_four_numbers_have_no_quartiles():
+    numbers = [Spread.of([1.0, 2.0, 3.0]), Spread.of([1.0, 2.0, 3.0, 6.0]), None]
+    assert [bench.spread(one, "{:.1f}".format) for one in numbers] == ["2.0", "2.5 (1.8–3.8)", "–"]

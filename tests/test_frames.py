@@ -75,6 +75,17 @@ def test_csv_cannot_carry_a_formula():
     assert rows[0]["source"] == "-1" and rows[0]["prob"] == "-0.5" and rows[1]["prob"] == ""
 
 
+def test_csv_counts_steps_and_ranks_from_1_as_the_page_does(tree: Trace):
+    rows = {table: list(csv.DictReader(io.StringIO(to_csv(tree, table), newline=""))) for table in TABLES}
+    count = tree.rows("steps")
+    assert [row["step"] for row in rows["steps"]] == [str(step) for step in range(1, count + 1)]
+    for table in ("tokens", "nodes", "candidates"):
+        for column in ("step", "rank"):
+            recorded = tree.tables[table][column]
+            assert [int(row[column]) for row in rows[table]] == [one + 1 if one >= 0 else one for one in recorded]
+    assert frame(tree, "nodes")["step"].tolist() == tree.tables["nodes"]["step"]
+
+
 def test_csv_of_hostile_text_can_be_read_back():
     trace = synthetic.nasty()
     for table in TABLES:

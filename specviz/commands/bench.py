@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 
 HELP = "measure speed side by side"
+QUARTERED = 4  # numbers, of which fewer have no quartiles
+COST = ": tracing on ÷ off"  # how the ratios of recording's cost are called
 DESCRIPTION = "Time methods against plain decoding on the same engine, in alternation; medians with quartiles."
 
 
@@ -248,8 +250,12 @@ class Book:
 
 
 def spread(value: Spread | None, form: Callable[[float], str]) -> str:
-    """Median with quartiles, e.g. ``2.03 (1.98–2.11)``, each number in the same form."""
-    return "–" if value is None else f"{form(value.median)} ({form(value.low)}–{form(value.high)})"
+    """Median with quartiles, e.g. ``2.03 (1.98–2.11)``, each number in the same form; of fewer than four numbers the
+    median alone.
+    """
+    if value is None:
+        return "–"
+    return form(value.median) + (f" ({form(value.low)}–{form(value.high)})" if value.count >= QUARTERED else "")
 
 
 def spreads(unit: str, values: Sequence[Spread | None]) -> list[str]:
@@ -289,7 +295,12 @@ def _show(report: Report) -> None:
         quiet = f"{settings['disturbed']} still are" if settings["disturbed"] else "none is any more"
         common.say(f"Some measurements were disturbed and made again ({settings['repeated']} runs more): {quiet}.")
     exact = partial(decimals, digits=3)  # what recording costs is a small difference from 1
-    common.say(*(f"{ratio.name}: {spread(ratio.value, exact)}  [{ratio.help}]" for ratio in report.ratios))
+    recorded = {name.removesuffix(COST): ratio for ratio in report.ratios if (name := ratio.name).endswith(COST)}
+    others = [ratio for ratio in report.ratios if COST not in ratio.name]
+    common.say(*(f"{ratio.name}: {spread(ratio.value, exact)}  [{ratio.help}]" for ratio in others))
+    if recorded:  # --json has each with its quartiles, and end to end
+        costs = ", ".join(f"{name} {exact(ratio.value.median)}" for name, ratio in recorded.items())
+        common.say(f"{COST.strip(': ')}: {costs}  [{next(iter(recorded.values())).help}]")
 
 
 def _show_tables(results: Results) -> None:

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(common.shown(text))
     parts = [
-        f"{result['method']}: {result['tokens']} tokens in {result['steps']} steps",
+        f"{result['method']}: {counted(result['tokens'], 'token')} in {counted(result['steps'], 'step')}",
         f"{decimals(result['tokens_per_step'], 2)} tokens per step",
         f"{result['accepted']} drafted tokens accepted",
         f"{decimals(result['tokens_per_s'], 1)} tokens/s",

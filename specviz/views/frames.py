@@ -49,8 +49,15 @@ def frame(trace: Trace, table: str) -> pd.DataFrame:
 
 
 def to_csv(trace: Trace, table: str) -> str:
-    """One table as CSV, with ``inert`` text."""
+    """One table as CSV, with ``inert`` text. Steps and ranks count from 1, as on the page (a frame's from 0, as they
+    are recorded); -1 stays, where there is none. ``steps`` has their numbers in a column ``step``.
+    """
     data = frame(trace, table)
+    if table == "steps" and "step" not in data:
+        data.insert(0, "step", range(len(data)))
+    for name in {"step", "rank"} & set(data.columns):
+        if pd.api.types.is_integer_dtype(data[name]):
+            data[name] = data[name].where(data[name] < 0, data[name] + 1)
     for name in data.columns:
         if not pd.api.types.is_numeric_dtype(data[name]):
             data[name] = [*map(inert, data[name])]

@@ -33,7 +33,7 @@ export class Board {
     const rest = "Mark what nobody copied";
     const toggle = { class: "sv-toggle", onclick: () => this.view.set({ rest: !this.view.rest }) };
     this.restButton = button(rest, toggle, rest);
-    this.view.tip.add(this.restButton, "Mark what was copied from nowhere: the answer's own words.");
+    this.view.tip.add(this.restButton, "Mark what was not found in the sources: the answer's own words.");
     const controls = h(
       "div.sv-a-controls",
       h("label.sv-a-min", h("span", "min_run ", this.sliderText), h("span.sv-a-slide", this.lengths, this.slider)),
@@ -67,7 +67,7 @@ export class Board {
       const source = doc.sources[k];
       row(look(source, k), SOURCES.includes(source.kind) ? "" : source.name, mine.copied_tokens, tag(source));
     });
-    row("sv-a-none", "copied from nowhere", found.own_tokens, "–");
+    row("sv-a-none", "not found in the sources", found.own_tokens, "–");
     bar.setAttribute("aria-label", [...list.children].map((line) => line.textContent).join(", "));
     const used = found.sources.filter((mine, k) => mine.links && SOURCES.includes(doc.sources[k].kind)).length;
     const given = doc.sources.filter((source) => SOURCES.includes(source.kind)).length;

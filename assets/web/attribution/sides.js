@@ -47,7 +47,7 @@ export class Sides {
     const top = this.answer.body.scrollTop;
     this.answer.body.replaceChildren(body);
     this.answer.body.scrollTop = top;
-    this.answer.note.textContent = `${plural(doc.output_tokens, "token")}, ${found.own_tokens} copied from nowhere`;
+    this.answer.note.textContent = `${plural(doc.output_tokens, "token")}, ${found.own_tokens} not found in the sources`;
   }
 
   /** A run in the answer: its number, its passage, its text. */

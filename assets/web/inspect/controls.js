@@ -19,8 +19,8 @@ const setting = (inspector, label, name, help) =>
 
 /** The switches of the panes. @param {Inspector} inspector */
 export const toggles = (inspector) => ({
-  heat: setting(inspector, "Score heat", "heat", "Shade the places compared this step by their score"),
-  offers: setting(inspector, "Losing offers", "offers", "Show what the candidates that lost would have offered (O)"),
+  heat: setting(inspector, "Match scores", "heat", "Shade the places compared this step by their score"),
+  offers: setting(inspector, "Alternatives", "offers", "Show what the candidates that lost would have offered (O)"),
   follow: setting(inspector, "Follow", "follow", "Scroll the panes to each step"),
   whitespace: setting(inspector, "Whitespace", "whitespace", "Show spaces, tabs and line ends as glyphs (W)"),
 });

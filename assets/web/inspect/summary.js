@@ -285,7 +285,7 @@ const KEYS = [
   ["P", "pin this step's copy"],
   ["Esc", "unpin, close"],
   ["W", "whitespace shown or not"],
-  ["O", "losing offers shown or not"],
+  ["O", "alternatives shown or not"],
   ["↑ ↓ Enter", "in the candidate table: walk, then scroll to the place"],
   ["↑ ↓", "in the drafter's positions, or on a node of its tree (or of prompt tokens): walk"],
   ["D", "details: legend, all metrics, parameters, facts of the run"],

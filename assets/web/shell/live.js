@@ -17,7 +17,7 @@ export function busy(feed) {
   const words =
     state === "queued"
       ? ahead > 0 ? `Waiting: ${plural(ahead, "run")} before yours.` : "Waiting to start."
-      : tokens ? `Running: ${tokens} tokens in ${steps} steps.` : "Running: reading the prompt.";
+      : tokens ? `Running: ${plural(tokens, "token")} in ${plural(steps, "step")}.` : "Running: reading the prompt.";
   say(words, "busy");
 }
 
