@@ -24,7 +24,7 @@ KINDS = {
     "llama_debug.log": "llama.cpp-log", "llama_timings.json": "llama.cpp", "lmstudio.jsonl": "lmstudio",
     "openai_stream.jsonl": "openai", "sglang.json": "sglang", "sglang_stream.txt": "sglang",
     "vllm.log": "vllm-log", "vllm_detailed.json": "vllm", "vllm_metrics.prom": "prometheus",
-    "vllm_stream.jsonl": "vllm",
+    "vllm_stream.jsonl": "vllm", "vllm_cat.json": "vllm", "vllm_cat.jsonl": "vllm", "vllm_numbers.jsonl": "vllm",
 }  # fmt: skip
 
 
@@ -114,6 +114,21 @@ def test_a_streams_chunks_tell_where_vllms_steps_without_a_draft_were():
     assert "2 steps of one token" in unsure.run["imported"]["notes"][0] and "steps" not in unsure.run["unknown"]
     merged = vllm_stream([1, 3, 3], [1, 2], [5, 5])  # its second chunk is of two steps
     assert "steps" in merged.run["unknown"] and "is not known" in merged.run["imported"]["notes"][0]
+
+
+def test_real_answers_of_vllm_are_read_whole_or_say_what_may_be_missing():
+    """vLLM 0.32 on a CPU, n-gram drafts. The same request in one piece fits its arrays with one step too few: the
+    server counts tokens that it accepted behind the answer's end.
+    """
+    whole, stream, numbers = one("vllm_cat.json"), one("vllm_cat.jsonl"), one("vllm_numbers.jsonl")
+    assert whole.output_ids == stream.output_ids
+    assert counts(stream) == ([0, 0, 5, 5, 5, 5, 0, 0, 1], [0, 0, 5, 5, 5, 5, 5, 5, 5])
+    assert len(counts(whole)[0]) == 8 and "up to 1 step without a draft" in whole.run["imported"]["warnings"][0]
+    assert stream.run["imported"]["warnings"] == [
+        "the server accepted 1 more drafted tokens than it wrote: the answer ended before"
+    ]
+    assert len(counts(numbers)[0]) == 38 and sum(counts(numbers)[0]) == 2  # of 40 tokens, in 38 steps
+    assert "steps" not in numbers.run["unknown"] and "steps.drafted" in numbers.run["unknown"]
 
 
 def test_a_summary_without_steps_says_what_is_missing():

@@ -112,6 +112,7 @@ class Request:
     totals: dict[str, Any] = field(default_factory=dict)  # the server's own: "tokens", "drafted", "accepted"
     stop: str = ""
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  # where what was read may not be what the server did
     prefill_ms: float | None = None
     decode_ms: float | None = None
     untimed_tokens: int = 0  # written before the clock of ``decode_ms`` starts: 1 where it starts with the first token
@@ -158,8 +159,8 @@ def trace_of(request: Request, source: str, title: str) -> Trace:
     unknown.add("tokens.source")
     if not request.counted:
         unknown.add("tokens")
-    warnings = differences(request)
     steps = _steps(request, unknown)
+    warnings = [*request.warnings, *differences(request)]
     rows = _Rows(request, pieces, prompt, output, unknown)
     for step in steps:
         rows.add(step)
@@ -252,11 +253,10 @@ def _steps(request: Request, unknown: set[str]) -> list[ServerStep]:
         unknown.update(UNKNOWN_STEPS)
         return [ServerStep(1) for _ in range(count)]
     for step in request.steps:
-        emitted = min(step.emitted, count)
-        if emitted > 0:
+        step.emitted = min(step.emitted, count)
+        if step.emitted > 0:
             steps.append(step)
-            step.emitted = emitted
-            count -= emitted
+            count -= step.emitted
     if count:
         request.notes.append(f"the last {count} tokens belong to no step that the source tells of")
         steps += [ServerStep(1) for _ in range(count)]
