@@ -78,8 +78,8 @@ def steps_of(told: dict[str, Any], request: Request, answer: Answer) -> list[Ser
     hidden = cut - (makes - (count - first))  # the server counts what it accepted behind the end, too
     if hidden > 0:
         request.warnings.append(
-            f"up to {hidden} step{'s' * (hidden > 1)} without a draft may be missing here, and as many tokens of the last draft "
-            "not written: stream the answer to know"
+            f"up to {hidden} step{'s' * (hidden > 1)} without a draft may be missing here, and as many tokens of the "
+            "last draft not written: stream the answer to know"
         )
     steps = [ServerStep(1, 0, 0, reason=PROMPT_STEP)] * first
     for number_, wrote in enumerate(accepted):
