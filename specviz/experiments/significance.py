@@ -78,6 +78,6 @@ def _of(results: Results, name: str, key: str, rows: Sequence[Row]) -> Iterator[
         form = column(quantity.unit, [difference])
         percent = " points" if quantity.unit == "share" else ""
         yield (
-            quantity.label, str(NAMES.get(task, task)), best, f"{form(difference)}{percent}", str(len(both)),
-            f"{shown} †" if p < LEVEL else shown,
+            quantity.label + results.rough(quantity), str(NAMES.get(task, task)), best,
+            f"{form(difference)}{percent}", str(len(both)), f"{shown} †" if p < LEVEL else shown,
         )  # fmt: skip

@@ -77,7 +77,8 @@ function choose(name) {
   lab.choice = name;
   const { results, recorded } = catalog();
   const named = (/** @type {LabListed} */ about) => about.name === name;
-  const latest = results.find(named) ?? (recipe(name) ? recorded.find(named) : undefined); // else the example that comes along
+  const example = recipe(name) ? recorded.find(named) : undefined; // it comes along
+  const latest = results.find(named) ?? example;
   if (!recipe(name) && latest && !lab.forms[name]) return reopen(latest);
   show(latest ? latest.id : "");
   fold();
