@@ -161,3 +161,8 @@ test("another file is refused", () => {
   assert.throws(() => new Model({ schema: "spectrace/9" }), /spectrace\/9/);
   assert.throws(() => new Model(null), /this file/);
 });
+
+test("what an object holds is told in a line", () => {
+  assert.equal(format({ name: "a.gguf", types: { Q4_1: 1210, F32: 61 } }), "name a.gguf, types Q4_1 1,210, F32 61");
+  assert.equal(format([1, null, "x"]), "1, –, x");
+});

@@ -17,6 +17,10 @@ export const nth = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "s
 /** @type {(value: unknown, digits?: number) => string} */
 export function format(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (typeof value === "object") {
+    const named = Object.entries(value).map(([key, one]) => (Array.isArray(value) ? "" : `${key} `) + format(one));
+    return named.join(", ");
+  }
   if (typeof value !== "number") return String(value);
   if (Number.isInteger(value)) return value.toLocaleString("en");
   const size = Math.abs(value);
