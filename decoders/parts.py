@@ -30,7 +30,7 @@ from decoders.model.shape import ModelShape
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 
 from .errors import UserError
-from .folders import ASSETS, replacing
+from .folders import ASSETS, replacing, write_bytes
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 SCHEMA = "specpart/1"
 PACKAGED = tuple(folder / "parts" for folder in SHIPPED.values())
 DESCRIPTION, WEIGHTS = "part.json", "part.safetensors"
+SCALE = ".scale"  # ends the name of a matrix's row scales, where it is stored in int8
 MOST_JSON = 1 << 20
 
 
@@ -121,18 +122,58 @@ def own_place(kind: str, key: str) -> Path:
 
 
 def save_part(part: Part, weights: Mapping[str, Tensor], folder: Path, *, dtype: torch.dtype = torch.float16) -> Path:
-    """Write a part's folder, whole or not at all; one that is there is replaced."""
+    """Write a part's folder, whole or not at all; one that is there is replaced. ``dtype`` is that of its numbers:
+    int8 stores each matrix as int8 with a scale per row, and the rest in half precision.
+    """
     from safetensors.torch import save_file
 
     with replacing(folder) as new:
-        stored = {
-            name: tensor.detach().to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
-            for name, tensor in weights.items()
-        }
-        save_file(stored, new / WEIGHTS, metadata={"format": "pt"})
+        save_file(_stored(weights, dtype), new / WEIGHTS, metadata={"format": "pt"})
         (new / DESCRIPTION).write_text(json.dumps(part.to_json(), indent=1) + "\n", encoding="utf-8")
         (new / WEIGHTS).chmod(0o644)
     return folder
+
+
+def _stored(weights: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """A part's tensors as its file holds them: w[i, j] ≈ int8[i, j] · scale[i] for matrices in int8."""
+    stored: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        tensor = tensor.detach().cpu()
+        if dtype == torch.int8 and tensor.is_floating_point() and tensor.ndim == 2:
+            scale = (tensor.float().abs().amax(1) / 127).clamp_min(2**-24).half()
+            stored[name] = (tensor.float() / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
+            stored[name + SCALE] = scale
+        else:
+            kept = torch.float16 if dtype == torch.int8 else dtype
+            stored[name] = tensor.to(kept if tensor.is_floating_point() else None).contiguous()
+    return stored
+
+
+def _read_weights(file: Path) -> dict[str, Tensor]:
+    """The tensors of a part's file, those in int8 in fp32. Raises SafetensorError for a damaged one."""
+    from safetensors.torch import load_file
+
+    stored = load_file(file)
+    scales = {name.removesuffix(SCALE): stored.pop(name) for name in [*stored] if name.endswith(SCALE)}
+    for name, scale in scales.items():
+        stored[name] = stored[name].float() * scale.float()[:, None]
+    return stored
+
+
+def shrink_part(folder: Path) -> tuple[int, int]:
+    """Store a part's matrices in int8, in place; gives its file's bytes before and after. Raises UserError."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save
+
+    read_part(folder)
+    file = folder / WEIGHTS
+    try:
+        before, weights = file.stat().st_size, _read_weights(file)
+    except (OSError, SafetensorError, KeyError) as error:
+        raise UserError(f"{folder} holds no usable part: {error}") from None
+    if any(tensor.ndim == 2 for tensor in weights.values()):  # prompt tokens are small as they are
+        write_bytes(file, save(_stored(weights, torch.int8), metadata={"format": "pt"}))
+    return before, file.stat().st_size
 
 
 def is_part(folder: Path) -> bool:
@@ -263,14 +304,13 @@ def keep_published(target: Target, place: str) -> tuple[Part, Path]:
 
 def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
 
     if reason := part.config.misfit(target.shape):
         raise UserError(f"{weights} does not fit {target.name}: {reason}")
     model: Any = KINDS[part.kind].network(part.config)
     try:
-        model.load_state_dict(load_file(weights))
-    except (RuntimeError, SafetensorError) as error:
+        model.load_state_dict(_read_weights(weights))
+    except (RuntimeError, KeyError, SafetensorError) as error:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
     settled(model, target)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:24]

@@ -6,9 +6,12 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from decoders import Prompt, UserError, find_method, generate, parts
-from decoders.parts import find_part, keep_published, load_part, missing_part, own_place, read_part
+from decoders.parts import (
+    SCALE, WEIGHTS, find_part, keep_published, load_part, missing_part, own_place, read_part, save_part, shrink_part,
+)  # fmt: skip
 
 from .drafts import save_tiny_part, tiny_draft
 from .models import prompt_ids, tiny_target
@@ -128,3 +131,27 @@ def test_a_failed_save_leaves_the_old_part(target, home, monkeypatch):
         save_tiny_part(target, "glide", seed=9)
     assert (folder / "part.safetensors").read_bytes() == before
     assert [p.name for p in folder.parent.iterdir()] == ["glide"]
+
+
+def test_a_part_in_int8_is_half_as_large_and_nearly_the_same(target, home):
+    folder = save_tiny_part(target, "glide", layers=2)
+    (folder / "trees.json").write_text("{}")
+    half = save_part(read_part(folder), load_file(folder / WEIGHTS), home / "half")
+    size = (half / WEIGHTS).stat().st_size
+    before, after = shrink_part(folder)
+    stored = load_file(folder / WEIGHTS)
+    matrices = [name for name, tensor in stored.items() if tensor.ndim == 2]
+    assert matrices and all(stored[name].dtype == torch.int8 for name in matrices)
+    assert after < before and sum(stored[n].nbytes for n in matrices) * 2 < size, (before, size, after)
+    model, made = load_part(target, "glide"), tiny_draft(target, "glide", layers=2)
+    for name, tensor in made.state_dict().items():
+        if tensor.ndim == 2:  # rounded to the nearest of 255 values a row
+            step = tensor.abs().amax(1, keepdim=True) / 127
+            assert bool(((model.state_dict()[name] - tensor).abs() <= step * 0.51 + 1e-4).all()), name
+    assert (folder / "trees.json").is_file(), "what lies beside the weights stays"
+    data = {**stored, f"{matrices[0]}x{SCALE}": torch.ones(3)}
+    save_file(data, folder / WEIGHTS)
+    with pytest.raises(UserError, match="does not fit its description"):
+        load_part(target, "glide", folder)
+    with pytest.raises(UserError, match="there is no trained part"):
+        shrink_part(home)
