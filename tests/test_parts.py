@@ -10,7 +10,16 @@ from safetensors.torch import load_file, save_file
 
 from decoders import Prompt, UserError, find_method, generate, parts
 from decoders.parts import (
-    SCALE, WEIGHTS, find_part, keep_published, load_part, missing_part, own_place, read_part, save_part, shrink_part,
+    SCALE,
+    WEIGHTS,
+    find_part,
+    keep_published,
+    load_part,
+    missing_part,
+    own_place,
+    read_part,
+    save_part,
+    shrink_part,
 )  # fmt: skip
 
 from .drafts import save_tiny_part, tiny_draft
