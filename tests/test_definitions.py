@@ -53,7 +53,7 @@ def made_run(*steps: list[tuple[int, str]], context: int = 10) -> Trace:
         trace.extend({
             "steps": {
                 "context": [context * (number + 1)], "drafted": [len(drafted)], "depth": [max(depths)],
-                "accepted": [accepted],
+                "accepted": [accepted], "emitted": [accepted + 1],
             },
             "nodes": {
                 "step": [number] * rows, "token": [1 + n % 3 for n in range(rows)], "depth": depths,
@@ -82,13 +82,22 @@ def test_decided_positions_are_those_after_what_stood_and_siblings_are_one():
 def test_every_definition_by_hand():
     counted = acceptance([RUN])
     assert counted.pooled.values() == pytest.approx({
-        "tokens_per_step": (4 + 4) / 4, "acceptance_length": 1 + 4 / 3, "draft_acceptance": 4 / 8,
+        "tokens_per_step": (4 + 4) / 4, "emitted_per_step": 8 / 4, "acceptance_length": 1 + 4 / 3, "draft_acceptance": 4 / 8,
         "depth_acceptance": 4 / 6, "tested_acceptance": 4 / 6, "first_acceptance": 2 / 3, "beta": None,
     })  # fmt: skip
     assert [d.key for d in DEFINITIONS] == [*counted.pooled.values()]
     assert sorted(counted.lengths.items()) == [(0, 1), (2, 2)]
     rates = [(d["depth"], d["stood"], d["decided"], d["unconditional"]) for d in counted.depths()]
     assert rates == [(1, 2, 3, 2 / 3), (2, 2, 2, 2 / 3), (3, 0, 1, 0.0)]
+
+
+def test_a_stop_token_that_ends_a_path_counts_a_bonus_in_the_papers_tau_and_none_in_sglangs():
+    """Spec-Bench counts accepted + 1 before it cuts the answer; SGLang divides completion tokens by verify steps."""
+    ended = made_run([(0, "accepted")], [], [(0, "accepted"), (1, "accepted")])
+    ended.tables["steps"]["emitted"][-1] = 2  # the second accepted token is a stop token
+    values = acceptance([ended]).pooled.values()
+    assert (values["tokens_per_step"], values["emitted_per_step"]) == (6 / 3, 5 / 3)
+    assert metrics.compute(ended)["tokens_per_step"] == 2
 
 
 def test_what_an_imported_run_does_not_know_is_not_counted():
@@ -99,11 +108,12 @@ def test_what_an_imported_run_does_not_know_is_not_counted():
     counted = acceptance([sglang])
     values = counted.pooled.values()
     assert values.pop("tokens_per_step") == metrics.compute(sglang)["tokens_per_step"] == 11 / 5
+    assert values.pop("emitted_per_step") == 11 / 5
     assert set(values.values()) == {None} and not counted.lengths and not counted.depths()
     assert set(acceptance([anybody]).pooled.values().values()) == {None}
     both, own = acceptance([sglang, RUN]).pooled.values(), acceptance([RUN]).pooled.values()
-    assert both.pop("tokens_per_step") == (4 + 6 + 4 + 5) / 9
-    assert both == {key: value for key, value in own.items() if key != "tokens_per_step"}
+    assert both.pop("tokens_per_step") == both.pop("emitted_per_step") == (4 + 6 + 4 + 5) / 9
+    assert both == {key: value for key, value in own.items() if key in both}
 
 
 def test_tokens_that_were_not_recorded_are_of_no_class():
@@ -160,7 +170,7 @@ def test_a_runs_own_metrics_are_these_definitions(path):
 
 def test_nothing_drafted_leaves_rates_open():
     values = acceptance([made_run([], [])]).pooled.values()
-    assert values.pop("tokens_per_step") == 1.0
+    assert values.pop("tokens_per_step") == values.pop("emitted_per_step") == 1.0
     assert set(values.values()) == {None} and acceptance([]).to_json()["depths"] == []
 
 

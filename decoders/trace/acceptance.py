@@ -44,6 +44,7 @@ class Counted:
 
     steps: int = 0
     accepted: int = 0
+    emitted: int = 0
     drafts: int = 0
     drafted: int = 0
     depth: int = 0
@@ -62,6 +63,7 @@ class Counted:
         counted = cls(overlap=sum(both), positions=len(both))
         if not {"steps", "steps.accepted"}.intersection(trace.run.get("unknown", ())):
             counted.steps, counted.accepted = len(steps["accepted"]), sum(steps["accepted"])
+            counted.emitted = sum(steps["emitted"])
         if verified(trace):
             counted.drafts = sum(count > 0 for count in steps["drafted"])
             counted.drafted, counted.depth = sum(steps["drafted"]), sum(steps["depth"])
@@ -74,6 +76,7 @@ class Counted:
         length = ratio(self.stood, self.drafts)
         return {
             "tokens_per_step": ratio(self.accepted + self.steps, self.steps),
+            "emitted_per_step": ratio(self.emitted, self.steps),
             "acceptance_length": None if length is None else 1 + length,
             "draft_acceptance": ratio(self.stood, self.drafted),
             "depth_acceptance": ratio(self.stood, self.depth),
