@@ -108,6 +108,16 @@ def test_lanes_run_on_one_prompt_with_plain_decoding_as_the_baseline(desk: Tiny)
     assert {one["state"] for one in lens.values()} == {"identical"} and lens[pld]["tokens"] == 12
 
 
+def test_no_speedup_is_formed_with_a_plain_run_of_another_prompt(desk: Tiny, target: Any) -> None:
+    prompts = [Prompt.from_ids(prompt_ids(seed, 30)) for seed in (4, 5)]
+    runs = [("plain", prompts[0]), ("pld", prompts[0]), ("pld", prompts[1])]
+    keys = [put(desk, record(target, p, m, max_new_tokens=8), f"apart-{n}") for n, (m, p) in enumerate(runs)]
+    plain, same, other = desk.services["compare"].numbers(keys).values()
+    assert plain["metrics"]["speedup"] == 1 and same["metrics"]["speedup"] > 0 and not same["notes"]
+    assert other["metrics"]["speedup"] is None
+    assert other["notes"]["speedup"] == "no speedup: plain decoding was run on another prompt"
+
+
 def test_a_recorded_prompt_runs_again_token_by_token(desk: Tiny, target: Any) -> None:
     ids = prompt_ids(4, 30)
     key = put(desk, record(target, Prompt.from_ids(ids), "pld", max_new_tokens=8, title="Odd tokens"), "recorded")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decoders.trace.baseline import baseline
 from decoders.trace.metrics import (
     METRICS,
     acceptance_by_depth,
@@ -40,6 +41,7 @@ def test_the_worked_example():
         2,
         steps={
             "accepted": [2, 0, 1], "drafted": [4, 0, 2], "draft_ms": [1.0, 0.5, 0.5], "verify_ms": [10.0, 8.0, 12.0],
+            "decide_ms": [0.5, 0.25, 0.75],
             "elapsed_ms": [15.0, 25.0, 40.0],
         },
         tokens={
@@ -62,6 +64,7 @@ def test_the_worked_example():
         "draft_mb": None,
         "draft_ms": 2.0 / 3,
         "verify_ms": 10.0,
+        "decide_ms": 0.5,
         "draft_share": 2.0 / 30.0,
         "beta": None,
         "draft_cost": None,
@@ -286,6 +289,55 @@ def test_the_cost_of_a_draft_forward_is_in_forwards_of_the_target():
     trace.tables["steps"]["term:draft_forwards"] = [None, None, None]
     trace.tables["steps"]["route"] = ["dynamic tree", "none", "dynamic tree"]
     assert compute(trace)["draft_cost"] is None, "of an old run, how many ran is not known"
+
+
+LIKE = {
+    "prompt_length": 2, "model": {"name": "a", "key": "k", "parameters": 5, "dtype": "float32", "device": "cpu"},
+    "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0},
+    "machine": {"processor": "x", "engine": "eager", "threads": 1}, "timings": {"decode_ms": 100.0},
+}  # fmt: skip
+
+
+def like(tokens: tuple[int, ...] = (5, 6, 7, 8), **other: Any) -> Trace:
+    trace = Trace.new(copy.deepcopy(LIKE))
+    for name, value in other.items():
+        trace.run[name] = {**trace.run[name], **value} if isinstance(value, dict) else value
+    trace.extend({"tokens": {"id": list(tokens), "source": [-1] * 4, "pool": [-1] * 4, "rank": [0] * 4}})
+    return trace
+
+
+def test_a_speedup_is_formed_of_runs_that_are_alike_in_all_but_the_method():
+    assert baseline(like(), like()).tokens_per_s == 20.0
+    drawn = {"temperature": 1.0, "seed": 3}
+    assert baseline(like(sampling=drawn), like(sampling=drawn)).tokens_per_s == 20.0
+    assert baseline(like(sampling={"seed": 1}), like()).tokens_per_s == 20.0, "greedy runs draw nothing"
+    for reason, run, plain in (
+        ("another prompt", like(), like((5, 9, 7, 8))),
+        ("model differs", like(), like(model={"name": "b"})),
+        ("fingerprint differs", like(), like(model={"key": "l"})),
+        ("dtype differs", like(), like(model={"dtype": "bfloat16"})),
+        ("weights differs (int8, and full", like(model={"weights": "int8"}), like()),
+        ("device differs", like(), like(model={"device": "cuda"})),
+        ("device differs (x, and y", like(), like(machine={"processor": "y"})),
+        ("engine differs (auto, and eager", like(machine={"engine": "auto"}), like()),
+        ("number of threads differs", like(), like(machine={"threads": 2})),
+        ("sampling differs", like(sampling=drawn), like()),
+        ("sampling differs", like(sampling=drawn), like(sampling={**drawn, "seed": 4})),
+        ("not recorded, as in runs of earlier versions", like(), like(machine={"threads": None})),
+        ("another prompt", like(given_prompt="of more tokens"), like()),
+        ("plain decoding was not run", like(), None),
+    ):
+        found = baseline(run, plain)
+        assert found.tokens_per_s is None and reason in found.why, (reason, found)
+
+
+def test_what_a_run_recorded_of_plain_decoding_counts_where_tokens_were_chosen_alike():
+    own = {"plain_tokens_per_s": 8.0}
+    assert baseline(like(timings=own)).tokens_per_s == baseline(like(timings=own), like((1, 2, 3, 4))).tokens_per_s == 8
+    earlier = like(timings=own, sampling={"temperature": 0.7})
+    assert baseline(earlier).tokens_per_s is None and "was greedy" in baseline(earlier).why
+    earlier.run["plain_sampling"] = earlier.run["sampling"]
+    assert baseline(earlier).tokens_per_s == 8
 
 
 def drafted() -> Trace:

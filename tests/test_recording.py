@@ -21,6 +21,8 @@ from decoders.engine.rows import WHOLE_POOL, Rows
 from decoders.method.drafter import Drafter
 from decoders.model.target import Session
 from decoders.prompt.prompt import Pool, Segment
+from decoders.trace import metrics
+from decoders.trace.baseline import unlike
 from decoders.trace.check import check
 from decoders.trace.files import load, save
 from decoders.trace.report import report
@@ -293,6 +295,40 @@ def test_a_comparison_reads_the_prompt_once(monkeypatch):
     assert read == [60] and trace.tables["plain"]["id"] == plain == trace.output_ids
 
 
+def test_a_drawn_run_is_compared_with_plain_decoding_by_the_same_draws():
+    target, prompt, drawn = tiny_target(), Prompt.from_ids(prompt_ids(3)), Sampling(0.9, seed=5)
+    trace = record(target, prompt, "pld+h", max_new_tokens=12, compare=True, sampling=drawn)
+    plain = generate(target, prompt, max_new_tokens=12, sampling=drawn)
+    assert trace.tables["plain"]["id"] == plain == trace.output_ids != generate(target, prompt, max_new_tokens=12)
+    assert trace.run["metrics"]["speedup"] > 0 and trace.run["plain_sampling"] == trace.run["sampling"]
+
+
+def test_a_method_that_rewrites_the_prompt_is_compared_with_plain_decoding_of_the_given_one(target):
+    rewriting = pooled(PoolDrafter(), prompt=lambda target, params, prompt: replace(prompt, tokens=prompt.tokens[5:]))
+    trace = record(target, given(), rewriting, max_new_tokens=5, compare=True)
+    alone = record(target, given(), "plain", max_new_tokens=5)
+    assert trace.tables["plain"]["id"] == alone.output_ids and trace.run["given_prompt"] == alone.prompt_key
+    assert not unlike(trace, alone) and trace.prompt_ids != alone.prompt_ids
+
+
+def test_verifying_is_timed_with_its_decision_apart():
+    steps = record(tiny_target(), Prompt.from_ids(prompt_ids(3)), "pld", max_new_tokens=12).tables["steps"]
+    pairs = list(zip(steps["decide_ms"], steps["verify_ms"], strict=True))
+    assert pairs and all(0 < decide < verify for decide, verify in pairs)
+
+
+def test_a_run_says_whose_one_row_time_its_cost_divides_by():
+    target = tiny_target("qwen3")
+    save_tiny_part(target, "glide")
+    first, second = (
+        record(target, Prompt.from_ids(prompt_ids(3)), "glide", max_new_tokens=n) for n in (24, 20)
+    )  # fmt: skip
+    assert second.run["one_row"] == first.run["one_row"] and first.run["one_row"]["run"] == first.run["id"]
+    assert first.run["one_row"]["context"] == [65, 128] and first.run["one_row"]["engine"] == "eager"
+    assert metrics.notes(first)["draft_cost"].startswith("one-row time of this run (20")
+    assert metrics.notes(second)["draft_cost"].startswith("one-row time of an earlier run (20")
+
+
 def test_overlaps_formed_together_are_those_of_each_step(monkeypatch):
     target = tiny_target("qwen3")
     save_tiny_part(target, "glide")
@@ -329,8 +365,8 @@ def test_one_row_is_measured_anew_when_runs_took_long_enough(monkeypatch):
     monkeypatch.setattr(one_row.time, "perf_counter", lambda: clock[0])
 
     def asked(decode_ms: float, length: int = 100, engine: str = "eager") -> float:
-        state = SimpleNamespace(engines=SimpleNamespace(state=engine))
-        return kept.ms(SimpleNamespace(length=length, target=state), decode_ms)  # type: ignore[arg-type]
+        state = SimpleNamespace(engines=SimpleNamespace(state=(engine, True, 0)))
+        return kept.time(SimpleNamespace(length=length, target=state), decode_ms).ms  # type: ignore[arg-type]
 
     kept = one_row.OneRow()
     assert [asked(1000), asked(4000), asked(900), asked(200), asked(10)] == [1, 1, 1, 2, 2]

@@ -14,7 +14,7 @@ interface TokenRow {
 interface StepRow {
   context: number; route: string; reason: string; drafted: number; depth: number; accepted: number; emitted: number;
   bonus: number; outcome: "full" | "partial" | "none" | "plain"; origins: string; entropy: number | null;
-  draft_ms: number | null; verify_ms: number | null; commit_ms: number | null; elapsed_ms: number | null;
+  draft_ms: number | null; verify_ms: number | null; decide_ms: number | null; commit_ms: number | null; elapsed_ms: number | null;
   engine: string; engine_rows: number | null; engine_keys: number | null;
 }
 interface NodeRow {
@@ -60,6 +60,8 @@ interface Report {
   metrics: Record<string, Record<string, number | null>>;
   /** Why a metric cannot be right. */
   doubts?: Record<string, string>;
+  /** What has to be known of a metric, or why there is none. */
+  notes?: Record<string, string>;
   outcomes: Count[]; routes: Count[];
   drafting: [key: string, ms: number | null][]; verify_ms: number;
   regrets: Regret[];

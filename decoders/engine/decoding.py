@@ -35,6 +35,7 @@ NOTHING = Needs()
 class Step:
     """One verify step. ``context_length`` counts the committed tokens before it, the root included; ``learned`` is
     what the drafter made of it; times in milliseconds, which a GPU knows a moment later: ``float`` waits for them.
+    ``verify_ms`` is the target's forward and the decision, which takes ``decide_ms`` of it (None: not timed apart).
     """
 
     index: int
@@ -47,6 +48,7 @@ class Step:
     verify_ms: Span
     commit_ms: Span
     learned: Learned | None = None
+    decide_ms: Span | None = None
 
     @property
     def accepted(self) -> int:
@@ -56,8 +58,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A step before it is committed: the draft and what the target says of it, and when it was ``proposed`` and
-    ``verified``.
+    """A step before it is committed: the draft and what the target says of it, and when it was ``proposed``, its rows
+    ``processed`` by the target, and ``verified``.
     """
 
     draft: Draft
@@ -65,6 +67,7 @@ class Attempt:
     verdict: Verdict
     started: Mark
     proposed: Mark
+    processed: Mark
     verified: Mark
 
     @property
@@ -74,6 +77,10 @@ class Attempt:
     @property
     def verify_ms(self) -> Span:
         return Span((self.proposed, self.verified))
+
+    @property
+    def decide_ms(self) -> Span:
+        return Span((self.processed, self.verified))
 
 
 class Decoding:
@@ -102,6 +109,7 @@ class Decoding:
             raise ValueError(f"max_new_tokens={max_new_tokens} is not allowed: a whole number of at least 1")
         target.check_fits(len(prompt.tokens))
         self.target, self.prompt, self.cancel = target, prompt, cancel
+        self.given = prompt  # before the method rewrote it
         self.sampling = sampling or Sampling()
         self.max_new_tokens = max_new_tokens
         self.stop_ids = frozenset(target.stop_ids if stop_ids is None else stop_ids)
@@ -134,10 +142,12 @@ class Decoding:
         entry, values = chosen(method, params)
         stops = frozenset(target.stop_ids if stop_ids is None else stop_ids)
         parts = entry.parts(target, values, prompt, sampling, stops, keep_prompt=keep_prompt)
-        return cls(
+        made = cls(
             target, parts.prompt, parts.drafter, verifier or parts.verifier, parts.needs, sampling=sampling,
             stop_ids=stops, **options,
         )  # fmt: skip
+        made.given = prompt
+        return made
 
     @property
     def context(self) -> Context:
@@ -185,7 +195,7 @@ class Decoding:
             emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
             emitted_count += len(emitted)
             times = drafting, attempt.verify_ms, Span((attempt.verified, committed))
-            yield Step(index, before, draft, scored, verdict, emitted, *times, learned)
+            yield Step(index, before, draft, scored, verdict, emitted, *times, learned, attempt.decide_ms)
             index += 1
             if emitted[-1] in self.stop_ids:
                 self.stop = "eos"
@@ -212,8 +222,9 @@ class Decoding:
         draft = self.propose(session)
         proposed = now()
         scored = session.score(draft)
+        processed = now()
         verdict = stopped(draft, self.verifier(draft, scored), self.stop_ids)
-        return Attempt(draft, scored, verdict, started, proposed, now())
+        return Attempt(draft, scored, verdict, started, proposed, processed, now())
 
     def _propose(self, context: Context, budget: int, reach: int) -> Draft:
         """The drafter's proposal, inside the budget (tokens that may be drafted before the bonus) and the reach."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,19 @@ PLACES = 5
 SHARE = 0.02  # of the time that runs take: so much goes into measuring it anew
 
 
+@dataclass(frozen=True, slots=True)
+class RowTime:
+    """Milliseconds of a one-row forward, and where they are from: the ``run`` (its id) behind which they were measured,
+    when, on which engine and in contexts of how many tokens.
+    """
+
+    ms: float
+    run: str
+    measured: str
+    engine: str
+    context: tuple[int, int]
+
+
 class OneRow:
     """What one row of a target takes, kept with it: measured in the run that asks, and anew once the runs since then
     took so long that it costs them ``SHARE``. Other lengths (to a power of two) and engines are measured apart.
@@ -23,23 +37,26 @@ class OneRow:
 
     def __init__(self) -> None:
         self._decoded_ms = 0.0
-        self._measured: dict[Any, tuple[float, float]] = {}  # milliseconds, and of how much decoding the next is due
+        self._measured: dict[Any, tuple[RowTime, float]] = {}  # and of how much decoding the next is due
 
     @classmethod
     def of(cls, target: Target) -> OneRow:
         return target.companions.setdefault("one row", cls())
 
-    def ms(self, session: Session, decode_ms: float) -> float:
-        """Of a finished run, whose steps took ``decode_ms``."""
-        kind = (session.length - 1).bit_length(), session.target.engines.state
+    def time(self, session: Session, decode_ms: float, run: str = "") -> RowTime:
+        """Of a finished run with this id, whose steps took ``decode_ms``."""
+        size, (engine, static, _) = (session.length - 1).bit_length(), session.target.engines.state
+        kind = size, session.target.engines.state
         self._decoded_ms += decode_ms
-        ms, due = self._measured.get(kind, (0.0, 0.0))
-        if self._decoded_ms >= due:
+        if kind not in self._measured or self._decoded_ms >= self._measured[kind][1]:
             started = time.perf_counter()
             ms = one_row_ms(session)
             taken = (time.perf_counter() - started) * 1e3
-            self._measured[kind] = ms, self._decoded_ms + taken / SHARE
-        return ms
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            words = f"{engine}, static forwards ready" if static and engine != "eager" else engine
+            measured = RowTime(ms, run, now, words, ((1 << size >> 1) + 1, 1 << size))
+            self._measured[kind] = measured, self._decoded_ms + taken / SHARE
+        return self._measured[kind][0]
 
 
 def one_row_ms(session: Session) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import re
 import time
@@ -11,16 +12,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from decoders.draft.needs import Needs
 from decoders.draft.params import controls
 from decoders.drafters import chosen
 from decoders.method.method import Method
+from decoders.model.linear import machine
 from decoders.model.load import versions
 from decoders.model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.trace import metrics
+from decoders.trace.baseline import baseline
 from decoders.trace.tables import TERMS
-from decoders.trace.trace import Trace
+from decoders.trace.trace import Trace, prompt_key
 from decoders.verifiers.sampling import Chooser
 
 from .decoding import Decoding, Step
@@ -37,9 +42,9 @@ EVENT_SECONDS = 1 / 30  # between two deltas at least
 class Run:
     """One traced run: iterate it for deltas (rows per table, of one or a few steps); ``trace`` holds all rows so far.
 
-    Arguments and errors as of ``Decoding.of``; ``title`` names the run in lists. ``compare`` also runs plain greedy
-    decoding on the same prompt when the method is done: its output goes into the table ``plain`` and its speed into the
-    timings. When the loop is over, ``trace.run`` has ``complete``, ``stop``, ``timings`` and ``metrics``, and every
+    Arguments and errors as of ``Decoding.of``; ``title`` names the run in lists. ``compare`` also runs plain decoding
+    of the given prompt, by the same sampling, when the method is done: its output goes into the table ``plain`` and its
+    speed into the timings. When the loop is over, ``trace.run`` has ``complete``, ``stop``, ``timings`` and ``metrics``, and every
     candidate its ``would_accept``. A failure inside a step ends the run with stop "error" and is raised again after the
     trace was closed.
     """
@@ -94,8 +99,9 @@ class Run:
                 yield self._record()
             if run["stop"] != "cancelled" and FORWARDS in self.trace.tables["steps"]:
                 assert self.decoding.session is not None
-                one_row = OneRow.of(self.decoding.target)
-                run["timings"]["one_row_ms"] = round(one_row.ms(self.decoding.session, self.decode_ms), 4)
+                one_row = OneRow.of(self.decoding.target).time(self.decoding.session, self.decode_ms, run["id"])
+                run["timings"]["one_row_ms"] = round(one_row.ms, 4)
+                run["one_row"] = {**asdict(one_row), "context": list(one_row.context)}
             if self.compare and run["stop"] != "cancelled":
                 yield self._compared()
         except Exception as error:
@@ -158,13 +164,14 @@ class Run:
             self.trace.run["attention"] = self.decoding.drafter.looks_at
 
     def _compared(self) -> Delta:
-        """Plain greedy decoding of the same prompt, as rows of the table ``plain``. It goes on behind the prompt that
-        the run has read, over its keys and values, where the model reads a prompt once.
+        """Plain decoding of the given prompt by the same sampling, as rows of the table ``plain``. It goes on behind the
+        prompt that the run has read, over its keys and values, where that is the one and the model reads a prompt once.
         """
         d = self.decoding
-        options = {name: getattr(d, name) for name in ("max_new_tokens", "stop_ids", "cancel")}
-        plain = Decoding.of(d.target, d.prompt, "plain", **options)
-        read = d.session is not None and len(d.prompt.tokens) > 1 and d.target.shape.rotary_switch is None
+        options = {name: getattr(d, name) for name in ("sampling", "max_new_tokens", "stop_ids", "cancel")}
+        plain = Decoding.of(d.target, d.given, "plain", **options)
+        again = len(d.prompt.tokens) > 1 and d.prompt.tokens == d.given.tokens
+        read = d.session is not None and again and d.target.shape.rotary_switch is None
         plain.prefill(d.session if read else None)
         started = time.perf_counter()
         ids = [token for step in plain for token in step.emitted]  # known here: nothing is left to wait for
@@ -172,6 +179,7 @@ class Run:
         if plain.stop == "cancelled":
             return {}
         self.trace.run["timings"]["plain_tokens_per_s"] = round(len(ids) / seconds, 3)
+        self.trace.run["plain_sampling"] = asdict(d.sampling)
         return self.rows.plain(ids)
 
     def _timed(self, steps: Iterator[Step]) -> Iterator[Step]:
@@ -212,7 +220,7 @@ class Run:
                 "draft_bytes": drafting,
             }
         metrics.fill_would_accept(self.trace)
-        run["metrics"] = metrics.compute(self.trace, run["timings"].get("plain_tokens_per_s"))
+        run["metrics"] = metrics.compute(self.trace, baseline(self.trace).tokens_per_s)
         run["complete"] = True
 
 
@@ -249,11 +257,13 @@ def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> dic
         "stop": "",
         "error": "",
         "model": {**d.target.info, "key": d.target.key},
+        "machine": machine_of(d.target),
         **about,
         "reads": {"hidden_layer": max(d.needs.layers, default=None), "heads": [list(h) for h in d.needs.heads]},
         "sampling": asdict(d.sampling),
         "max_new_tokens": d.max_new_tokens,
         "prompt_length": len(d.prompt.tokens),
+        **({} if d.given.tokens == d.prompt.tokens else {"given_prompt": prompt_key(d.target.name, d.given.tokens)}),
         "stop_ids": sorted(d.stop_ids),
         "versions": {**versions(), "python": platform.python_version()},
         "timings": {"prefill_ms": 0.0, "prepare_ms": 0.0, "decode_ms": 0.0},
@@ -263,6 +273,16 @@ def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> dic
         "metrics": {},
         "metric_help": metrics.metric_help(),
     }
+
+
+processor = functools.cache(machine)
+
+
+def machine_of(target: Target) -> dict[str, Any]:
+    """What the speed of a target depends on besides the model: the processor, the engine and torch's threads."""
+    device, torch_version = target.device, torch.__version__
+    name = f"{torch.cuda.get_device_name(device)}, torch {torch_version}" if device.type == "cuda" else processor()
+    return {"processor": name, "engine": target.engines.engine, "threads": torch.get_num_threads()}
 
 
 def recorded_params(params: Any) -> dict[str, Any]:

@@ -182,6 +182,7 @@ class Recording:
             "origins": "+".join(origins),
             "entropy": numbers.entropy[i],
             **{name: round(float(getattr(step, name)), 4) for name in ("draft_ms", "verify_ms", "commit_ms")},
+            "decide_ms": None if step.decide_ms is None else round(float(step.decide_ms), 4),
             "engine": step.scored.ran.engine, "engine_rows": float(step.scored.ran.rows or count + len(draft.probes)),
             "engine_keys": float(step.scored.ran.keys) or None, "elapsed_ms": round(elapsed_ms, 4),
             **{f"term:{key}": round(float(n), 6) if math.isfinite(n) else None for key, n in notes.items()},

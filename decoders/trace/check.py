@@ -54,7 +54,8 @@ _SHARES = (
     "guesses.residual", "attention.weight", "pruned.draft_prob",
 )  # fmt: skip
 _COUNTS = (
-    "pieces.id", "steps.draft_ms", "steps.verify_ms", "steps.commit_ms", "steps.elapsed_ms", "steps.drafted",
+    "pieces.id", "steps.draft_ms", "steps.verify_ms", "steps.decide_ms", "steps.commit_ms", "steps.elapsed_ms",
+    "steps.drafted",
     "steps.depth", "steps.accepted", "steps.emitted", "pool.position", "pool.passage", "guesses.rank",
     "attention.layer", "candidates.rank",
 )  # fmt: skip

@@ -88,13 +88,31 @@ def doubts(values: Mapping[str, float | None]) -> dict[str, str]:
     return {"speedup": why}
 
 
+def notes(trace: Trace) -> dict[str, str]:
+    """What has to be known of a run's numbers, by key: whose one-row time the cost c divides by.
+
+    >>> row = {"run": "b", "measured": "2026-11-25T15:00:00Z", "engine": "eager", "context": [65, 128]}
+    >>> notes(Trace.new({"id": "a", "prompt_length": 1, "one_row": row}))["draft_cost"]
+    'one-row time of an earlier run (2026-11-25 15:00 UTC, engine eager, contexts of 65 to 128 tokens)'
+    """
+    row = trace.run.get("one_row")
+    if not isinstance(row, dict):
+        return {}
+    context = row.get("context")
+    low, high = context if isinstance(context, list | tuple) and len(context) == 2 else ("?", "?")
+    whose = "this run" if row.get("run") == trace.run.get("id") else "an earlier run"
+    when = str(row.get("measured"))[:16].replace("T", " ")
+    where = f"{when} UTC, engine {row.get('engine')}, contexts of {low} to {high} tokens"
+    return {"draft_cost": f"one-row time of {whose} ({where})"}
+
+
 # what a metric is made of, where an imported run may not know it (``run["unknown"]``)
 MADE_OF: dict[str, tuple[str, ...]] = {
     "tokens": ("tokens",), "tokens_per_s": ("tokens",), "speedup": ("tokens",), "steps": ("steps",),
     "drafted": ("steps.drafted",), "accepted": ("steps.accepted",),
     "tokens_per_step": ("tokens", "steps", "steps.accepted"), "draft_efficiency": ("steps.drafted", "steps.accepted"),
     "no_draft_steps": ("steps.drafted",), "copied_share": ("tokens.source",), "differs": ("tokens.rank",),
-    "draft_ms": ("steps",), "verify_ms": ("steps",),
+    "draft_ms": ("steps",), "verify_ms": ("steps",), "decide_ms": ("steps",),
 }  # fmt: skip
 
 
@@ -140,6 +158,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "draft_mb": Measured(draft_mb, {}),
         "draft_ms": quotient(draft_ms=draft_ms, steps=count),
         "verify_ms": quotient(verify_ms=verify_ms, steps=count),
+        "decide_ms": quotient(decide_ms=_total(steps["decide_ms"]), steps=count),
         "draft_share": quotient(draft_ms=draft_ms, verify_ms=verify_ms),
         "beta": quotient(overlap=sum(both), tokens=len(both)),
         "draft_cost": Measured(

@@ -10,6 +10,7 @@ from typing import Any
 
 from . import metrics
 from . import oracle as oracles
+from .baseline import baseline
 from .origins import recorded_origins
 from .tables import REQUIRED, TABLES, columns_of, type_of
 from .trace import Trace
@@ -26,7 +27,7 @@ def report(trace: Trace) -> dict[str, Any]:
     """All numbers over a run that views show; a run that goes on has those of its steps so far.
 
     ``metrics``: per key ``value`` and the parts that its formula names (``Metric.worked``); ``doubts``: why some cannot
-    be right. ``outcomes``, ``routes``:
+    be right; ``notes``: what has to be known of some, or why there is none. ``outcomes``, ``routes``:
     [name, steps], most first, mismatch and none last. ``drafting``: [part, Σ ms], to be set against ``verify_ms``.
     ``times``: ms by part of the run. ``lengths``: [accepted tokens, steps with a draft]. ``depths``: [depth, reached,
     accepted]. ``regrets``: the steps where the ranking lost tokens, the worst first. ``oracle``: the replay under a
@@ -40,13 +41,14 @@ def report(trace: Trace) -> dict[str, Any]:
     >>> told["metrics"]["tokens_per_step"], told["outcomes"]
     ({'value': 1.6666666666666667, 'accepted': 2, 'steps': 3}, [['main', 1], ['mismatch', 1], ['none', 1]])
     """
-    speed = trace.run.get("timings", {}).get("plain_tokens_per_s")
-    measured = metrics.measure(trace, speed)
+    plain = baseline(trace)
+    measured = metrics.measure(trace, plain.tokens_per_s)
     lost = sorted((one for one in metrics.regrets(trace) if one.tokens), key=lambda one: (-one.tokens, one.step))
     steps = trace.tables["steps"]
     return {
         "metrics": {key: {"value": m.value, **m.parts} for key, m in measured.items()},
         "doubts": metrics.doubts({key: m.value for key, m in measured.items()}),
+        "notes": {**metrics.notes(trace), **({"speedup": plain.why} if plain.why else {})},
         "outcomes": _ordered(metrics.outcomes(trace)),
         "routes": _ordered(metrics.routes(trace)),
         "drafting": list(map(list, metrics.drafting_times(trace).items())),
@@ -70,7 +72,7 @@ def oracle_of(trace: Trace) -> dict[str, Any]:
 
 
 # of the columns added after the first version, those that views draw in a way of their own
-DRAWN = {"steps": {"engine", "engine_rows", "engine_keys"}}
+DRAWN = {"steps": {"engine", "engine_rows", "engine_keys", "decide_ms"}}
 
 
 def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:

@@ -6,7 +6,7 @@ A trace is a ``run`` record plus tables. Everything a view shows is in it; nothi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any
@@ -69,8 +69,7 @@ class Trace:
         False
         """
         model = str((self.run.get("model") or {}).get("name") or "")
-        tokens = self.tables["tokens"]["id"][: self.run.get("prompt_length") or 0]
-        return hashlib.sha256("\0".join((model, *map(str, tokens))).encode("utf-8", "replace")).hexdigest()[:16]
+        return prompt_key(model, self.tables["tokens"]["id"][: self.run.get("prompt_length") or 0])
 
     def texts(self) -> dict[int, str]:
         """Every token's text by its id; of a character that is cut into tokens, each has a replacement sign."""
@@ -118,3 +117,8 @@ class Trace:
                     columns[name] = [as_float(v) for v in values]
         check(trace)
         return trace
+
+
+def prompt_key(model: str, tokens: Sequence[int]) -> str:
+    """A digest of a model's name and prompt token ids."""
+    return hashlib.sha256("\0".join((model, *map(str, tokens))).encode("utf-8", "replace")).hexdigest()[:16]

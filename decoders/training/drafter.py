@@ -247,7 +247,8 @@ def draft_for(model: Any, config: DraftConfig, seed: int, copied: bool = False) 
 @torch.no_grad()
 def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: int = 23) -> float:
     """c: the time of a draft forward of one token ÷ that of the target, both behind ``rows`` tokens that the target
-    has cached, in alternation; medians (Leviathan §3, GLIDE table 1).
+    has cached, in alternation; medians (Leviathan §3, GLIDE table 1). Both forwards are stock code's, so it is another
+    number than a run's ``draft_cost``, which is of the engine's forwards in the run's own contexts.
     """
     config, device = draft.config, draft.norm.weight.device
     ids = torch.zeros(1, 1, dtype=torch.long, device=device)

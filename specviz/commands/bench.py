@@ -291,6 +291,10 @@ def _show(report: Report) -> None:
         "differs": [row.differing or "" for row in rows],
     }
     common.show_table([*columns], zip(*columns.values(), strict=True))
+    common.say(
+        "tokens/s and speedup are of decoding: reading the prompt and preparing to draft are in neither (end to end "
+        "below counts both); verify ms is the forward and the decision."
+    )
     if settings["repeated"]:
         quiet = f"{settings['disturbed']} still are" if settings["disturbed"] else "none is any more"
         common.say(f"Some measurements were disturbed and made again ({settings['repeated']} runs more): {quiet}.")

@@ -355,7 +355,7 @@ def _learnt(now: Any) -> str:
         f"step {now.step:,}: {now.tokens / 1e6:.2f} M tokens, {line['seconds'] / 60:.1f} min, loss {line['loss']:.3f} "
         f"(held-out {line['held_out_loss']:.3f}), acceptance {line['acceptance']:.3f} sampled and "
         f"{line['agreement']:.3f} greedy, expected speedup {line['expected_speedup']:.2f}× "
-        f"(γ = 5, c = {line['cost']:.3f}), {now.tokens_per_second:,.0f} tokens/s"
+        f"(γ = 5, c = {line['cost']:.3f} of transformers' forwards), {now.tokens_per_second:,.0f} tokens/s"
     )
 
 

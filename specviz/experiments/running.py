@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.trace.baseline import baseline
 from specviz import __version__
 from specviz.places import new_id
 from specviz.words import sentence
@@ -208,10 +209,9 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
             row, trace = session.on_device(functools.partial(_one, session, case, setting, new, part))
             row |= counted
             if trace is not None and not session.cancel.is_set():
-                row |= {**measured(trace, case.category, plain), **shared}
                 if setting.line.method == "plain" and experiment.baseline:
-                    plain = row["tokens_per_s"]
-                    row["speedup"] = 1.0
+                    plain = trace
+                row |= {**measured(trace, case.category, plain and baseline(trace, plain).tokens_per_s), **shared}
                 if session.keep is not None:
                     session.keep(trace)
             if trace is not None and experiment.chart == CASES:

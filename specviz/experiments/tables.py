@@ -183,8 +183,9 @@ def notes(results: Results) -> list[str]:
     sentences = [
         f"{model.get('name') or 'model'}{size}, {precision_of(model)} on {place}; {versions}; {about['created'][:10]}.",
         f"{done}; {spread}.",
-        "Speed and speedup are of runs that were not recorded; a speedup is formed between runs of the same prompt in "
-        "the same repeat. What else is counted is the same in every repeat.",
+        "Speed and speedup are of runs that were not recorded, without reading the prompt and preparing to draft; a "
+        "speedup is formed between runs of the same prompt in the same repeat. What else is counted is the same in "
+        "every repeat.",
     ]
     if disturbed := sum(bool(timing.disturbed) for key in TIMED for timing in timings(results.rows, key).values()):
         repeated = any(int(row.get("repeat") or 1) > repeats for row in results.rows)

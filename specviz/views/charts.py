@@ -92,7 +92,8 @@ def training_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figu
     about = [[line["tokens"], line["seconds"] / 60, line["expected_speedup"]] for line in log]
     hover = "%{y:.3f}<br>%{customdata[0]:,} tokens, %{customdata[1]:.1f} min, expected speedup %{customdata[2]:.2f}×"
     last = log[-1] if log else None
-    reached = f": β {last['acceptance']:.3f}, expected speedup {last['expected_speedup']:.2f}× at γ = 5" if last else ""
+    reached = f": β {last['acceptance']:.3f}, expected speedup {last['expected_speedup']:.2f}×" if last else ""
+    reached += f" at γ = 5, c = {last['cost']:.3f} of transformers' forwards" if last and "cost" in last else ""
     learnt = (("acceptance", "acceptance β, sampled", BLUE, "solid"),
               ("agreement", "equal first choices, greedy", GREEN, "dash"))  # fmt: skip
     return [

@@ -4,11 +4,13 @@ import { h } from "specviz/base/dom.js";
 import { alertNote, postJson } from "specviz/base/json.js";
 import { charts } from "specviz/base/plotly.js";
 import { bound } from "specviz/base/field.js";
+import { plural } from "specviz/base/numbers.js";
 import { COLORS, data, layout, page } from "specviz/acceptance/state.js";
 
 const given = { acceptance: 0.7, cost: 0.05, gamma: 5, rows: "" };
 const UNMEASURED = "empty: any number of rows takes as long as one; Trees measures this machine's";
 let begun = false;
+let costOf = ""; // whose c is set
 let newest = 0;
 
 /** @param {HTMLElement} place */
@@ -49,6 +51,9 @@ export function drawSpeedup(place) {
     if (!from.value || !set) return;
     given.acceptance = Number((set.pooled.tested_acceptance ?? 0).toFixed(2));
     given.cost = Number((set.draft_cost ?? 0).toFixed(3));
+    costOf = set.costs
+      ? `c: mean of ${plural(set.costs, "run")}, of which ${set.costs_apart} divide by the one-row time of another run.`
+      : "c: none was recorded, as copying has no draft model.";
     drawSpeedup(place);
   });
 
@@ -111,7 +116,7 @@ export function drawSpeedup(place) {
         "Every position is taken for equally likely to stand; copied text is not so, and does better at large K. " +
         "K is the length of a chain: a tree as deep has more rows to check, and is likelier to stand at each position.",
     ),
-    h("div.svd-row", h("label", "α and c from the chosen runs: ", from)),
+    h("div.svd-row", h("label", "α and c from the chosen runs: ", from), h("small", costOf)),
     h(
       "div.svd-sliders",
       slider("acceptance", "Acceptance α", 1, 0.01, "chance that a drafted token stands where all before it did"),

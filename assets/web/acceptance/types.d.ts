@@ -24,6 +24,8 @@ interface Calibration {
 /** A method's runs, pooled; ``worked``: each formula with its numbers. */
 interface AcceptanceSet {
   method: string; title: string; lossless: boolean; runs: number; draft_cost: number | null;
+  /** Runs that c is the mean of, and how many of them divide by a one-row time of another run. */
+  costs: number; costs_apart: number;
   parts: Record<string, number>; pooled: Record<string, number | null>; means: Record<string, number | null>;
   worked: Record<string, string>; depths: AcceptanceDepth[]; lengths: [number, number][];
   groups: Record<AcceptanceGroups, AcceptanceGroup[]>; calibration: Calibration[];

@@ -43,7 +43,8 @@ const OF_STEP = {
   step_time: (view) => {
     const parts = [view.draft_ms, view.verify_ms, view.commit_ms];
     if (parts.every((part) => part === null)) return "not recorded";
-    return `${parts.map((part) => format(part || 0)).join(" + ")} = ${ms(sum(parts))}`;
+    const decided = view.decide_ms === null ? "" : `; of verifying, the decision took ${ms(view.decide_ms)}`;
+    return `${parts.map((part) => format(part || 0)).join(" + ")} = ${ms(sum(parts))}${decided}`;
   },
   step_candidates: (view) => plural(view.candidates.length, "place"),
   step_score: (view) => (view.chosen && typeof view.chosen.score === "number" ? format(view.chosen.score) : ""),
@@ -95,6 +96,7 @@ export function explain(owner, key, told) {
     term.formula ? h("div.sv-formula", `= ${term.formula}`) : null,
     whole ? line("this run", `${whole[0]} = ${percent(key, whole[1])}`) : null,
     here ? line("this step", here) : null,
+    model.report?.notes?.[key] ? h("div.sv-formula", model.report.notes[key]) : null,
     terms[key] ? codeLine(codeOf(model, key, view)) : null,
   ].filter(Boolean);
 }

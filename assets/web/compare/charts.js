@@ -62,7 +62,7 @@ function drawings(colors) {
     time("prefill", "reading the prompt", colors.line),
     time("prepare", "preparing to draft", colors.faint, "/"),
     time("draft", "drafting", colors.heat, "/"),
-    time("verify", "verify forwards", colors.accepted),
+    time("verify", "verifying", colors.accepted),
     time("commit", "keeping", colors.faint, "x"),
   ];
   /** @type {Drawing[]} */

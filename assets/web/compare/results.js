@@ -167,12 +167,12 @@ function written({ unit }, value) {
   return unit === "×" ? `${value.toFixed(2)}×` : format(value);
 }
 
-/** A number that cannot be right says why. @param {HTMLElement} cell @param {string} why */
-function doubted(cell, why) {
+/** A number that cannot be right, or is missing, says why. @param {HTMLElement} cell @param {string} why */
+function doubted(cell, why, sign = "‡") {
   cell.classList.add("svc-doubted");
   cell.tabIndex = 0;
-  cell.append(h("span", { "aria-label": `, ${why}` }, " ‡"));
-  return page.tip?.add(cell, () => [h("div", `‡ ${why}.`)]);
+  cell.append(h("span", { "aria-label": `, ${why}` }, ` ${sign}`));
+  return page.tip?.add(cell, () => [h("div", `${sign} ${why}.`)]);
 }
 
 /** The head of a row that explains itself. @type {(metric: Omit<MetricHelp, "key">) => HTMLElement} */
@@ -189,7 +189,8 @@ export function drawTable() {
   const star = { title: "best of the methods", "aria-label": ", best of the methods" };
   const rows = page.data.metrics.flatMap((metric) => {
     const values = lanes.map((lane) => page.numbers[lane.id].metrics[metric.key]);
-    if (values.every((value) => value === null || value === undefined)) return [];
+    const notes = lanes.map((lane) => page.numbers[lane.id].notes[metric.key]);
+    if (values.every((value, n) => (value === null || value === undefined) && !notes[n])) return [];
     const sign = BETTER[metric.key] || 0;
     const doubts = lanes.map((lane) => page.numbers[lane.id].doubts[metric.key]);
     const scores = lanes.map((lane, n) => (lane.method === "plain" || doubts[n] ? NaN : sign * (values[n] ?? NaN)));
@@ -199,7 +200,8 @@ export function drawTable() {
       const wins = scores[n] === best;
       const mark = wins && h("span.svc-star", star, " ★");
       const cell = h("td.svp-num", { class: wins && "svc-best" }, written(metric, value), mark);
-      return doubts[n] ? doubted(cell, doubts[n]) : cell;
+      if (doubts[n]) return doubted(cell, doubts[n]);
+      return notes[n] ? doubted(cell, notes[n], "ⓘ") : cell;
     });
     return [h("tr", rowHead(metric), cells)];
   });

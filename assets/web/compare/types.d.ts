@@ -22,6 +22,8 @@ interface LaneNumbers {
   metrics: Metrics;
   /** Why one of them cannot be right. */
   doubts: Record<string, string>;
+  /** What has to be known of one of them, or why it is missing. */
+  notes: Record<string, string>;
   depths: [depth: number, reached: number, accepted: number][];
   /** Of the steps with a draft. */
   lengths: [accepted: number, steps: number, share: number][];

@@ -22,13 +22,16 @@ class Counted:
     acceptance: Acceptance
     told: dict[Signal, tuple[np.ndarray, np.ndarray]]
     draft_cost: float | None
+    earlier: bool  # its one-row time was measured behind another run, or where is not recorded
 
     @classmethod
     def of(cls, trace: Trace) -> Counted:
         method = trace.run["method"]
         group = method["name"], str(method.get("title") or method["name"]), bool(method.get("lossless", True))
         told = {signal: outcomes(trace, signal) for signal in signals([trace])}
-        return cls(group, Acceptance.of(trace), told, draft_cost(trace))
+        row = trace.run.get("one_row")
+        earlier = not isinstance(row, dict) or row.get("run") != trace.run.get("id")
+        return cls(group, Acceptance.of(trace), told, draft_cost(trace), earlier)
 
 
 def pooled_by_method(runs: Iterable[Counted]) -> list[dict[str, Any]]:
@@ -48,9 +51,10 @@ def _pooled(name: str, title: str, lossless: bool, runs: Sequence[Counted]) -> d
     numbers = {key: "–" if value is None else _plain(value) for key, value in made["parts"].items()}
     worked = {one.key: one.worked.format(**numbers) for one in DEFINITIONS if made["pooled"][one.key] is not None}
     costs = [run.draft_cost for run in runs if run.draft_cost is not None]
+    apart = sum(run.earlier for run in runs if run.draft_cost is not None)
     return {
         **made, "method": name, "title": title, "lossless": lossless, "worked": worked,
-        "draft_cost": ratio(sum(costs), len(costs)), "calibration": list(_calibrations(runs)),
+        "draft_cost": ratio(sum(costs), len(costs)), "costs": len(costs), "costs_apart": apart, "calibration": list(_calibrations(runs)),
     }  # fmt: skip
 
 

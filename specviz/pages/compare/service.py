@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field
 
 from decoders.errors import UserError
 from decoders.trace import metrics, report
+from decoders.trace.baseline import baseline
 from decoders.trace.trace import Trace
 from specviz.experiments.prompts import check_tokens, of_trace
 from specviz.places import is_id
@@ -43,7 +44,7 @@ LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
 # what the table shows, in its order: all of them are defined in decoders.trace.metrics
 TABLE = (
     "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
-    "ranking_cost", "draft_ms", "verify_ms", "draft_share", "prefill_ms", "prepare_ms", "kv_mb", "draft_mb", "differs",
+    "ranking_cost", "draft_ms", "verify_ms", "decide_ms", "draft_share", "prefill_ms", "prepare_ms", "kv_mb", "draft_mb", "differs",
 )  # fmt: skip
 
 
@@ -205,22 +206,21 @@ class Compare(Service):
         """Per run that is over: every metric, acceptance by depth, accepted lengths (length, steps with a draft that
         accepted so many, their share of those steps), where the time went, and the replay under a perfect ranking.
 
-        The baseline of the speedup is the plain run among ``runs``; without one, what a run recorded of plain decoding.
+        The baseline of the speedup is the plain run among ``runs``, else what a run recorded of plain decoding
+        (``decoders.trace.baseline``); ``notes`` say why there is none, and what else has to be known of a number.
         """
         traces = self._traces(runs)
         base = next((t for t in traces.values() if t.run["method"]["name"] == BASELINE and _whole(t)), None)
-        speed = metrics.compute(base)["tokens_per_s"] if base is not None else None
-        return {key: self._numbers(trace, base, speed) for key, trace in traces.items()}
+        return {key: self._numbers(trace, base) for key, trace in traces.items()}
 
     @staticmethod
-    def _numbers(trace: Trace, base: Trace | None, speed: float | None) -> dict[str, Any]:
-        timings = trace.run.get("timings", {})
-        lengths = Counter(metrics.accepted_lengths(trace))
-        alike = base is not None and base.run["model"].get("name") == trace.run["model"].get("name")
-        values = metrics.compute(trace, speed if alike else timings.get("plain_tokens_per_s"))
+    def _numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:
+        lengths, plain = Counter(metrics.accepted_lengths(trace)), baseline(trace, base)
+        values = metrics.compute(trace, plain.tokens_per_s)
         return {
             "metrics": values,
             "doubts": metrics.doubts(values),
+            "notes": {**metrics.notes(trace), **({"speedup": plain.why} if plain.why else {})},
             "depths": metrics.acceptance_by_depth(trace),
             "lengths": [(n, steps, steps / lengths.total()) for n, steps in sorted(lengths.items())],
             "times": metrics.time_parts(trace),

@@ -1,0 +1,89 @@
+"""The speed of plain decoding that a run's speedup is formed with, or why there is none.
+
+A speedup compares methods and nothing else. Both runs are of the same prompt with the same model, dtype, weights,
+device, engine, threads and sampling; a run that does not record one of them forms none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .metrics import compute
+from .trace import Trace
+
+MACHINE = (("processor", "device"), ("engine", "engine"), ("threads", "number of threads"))  # run["machine"], in words
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Plain decoding's tokens per second; None where ``why`` says, in a sentence without its full stop, what differs
+    or is missing.
+    """
+
+    tokens_per_s: float | None
+    why: str = ""
+
+
+def baseline(trace: Trace, plain: Trace | None = None) -> Baseline:
+    """That of a run: the speed of ``plain``, a run of plain decoding, or else of the plain decoding that the run itself
+    recorded behind its own.
+    """
+    reason = unlike(trace, plain) if plain is not None else "plain decoding was not run"
+    if plain is not None and not reason:
+        return Baseline(compute(plain)["tokens_per_s"])
+    own = trace.run.get("timings", {}).get("plain_tokens_per_s")
+    if own is None:
+        return Baseline(None, f"no speedup: {reason}")
+    if not _greedy(trace.run) and not trace.run.get("plain_sampling"):
+        return Baseline(None, "no speedup: this run drew tokens, and the plain decoding recorded with it was greedy")
+    return Baseline(own)
+
+
+def unlike(trace: Trace, plain: Trace) -> str:
+    """The first thing but the method in which two runs differ, in words; "" where they are alike in all.
+
+    >>> run = {"prompt_length": 1, "model": {"name": "a", "dtype": "float32", "device": "cpu"}}
+    >>> machines = ({"processor": "x", "engine": engine, "threads": 1} for engine in ("auto", "eager"))
+    >>> one, other = (Trace.new({**run, "machine": machine}) for machine in machines)
+    >>> unlike(one, other), unlike(one, one)
+    ('the engine differs (auto, and eager of plain decoding)', '')
+    """
+    return next(_differences(trace, plain), "")
+
+
+def _differences(trace: Trace, plain: Trace) -> Iterator[str]:
+    other = _setting(plain.run)
+    for name, value in _setting(trace.run).items():
+        if value != other[name]:
+            yield f"the {name} differs ({value}, and {other[name]} of plain decoding)"
+    if asked_prompt(trace) != asked_prompt(plain):
+        yield "plain decoding was run on another prompt"
+    machines = [one.run.get("machine") or {} for one in (trace, plain)]
+    for key, words in MACHINE:
+        ours, theirs = (machine.get(key) for machine in machines)
+        if ours is None or theirs is None:
+            yield f"the {words} of both runs was not recorded, as in runs of earlier versions: run both again"
+        elif ours != theirs:
+            yield f"the {words} differs ({ours}, and {theirs} of plain decoding)"
+
+
+def asked_prompt(trace: Trace) -> Any:
+    """The prompt that was given to a run: its tokens, or their digest where the method rewrote them."""
+    return trace.run.get("given_prompt") or trace.prompt_key
+
+
+def _greedy(run: Mapping[str, Any]) -> bool:
+    return not (run.get("sampling") or {}).get("temperature")
+
+
+def _setting(run: Mapping[str, Any]) -> dict[str, Any]:
+    model, sampling = run.get("model") or {}, run.get("sampling") or {}
+    drawn = {name: sampling.get(name) for name in ("temperature", "top_k", "top_p", "seed")}
+    return {
+        "model": model.get("name"), "model's size": model.get("parameters"),
+        "model's fingerprint": model.get("key"), "dtype": model.get("dtype"),
+        "precision of the weights": model.get("weights") or "full", "device": model.get("device"),
+        "sampling": "greedy" if _greedy(run) else ", ".join(f"{name} {value}" for name, value in drawn.items()),
+    }  # fmt: skip
