@@ -21,6 +21,7 @@ from fastapi.testclient import TestClient
 from decoders import Prompt
 from decoders.drafters.pld import PldDrafter
 from decoders.errors import UserError
+from decoders.prompt.files import PromptRecord
 from decoders.study.bench import Contender, Sample, alternated
 from decoders.trace.trace import Trace
 from specviz import cli
@@ -100,6 +101,38 @@ def test_plain_decoding_always_takes_part_and_methods_twice_are_told_apart() -> 
         batch([("pld", {})], 1, ("outcomes",))
     with pytest.raises(UserError, match="0 repeats are asked for"):
         batch([("pld", {})], 0)
+
+
+def talked(target: Any, *turns: str) -> Prompt:
+    return PromptRecord("a", turns=turns).prompt(target.tokenizer)
+
+
+def test_a_batch_has_rows_of_every_turn_and_counts_prompts_once(target: Any) -> None:
+    two = talked(target, "the old lamp", "the red door")
+    planned = plan(target, SMALL, [Case("p0", "a", two), Case("p1", "b", talked(target, "a museum"))])
+    assert planned.turns == 3 and planned.runs == 3 + 3 * 3 * (2 + 1) and "several user turns" in planned.notes[0]
+    results = run(target, planned)
+    at = {(row["prompt"], row["place"], row["turn"], row["repeat"]) for row in results.rows}
+    assert at == {(p, n, t, r) for p, n, t in (("p0", 0, 1), ("p0, turn 2", 0, 2), ("p1", 1, 1)) for r in (1, 2)}
+    assert len(results.rows) == 3 * 3 * 2 and {row["same"] for row in results.rows} == {1.0}
+    table = tables(results)[0]
+    assert table.counts == "turns" and [line.prompts for line in table.lines] == [2, 1, 3]
+    assert any("2 prompts in 3 turns" in note for note in notes(results))
+    old = Results(results.about, [{k: v for k, v in r.items() if k != "turn"} for r in results.rows if r["turn"] == 1])
+    assert tables(old)[0].counts == "prompts" and [line.prompts for line in tables(old)[0].lines] == [1, 1, 2]
+
+
+def test_a_turn_that_cannot_be_reached_is_a_row_with_the_reason(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any, **options: Any) -> Any:
+        raise UserError("the prompt does not fit")
+
+    monkeypatch.setattr("decoders.study.turns.generate", full)
+    for experiment in (replace(SMALL, repeats=1), replace(SMALL, repeats=0)):
+        cases = [Case("p0", "a", talked(target, "the old lamp", "the red door")), Case("p1", "b", talked(target, "a"))]
+        rows = run(target, plan(target, experiment, cases)).rows
+        errors = [(row["prompt"], row["error"]) for row in rows if row["error"]]
+        assert errors == [("p0, turn 2", "turn 2 was not reached: the prompt does not fit")] * 3
+        assert {row["prompt"] for row in rows if not row["error"]} == {"p0", "p1"}
 
 
 def test_every_method_is_timed_in_every_repeat_and_recorded_once(

@@ -111,6 +111,55 @@ def test_run_prints_a_summary_or_one_json_object(capsys, model, tmp_path):
     assert {**again, "tokens_per_s": 0} == {**result, "tokens_per_s": 0}
 
 
+TURNS = [
+    {"question_id": 1, "category": "writing", "turns": ["the old lamp the old", "the red door", "a museum"]},
+    {"question_id": 2, "category": "qa", "turns": ["the old door"]},
+]
+
+
+def test_every_user_turn_is_decoded_behind_the_models_answer_to_the_one_before(capsys, model, tmp_path):
+    """Spec-Bench and MT-Bench have two turns: run follows the method's own answers, sweeps plain decoding's."""
+    (tmp_path / "two.jsonl").write_text("".join(json.dumps(p) + "\n" for p in TURNS))
+    asked = ("--model", model, "--max-new-tokens", 8)
+    one = ("run", *asked, "--method", "pld", "--prompt-file", tmp_path / "two.jsonl", "--json", "--compare")
+    assert specviz(*one, "--out", tmp_path / "a.spectrace") == 0
+    result = json.loads(capsys.readouterr().out)
+    first, second, third = result["turns"]
+    assert [turn["turn"] for turn in result["turns"]] == [1, 2, 3] and result["tokens"] == 24
+    assert result["steps"] == sum(turn["steps"] for turn in result["turns"])
+    assert result["output_ids"] == [*first["output_ids"], *second["output_ids"], *third["output_ids"]]
+    assert result["tokens_per_step"] == result["accepted"] / result["steps"] + 1
+    own = [turn["tokens"] / turn["tokens_per_s"] for turn in result["turns"]]
+    plain = [seconds * turn["speedup"] for seconds, turn in zip(own, result["turns"], strict=True)]
+    assert result["speedup"] == pytest.approx(sum(plain) / sum(own))
+    trace = load(tmp_path / "a-turn2.spectrace")
+    assert trace.run["turn"] == 2 and trace.output_ids == second["output_ids"]
+    before = tiny_tokenizer().decode(trace.prompt_ids)
+    answer = tiny_tokenizer().decode(first["output_ids"], skip_special_tokens=True).strip()
+    assert before.index("the old lamp") < before.index(answer) < before.index("the red door")
+
+    data = tmp_path / "data.json"
+    sweep = ("--prompts", tmp_path / "two.jsonl", *asked, "--json", data)
+    assert specviz("verify", *sweep, "--methods", "pld", "--no-generate") == 0
+    assert "2 prompts in 4 turns" in " ".join(capsys.readouterr().out.split())
+    verified = json.loads(data.read_text())
+    names = ["1", "1, turn 2", "1, turn 3", "2"]
+    assert [(p["id"], p["turn"]) for p in verified["prompts"]] == list(zip(names, [1, 2, 3, 1], strict=True))
+    assert [outcome["total"] for outcome in verified["outcomes"]] == [0, 4]
+
+    assert specviz("bench", *sweep, "--methods", "pld", "--repeats", 1) == 0
+    assert "2 prompts in 4 turns" in " ".join(capsys.readouterr().out.split())
+    measured = json.loads(data.read_text())
+    assert measured["settings"]["prompts"] == 2 and measured["settings"]["turn_numbers"] == [1, 2, 3, 1]
+    assert measured["tables"][0]["counts"] == "turns" and measured["tables"][0]["lines"][0]["prompts"] == 3
+
+    assert specviz("lab", *sweep, "--method", "pld", "--vary", "k=2,4") == 0
+    rows = json.loads(data.read_text())["rows"]
+    assert [row["prompt"] for row in rows] == [name for name in names for _ in range(2)]
+    assert [row["turn"] for row in rows] == [1, 1, 2, 2, 3, 3, 1, 1]
+    assert json.loads(data.read_text())["turns"] == 4 and not any(row.get("error") for row in rows)
+
+
 @pytest.mark.slow("opens a model")
 def test_run_compares_drafts_from_a_pool_and_measures_quality(capsys, model, tmp_path):
     (tmp_path / "pool.txt").write_text("the old lamp the old lamp\n\nthe old door", encoding="utf-8")

@@ -82,8 +82,8 @@ def test_decided_positions_are_those_after_what_stood_and_siblings_are_one():
 def test_every_definition_by_hand():
     counted = acceptance([RUN])
     assert counted.pooled.values() == pytest.approx({
-        "tokens_per_step": (4 + 4) / 4, "emitted_per_step": 8 / 4, "acceptance_length": 1 + 4 / 3, "draft_acceptance": 4 / 8,
-        "depth_acceptance": 4 / 6, "tested_acceptance": 4 / 6, "first_acceptance": 2 / 3, "beta": None,
+        "tokens_per_step": (4 + 4) / 4, "emitted_per_step": 8 / 4, "acceptance_length": 1 + 4 / 3,
+        "draft_acceptance": 4 / 8, "depth_acceptance": 4 / 6, "tested_acceptance": 4 / 6, "first_acceptance": 2 / 3, "beta": None,
     })  # fmt: skip
     assert [d.key for d in DEFINITIONS] == [*counted.pooled.values()]
     assert sorted(counted.lengths.items()) == [(0, 1), (2, 2)]
@@ -92,7 +92,7 @@ def test_every_definition_by_hand():
 
 
 def test_a_stop_token_that_ends_a_path_counts_a_bonus_in_the_papers_tau_and_none_in_sglangs():
-    """Spec-Bench counts accepted + 1 before it cuts the answer; SGLang divides completion tokens by verify steps."""
+    """Spec-Bench counts accepted + 1 before it cuts; SGLang divides completion tokens by verify steps."""
     ended = made_run([(0, "accepted")], [], [(0, "accepted"), (1, "accepted")])
     ended.tables["steps"]["emitted"][-1] = 2  # the second accepted token is a stop token
     values = acceptance([ended]).pooled.values()

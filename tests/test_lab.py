@@ -296,7 +296,7 @@ def test_the_prompt_of_a_recorded_run_is_the_same_tokens(target: Any) -> None:
 
     prompt = Prompt.from_segments(tiny_tokenizer(), instruction="Copy.", context=["the old lamp", "a museum"])
     trace = record(target, prompt, "pld", max_new_tokens=4)
-    again = of_trace(trace.run, trace.tables["tokens"]).prompt
+    again = of_trace(trace).prompt
     assert (again.tokens, again.segments) == (prompt.tokens, prompt.segments)
 
 

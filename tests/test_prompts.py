@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders.errors import UserError
+from decoders.prompt.codec import from_json, to_json
 from decoders.prompt.files import PromptRecord, parse_record, read_prompts
+from decoders.prompt.prompt import Prompt
 from decoders.prompt.templates import templates
 
 from .models import tiny_tokenizer
@@ -43,7 +45,9 @@ def test_every_form_of_record(tmp_path):
     )
     spec_bench, segments, passages, chat, bare, templated = read_prompts(path)
     assert templated.instruction == templates()["hotpotqa"].text and templated.context == ("A", "B")
-    assert spec_bench == PromptRecord("81", "writing", turns=("First", "Second"), reference="gold")
+    later = ("later",)
+    two = {"turns": ("First", "Second"), "reference": "gold", "further_references": later}
+    assert spec_bench == PromptRecord("81", "writing", **two)
     assert (segments.id, segments.context, segments.reference) == ("prompts-3", ("One passage",), "That")
     assert (passages.id, passages.category, passages.context) == ("x", "quote", ("A", "B"))
     assert chat.messages == (("system", ""), ("user", "Hi"))
@@ -56,6 +60,27 @@ def test_a_limit_stops_before_a_later_bad_line(tmp_path):
     assert len(read_prompts(path, limit=1)) == 1
     with pytest.raises(UserError, match="line 2"):
         read_prompts(path)
+
+
+def test_blank_further_turns_are_left_out(tmp_path):
+    line = {"turns": ["a", " ", "b"], "reference": ["1", "2", "3", "4"]}
+    (record,) = read_prompts(written(tmp_path, [line]))
+    assert (record.turns, record.reference, record.further_references) == (("a", "b"), "1", ("3",))
+
+
+def test_the_next_user_turn_follows_an_answer():
+    tokenizer = tiny_tokenizer()
+    prompt = PromptRecord("x", turns=("the old lamp", "the red door"), reference="1", further_references=("2",)).prompt(
+        tokenizer
+    )
+    assert (prompt.turn, prompt.turns) == (1, 2) and from_json(json.loads(json.dumps(to_json(prompt)))) == prompt
+    answer = tokenizer("a museum", add_special_tokens=False)["input_ids"]
+    later = prompt.following(tokenizer, answer)
+    talk = [("user", "the old lamp"), ("assistant", "a museum"), ("user", "the red door")]
+    same = Prompt.from_messages(tokenizer, [{"role": role, "content": text} for role, text in talk])
+    assert (later.tokens, later.turn, later.turns, later.reference) == (same.tokens, 2, 1, "2")
+    with pytest.raises(ValueError, match="turn 2 is the last one"):
+        later.following(tokenizer, answer)
 
 
 def test_json_files_hold_one_record_or_a_list(tmp_path):

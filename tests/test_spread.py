@@ -19,6 +19,7 @@ import pytest
 from decoders import Target, load_target, methods
 from decoders.drafters.sps import OFFERED
 from decoders.errors import UserError
+from decoders.prompt.files import PromptRecord
 from decoders.trace import files as tracefile
 from specviz import cli
 from specviz.experiments import Results, plan, recipes, run_experiment
@@ -122,6 +123,18 @@ def test_rows_are_those_of_a_run_without_workers(target: Target, tmp_path: Path,
 
 
 @pytest.mark.slow("the same experiment once whole and once unit by unit")
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("experiment", [SWEEP, BATCH], ids=["sweep", "batch"])
+def test_a_unit_decodes_every_turn_of_its_prompt(target: Target, tmp_path: Path, experiment: Experiment) -> None:
+    asked = [PromptRecord(name, "x", turns=turns) for name, turns in (("a", ("The lamp.", "Again.")), ("b", ("No.",)))]
+    planned = plan(target, experiment, cases(target.tokenizer, asked))
+    here = [row for row in run_experiment(target, planned).rows if row.get("repeat", 1) == 1]
+    there = spread(target, planned, Workers(1), OPENING, str(tmp_path / "results")).run()
+    assert there.about["workers"]["units"] == 2
+    first = [row for row in there.rows if row.get("repeat", 1) == 1]
+    assert counted_alone(first) == counted_alone(here) and {row["turn"] for row in first} == {1, 2}
+
+
 @pytest.mark.usefixtures("here")
 def test_what_a_method_keeps_it_keeps_within_a_unit(target: Target, tmp_path: Path) -> None:
     """Else the rows would depend on what else a worker did."""

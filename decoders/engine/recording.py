@@ -44,9 +44,9 @@ class Run:
 
     Arguments and errors as of ``Decoding.of``; ``title`` names the run in lists. ``compare`` also runs plain decoding
     of the given prompt, by the same sampling, when the method is done: its output goes into the table ``plain`` and its
-    speed into the timings. When the loop is over, ``trace.run`` has ``complete``, ``stop``, ``timings`` and ``metrics``, and every
-    candidate its ``would_accept``. A failure inside a step ends the run with stop "error" and is raised again after the
-    trace was closed.
+    speed into the timings. When the loop is over, ``trace.run`` has ``complete``, ``stop``, ``timings`` and
+    ``metrics``, and every candidate its ``would_accept``. A failure inside a step ends the run with stop "error" and is
+    raised again after the trace was closed.
     """
 
     def __init__(
@@ -164,8 +164,9 @@ class Run:
             self.trace.run["attention"] = self.decoding.drafter.looks_at
 
     def _compared(self) -> Delta:
-        """Plain decoding of the given prompt by the same sampling, as rows of the table ``plain``. It goes on behind the
-        prompt that the run has read, over its keys and values, where that is the one and the model reads a prompt once.
+        """Plain decoding of the given prompt by the same sampling, as rows of the table ``plain``. It goes on behind
+        the prompt that the run has read, over its keys and values, where that is the given one and the model reads a
+        prompt once.
         """
         d = self.decoding
         options = {name: getattr(d, name) for name in ("sampling", "max_new_tokens", "stop_ids", "cancel")}
@@ -263,6 +264,7 @@ def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> dic
         "sampling": asdict(d.sampling),
         "max_new_tokens": d.max_new_tokens,
         "prompt_length": len(d.prompt.tokens),
+        **({"turn": d.given.turn} if d.given.dialogue else {}),
         **({} if d.given.tokens == d.prompt.tokens else {"given_prompt": prompt_key(d.target.name, d.given.tokens)}),
         "stop_ids": sorted(d.stop_ids),
         "versions": {**versions(), "python": platform.python_version()},

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,10 @@ ALLOWED = (
 class PromptRecord:
     """One prompt of a file. Exactly one of ``text``, ``turns``, ``messages`` or the segments is filled.
 
-    ``text`` is continued as it stands; of ``turns`` (Spec-Bench) the first is the user's message; ``instruction``,
-    ``context`` (passages) and ``question`` are the segments of one user message; the instruction may be a template,
-    which a file may name instead (``templates``). ``reference`` is the gold answer, where the file has one.
+    ``text`` is continued as it stands; of ``turns`` (Spec-Bench) the first is the user's message, and each further one
+    follows the model's answer to the one before; ``instruction``, ``context`` (passages) and ``question`` are the
+    segments of one user message; the instruction may be a template, which a file may name instead (``templates``).
+    ``reference`` is the gold answer, where the file has one, ``further_references`` are those of the further turns.
     """
 
     id: str
@@ -43,6 +44,7 @@ class PromptRecord:
     context: tuple[str, ...] = ()
     question: str = ""
     reference: str = ""
+    further_references: tuple[str, ...] = ()
 
     def prompt(self, tokenizer: Any, *, chat: bool = False) -> Prompt:
         """The tokens, as the target reads them.
@@ -50,12 +52,16 @@ class PromptRecord:
         Everything but ``text`` goes through the tokenizer's chat template where it has one; ``chat`` sends ``text``
         through it too, as one user message.
         """
-        from .prompt import Prompt
+        from .prompt import Dialogue, Prompt
 
         if self.messages:
             return Prompt.from_messages(tokenizer, [{"role": r, "content": c} for r, c in self.messages])
         if self.turns:
-            return Prompt.from_text(tokenizer, self.turns[0], chat=bool(tokenizer.chat_template))
+            first = Prompt.from_text(tokenizer, self.turns[0], chat=bool(tokenizer.chat_template))
+            if len(self.turns) == 1:
+                return first
+            opening = (("user", self.turns[0]),)
+            return replace(first, dialogue=Dialogue(opening, self.turns[1:], self.further_references))
         if self.text:
             return Prompt.from_text(tokenizer, self.text, chat=chat)
         return Prompt.from_segments(
@@ -132,7 +138,7 @@ def parse_record(item: Any, name: str) -> PromptRecord:
     record = PromptRecord(
         id=_label(item, ("question_id", "id"), name),
         category=_label(item, ("category", "family"), ""),
-        reference=_reference(item),
+        reference=next(iter(_references(item)), ""),
     )
     if forms == ["turns"]:
         turns = item["turns"]
@@ -140,7 +146,12 @@ def parse_record(item: Any, name: str) -> PromptRecord:
             raise ValueError("'turns' must be a list of at least one text")
         if not turns[0].strip():
             raise ValueError("the first of 'turns' is empty")
-        return replace(record, turns=tuple(turns))
+        pairs = zip_longest(turns[1:], _references(item)[1 : len(turns)])
+        further = [(turn, answer) for turn, answer in pairs if turn.strip()]
+        answers = tuple(answer or "" for _, answer in further)
+        return replace(
+            record, turns=(turns[0], *(turn for turn, _ in further)), further_references=answers if any(answers) else ()
+        )
     if forms == ["messages"]:
         return replace(record, messages=_messages(item["messages"]))
     context = item.get("context") or []
@@ -180,11 +191,11 @@ def _messages(items: Any) -> tuple[tuple[str, str], ...]:
     return tuple(messages)
 
 
-def _reference(item: dict[str, Any]) -> str:
+def _references(item: dict[str, Any]) -> list[str]:
+    """The answer that is hoped for in each turn, as Spec-Bench gives them, or the only one."""
     reference = item.get("reference")
-    if isinstance(reference, list):  # Spec-Bench gives one per turn
-        reference = reference[0] if reference else ""
-    return reference if isinstance(reference, str) else ""
+    every = reference if isinstance(reference, list) else [reference]
+    return [one if isinstance(one, str) else "" for one in every]
 
 
 def _label(item: dict[str, Any], keys: tuple[str, ...], default: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,12 +58,25 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
+class Dialogue:
+    """A conversation that a prompt is one turn of: its ``messages`` (role, text) so far, the prompt's own last; the
+    ``further`` user turns, with their ``references`` ("" or none where no answer is known); which ``turn`` the prompt
+    is, from 1.
+    """
+
+    messages: tuple[tuple[str, str], ...]
+    further: tuple[str, ...]
+    references: tuple[str, ...] = ()
+    turn: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """Token ids with their segments, which cover all positions in order.
 
     ``pool``: a text to draft from that is not (as it stands) in the prompt. ``compression``: what was left out of the
     prompt, in numbers. ``reference``: the answer that is hoped for, "" where none is known; ``reference_of``: whose it
-    is in words ("the example's"), "" where that was not told.
+    is in words ("the example's"), "" where that was not told. ``dialogue``: the user's turns that come after it.
     """
 
     tokens: tuple[int, ...]
@@ -72,6 +85,29 @@ class Prompt:
     compression: dict[str, Any] | None = None
     reference: str = ""
     reference_of: str = ""
+    dialogue: Dialogue | None = None
+
+    @property
+    def turn(self) -> int:
+        """Which of its conversation's user turns this is, from 1."""
+        return self.dialogue.turn if self.dialogue else 1
+
+    @property
+    def turns(self) -> int:
+        """User turns from this one on."""
+        return 1 + len(self.dialogue.further) if self.dialogue else 1
+
+    def following(self, tokenizer: Any, answer: Sequence[int]) -> Prompt:
+        """The user's next turn, behind the model's ``answer`` (token ids) to this one: as text through the chat
+        template, which is how Spec-Bench and MT-Bench go on. Raises ValueError where no turn follows.
+        """
+        if self.dialogue is None or not self.dialogue.further:
+            raise ValueError(f"turn {self.turn} is the last one of this prompt")
+        talk, text = self.dialogue, tokenizer.decode(list(answer), skip_special_tokens=True).strip()
+        messages = (*talk.messages, ("assistant", text), ("user", talk.further[0]))
+        prompt = Prompt.from_messages(tokenizer, [{"role": role, "content": content} for role, content in messages])
+        later = Dialogue(messages, talk.further[1:], talk.references[1:], talk.turn + 1)
+        return replace(prompt, reference=next(iter(talk.references), ""), dialogue=later)
 
     def __post_init__(self) -> None:
         if not self.tokens:

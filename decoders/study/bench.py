@@ -210,7 +210,8 @@ def bench(
     progress: Callable[[int, int], None] | None = None,
     keep: Callable[[Turn, Made], None] | None = None,
 ) -> Report:
-    """Run every method (name → parameters) on every prompt, ``repeats`` rounds after a warm-up, greedily or by
+    """Run every method (name → parameters) on every prompt (of several user turns: on each, ``turns_of``), ``repeats``
+    rounds after a warm-up, greedily or by
     ``sampling``, alike in all runs (others draw otherwise, so that ``peers`` are for greedy runs).
 
     Plain decoding always takes part. ``traced`` runs each method a second time with recording on. Whoever was disturbed
@@ -241,7 +242,8 @@ def bench(
             progress(done, max(done, total))
     unquiet = sum(len(names) for names in disturbed(samples).values())
     settings = {
-        "max_new_tokens": max_new_tokens, "repeats": repeats, "prompts": len(prompts),
+        "max_new_tokens": max_new_tokens, "repeats": repeats, "turns": len(prompts),
+        "prompts": sum(prompt.turn == 1 for prompt in prompts),
         "repeated": max(0, done - total), "disturbed": unquiet, "lost": lost,
         "sampling": asdict(sampling or Sampling()),
         "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]

@@ -1,18 +1,15 @@
-"""What a recorded run was made with, as the engine takes it: model, method, parameters, prompt, sampling."""
+"""What a recorded run was made with, as the engine takes it: model, method, parameters, sampling."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from decoders.draft.params import controls
 from decoders.drafters import chosen
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.catalog import precision_of, recorded_key
-from decoders.prompt.prompt import Pool, Prompt, segments_of
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Sampling
 
@@ -86,28 +83,6 @@ def sampling_of(run: Mapping[str, Any]) -> Sampling:
         raise
     except (TypeError, ValueError, OverflowError):
         raise UserError("this run's sampling settings are not numbers") from None
-
-
-def recorded_prompt(trace: Trace) -> Prompt:
-    """A run's prompt, its segments and (where all of it was recorded) its pool."""
-    tokens, run = trace.tables["tokens"], trace.run
-    length = run["prompt_length"]
-    segments = segments_of(zip(tokens["segment"][:length], tokens["passage"][:length], strict=True))
-    recorded, pool = run.get("pool") or {}, None
-    if not recorded.get("in_prompt", True) and not pool_is_partial(trace):
-        columns = (trace.tables["pool"][name] for name in ("position", "id", "passage"))
-        positions, ids, passages = np.array([*columns], dtype=np.int64)
-        order = np.argsort(positions)
-        ids, passages = ids[order], passages[order]
-        starts = (0, *(np.flatnonzero(np.diff(passages)) + 1).tolist())
-        pool = Pool(ids, starts, None, str(recorded.get("label", "the pool")))
-    return Prompt(tuple(trace.prompt_ids), segments, pool, run.get("compression"))
-
-
-def pool_is_partial(trace: Trace) -> bool:
-    """Whether a run drafted from a text of which it recorded parts only."""
-    pool = trace.run.get("pool") or {}
-    return not pool.get("in_prompt", True) and pool.get("tokens") != trace.rows("pool")
 
 
 def check_step(trace: Trace, step: int) -> None:

@@ -42,6 +42,7 @@ from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Session, Target
 from decoders.model.transfer import Span, wait
+from decoders.prompt.codec import of_trace, pool_is_partial
 from decoders.prompt.prompt import Pool, Prompt, Segment
 from decoders.trace.trace import Trace
 from decoders.verifiers.forced import ForcedVerifier
@@ -49,7 +50,7 @@ from decoders.verifiers.match import judged
 from decoders.verifiers.residual import ResidualVerifier
 from decoders.verifiers.sampling import Chooser
 
-from .recorded import another, check_model, check_step, pool_is_partial, recorded_prompt, redraft_method, sampling_of
+from .recorded import another, check_model, check_step, redraft_method, sampling_of
 
 TOP_TOKENS = 64  # likeliest next tokens kept per position: as many as any method asks for
 MOST_KEPT = 1 << 30  # bytes of hidden states and queries kept of a run; of a larger one, what was asked for
@@ -119,7 +120,7 @@ class ReadRun:
             raise UserError(f"this run has token ids beyond {target.name}'s vocabulary of {vocab:,}")
         self.target, self.trace = target, trace
         self.kept = everything(target, len(ids)) or wanted or Needs(top_tokens=TOP_TOKENS)
-        self.prompt = recorded_prompt(trace)
+        self.prompt = of_trace(trace)
         started = time.perf_counter()
         self.session: Session = target.session(self.kept, len(ids))
         self.session.prefill(Prompt(tuple(ids), self.prompt.segments))
@@ -364,7 +365,7 @@ def go_on(
     check_step(trace, step)
     entry, values = chosen(method, params)
     stops = trace.run.get("stop_ids")
-    prompt = recorded_prompt(trace)
+    prompt = of_trace(trace)
     ids = (*trace.tables["tokens"]["id"][: trace.tables["steps"]["context"][step]], *emitted)
     written = len(ids) - len(prompt.tokens)
     if emitted and (emitted[-1] in (stops or ()) or written >= trace.run["max_new_tokens"]):

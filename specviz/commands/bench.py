@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.folders import write_json, write_text
 from specviz.words import column, columned, counted, decimals
 
-from . import common, over_workers
+from . import common, over_workers, turns
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
@@ -65,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
 
     from decoders import Sampling
     from decoders.study.bench import bench, lengthened
+
+    sampling, further = Sampling(args.temperature), ""
     from specviz.experiments.printed import written
     from specviz.experiments.tables import described
 
@@ -74,9 +76,14 @@ def run(args: argparse.Namespace) -> int:
                 f"--context {args.context} and --max-new-tokens {args.max_new_tokens} do not fit the "
                 f"{target.context_length} tokens {target.name} can read"
             )
-        prompts, kept, note = lengthened([r.prompt(target.tokenizer) for r in records], args.context), records, ""
+        first = [record.prompt(target.tokenizer) for record in records]
+        prompts, kept, note = lengthened(first, args.context), records, turns.first_turns(first)
     else:
         prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
+        if not over_workers.wanted(args):  # which decode them unit by unit
+            options = {"max_new_tokens": args.max_new_tokens, "sampling": sampling}
+            prompts, kept, further = turns.every_turn(target, prompts, kept, **options)
+            note = "; ".join(filter(None, (note, further)))
     methods, missing = common.chosen_methods(target, args.methods, args.set, prompts)
     prompts = [replace(p, reference=p.reference or r.reference) for p, r in zip(prompts, kept, strict=True)]
     if over_workers.wanted(args):
@@ -86,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     with common.progress_bar("measuring") as progress:
         report = bench(
             target, prompts, methods, max_new_tokens=args.max_new_tokens, repeats=args.repeats,
-            traced=not args.no_trace, peers=peers, sampling=Sampling(args.temperature), progress=progress,
+            traced=not args.no_trace, peers=peers, sampling=sampling, progress=progress,
             keep=book.add,
         )  # fmt: skip
     _show(report)
@@ -96,7 +103,10 @@ def run(args: argparse.Namespace) -> int:
     if len({record.category for record in kept}) > 1 or args.out or args.save:
         _show_tables(results)
     data = report.to_json()
-    data["settings"] |= {"prompt_file": args.prompts.name, "context": args.context, "note": note}
+    data["settings"] |= {
+        "prompt_file": args.prompts.name, "context": args.context, "note": note,
+        "prompt_ids": [record.id for record in kept], "turn_numbers": [prompt.turn for prompt in prompts],
+    }  # fmt: skip
     data["tables"] = described(results)["tables"]
     if args.json:
         write_json(args.json, data)
@@ -274,8 +284,9 @@ def _show(report: Report) -> None:
         f"torch {machine['torch']}"
     )
     length = settings["prompt_tokens"]
+    several = f" in {counted(settings['turns'], 'turn')}" if settings["turns"] > settings["prompts"] else ""
     common.say(
-        f"{counted(settings['prompts'], 'prompt')} of {length['low']:.0f}–{length['high']:.0f} tokens "
+        f"{counted(settings['prompts'], 'prompt')}{several} of {length['low']:.0f}–{length['high']:.0f} tokens "
         f"(quartiles), {settings['max_new_tokens']} new tokens, "
         f"{counted(settings['repeats'], 'round')}; median (quartiles)"
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from specviz.words import columned, counted
 
-from . import common
+from . import common, turns
 
 if TYPE_CHECKING:
     from decoders.model.calibration import Calibration
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         calibration = calibrate(target, prompts, max_new_tokens=args.max_new_tokens, progress=progress)
     path = save_calibration(calibration, args.out)
     _show(calibration)
-    common.say(note, f"kept in {path}")
+    common.say(note, turns.first_turns(prompts), f"kept in {path}")
     if args.html:
         from specviz.views.charts import heads_chart, layers_chart, write_page
 

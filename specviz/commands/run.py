@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
@@ -20,7 +21,7 @@ QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "ed
 
 
 HELP = "decode one prompt"
-DESCRIPTION = "Decode one prompt with one method."
+DESCRIPTION = "Decode one prompt with one method; further user turns follow the method's own answer to the one before."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -43,8 +44,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "write the answer hoped for, not the model's own: drafted tokens stand while they are its next ones (LLMA's "
         "forced decoding)",
     )
-    common.flag(parser, "--compare", "also run plain decoding, by the same sampling, and say how many tokens differ and the speedup")
-    common.file(parser, "--out", "write the whole run as a trace file (.spectrace)", "TRACE")
+    common.flag(
+        parser, "--compare",
+        "also run plain decoding by the same sampling, and say how many tokens differ and the speedup",
+    )
+    common.file(parser, "--out", "write the run as a trace file (.spectrace); turn 2 as TRACE-turn2, …", "TRACE")
     common.flag(parser, "--json", "print the result as one JSON object")
     common.add_model(parser, weights=True)
 
@@ -53,25 +57,76 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out)
     if args.again:
         return _again(args)
-    result, text = _decoded(args, common.prompt_record(args))
+    turns = []
+    for result in _decoded(args, common.prompt_record(args)):
+        turns.append(result)
+        if not args.json:
+            if result["turn"] > 1:
+                common.say(f"\nturn {result['turn']}", error=True)
+            print(common.shown(result["text"]))
+            _summarise(args, result)
     if args.json:
-        print(json.dumps({**result, "text": text}, ensure_ascii=False))
-        return 0
-    print(common.shown(text))
+        print(json.dumps(_pooled(turns), ensure_ascii=False))
+    elif len(turns) > 1:
+        whole = {**_pooled(turns), "method": f"{counted(len(turns), 'turn')}, {turns[0]['method']}"}
+        common.say("\n" + _numbers(whole), error=True)
+    return 0
+
+
+def _pooled(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The result of one turn, or of several with each of them under ``turns``: counts are added up, times too, quality
+    is the mean; ``output_ids`` and ``text`` stand one after another.
+    """
+    if len(turns) == 1:
+        return {name: value for name, value in turns[0].items() if name != "turn"}
+
+    def each(name: str) -> list[Any]:
+        return [turn[name] for turn in turns if turn.get(name) is not None]
+
+    def seconds(speeds: Sequence[float | None]) -> float | None:
+        """Of as many tokens at these speeds."""
+        known = [turn["tokens"] / speed for turn, speed in zip(turns, speeds, strict=True) if speed]
+        return sum(known) if len(known) == len(turns) else None
+
+    steps, accepted, tokens = (sum(each(name)) for name in ("steps", "accepted", "tokens"))
+    own = seconds([turn["tokens_per_s"] for turn in turns])
+    plain = seconds([t["speedup"] and t["tokens_per_s"] and t["tokens_per_s"] / t["speedup"] for t in turns])
+    differing = {name: sum(each(name)) if each(name) else None for name in ("differs", "differs_from_plain")}
+    return {
+        **{name: turns[0][name] for name in ("method", "lossless")}, "tokens": tokens, "steps": steps,
+        "accepted": accepted, "tokens_per_step": accepted / steps + 1 if steps else None,
+        "tokens_per_s": tokens / own if own else None, **differing, "speedup": plain / own if plain and own else None,
+        **{key: sum(each(key)) / len(each(key)) if each(key) else None for key in QUALITY},
+        "output_ids": [token for turn in turns for token in turn["output_ids"]],
+        "text": "\n\n".join(turn["text"] for turn in turns), "turns": list(turns),
+    }  # fmt: skip
+
+
+def _numbers(result: dict[str, Any]) -> str:
+    """The numbers of a result, in one line."""
     parts = [
         f"{result['method']}: {counted(result['tokens'], 'token')} in {counted(result['steps'], 'step')}",
         f"{decimals(result['tokens_per_step'], 2)} tokens per step",
         f"{result['accepted']} drafted tokens accepted",
         f"{decimals(result['tokens_per_s'], 1)} tokens/s",
     ]
+    if result["speedup"] is not None:
+        mark = " ‡" if _doubt(result) else ""
+        parts.append(f"{decimals(result['speedup'], 2)}× plain decoding{mark}")
+    parts += [f"{label} {100 * result[key]:.1f} %" for key, label in QUALITY.items() if result[key] is not None]
+    return " · ".join(parts)
+
+
+def _doubt(result: dict[str, Any]) -> str | None:
     from decoders.trace.metrics import doubts
 
-    doubt = doubts(result).get("speedup")
-    if result["speedup"] is not None:
-        parts.append(f"{decimals(result['speedup'], 2)}× plain decoding{' ‡' if doubt else ''}")
-    parts += [f"{label} {100 * result[key]:.1f} %" for key, label in QUALITY.items() if result[key] is not None]
-    common.say("\n" + " · ".join(parts), error=True)
-    if doubt:
+    return doubts(result).get("speedup")
+
+
+def _summarise(args: argparse.Namespace, result: dict[str, Any]) -> None:
+    """What is said of a turn on stderr: its numbers, and whether plain decoding writes the same."""
+    common.say("\n" + _numbers(result), error=True)
+    if doubt := _doubt(result):
         common.say(f"‡ {doubt}", error=True)
     if args.forced:
         common.say("forced: the answer was given, and the model only timed", error=True)
@@ -82,14 +137,20 @@ def run(args: argparse.Namespace) -> int:
         drawn = ": other draws, which is no fault" if args.temperature and result["differs_from_plain"] else ""
         common.say(f"{same} plain decoding{drawn}", error=True)
     if args.out:
-        common.say(f"trace: {args.out} (open it with specviz view {args.out})", error=True)
-    return 0
+        out = _turn_file(args.out, result["turn"])
+        common.say(f"trace: {out} (open it with specviz view {out})", error=True)
+
+
+def _turn_file(out: Path, turn: int) -> Path:
+    """Where a turn's trace is written."""
+    return out if turn == 1 else out.with_name(f"{out.stem}-turn{turn}{out.suffix}")
 
 
 def _again(args: argparse.Namespace) -> int:
     """A recorded run decoded anew; its prompt, method, parameters and seed are the recorded ones."""
     from decoders import find_method, load, record, save
-    from decoders.study.recorded import check_model, own_params, pool_is_partial, recorded_prompt, sampling_of
+    from decoders.prompt.codec import of_trace, pool_is_partial
+    from decoders.study.recorded import check_model, own_params, sampling_of
     from decoders.trace.metrics import first_difference
 
     if settled := [name for name in OF_THE_RUN if getattr(args, name)]:
@@ -101,7 +162,7 @@ def _again(args: argparse.Namespace) -> int:
     target = common.open_target(args)
     check_model(target, before.run, exact=True)
     trace = record(
-        target, recorded_prompt(before), method.name, own_params(before, method), title=before.run.get("title") or "",
+        target, of_trace(before), method.name, own_params(before, method), title=before.run.get("title") or "",
         sampling=sampling_of(before.run), max_new_tokens=before.run["max_new_tokens"],
         stop_ids=before.run.get("stop_ids"), keep_prompt=True,
     )  # fmt: skip
@@ -161,8 +222,8 @@ def _forced(args: argparse.Namespace, target: Any, prompt: Any, method: Any, par
     return trace
 
 
-def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str]:
-    """What ``--json`` prints, and the text."""
+def _decoded(args: argparse.Namespace, record: Any) -> Iterator[dict[str, Any]]:
+    """The result of every user turn, each behind the method's own answer to the one before."""
     from decoders import Sampling, find_method
     from decoders.draft.params import make_params
 
@@ -171,7 +232,21 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
     target = common.open_target(args)
     prompt = _prompt(args, record, target, method, params)
+    if args.forced and prompt.dialogue is not None:
+        prompt = replace(prompt, dialogue=None)  # the answer is to the first turn
     options: dict[str, Any] = {"sampling": sampling, "max_new_tokens": args.max_new_tokens}
+    while True:
+        result = _turn(args, record, target, method, params, prompt, options)
+        yield {**result, "turn": prompt.turn}
+        if prompt.turns == 1:
+            return
+        prompt = replace(prompt.following(target.tokenizer, result["output_ids"]), pool=prompt.pool)
+
+
+def _turn(
+    args: argparse.Namespace, record: Any, target: Any, method: Any, params: Any, prompt: Any, options: dict[str, Any]
+) -> dict[str, Any]:
+    """What ``--json`` prints of one turn, with its text."""
     if args.forced:
         trace = _forced(args, target, prompt, method, params, record.id)
         blank = dict.fromkeys(("differs_from_plain", "differs", "speedup", *QUALITY))
@@ -180,9 +255,10 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
         from decoders import record as traced
         from decoders import save
 
-        trace = traced(target, prompt, method.name, params, title=record.id, compare=args.compare, **options)
+        title = record.id if prompt.turn == 1 else f"{record.id}, turn {prompt.turn}"
+        trace = traced(target, prompt, method.name, params, title=title, compare=args.compare, **options)
         if args.out:
-            save(trace, args.out)
+            save(trace, _turn_file(args.out, prompt.turn))
         plain = trace.tables["plain"]["id"] or None
         more = {
             "lossless": trace.run["method"]["lossless"],
@@ -205,4 +281,4 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
         "tokens_per_step": accepted / steps + 1 if steps else None, "tokens_per_s": per_s, **more,
         "output_ids": list(output),
     }  # fmt: skip
-    return result, target.tokenizer.decode(output, skip_special_tokens=True)
+    return {**result, "text": target.tokenizer.decode(output, skip_special_tokens=True)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.names import DESIGNED, TREE_KINDS
 from specviz.words import counted, decimals
 
-from . import common
+from . import common, turns
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
     trees = makers[args.kind](table, size, ensemble)
     save_trees(trees, out_file)
     why = "as asked for" if size != best else f"the best size for {latency.setup.device}"
-    common.say(note, latency.note, _chosen(trees, latency, why), f"kept in {out_file}")
+    common.say(note, turns.first_turns(prompts), latency.note, _chosen(trees, latency, why), f"kept in {out_file}")
     if args.check:
         prompts, _, _ = common.fitting(target, further or measured[-CHECKED:], args.max_new_tokens)
         points = [point for point in points if point.size <= max(MOST_CHECKED, best)]

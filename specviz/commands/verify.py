@@ -13,7 +13,7 @@ from decoders.errors import UserError
 from decoders.folders import write_json
 from specviz.words import column, columned, counted
 
-from . import common
+from . import common, turns
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -49,6 +49,13 @@ def run(args: argparse.Namespace) -> int:
     records = common.prompt_records(args)
     target = common.open_target(args)
     prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
+
+    from decoders import Sampling
+
+    sampling = Sampling(temperature=args.temperature, seed=args.seed)
+    options = {"max_new_tokens": args.max_new_tokens, "sampling": sampling}
+    prompts, kept, further = turns.every_turn(target, prompts, kept, **options)
+    note = "; ".join(filter(None, (note, further)))
     if args.pool is not None:
         pool = common.pool_file(args.pool, target)
         prompts = [replace(prompt, pool=pool) for prompt in prompts]
@@ -56,16 +63,14 @@ def run(args: argparse.Namespace) -> int:
     if args.pool is not None and not any(_takes_pool(target, name, params) for name, params in methods.items()):
         raise UserError(f"--pool is of no use to {', '.join(methods)}: they take their drafts from elsewhere")
 
-    from decoders import Sampling
     from decoders.model.catalog import precision_of
     from decoders.study.lossless import check_lossless
 
-    sampling = Sampling(temperature=args.temperature, seed=args.seed)
     stock = None if args.no_generate or not sampling.greedy else common.stock_model(args, target)
     about = {
         "schema": "specverify/1", "model": target.info, "max_new_tokens": args.max_new_tokens,
         "sampling": asdict(sampling), "note": note, "pool": args.pool and args.pool.name,
-        "prompts": [{"id": record.id, "category": record.category} for record in kept],
+        "prompts": [{"id": r.id, "category": r.category, "turn": p.turn} for r, p in zip(kept, prompts, strict=True)],
     }  # fmt: skip
     tell = _teller(kept)
 
@@ -83,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
     _show(outcomes, [record.id for record in kept], target)
     if args.by_category:
-        _show_categories(outcomes, [record.category for record in kept])
+        several = len(prompts) > sum(prompt.turn == 1 for prompt in prompts)
+        _show_categories(outcomes, [record.category for record in kept], "turns" if several else "prompts")
     common.say(note, _half_precision(outcomes, precision_of(target.info), args.tolerance), *missing.values())
     failed = sum(outcome.failed for outcome in outcomes)
     if failed:
@@ -93,8 +99,10 @@ def run(args: argparse.Namespace) -> int:
     drawn = not sampling.greedy
     other = "no output that could fail differs: tokens were drawn" if drawn else "every difference is a near tie"
     drawing = f", temperature {args.temperature:g}" if drawn else ""
+    first = sum(prompt.turn == 1 for prompt in prompts)
+    in_turns = f" in {counted(len(prompts), 'turn')}" if len(prompts) > first else ""
     common.say(
-        f"ok: {'every output is identical' if same else other} ({counted(len(prompts), 'prompt')}, "
+        f"ok: {'every output is identical' if same else other} ({counted(first, 'prompt')}{in_turns}, "
         f"{args.max_new_tokens} tokens, {precision_of(target.info)}{drawing})"
     )
     return 0
@@ -126,8 +134,8 @@ def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[Outcome]
     return checked
 
 
-def _show_categories(outcomes: list[Outcome], categories: list[str]) -> None:
-    """Tokens per step of every method in each category of prompts, and in all."""
+def _show_categories(outcomes: list[Outcome], categories: list[str], counts: str) -> None:
+    """Tokens per step of every method in each category of prompts, and in all; ``counts``: what is counted."""
     from decoders.study.lossless import tokens_per_step
 
     groups = {name: {i for i, category in enumerate(categories) if category == name} for name in categories}
@@ -138,7 +146,7 @@ def _show_categories(outcomes: list[Outcome], categories: list[str]) -> None:
     ]
     form = column("tokens", [mean for line in means for mean in line])
     rows = [(name, len(chosen), *map(form, line)) for (name, chosen), line in zip(every, means, strict=True)]
-    heads = ("tokens per step", "prompts", *(outcome.method for outcome in outcomes))
+    heads = ("tokens per step", counts, *(outcome.method for outcome in outcomes))
     common.show_table(heads, rows, right=1, last_apart=True)
 
 

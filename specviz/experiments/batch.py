@@ -1,10 +1,11 @@
 """The batch mode: methods × prompts, every method's runs timed in alternation and checked against plain decoding.
 
-A row of its results is one method on one prompt in one repeat: ``repeat`` from 1; ``tokens_per_s`` and ``speedup`` of a
-run that was not recorded; ``same``, 1 where every output was plain decoding's, else 0, with ``differs_at`` (an output
-token's number from 0) and ``verdict`` (``decoders.study.divergences``). All other quantities are of the recorded
-run, which each method makes once per prompt: they stand in the rows of repeat 1, with the ``trace`` to open. What was
-disturbed (``timing``) is measured again beside plain decoding, in further repeats.
+A row of its results is one method on one prompt in one repeat: ``repeat`` from 1 and, of a prompt with several user
+turns, ``turn`` from 1; ``tokens_per_s`` and ``speedup`` of a run that was not recorded; ``same``, 1 where every output
+was plain decoding's, else 0, with ``differs_at`` (an output token's number from 0) and ``verdict``
+(``decoders.study.divergences``). All other quantities are of the recorded run, which each method makes once per prompt:
+they stand in the rows of repeat 1, with the ``trace`` to open. What was disturbed (``timing``) is measured again beside
+plain decoding, in further repeats.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from specviz.words import sentence
 from .experiment import CATEGORY, Experiment, Line, Row, near, registered, text_of
 from .prompts import Case
 from .quantities import QUANTITIES, Breakdown, Profile, measured
-from .timing import REPEATED, disturbed
+from .timing import REPEATED, Spot, disturbed
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -118,8 +119,16 @@ class Ledger:
     on_device: OnDevice = lambda work: work()
     temperature: float = 0.0
     rows: list[Row] = field(default_factory=list)
+    spots: list[Spot] = field(init=False)
     _group: dict[str, dict[str, Made | str]] = field(default_factory=dict)
     _plain: dict[int, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        place = -1
+        self.spots = []
+        for case in self.cases:
+            place += case.prompt.turn == 1
+            self.spots.append((place, case.prompt.turn))
 
     def add(self, turn: Turn, made: Made | str) -> list[Row]:
         """What a run gave, or the sentence why it failed; the rows that are complete by it."""
@@ -142,12 +151,13 @@ class Ledger:
 
     def _row(self, turn: Turn, line: str, runs: Mapping[str, Made | str], plain_speed: float | None) -> Row:
         case, first = self.cases[turn.prompt], turn.round == 0
+        place, number = self.spots[turn.prompt]
         errors = [made for made in runs.values() if isinstance(made, str)]
         made = {kind: made for kind, made in runs.items() if not isinstance(made, str)}
         row: Row = {
             "series": line, "prompt": case.id, "category": case.category, "method": self.methods[line], "trace": "",
-            "role": "run", "error": errors[0] if errors else "", "verdict": "", "place": turn.prompt,
-            "repeat": turn.round + 1,
+            "role": "run", "error": errors[0] if errors else "", "verdict": "", "place": place,
+            "turn": float(number), "repeat": turn.round + 1,
         }  # fmt: skip
         recorded = made.pop("traced", None)
         timed = next(iter(made.values()), None)
@@ -226,17 +236,29 @@ def units(session: Session, *, warm: bool = False) -> Iterator[list[Row]]:
         contenders.append(Contender(line.label, "method", lossless, clocked(line)))
         contenders.append(Contender(line.label + TRACED, "traced", lossless, recorded(line), rounds=1))
     methods = {setting.line.label: setting.line.method for setting in planned.settings}
-    ledger = Ledger(target, planned.cases, methods, planned.lossy, session.keep, session.on_device, temperature)
+    cases, missed = list[Case](), list[Row]()
+    for one in session.every_turn():
+        if isinstance(one, Case):
+            cases.append(one)
+        else:
+            place = sum(case.prompt.turn == 1 for case in cases) - 1
+            for label, method in methods.items():
+                labels = {"series": label, "category": one.case.category, "method": method, "trace": "", "role": "run"}
+                missed.append({**labels, "verdict": "", "place": place, "repeat": 1, **one.row()})
+    ledger = Ledger(target, cases, methods, planned.lossy, session.keep, session.on_device, temperature)
     repeats = planned.experiment.repeats
-    for turn, made in alternated(contenders, planned.cases, repeats, call, warm=warm):
+    if missed:
+        yield missed
+    for turn, made in alternated(contenders, cases, repeats, call, warm=warm):
         if cancel.is_set():
             return
         yield ledger.add(turn, made)
     timers = [contender for contender in contenders if contender.rounds is None]
     for more in range(1, REPEATED + 1):
-        for place, lines in disturbed(ledger.rows).items():
+        for at, lines in disturbed(ledger.rows).items():
+            place = ledger.spots.index(at)
             again = [timer for timer in timers if timer.name in lines or timer.name == PLAIN]
-            for turn, made in alternated(again, [planned.cases[place]], repeats, call):
+            for turn, made in alternated(again, [cases[place]], repeats, call):
                 if cancel.is_set():
                     return
                 number = turn.round if turn.round < 0 else turn.round + more * repeats

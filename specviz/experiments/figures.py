@@ -63,9 +63,11 @@ def caption(results: Results) -> str:
     model = about["model"]
     size = f", {model['parameters'] / 1e6:,.0f} M parameters" if model.get("parameters") else ""
     where = f"{model.get('name') or 'model'}{size}, {precision_of(model)} on {model.get('device')}"
-    count = len({row["prompt"] for row in results.rows if row.get("prompt")})
-    tokens = f"of at most {about['max_new_tokens']} new tokens"
-    ours = f"Ours: {where}; means over {counted(count, 'prompt')} {tokens}"
+    turns = {row["prompt"]: float(row.get("turn") or 1) for row in results.rows if row.get("prompt")}
+    count = sum(turn == 1 for turn in turns.values())
+    several = f" in {counted(len(turns), 'turn')}" if len(turns) > count else ""
+    tokens = f"{several} of at most {about['max_new_tokens']} new tokens"
+    ours = f"Ours: {where}; means over {counted(count, 'prompt')}{tokens}"
     if not count:
         ours = f"Ours: {where}"
     elif count == 1:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from decoders.draft.params import make_params
 from decoders.errors import UserError
+from specviz.words import sentence
 
-from .experiment import Experiment, Line, Setting, registered
+from .experiment import Experiment, Line, Row, Setting, registered
 from .prompts import Case, check_references
 from .quoted import check_quoted
 from .variants import Variant, check_variants, variant_of
@@ -55,8 +57,14 @@ class Plan:
     @property
     def runs(self) -> int:
         if self.experiment.repeats:
-            return runs_of(len(self.settings), len(self.cases), self.experiment.repeats)
-        return len(self.settings) * (1 if self.experiment.measure else len(self.cases) * self.experiment.rounds)
+            return runs_of(len(self.settings), self.turns, self.experiment.repeats)
+        return len(self.settings) * (1 if self.experiment.measure else self.turns * self.experiment.rounds)
+
+    @property
+    def turns(self) -> int:
+        """User turns of all prompts; a given answer is to the first one alone."""
+        alone = self.experiment.forced
+        return sum(1 if alone or case is None else case.prompt.turns for case in self.cases)
 
     def seconds(self, per_token: float) -> float:
         """About how long it takes, at ``per_token`` seconds for each new token and a tenth of a second per prompt."""
@@ -106,6 +114,20 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Missed:
+    """A user ``turn`` of a case that was not reached, and why."""
+
+    case: Case
+    turn: int
+    error: str
+
+    def row(self) -> Row:
+        """What the row of each line has of it."""
+        name = f"{self.case.id}, turn {self.turn}"
+        return {"prompt": name, "turn": float(self.turn), "error": f"turn {self.turn} was not reached: {self.error}"}
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """What a plan is run with. ``make`` makes a run of a case, a method with parameters, a title and a number of new
     tokens; ``keep`` gets every finished trace.
@@ -118,6 +140,33 @@ class Session:
     keep: Callable[[Trace], None] | None
     progress: Callable[[Progress], None] | None
     cancel: threading.Event
+
+    def every_turn(self) -> Iterator[Case | Missed]:
+        """The user turns of all cases, in order; where one cannot be reached, the reason in place of it."""
+        for case in self.planned.cases:
+            reached = 0
+            try:
+                for one in self._turns(case):
+                    yield one
+                    reached = one.prompt.turn
+            except Exception as problem:
+                yield Missed(case, reached + 1, sentence(problem))
+
+    def _turns(self, case: Case) -> Iterator[Case]:
+        """A case's user turns, one after another, each behind plain decoding's answer to the one before it."""
+        from decoders import Sampling
+        from decoders.study.turns import turns_of
+
+        experiment = self.planned.experiment
+        yield case
+        if experiment.forced or case.prompt.turns == 1:
+            return
+        sampling = Sampling(experiment.temperature)
+        options = {"max_new_tokens": experiment.max_new_tokens, "sampling": sampling, "cancel": self.cancel}
+        prompts = turns_of(self.target, case.prompt, **options)
+        next(prompts)
+        while not self.cancel.is_set() and (prompt := self.on_device(partial(next, prompts, None))) is not None:
+            yield case.turned(prompt)
 
 
 def plan(
@@ -166,6 +215,11 @@ def plan(
             f"{steps_of(variants)} steps"
             + (f" ({len(variants) - len(left)} of them are there already)" if len(left) < len(variants) else "")
             + f": short runs, to be compared with one another, not with a {experiment.parts[0]} trained to the end"
+        )
+    if (several := sum(case.prompt.turns > 1 for case in fitting)) and not experiment.forced:
+        notes.append(
+            f"{several} of {len(fitting)} prompts have several user turns: each is a row, and a further one follows "
+            "plain decoding's answer to the one before"
         )
     todo = tuple((variant, variant.seconds(target)) for variant in left)
     run = [line for line in experiment.lines if not missing[line.label]]

@@ -71,7 +71,8 @@ def _csv(results: Results, every: Sequence[Table]) -> str:
     writer = csv.writer(out, lineterminator="\r\n")
     columns = columns_of(results)
     heads = [part for name in columns for part in (name, f"{name} low", f"{name} high")]
-    writer.writerow(["metric", "unit", "task", "prompts", *(inert(head) for head in heads)])
+    counts = every[0].counts if every else "prompts"
+    writer.writerow(["metric", "unit", "task", counts, *(inert(head) for head in heads)])
     for table in every:
         for line in table.lines:
             numbers = [number for cell in line.cells for number in (cell.mean, cell.low, cell.high)]
@@ -116,7 +117,7 @@ def grid(results: Results, table: Table, style: Style = TERMINAL) -> list[list[s
     heads = [style.name(name) + (style.lossy if checked[name].lossy else "") for name in table.columns]
     lines = [[style.name(one.name), f"{one.prompts:,}", *map(style.cell, one.cells)] for one in table.lines]
     return [
-        ["task", "prompts", *heads], *lines,
+        ["task", table.counts, *heads], *lines,
         ["same as plain", "", *(style.check(checked[name]) for name in table.columns)],
     ]  # fmt: skip
 

@@ -6,13 +6,14 @@ A set is named ``examples``, ``demo``, ``turns``, ``quotes`` or ``templates``, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.prompt import codec
 from decoders.prompt.files import PromptRecord, read_prompts
 from decoders.prompt.templates import templates
 from specviz.views.examples import examples
@@ -52,6 +53,15 @@ class Case:
     category: str
     prompt: Prompt
     gold: QuotedAnswer | None = None  # the answer with its known quotes
+
+    def turned(self, prompt: Prompt) -> Case:
+        """A further user turn of it, under a name of its own."""
+        return replace(self, id=turn_id(self.id, prompt), prompt=prompt)
+
+
+def turn_id(name: str, prompt: Prompt) -> str:
+    """What a prompt's turn is called: further ones by the turn too."""
+    return name if prompt.turn == 1 else f"{name}, turn {prompt.turn}"
 
 
 def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
@@ -136,15 +146,9 @@ def cases(tokenizer: Any, records: Sequence[PromptRecord]) -> list[Case]:
     return made
 
 
-def of_trace(run: Mapping[str, Any], table: Mapping[str, Sequence[Any]]) -> Case:
-    """The prompt of a recorded run, token by token (``table``: the trace's ``tokens``)."""
-    from decoders.prompt.prompt import Prompt, segments_of
-
-    length = int(run["prompt_length"])
-    segments = segments_of(zip(map(str, table["segment"][:length]), map(int, table["passage"][:length]), strict=True))
-    ids = tuple(int(token) for token in table["id"][:length])
-    prompt = Prompt(ids, segments, reference=str(run.get("reference") or ""))
-    return Case(str(run.get("title") or "recorded run"), "", prompt)
+def of_trace(trace: Trace) -> Case:
+    """The prompt of a recorded run, under its title."""
+    return Case(str(trace.run.get("title") or "recorded run"), "", codec.of_trace(trace))
 
 
 def check_tokens(target: Any, trace: Trace) -> None:

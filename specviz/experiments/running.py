@@ -20,7 +20,7 @@ from specviz.words import sentence
 from .answers import CASES, marked
 from .batch import units
 from .experiment import Experiment, Row, Setting, text_of
-from .plan import PLAIN, Make, OnDevice, Plan, Progress, Session
+from .plan import PLAIN, Make, Missed, OnDevice, Plan, Progress, Session
 from .prompts import Case
 from .quantities import clocked, learning, measured
 from .quoted import maker, swept
@@ -45,7 +45,7 @@ def begin(planned: Plan, target: Target) -> Results:
         "id": new_id(), "state": "running", "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "model": {name: info.get(name) for name in MODEL if name in info},
         "notes": list(planned.notes), "seconds": 0.0, "trained_s": 0.0, "runs": planned.runs,
-        "cases": len(planned.cases), "absent": dict(planned.absent),
+        "cases": len(planned.cases), "turns": planned.turns, "absent": dict(planned.absent),
     }  # fmt: skip
     if planned.experiment.repeats:
         from decoders.study.bench import machine
@@ -187,8 +187,11 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
     """Rows, one run (or one measurement) at a time."""
     planned, target = session.planned, session.target
     experiment = planned.experiment
-    for case in planned.cases if experiment.measure is None else (None,):
+    for case in session.every_turn() if experiment.measure is None else (None,):
         plain = None
+        if isinstance(case, Missed):
+            yield [labels_of(case.case, setting) | case.row() for setting in planned.settings]
+            continue
         for round, setting in itertools.product(range(1, experiment.rounds + 1), planned.settings):
             if session.cancel.is_set():
                 return
@@ -236,7 +239,9 @@ def _measured(
 def labels_of(case: Case | None, setting: Setting) -> Row:
     """A row without numbers yet."""
     values = {f"param:{name}": text_of(value) for name, value in setting.values.items()}
-    prompt = {"prompt": case.id, "category": case.category, "trace": ""} if case is not None else {}
+    prompt: Row = {}
+    if case is not None:
+        prompt = {"prompt": case.id, "category": case.category, "turn": float(case.prompt.turn), "trace": ""}
     return {"series": setting.line.label, **values, "method": setting.line.method, **prompt, "role": "run", "error": ""}
 
 

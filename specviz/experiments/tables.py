@@ -22,7 +22,7 @@ from .experiment import Row
 from .prompts import ALL, NAMES
 from .quantities import Quantity
 from .results import SCHEMA, Results, opened, points
-from .timing import REPEATED, TIMED, WIDEST, Timing, timings
+from .timing import REPEATED, TIMED, WIDEST, Spot, Timing, spot, timings
 
 OVERALL = "overall"
 Form = Callable[[float | None], str]
@@ -97,6 +97,7 @@ class Table:
     formula: str
     columns: tuple[str, ...]
     lines: tuple[Line, ...]
+    counts: str = "prompts"  # or "turns", where prompts have several
 
     @property
     def title(self) -> str:
@@ -127,14 +128,14 @@ def described(results: Results) -> dict[str, Any]:
 def checks(results: Results) -> list[Check]:
     """Every column's outputs against plain decoding's."""
     about = results.about
-    opens = {(row["series"], row.get("place")): row["trace"] for row in results.rows if row.get("trace")}
+    opens = {(row["series"], spot(row)): row["trace"] for row in results.rows if row.get("trace")}
     every = []
     for name in columns_of(results):
         rows = [row for row in results.rows if row["series"] == name and row.get("same") is not None]
         differing = [row for row in rows if not row["same"]]
         runs = tuple(
             {
-                "trace": opens.get((name, row.get("place")), ""), "prompt": row["prompt"], "category": row["category"],
+                "trace": opens.get((name, spot(row)), ""), "prompt": row["prompt"], "category": row["category"],
                 "at": None if row.get("differs_at") is None else int(row["differs_at"]),
                 "verdict": row.get("verdict") or "", "repeat": int(row.get("repeat") or 1),
             }
@@ -172,14 +173,19 @@ def notes(results: Results) -> list[str]:
         place = f"{machine.get('processor', 'CPU')}, {machine.get('cores', '?')} cores, {threads} of them used"
     versions = ", ".join(f"{name} {machine[name]}" for name in VERSIONS if machine.get(name))
     prompts, temperature = len({row.get("place") for row in results.rows}), float(about.get("temperature") or 0)
+    turns = len({spot(row) for row in results.rows})
+    several = f" in {counted(turns, 'turn')}" if turns > prompts else ""
     drawing = f"temperature {temperature:g}" if temperature else "greedy"
-    done = f"{counted(prompts, 'prompt')}{_source(about)}, at most {about['max_new_tokens']} new tokens, {drawing}"
+    most = f"at most {about['max_new_tokens']} new tokens, {drawing}"
+    done = f"{counted(prompts, 'prompt')}{several}{_source(about)}, {most}"
     spread = (
         f"{counted(repeats, 'repeat')}, the methods in turn: medians, with quartiles between the repeats"
         if repeats > 1
         else "1 repeat: nothing is known of the spread (more repeats show it)"
     )
     lossy = [check.name for check in checks(results) if check.lossy]
+    if several:
+        done += "; a further turn follows plain decoding's answer to the one before, and each turn counts as a prompt"
     sentences = [
         f"{model.get('name') or 'model'}{size}, {precision_of(model)} on {place}; {versions}; {about['created'][:10]}.",
         f"{done}; {spread}.",
@@ -199,9 +205,10 @@ def notes(results: Results) -> list[str]:
     for name in columns_of(results):
         errors = [row for row in results.rows if row["series"] == name and row.get("error")]
         if errors:
-            places = len({row.get("place") for row in errors})
+            places = len({spot(row) for row in errors})
+            of = counted(turns, "turn") if several else counted(prompts, "prompt")
             sentences.append(
-                f"{name} failed on {places} of {counted(prompts, 'prompt')} and its numbers are of the others: "
+                f"{name} failed on {places} of {of} and its numbers are of the others: "
                 f"{errors[0]['error']}"
             )
     if any(run["verdict"] == "near tie" for check in checks(results) for run in check.runs):
@@ -248,12 +255,13 @@ def _table(results: Results, key: str, broken: set[str]) -> Table:
     form = column(quantity.unit, [mean.value for mean in means.values()])
     lines = []
     for task, name, of in groups:
-        prompts = len({row.get("place") for rows in of.values() for row in rows})
+        prompts = len({spot(row) for rows in of.values() for row in rows})
         eligible = {c for c, rows in of.items() if c not in broken and _done(rows) == prompts}
         best = _best(key, {c: means[task, c] for c in of}, eligible, form)
         cells = tuple(_cell(rows, prompts, means[task, c], form, c in best) for c, rows in of.items())
         lines.append(Line(task, name, prompts, cells))
-    return Table(key, quantity.label, quantity.unit, quantity.formula, columns, tuple(lines))
+    counts = "turns" if any(spot(row)[1] > 1 for row in results.rows) else "prompts"
+    return Table(key, quantity.label, quantity.unit, quantity.formula, columns, tuple(lines), counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +275,8 @@ class Mean:
     disturbed: int
 
 
-def _places(rows: Sequence[Row]) -> list[Any]:
-    return list(dict.fromkeys(row.get("place") for row in rows))
+def _places(rows: Sequence[Row]) -> list[Spot]:
+    return list(dict.fromkeys(map(spot, rows)))
 
 
 def _mean(of: Sequence[Timing]) -> Mean:
@@ -282,8 +290,8 @@ def _mean(of: Sequence[Timing]) -> Mean:
 
 
 def _done(rows: Sequence[Row]) -> int:
-    """Prompts on which nothing failed."""
-    return len({row.get("place") for row in rows} - {row.get("place") for row in rows if row.get("error")})
+    """Turns of prompts on which nothing failed."""
+    return len({*map(spot, rows)} - {spot(row) for row in rows if row.get("error")})
 
 
 def _cell(rows: Sequence[Row], prompts: int, mean: Mean, form: Form, best: bool) -> Cell:

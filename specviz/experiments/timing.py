@@ -49,23 +49,31 @@ class Timing:
         return cls(median, low, high, len(values), impossible, unsteady)
 
 
-def timings(rows: Sequence[Row], key: str) -> Mapping[tuple[str, object], Timing]:
-    """Every line on every prompt (``series``, ``place``), by one metric."""
-    values: dict[tuple[str, object], list[float]] = {}
-    most: dict[tuple[str, object], float] = {}
+Spot = tuple[object, int]  # a prompt's number and its user turn, from 1
+
+
+def spot(row: Row) -> Spot:
+    """Which prompt and turn a row is of."""
+    return row.get("place"), int(float(row.get("turn") or 1))  # type: ignore[arg-type]
+
+
+def timings(rows: Sequence[Row], key: str) -> Mapping[tuple[str, Spot], Timing]:
+    """Every line on every turn of every prompt (``series``, ``spot``), by one metric."""
+    values: dict[tuple[str, Spot], list[float]] = {}
+    most: dict[tuple[str, Spot], float] = {}
     for row in rows:
-        of = row["series"], row.get("place")
+        of = row["series"], spot(row)
         values.setdefault(of, []).extend([] if row.get(key) is None else [float(row[key])])  # type: ignore[arg-type]
         if key == "speedup" and row.get("tokens_per_step") is not None:
             most[of] = float(row["tokens_per_step"])  # type: ignore[arg-type]
     return {of: Timing.of(those, most.get(of)) for of, those in values.items()}
 
 
-def disturbed(rows: Sequence[Row]) -> dict[int, set[str]]:
-    """Lines that are to be measured again, by the prompt's place."""
-    again: dict[int, set[str]] = {}
+def disturbed(rows: Sequence[Row]) -> dict[Spot, set[str]]:
+    """Lines that are to be measured again, by prompt and turn."""
+    again: dict[Spot, set[str]] = {}
     for key in TIMED:
-        for (series, place), timing in timings(rows, key).items():
-            if timing.disturbed and isinstance(place, int):
-                again.setdefault(place, set()).add(series)
+        for (series, at), timing in timings(rows, key).items():
+            if timing.disturbed and isinstance(at[0], int):
+                again.setdefault(at, set()).add(series)
     return again

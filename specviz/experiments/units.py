@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.method.plugin_files import VARIABLE, plugin_files
 from decoders.model.catalog import precision_of
+from decoders.prompt.codec import from_json, to_json
 from specviz.places import SUFFIX, TRACES
-from specviz.workers.plain import code_of, prompt_from_json, prompt_to_json
+from specviz.workers.plain import code_of
 from specviz.workers.work import Made, Refused, Unit, Work, digest
 
 from .experiment import PART_OF, Experiment, Line, Row, Setting
@@ -257,7 +258,7 @@ class _Runs:
 def case_to_json(case: Case) -> dict[str, Any]:
     """A prompt with all that a run of it may read, and what its rows say of it."""
     gold = None if case.gold is None else asdict(case.gold)
-    return {"id": case.id, "category": case.category, **prompt_to_json(case.prompt), "gold": gold}
+    return {"id": case.id, "category": case.category, **to_json(case.prompt), "gold": gold}
 
 
 def case_from_json(data: Mapping[str, Any]) -> Case:
@@ -268,4 +269,4 @@ def case_from_json(data: Mapping[str, Any]) -> Case:
     if gold is not None:
         quotes = tuple(Quote(**quote) for quote in gold["quotes"])
         gold = QuotedAnswer(**{**gold, "passages": tuple(gold["passages"]), "quotes": quotes})
-    return Case(data["id"], data["category"], prompt_from_json(data), gold)
+    return Case(data["id"], data["category"], from_json(data), gold)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from specviz.workers.plain import prompt_to_json
+from decoders.prompt.codec import to_json
 
 from .forms import Rejected
 from .hosted import Holder, Work
@@ -103,7 +103,7 @@ class Counter:
         assert pool is not None
         if pool.reason:
             raise Rejected("model", pool.reason)
-        asked = {**options, "sampling": dataclasses.asdict(options["sampling"]), "prompt": prompt_to_json(prompt)}
+        asked = {**options, "sampling": dataclasses.asdict(options["sampling"]), "prompt": to_json(prompt)}
         if method.keeps:
             seat = self.seat_of([method], owner)
 

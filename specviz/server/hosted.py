@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.method.plugin_files import VARIABLE
 from decoders.model.catalog import precision_of
+from decoders.prompt.codec import from_json
 from decoders.trace.trace import Trace
 from specviz.workers.backends import Answers
-from specviz.workers.plain import code_of, prompt_from_json
+from specviz.workers.plain import code_of
 from specviz.workers.work import Refused
 
 if TYPE_CHECKING:
@@ -102,10 +103,10 @@ def kept(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_from(target: Target, asked: Mapping[str, Any], cancel: threading.Event) -> Any:
-    """A run, from its arguments as plain JSON: ``Run``'s, the prompt as ``prompt_to_json`` gives it."""
+    """A run, from its arguments as plain JSON: ``Run``'s, the prompt as ``decoders.prompt.codec`` writes it."""
     from decoders import Run, Sampling
 
-    made = {"prompt": prompt_from_json(asked["prompt"]), "sampling": Sampling(**asked["sampling"])}
+    made = {"prompt": from_json(asked["prompt"]), "sampling": Sampling(**asked["sampling"])}
     return Run(target, **{**asked, **made}, cancel=cancel)
 
 

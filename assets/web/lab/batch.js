@@ -130,14 +130,15 @@ export function fields(changes) {
 /** @type {(runs: object[], text: Node, attributes: Attributes<HTMLButtonElement>) => Node} */
 const opens = (runs, text, attributes) => runs.length ? h("button.svb-open", { ...attributes }, text) : text;
 
-/** @param {Pick<LabTable, "columns">} table @param {LabTableLine} line @param {number} n */
+/** @param {Pick<LabTable, "columns" | "counts">} table @param {LabTableLine} line @param {number} n */
 function cell(table, line, n) {
   const { text, spread, count, prompts, disturbed, best, failed, partly, runs } = line.cells[n];
   const name = lineName(table.columns[n]);
+  const thing = table.counts.slice(0, -1);
   const words = [
     `${line.name}, ${name}: ${text}${spread && `, quartiles ${spread}`}`,
-    `mean of ${plural(count, "value")} from ${plural(prompts, "prompt")}`,
-    disturbed && `disturbed on ${plural(disturbed, "prompt")}`,
+    `mean of ${plural(count, "value")} from ${plural(prompts, thing)}`,
+    disturbed && `disturbed on ${plural(disturbed, thing)}`,
     best && "best of its row",
     failed && `${plural(failed, "run")} failed`,
   ]
@@ -170,7 +171,7 @@ function checked(check) {
 }
 
 /** @param {LabBatchResults} results @param {LabTable} asked */
-function tableOf({ checks }, { columns, lines, metric, label, formula, title }) {
+function tableOf({ checks }, { columns, lines, metric, label, formula, title, counts }) {
   const checkOf = (/** @type {string} */ name) => must(checks.find((check) => check.name === name));
   const lossy = { title: "Not lossless: the output may differ from plain decoding's" };
   const mark = () => h("span.svb-lossy", lossy, " † lossy");
@@ -181,13 +182,13 @@ function tableOf({ checks }, { columns, lines, metric, label, formula, title }) 
       { class: n > 0 && n === lines.length - 1 && "svb-all" },
       h("th", { scope: "row" }, line.name),
       h("td.svp-num", line.prompts.toLocaleString()),
-      columns.map((_, k) => cell({ columns }, line, k)),
+      columns.map((_, k) => cell({ columns, counts }, line, k)),
     ),
   );
   const same = [h("th", { scope: "row" }, "same as plain"), h("td"), columns.map((name) => checked(checkOf(name)))];
   return tabled(
     { class: "svb-table", "data-metric": metric },
-    heads(["task"], ["prompts", ...methods]),
+    heads(["task"], [counts, ...methods]),
     rows,
     h("caption", { title: `${label} = ${formula}` }, title),
     h("tfoot", h("tr", same)),

@@ -172,7 +172,8 @@ export async function drawResults() {
 
 /** @param {LabResults} results */
 function drawBar({ about, state, measured, tables, rows }) {
-  const prompts = about.cases > 0 && plural(about.cases, "prompt");
+  const turns = (about.turns ?? 0) > about.cases ? ` in ${plural(about.turns ?? 0, "turn")}` : "";
+  const prompts = about.cases > 0 && plural(about.cases, "prompt") + turns;
   const words = [when(about.created), about.model.name, prompts, ENDED[state] ?? state].filter(Boolean).join(" · ");
   const metrics = catalog().metrics.filter((m) => measured.includes(m.key) && !(tables && m.parts));
   const select = h(

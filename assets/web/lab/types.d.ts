@@ -19,6 +19,8 @@ interface LabRecipe extends LabExperiment { papers: string[]; missing: string[] 
 /** What is known of results: the experiment, the model, what came of it. */
 interface LabAbout extends LabExperiment {
   id: string; state: LabState; created: string; model: { name: string }; notes: string[]; runs: number; cases: number;
+  /** User turns of all prompts; of results from before they were decoded, none. */
+  turns?: number;
   /** Line → why it could not be run. */
   absent?: Record<string, string>;
   /** They come along, and cannot be deleted. */
@@ -63,6 +65,8 @@ interface LabCell {
 interface LabTableLine { task: string; name: string; prompts: number; cells: LabCell[] }
 interface LabTable {
   metric: string; label: string; formula: string; title: string; columns: string[]; lines: LabTableLine[];
+  /** What a line's ``prompts`` counts. */
+  counts: "prompts" | "turns";
 }
 interface LabCheck {
   name: string; lossy: boolean; checked: number; same: number; bugs: number; text: string;

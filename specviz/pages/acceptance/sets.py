@@ -54,7 +54,8 @@ def _pooled(name: str, title: str, lossless: bool, runs: Sequence[Counted]) -> d
     apart = sum(run.earlier for run in runs if run.draft_cost is not None)
     return {
         **made, "method": name, "title": title, "lossless": lossless, "worked": worked,
-        "draft_cost": ratio(sum(costs), len(costs)), "costs": len(costs), "costs_apart": apart, "calibration": list(_calibrations(runs)),
+        "draft_cost": ratio(sum(costs), len(costs)), "costs": len(costs), "costs_apart": apart,
+        "calibration": list(_calibrations(runs)),
     }  # fmt: skip
 
 

@@ -14,10 +14,11 @@ from fastapi import Response
 from pydantic import Field
 
 from decoders.errors import UserError
+from decoders.prompt.codec import of_trace
 from decoders.study.attribution import COUNTED, WAY_WORDS, WAYS, links
 from decoders.study.attribution_export import markdown, to_json
 from decoders.study.quotes import Quote, QuotedAnswer
-from specviz.experiments.prompts import check_tokens, of_trace
+from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
 from specviz.server.bodies import Body, Id, Listed, PageSession, needs
 from specviz.server.desk import Desk, Service, get, post
@@ -289,7 +290,7 @@ class Attribution(Service):
             raise UserError("this run wrote nothing, so there is nothing to attribute")
         target = self.desk.target_of(trace.run)
         check_tokens(target, trace)
-        prompt = of_trace(trace.run, trace.tables["tokens"]).prompt
+        prompt = of_trace(trace)
         return target, prompt, trace.output_ids, str(trace.run.get("title") or "")
 
 

@@ -17,10 +17,11 @@ from fastapi import Response
 from pydantic import AfterValidator, Field
 
 from decoders.errors import UserError
+from decoders.prompt.codec import of_trace
 from decoders.trace import metrics, report
 from decoders.trace.baseline import baseline
 from decoders.trace.trace import Trace
-from specviz.experiments.prompts import check_tokens, of_trace
+from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
 from specviz.server.bodies import Body, Ids, Listed, PageSession, Params, needs
 from specviz.server.desk import Desk, Service, get, post
@@ -44,7 +45,8 @@ LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
 # what the table shows, in its order: all of them are defined in decoders.trace.metrics
 TABLE = (
     "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
-    "ranking_cost", "draft_ms", "verify_ms", "decide_ms", "draft_share", "prefill_ms", "prepare_ms", "kv_mb", "draft_mb", "differs",
+    "ranking_cost", "draft_ms", "verify_ms", "decide_ms", "draft_share", "prefill_ms", "prepare_ms", "kv_mb",
+    "draft_mb", "differs",
 )  # fmt: skip
 
 
@@ -375,6 +377,6 @@ def _recorded(trace: Trace) -> PromptForm:
 
     class RecordedForm(PromptForm):
         def whole(self, tokenizer: Any, *, pooled: bool) -> Any:
-            return of_trace(trace.run, trace.tables["tokens"]).prompt
+            return of_trace(trace)
 
     return RecordedForm("text", text=trace.text(trace.prompt_ids))

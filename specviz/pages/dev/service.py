@@ -211,13 +211,14 @@ class Dev(Service):
     def _run(self, method: Method, target: Target) -> dict[str, Any]:
         """A run of the method on the chosen prompt, among the runs; the one of the save before goes."""
         from decoders import Run
-        from decoders.study.recorded import recorded_prompt, sampling_of
+        from decoders.prompt.codec import of_trace
+        from decoders.study.recorded import sampling_of
 
         trace: Trace = self._runs[self._chosen][1].trace
         title = f"{method.title}, save {self._state['saves']}"
         try:
             run = Run(
-                target, recorded_prompt(trace), method, sampling=sampling_of(trace.run), title=title,
+                target, of_trace(trace), method, sampling=sampling_of(trace.run), title=title,
                 max_new_tokens=trace.run["max_new_tokens"], keep_prompt=True,
             ).finished()  # fmt: skip
         except Exception as problem:  # the method's own: the contract says more

@@ -183,7 +183,7 @@ def cases_of(asked: Asked, experiment: Experiment, desk: Desk, target: Any) -> l
         if trace.run.get("model", {}).get("vocab") not in (None, target.info.get("vocab")):
             raise UserError("the run shown in Inspect was made by another model: choose other prompts")
         check_tokens(target, trace)
-        return [of_trace(trace.run, trace.tables["tokens"])]
+        return [of_trace(trace)]
     if isinstance(source, Source) and source.file is not None:
         return cases(target.tokenizer, _records(source.file, experiment.count))
     if experiment.prompts.partition(":")[0] not in SETS:  # a page names no files of this computer
