@@ -690,8 +690,8 @@ def test_a_method_whose_parts_are_missing_is_left_out_of_all(capsys, monkeypatch
 def test_control_characters_of_a_model_stay_visible(capsys, model, monkeypatch):
     keys = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "method")
     keys += ("lossless", "differs", "differs_from_plain", "speedup", "quality_f1", "quality_rouge_l", "quality_edit")
-    result = dict.fromkeys(keys, 1), "a\x1b[31m\u202eb\n[bold]☃"
-    monkeypatch.setattr("specviz.commands.run._decoded", lambda args, record: result)
+    result = {**dict.fromkeys((*keys, "turn"), 1), "text": "a\x1b[31m\u202eb\n[bold]☃"}
+    monkeypatch.setattr("specviz.commands.run._decoded", lambda args, record: [result])
     assert specviz("run", "--prompt", "x") == 0
     assert capsys.readouterr().out == "a\\x1b[31m\\u202eb\n[bold]☃\n"
 

@@ -83,7 +83,8 @@ def test_every_definition_by_hand():
     counted = acceptance([RUN])
     assert counted.pooled.values() == pytest.approx({
         "tokens_per_step": (4 + 4) / 4, "emitted_per_step": 8 / 4, "acceptance_length": 1 + 4 / 3,
-        "draft_acceptance": 4 / 8, "depth_acceptance": 4 / 6, "tested_acceptance": 4 / 6, "first_acceptance": 2 / 3, "beta": None,
+        "draft_acceptance": 4 / 8, "depth_acceptance": 4 / 6, "tested_acceptance": 4 / 6, "first_acceptance": 2 / 3,
+        "beta": None,
     })  # fmt: skip
     assert [d.key for d in DEFINITIONS] == [*counted.pooled.values()]
     assert sorted(counted.lengths.items()) == [(0, 1), (2, 2)]

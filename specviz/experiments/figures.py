@@ -71,7 +71,7 @@ def caption(results: Results) -> str:
     if not count:
         ours = f"Ours: {where}"
     elif count == 1:
-        ours = f"Ours: {where}; one prompt {tokens}"
+        ours = f"Ours: {where}; one prompt{tokens}"
     elif all(isinstance(results.quantity(key), Profile) for key in about["metrics"]):
         ours = ours.replace("; means over", "; all of")
     elif about["chart"] in ("line", "bar"):
