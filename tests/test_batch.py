@@ -131,7 +131,7 @@ def test_a_turn_that_cannot_be_reached_is_a_row_with_the_reason(target: Any, mon
         cases = [Case("p0", "a", talked(target, "the old lamp", "the red door")), Case("p1", "b", talked(target, "a"))]
         rows = run(target, plan(target, experiment, cases)).rows
         errors = [(row["prompt"], row["error"]) for row in rows if row["error"]]
-        assert errors == [("p0, turn 2", "turn 2 was not reached: the prompt does not fit")] * 3
+        assert errors == [("p0, turn 2", "turn 2 was not reached: The prompt does not fit.")] * 3
         assert {row["prompt"] for row in rows if not row["error"]} == {"p0", "p1"}
 
 

@@ -210,9 +210,8 @@ def bench(
     progress: Callable[[int, int], None] | None = None,
     keep: Callable[[Turn, Made], None] | None = None,
 ) -> Report:
-    """Run every method (name → parameters) on every prompt (of several user turns: on each, ``turns_of``), ``repeats``
-    rounds after a warm-up, greedily or by
-    ``sampling``, alike in all runs (others draw otherwise, so that ``peers`` are for greedy runs).
+    """Run every method (name → parameters) on every prompt (or turn of one: ``turns_of``), ``repeats`` rounds after a
+    warm-up, greedily or by ``sampling``, alike in all runs (others draw otherwise: ``peers`` are for greedy runs).
 
     Plain decoding always takes part. ``traced`` runs each method a second time with recording on. Whoever was disturbed
     on a prompt (quartiles more than a quarter of the median apart) runs it again, with those it is compared with.
