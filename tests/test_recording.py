@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,13 +15,16 @@ from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
+from decoders.drafters.casd import CasdParams, prepared
 from decoders.engine import one_row, recording
 from decoders.engine.numbers import HEAD_LEAST, higher, most_likely
 from decoders.engine.recording import EVENT_SECONDS, Run
 from decoders.engine.rows import WHOLE_POOL, Rows
 from decoders.method.drafter import Drafter
 from decoders.model.target import Session
+from decoders.prompt import codec
 from decoders.prompt.prompt import Pool, Segment
+from decoders.study.whatif import ReadRun
 from decoders.trace import metrics
 from decoders.trace.baseline import unlike
 from decoders.trace.check import check
@@ -309,6 +313,33 @@ def test_a_method_that_rewrites_the_prompt_is_compared_with_plain_decoding_of_th
     alone = record(target, given(), "plain", max_new_tokens=5)
     assert trace.tables["plain"]["id"] == alone.output_ids and trace.run["given_prompt"] == alone.prompt_key
     assert not unlike(trace, alone) and trace.prompt_ids != alone.prompt_ids
+
+
+@pytest.mark.parametrize("method", ["rest", "llma", "casd"])
+def test_a_recorded_run_has_its_whole_prompt_everywhere(target, tmp_path, method):
+    """Comparing, the Lab, redrafting and a run again read it as the run did: pool, passages, reference, compression."""
+    from specviz.experiments.prompts import of_trace as case_of
+    from specviz.pages.compare.service import _recorded
+
+    prompt = replace(given(12), reference="the old lamp", reference_of="yours", compression={"kept_tokens": 3})
+    save(record(target, prompt, method, max_new_tokens=12, title="one"), tmp_path / "a.spectrace")
+    trace = load(tmp_path / "a.spectrace")
+    wanted = codec.to_json(prompt)
+    every = [codec.of_trace(trace), case_of(trace).prompt, _recorded(trace).whole(None, pooled=True)]
+    every += [ReadRun(target, trace).prompt, codec.from_json(json.loads(json.dumps(wanted)))]
+    assert [codec.to_json(one) for one in every] == [wanted] * 5
+    again = record(target, every[0], method, max_new_tokens=12)
+    for table in ("nodes", "candidates", "pool"):
+        assert again.tables[table] == trace.tables[table], table
+    assert {name: again.run[name] for name in ("pool", "reference", "reference_of", "compression")} == {
+        name: trace.run[name] for name in ("pool", "reference", "reference_of", "compression")
+    }
+
+
+def test_a_prompt_that_was_compressed_before_is_not_compressed_again(target):
+    prompt = replace(given(), compression={"kept_tokens": 3})
+    params = CasdParams(compression="3x")
+    assert prepared(target, params, prompt) is prompt
 
 
 def test_verifying_is_timed_with_its_decision_apart():

@@ -152,8 +152,10 @@ def lacking(prompt: Prompt) -> str | None:
 
 
 def prepared(target: Target, params: CasdParams, prompt: Prompt) -> Prompt:
-    """The prompt that the target reads: as it is, or with its context compressed."""
-    if params.compression == "off":
+    """The prompt that the target reads: as it is, or with its context compressed. One that was compressed before, as of
+    a recorded run, stays.
+    """
+    if params.compression == "off" or prompt.compression is not None:
         return prompt
     return compress(prompt, target.tokenizer, RATIOS[params.compression], params.compressor)
 
