@@ -42,8 +42,9 @@ settings.load_profile("house")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Files and tests that are named run whole, in both tiers."""
+    chosen = any(arg.startswith("-m") for arg in config.invocation_params.args)
     named = [(config.invocation_params.dir / arg.partition("::")[0]).is_file() for arg in config.args]
-    if config.option.markexpr == tiers.FIRST and all(named):
+    if not chosen and config.option.markexpr == tiers.FIRST and all(named):
         config.option.markexpr = ""
 
 

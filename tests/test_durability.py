@@ -112,7 +112,7 @@ def test_a_folder_that_becomes_read_only_in_mid_run(tmp_path: Path) -> None:
     assert later in found and found.get(job.id).run["stop"] == "eos" and not list(tmp_path.glob("*.journal"))
 
 
-@pytest.mark.parametrize("occasion", ["a run", "the list", "a while", "the end"])
+@pytest.mark.parametrize("occasion", matrix(["a run", "the list", "a while", "the end"], 1, "the other occasions"))
 def test_runs_of_a_full_disk_are_written_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, occasion: str
 ) -> None:

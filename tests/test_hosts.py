@@ -220,6 +220,7 @@ def test_a_path_is_the_requests_own(tmp_path: Path) -> None:
         assert answer.status_code == 401 and json.loads(answer.text)["error"].startswith("You are not signed in")
 
 
+@pytest.mark.slow("waits for a limit of time")
 def test_a_head_that_does_not_come_ends_its_connection(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Connection, "head_s", 0.5)
     whole = f"GET /api/status HTTP/1.1\r\nHost: localhost:{port}\r\n"

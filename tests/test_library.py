@@ -175,6 +175,7 @@ def test_nobody_reads_a_run_but_its_owner(desk: StubDesk, tmp_path: Path) -> Non
     assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow("four hundred visitors")
 def test_a_comparison_of_the_400th_visitor_is_whole(tmp_path: Path) -> None:
     """Five runs each, two visitors at a time, and one who looks at an old comparison all the while: none of these is
     removed, in memory or on disk; who came first and left goes.

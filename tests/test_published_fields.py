@@ -16,6 +16,7 @@ from .drafts import tiny_heads
 from .eagle_oracle import LLAMA, published, tensors
 from .models import tiny_target
 from .test_medusa import stored
+from .tiers import matrix
 
 LLAMA3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -122,7 +123,7 @@ def test_every_format_is_walked():
     assert OF_FORMAT.keys() == CONFIGS.keys() == {one.name for one in FORMATS if one.name}
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", matrix(CONFIGS, 2, "the other formats"))
 def test_a_field_is_read_or_refused_by_name(target, tmp_path, name):
     """Of a field that is read, another value is another head, or refused; of one that must have a value, every other
     one is refused by name; of one that changes nothing, none makes a difference; a field of no list is refused.

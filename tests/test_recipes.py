@@ -101,6 +101,7 @@ def test_rounds_are_told_apart(target: Any) -> None:
     assert "each run 3 times" in caption(results)
 
 
+@pytest.mark.slow("decodes batches of every size")
 def test_batches_are_compared_with_as_large_ones(
     target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     return str(text), str(chats)
 
 
+@pytest.mark.slow("trains a draft model twice")
 def test_a_draft_model_is_trained_in_two_stages(target: Any, files: tuple[str, str]) -> None:
     recipe = replace(find_recipe("glide-stages"), data=files, training_steps=4, max_new_tokens=6)
     planned = plan(target, recipe, cases_of(1))
@@ -170,6 +172,7 @@ def test_an_epoch_has_each_document_once() -> None:
     assert [len(source.chunk(n)) for n in range(3)] == [2, 2, 2] and source.chunk(1) == source.chunk(1)
 
 
+@pytest.mark.slow("trains prompt tokens")
 def test_prompt_tokens_learn_in_epochs(
     target: Any, files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
