@@ -186,6 +186,10 @@ def test_names_of_a_server_that_others_reach(
     assert [name for name in refused if not hosts.refusal(Headers({"host": name}))] == []
 
 
+def test_any_address_is_said_last() -> None:
+    assert ".local and any IP address, and was asked" in Hosts.of("::").refusal(Headers({"host": "example.org"}))
+
+
 def test_a_space_answers_to_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPACE_HOST", "me-specviz.hf.space")
     sent = Headers({"host": "me-specviz.hf.space"})

@@ -67,8 +67,8 @@ evil.com if that is its name.
             if not (parts := HOST.fullmatch(text.lower())):
                 return "What was sent as the Host is none: it is a name or an address, with a port or without."
             if not self._answers(name := parts[1]):
-                *first, last = self.names
-                known = f"{', '.join(first)} and {last}" + (" and any IP address" if self.addresses else "")
+                *first, last = (*self.names, "any IP address") if self.addresses else self.names
+                known = f"{', '.join(first)} and {last}"
                 shown = name if len(name) <= MOST_NAME else f"{name[:MOST_NAME]} …"
                 return (
                     f"This server answers to {known}, and was asked for “{shown}”: start it with --allow-host {shown} "
