@@ -107,9 +107,10 @@ def test_a_form_that_is_none_is_one_sentence(client: TestClient) -> None:
     answer = client.post("/gradio_api/upload", content=b"0", headers=kind)
     assert answer.status_code == 400 and answer.json() == {"error": "What was sent is no form with files."}
     kind = {"content-type": "multipart/form-data; boundary=x"}
-    field = b'--x\r\ncontent-disposition: form-data; name="a"\r\n\r\nb\r\n--x--\r\n'
-    answer = client.post("/gradio_api/upload?upload_id=x", content=field, headers=kind)
-    assert answer.status_code == 400 and answer.json() == {"error": "What was sent is no form with files."}
+    for query, name in (("?upload_id=x", "a"), ("", "files")):
+        field = f'--x\r\ncontent-disposition: form-data; name="{name}"\r\n\r\nb\r\n--x--\r\n'
+        answer = client.post(f"/gradio_api/upload{query}", content=field, headers=kind)
+        assert answer.status_code == 400 and answer.json() == {"error": "What was sent is no form with files."}
 
 
 def test_an_error_of_the_server_stays_one_and_is_logged(

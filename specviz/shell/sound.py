@@ -17,7 +17,7 @@ import gradio as gr
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
-from gradio.route_utils import FnIndexInferError, GradioMultiPartParser
+from gradio.route_utils import FnIndexInferError, GradioMultiPartParser, upload_fn
 from gradio_client.utils import construct_args
 from python_multipart.exceptions import FormParserError
 from starlette.routing import Mount
@@ -127,7 +127,7 @@ def mend(app: FastAPI) -> None:
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if frame.f_code is construct_args.__code__:  # an argument is missing, or there is none of that name
             return problem(422, sentence(ValueError(str(error))))
-        if frame.f_code is GradioMultiPartParser.on_part_data.__code__:  # a field where a file was to come
+        if frame.f_code in (GradioMultiPartParser.on_part_data.__code__, upload_fn.__code__):  # a field, and no file
             return problem(400, NO_FORM)
         raise error  # a bug
 
