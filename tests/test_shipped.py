@@ -57,6 +57,8 @@ def test_a_recipe_is_recorded_without_its_runs(target: Any, tmp_path: Path) -> N
     assert [label for _, label, _ in measured_columns(rough, ["tokens_per_s", "tokens_per_step"])] == [
         "Speed, rough", "Tokens per step"
     ]  # fmt: skip
+    rounds = shipped.record_recipe(target, "pldplus-table3", tmp_path, count=2, new=4)
+    assert {row["round"] for row in rounds.rows} == {1.0, 2.0, 3.0}, "the ± of tables needs them"
     with pytest.raises(UserError, match="0 of 2 prompts were done in 0 s"):
         shipped.record_recipe(target, "pldplus-table7", tmp_path, count=2, new=6, seconds=0)
 

@@ -116,7 +116,7 @@ MADE_OF: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def first_difference(a: Sequence[int], b: Sequence[int]) -> int:
+def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
     """Where two outputs part: the first index at which they differ, or the end of the shorter one.
 
     >>> first_difference([1, 2, 3], [1, 2]), first_difference([1, 2], [3])

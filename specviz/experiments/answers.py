@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from decoders.trace.metrics import first_difference
 from specviz.words import column
 
 from .quantities import Quantity
@@ -20,14 +21,19 @@ Case = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...], int]
 
 
 def marked(trace: Trace) -> str:
-    """A run's answer, its accepted tokens in white brackets."""
+    """A run's answer, its accepted tokens in white brackets. A character whose bytes are partly drafted stands with the
+    last of them.
+    """
     table, start = trace.tables["tokens"], int(trace.run["prompt_length"])
     stop = frozenset(trace.run.get("stop_ids") or ())
     output = [(i, k) for i, k in zip(table["id"][start:], table["kind"][start:], strict=True) if i not in stop]
-    parts = []
+    ids, parts, written, begun = [i for i, _ in output], [], 0, 0
+    whole = trace.text(ids)
     for accepted, tokens in groupby(output, key=lambda one: one[1] == "accepted"):
-        text = trace.text([token for token, _ in tokens])
-        parts.append(f"{OPEN}{text}{CLOSE}" if accepted else text)
+        begun += len(list(tokens))
+        so_far = first_difference(trace.text(ids[:begun]), whole)
+        text, written = whole[written:so_far], max(written, so_far)
+        parts.append(f"{OPEN}{text}{CLOSE}" if accepted and text else text)
     return "".join(parts)
 
 

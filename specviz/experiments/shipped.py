@@ -44,10 +44,11 @@ KEY = "draft-length"
 COMPARED = "compared.toml"
 PROMPTS, NEW_TOKENS = (4, 6), 40  # of a recipe that is recorded to come along: at least and at most; at most
 LEAST_PROMPTS = 2  # that its results must have
+ROUND = "round"
 SECONDS = 360.0  # after which a recording stops
 BUSY = 1.5  # load for each core from which times are rough
 TEXTS = ("title", "figure", "question", "finding", "note", "papers", "tested")  # of a recipe, as it is today
-ALWAYS = ("tokens", "steps", "tokens_per_step", "tokens_per_s", "speedup")  # columns that are kept with the metrics
+ALWAYS = ("tokens", "steps", "tokens_per_step", "tokens_per_s", "speedup")  # quantities that are kept with the metrics
 
 
 def record(target: Target, folder: Path, *, toy: bool = False, count: int = 4, new: int = 96) -> Results:
@@ -143,7 +144,7 @@ def slim(results: Results) -> list[Row]:
     """Rows with what is drawn of them alone, to six digits; their runs do not come along, so none is named."""
     about, columns = results.about, results.columns
     keys = dict.fromkeys([*about["metrics"], *filter(None, [about.get("against")]), *ALWAYS])
-    wanted = {column for key in keys for column in columns_of(results.quantity(key), key, columns)}
+    wanted = {ROUND, *(column for key in keys for column in columns_of(results.quantity(key), key, columns))}
 
     def kept(name: str, value: Any) -> Any:
         if name == "trace":
