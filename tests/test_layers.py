@@ -28,7 +28,8 @@ LIGHT = {
     "draft.params", "draft.tree", "method.kept", "method.plugin_files", "model.activity", "model.catalog",
     "study.attribution", "study.attribution_export", "study.attribution_text", "trace.check", "trace.files",
     "trace.acceptance", "trace.decisions", "trace.metrics", "trace.oracle", "trace.origins", "trace.reliability",
-    "trace.report", "trace.speedup", "trace.tables", "trace.trace",
+    "trace.report", "trace.speedup", "trace.tables", "trace.trace", "trace.baseline",
+    "prompt.codec", "prompt.prompt", "prompt.templates",
 }  # fmt: skip
 # light to import; what else they need is imported where it is used, and done without where it is missing
 LAZY = {"trace.journal", "trace.quality"}
@@ -277,7 +278,7 @@ def test_the_constraints_pin_every_dependency_exactly():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]  # but llmlingua, which brings hundreds of megabytes
     asked = project["dependencies"] + extras["test"][1:] + extras["ray"] + extras["slurm"]
-    assert extras["test"][0] == "specviz-drafts[ray,slurm]"
+    assert extras["test"][0] == "specviz-drafts[ray,slurm,llama-cpp]"
     lines = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
 
@@ -294,11 +295,11 @@ def test_every_third_party_import_is_declared():
     extras = project["optional-dependencies"]
     asked = project["dependencies"] + extras["llmlingua"] + extras["ray"] + extras["slurm"]
     names = {re.split(r"[\[<>=!~ ]", r)[0].replace("-", "_") for r in asked}
-    assert extras["llama-cpp"] == ["llama-cpp-python>=0.3"]
-    names |= {"fontTools", "fpdf", "llama_cpp"}  # as fonttools, fpdf2 and llama-cpp-python are imported
-    # by fastapi, pydantic (two), transformers, pandas and gradio (two)
+    names |= {"fontTools", "fpdf"}  # as fonttools and fpdf2 are imported
+    names |= {"vllm", "xllamacpp"}  # in the server itself, and in a process of its own
+    # by fastapi, pydantic (two), transformers, pandas, gradio (three) and uvicorn
     brought = {"starlette", "pydantic_core", "annotated_types", "huggingface_hub", "pyarrow", "httpx"}
-    brought.add("python_multipart")
+    brought |= {"python_multipart", "gradio_client", "h11"}
     used = set()
     for path in [*files("decoders"), *files("specviz"), ROOT / "app.py"]:
         used |= roots(path.read_text("utf-8"), package_of(path))
