@@ -201,7 +201,7 @@ export function drawTable() {
       const mark = wins && h("span.svc-star", star, " ★");
       const cell = h("td.svp-num", { class: wins && "svc-best" }, written(metric, value), mark);
       if (doubts[n]) return doubted(cell, doubts[n]);
-      return notes[n] ? doubted(cell, notes[n], "ⓘ") : cell;
+      return notes[n] && typeof value !== "number" ? doubted(cell, notes[n], "ⓘ") : cell;
     });
     return [h("tr", rowHead(metric), cells)];
   });
