@@ -177,7 +177,9 @@ def test_the_shortest_prompts(length):
 @pytest.mark.parametrize(
     ("name", "params"),
     matrix(
-        [("sps", {"expansion": "fixed"}), ("glide", {}), ("glide+cape", {}), ("sps", {})], 1, "hundreds of texts each"
+        [("sps", {"expansion": "fixed"}), ("glide", {}), ("glide+cape", {}), ("sps", {}), ("glide", {"rule": "block"})],
+        1,
+        "hundreds of texts each",
     ),
 )
 def test_sampled_texts_come_out_as_the_target_would_have_drawn_them(name, params):

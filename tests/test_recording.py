@@ -205,10 +205,10 @@ def test_text_becomes_a_pool_of_paragraphs(target):
         Pool.from_text(target.tokenizer, " \n\n ", "notes.txt")
 
 
-def recorded_with_steps(target, method, temperature):
+def recorded_with_steps(target, method, temperature, params=None):
     """A run's trace, and its steps by number as they were when their rows were formed."""
     sampling = Sampling(temperature, seed=1)
-    run = Run(target, Prompt.from_ids(prompt_ids(3)), method, sampling=sampling, max_new_tokens=24)
+    run = Run(target, Prompt.from_ids(prompt_ids(3)), method, params, sampling=sampling, max_new_tokens=24)
     steps = {}
     run._record, record_rows = lambda: steps.update({s.index: s for s, _ in run._waiting}) or record_rows(), run._record
     for _ in run:
@@ -218,20 +218,21 @@ def recorded_with_steps(target, method, temperature):
 
 
 @pytest.mark.parametrize(
-    ("method", "options", "temperature"),
+    ("method", "options", "temperature", "params"),
     [
-        ("glide", {}, 0.0),
-        ("glide", {}, 1.0),
-        ("medusa", {"draft_vocab": 40}, 0.0),
-        ("hydra", {}, 1.0),
-        ("eagle3", {"draft_vocab": 40}, 0.0),
+        ("glide", {}, 0.0, {}),
+        ("glide", {}, 1.0, {}),
+        ("glide", {}, 1.0, {"rule": "block"}),
+        ("medusa", {"draft_vocab": 40}, 0.0, {}),
+        ("hydra", {}, 1.0, {}),
+        ("eagle3", {"draft_vocab": 40}, 0.0, {}),
     ],
 )
-def test_what_a_drafter_said(method, options, temperature):
+def test_what_a_drafter_said(method, options, temperature, params):
     """Of one that draws its tokens, or drafts trees over fewer tokens, whose nodes may share what it said."""
     target = tiny_target("qwen3")
     save_tiny_part(target, method, **options)
-    trace, steps = recorded_with_steps(target, method, temperature)
+    trace, steps = recorded_with_steps(target, method, temperature, params)
     guesses, drawn = trace.tables["guesses"], method == "glide" and temperature > 0
     names = ("step", "node", "token", "rank", "draft_prob", "prob", "residual")
     rows = list(zip(*(guesses[name] for name in names), strict=True))
@@ -251,10 +252,16 @@ def test_what_a_drafter_said(method, options, temperature):
                 assert (left is not None) == replaced
                 redrawn += replaced
                 if replaced:
-                    assert left == pytest.approx(float(residual(p, q)[token]), abs=1e-5)
+                    share = verdict.terms["block_p"][node] if params else 1.0  # what was carried on to here
+                    assert left == pytest.approx(float(residual(p * share, q)[token]), abs=1e-5)
             if node == verdict.path[-1]:
                 assert verdict.bonus in {row[2] for row in mine}
     assert (redrawn > 0) == drawn and rows
+    if method == "glide":  # numbers of a rule that did not judge are not recorded
+        nodes = trace.tables["nodes"]
+        block = [[one for one in nodes[f"term:{key}"] if one is not None] for key in ("block_p", "block_h")]
+        assert all(block) == any(block) == bool(params) and all(0 <= one <= 1 for ones in block for one in ones)
+        assert not params or set(nodes["term:accept_ratio"]) == {None}
 
 
 def test_where_a_draft_model_looked():

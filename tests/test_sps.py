@@ -129,7 +129,8 @@ def test_the_trained_drafter_is_the_default(target):
     prompt = Prompt.from_ids(prompt_ids(3))
     plain = generate(target, prompt, max_new_tokens=NEW)
     folder = save_tiny_part(target, "drafter", layers=2)
-    for params in ({}, {"drafter": str(folder)}, {"expansion": "confidence"}, {"expansion": "beam 8", "gamma": 3}):
+    wide = ({"expansion": "confidence"}, {"expansion": "beam 8", "gamma": 3})
+    for params in ({}, {"drafter": str(folder)}, {"rule": "block"}, *wide):
         assert generate(target, prompt, "sps", params, max_new_tokens=NEW) == plain
     step = next(iter(Decoding.of(target, prompt, "sps", max_new_tokens=NEW)))
     assert set(step.draft.terms) == {"confidence", "bin", "draft_rank"}

@@ -50,6 +50,7 @@ VARIANTS = [(name, FEW.get(name, {}), None) for name in NAMES] + [
     ("adapld", {"successor_on_lexical": True, "tau": -1.0}, None),
     ("pld+h", {}, Sampling(temperature=0.9, seed=4)),
     ("sps", {}, Sampling(temperature=0.9, top_k=20, seed=4)),
+    ("sps", {"rule": "block"}, Sampling(temperature=0.9, top_k=20, seed=4)),
     ("ppd+typical", {}, Sampling(temperature=0.9, seed=4)),
 ]
 FIRST = [one for one in VARIANTS if one[0] in ("pld+h", "adapld", "sps", "ppd", "eagle2")]

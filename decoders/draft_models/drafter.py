@@ -20,6 +20,7 @@ from decoders.method.drafter import Drafter
 from decoders.model.memory import Context
 from decoders.model.target import Tokens
 from decoders.model.transfer import Span, fetched, mark
+from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.sampling import Chooser, drawn_tokens
 
@@ -31,6 +32,7 @@ NODE_TERMS = (
     Term("bin", "confidence bin", "The tenth its confidence falls into: how many candidates CAPE puts here.", 0, 9),
     Term("draft_rank", "draft rank", "The token's rank in the drafter's own distribution (0 = first choice).", 0, 0),
     *VERIFIED_TERMS,
+    *BLOCK_TERMS,
 )
 STEP_TERMS = (
     Term("gamma", "γ", "Tokens the drafter was asked for in this step.", 0, 0),

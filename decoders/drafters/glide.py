@@ -17,6 +17,7 @@ from decoders.method.method import Method
 from decoders.model.target import Target
 from decoders.parts import load_part, missing_part
 from decoders.trace.origins import DRAFTER, EXPANSION
+from decoders.verifiers.block import RULE, drawn_verifier
 from decoders.verifiers.residual import ResidualVerifier
 
 from .sps import SIZE
@@ -28,6 +29,7 @@ _PART = param(None, "Draft model", "Folder of a trained GLIDE draft model. Off: 
 class GlideParams:
     part: str | None = _PART
     gamma: int = param(5, "Draft length γ", "Tokens drafted per step (the paper: 5).", low=1, high=32)
+    rule: str = RULE
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ GLIDE = Method(
     origins=(DRAFTER, EXPANSION),
     node_terms=(*NODE_TERMS, KV_DELAY),
     step_terms=(*STEP_TERMS, KV_DELAY),
-    verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
+    verifier=drawn_verifier,
     available=available,
     brings=lambda params: params.part is not None,
     order=21,
@@ -87,6 +89,7 @@ CAPE = replace(
     title="GLIDE with CAPE",
     summary="GLIDE's drafts, with more candidates beside a token the less sure the draft model is of it.",
     params=CapeParams,
+    verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
     order=22,
 )
 METHODS = (GLIDE, CAPE)

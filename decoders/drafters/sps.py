@@ -32,7 +32,7 @@ from decoders.model.static import ROWS, Rows
 from decoders.model.target import SPARE_ROWS, Target, Tokens
 from decoders.parts import is_part, load_part, missing_part
 from decoders.trace import origins
-from decoders.verifiers.residual import ResidualVerifier
+from decoders.verifiers.block import RULE, drawn_verifier
 
 PROBE = "The 12 quick foxes, naïve 東京 🙂\n\tdef f(x):\n        return x  # don't"
 OFFERED = "drafter"  # a target's companion: the source of the drafter for runs that name none
@@ -64,6 +64,7 @@ class SpsParams:
     schedule: str = SCHEDULE
     expansion: str = EXPANSION
     size: int = SIZE
+    rule: str = RULE
 
 
 class LanguageModelRun:
@@ -239,7 +240,7 @@ METHOD = Method(
     origins=(origins.DRAFTER, origins.EXPANSION),
     node_terms=NODE_TERMS,
     step_terms=STEP_TERMS,
-    verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
+    verifier=drawn_verifier,
     available=available,
     brings=lambda params: params.drafter is not None,
     order=20,

@@ -27,6 +27,7 @@ from decoders.model.target import SPARE_ROWS, Session, Target
 from decoders.parts import find_part, is_part, load_part
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import PromptTrees
+from decoders.verifiers.block import RULE
 
 from .ppd import BIBTEX, PAPER, Plan, PpdDrafter, PpdParams, trees_of
 from .sps import GAMMA, OFFERED, SCHEDULE, SIZE, LanguageModelRun, opened
@@ -63,6 +64,7 @@ class SpsPpdParams:
         choices=tuple(kind for kind in EXPANSIONS if not kind.startswith("beam")),
     )  # fmt: skip
     size: int = SIZE
+    rule: str = RULE
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,8 @@ def guesses(
     both = overlap(p if vocab is None else p.index_select(1, vocab.tokens), rows_of(q, of))
     firsts, ranked, betas = fetched(first if vocab is None else vocab.tokens[first], among, both)
 
-    more, redrawn = list[tuple[int, int]](), list[int]()  # (place, token); places of a draw that was replaced
+    more = list[tuple[int, int]]()  # (place, token)
+    redrawn = dict[int, float]()  # place of a draw that was replaced → what a block carried on to there (else 1)
     for step, _ in told:
         tree, (*_, last), bonus = step.draft.tree, step.verdict.path, step.verdict.bonus
         after = [place_of.get((step.index, node)) for node in range(len(tree))]
@@ -163,7 +164,9 @@ def guesses(
         more += [(place, token) for parent, token in children if (place := after[parent]) is not None]
         if (place := after[last]) is not None and bonus is not None:
             more.append((place, bonus))
-            redrawn += [place] * (drawn and step.accepted < tree.drafted)
+            if drawn and step.accepted < tree.drafted:
+                carried = step.verdict.terms.get("block_p")
+                redrawn[place] = 1.0 if carried is None else float(carried[last])
     others = np.asarray(more, dtype=np.int64).reshape(-1, 2)
     place, token, rank = _compared(firsts[of], ranked[of], target.likeliest[rows], others)
     later = np.flatnonzero(rank < 0)
@@ -172,7 +175,7 @@ def guesses(
         q.device, place, token, np.asarray(of)[place], can.clip(0), (can >= 0).astype(np.float32), later
     )
     chosen = q[row, own] * known
-    left = [residual(p[i], q[of[i]])[ids[where == i]].double() for i in redrawn]
+    left = [residual(p[i] * share, q[of[i]])[ids[where == i]].double() for i, share in redrawn.items()]
     ahead = higher(q, row[unranked], chosen[unranked])
     drafter_prob, prob, rank[later], *instead = fetched(chosen.double(), p[where, ids].double(), ahead, *left)
     residuals = np.full(len(token), np.nan)

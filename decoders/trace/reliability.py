@@ -26,7 +26,8 @@ from .trace import Trace
 BINS = 10
 PROBABILITIES = {"draft_prob", "confidence", "path_prob", "last_prob", "share"}  # what means how likely it is right
 OF_PATHS = {"path_prob"}  # told of a node and all above it
-TARGETS = {"overlap", "accept_ratio", "draw", "p_eos", "typical"}  # numbers that the target has a part in
+# numbers that the target has a part in
+TARGETS = {"overlap", "accept_ratio", "draw", "block_p", "block_h", "p_eos", "typical"}
 TOKEN, PATH, OFFER = (
     "the token stood, where all before it had",
     "the token and all before it stood",

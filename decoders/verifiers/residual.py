@@ -13,6 +13,7 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Later, Scored, Verdict
 from decoders.draft.said import Said
 from decoders.draft.terms import Term
+from decoders.errors import UserError
 from decoders.model.transfer import fetched, rows_of, sent
 
 from .match import MatchVerifier, judged
@@ -22,7 +23,7 @@ from .verifier import Verifier
 NODE_TERMS = (
     Term("overlap", "overlap β", "Σ min(p, q) of the target's and the drafter's distributions at this position.", 0, 1),
     Term("accept_ratio", "accept ratio", "min(1, p / q) of a drawn token: how likely it was to be accepted.", 0, 1),
-    Term("draw", "draw", "The uniform number that decided: below the accept ratio the token stands.", 0, 1),
+    Term("draw", "draw", "The uniform number that decided: a token stands below its accept ratio (a block: h).", 0, 1),
 )
 
 
@@ -55,8 +56,8 @@ class ResidualVerifier(Verifier):
         self.chooser, self.match = chooser, MatchVerifier(chooser)
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
-        if draft.drawn:
-            return self._by_ratio(draft, scored)
+        if draft.drawn and draft.tree.drafted:
+            return self._drawn(draft, scored)
         verdict = self.match(draft, scored)
         if draft.distributions:
             verdict = replace(verdict, terms=Later(partial(overlaps, draft, scored)))
@@ -66,13 +67,28 @@ class ResidualVerifier(Verifier):
         """Random numbers of a sampled step: drawn drafts take one per token tested and one for what follows."""
         return accepted + 1 + (route == "drawn" and accepted < drafted)
 
-    def _by_ratio(self, draft: Draft, scored: Scored) -> Verdict:
+    def distributions(
+        self, draft: Draft, scored: Scored
+    ) -> tuple[Float[Tensor, "nodes vocab"], Float[Tensor, "drafted vocab"]]:
+        """p after every node of a drawn chain, and q after all but the last, in fp64. Raises UserError where the draft
+        is no chain, or its drafter's distributions are missing: without them nothing can be judged by ratio.
+        """
+        said, drafted = draft.distributions or {}, draft.tree.drafted
+        missing = drafted - sum(node in said for node in range(drafted))
+        if missing or not draft.tree.is_chain:
+            has = f"lacks {missing} of its {drafted} distributions" if missing else "is a tree"
+            raise UserError(
+                f"a drawn draft {has}: tokens are verified by p/q in chains alone, with the distribution that each was "
+                "drawn from; a drafter that does not have them leaves drawn=False, and its drafts are matched"
+            )
+        p = self.chooser.probabilities(scored.logits).double()
+        return p, torch.stack([said[node].to(p) for node in range(drafted)])
+
+    def _drawn(self, draft: Draft, scored: Scored) -> Verdict:
+        p, q = self.distributions(draft, scored)
         tree, random = draft.tree, self.chooser.random
-        assert tree.is_chain and draft.distributions is not None, "only chains are verified by ratio"
         count, nan = len(tree), float("nan")
         ahead = self.chooser.ahead(count + 1)  # a token that was tested first takes the one before
-        p = self.chooser.probabilities(scored.logits).double()
-        q = torch.stack([draft.distributions[node].to(p) for node in range(count - 1)])
         drafted = np.asarray(tree.tokens[1:], dtype=np.int64)
         tokens, points = sent(p.device, drafted, np.append(ahead[1:count], ahead[count - 1]))
         ratio = p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None])

@@ -74,8 +74,8 @@ const percent = (key, value) => (SHARES.includes(key) ? `${format(100 * value)} 
 function codeOf(model, key, view) {
   const { drafts, verifies } = model.run.method.code ?? {};
   if (key === "step_drafted" && drafts) return drafts;
-  if (key === "step_accepted" && view?.route === "drawn") return verified.drawn;
   if (key === "step_accepted" && verifies) return verifies;
+  if (key === "step_accepted" && view?.route === "drawn") return verified.drawn;
   return terms[key].code;
 }
 

@@ -207,6 +207,8 @@ export class DrafterView extends LookPanel {
       if (!stands) append(words, ["; the residual gave “", view.bonus < 0 ? "stop" : label(owner, view.bonus), "”"]);
       return say(quoted(owner, node.token), ` of ${which}, `, words, ".");
     }
+    if (draw !== null && node.reason) // another rule's: as it recorded it
+      return say(quoted(owner, node.token), ` of ${which}: `, status, ` (${node.reason}).`);
     say(quoted(owner, node.token), ` of ${which}: `, status, ". ");
     if (node.status === "unreached") {
       const ended = node.reason === "after stop";

@@ -113,8 +113,14 @@ export function residual({ owner }, place, list) {
     .flatMap(({ residual, ...one }) => (residual === null ? [] : [{ ...one, residual }]))
     .filter((one) => one.residual >= LEAST || stateOf(owner, place, one).role === "own");
   if (!some.length) return null;
-  const gives = `What the target gives beyond the drafter${beta === null ? "" : `: 1 − β = ${format(1 - beta)}`}.`;
-  const tip = () => [formula("= max(0, p − q) ÷ Σ max(0, p − q)"), h("div", gives)];
+  const carried = numberOf(owner, view.nodes[place.shown.parent], "block_p");
+  const share = beta === null || carried !== null ? "" : `: 1 − β = ${format(1 - beta)}`;
+  const gives = `What the target gives beyond the drafter${share}.`;
+  const block = `= max(0, P · p − q) ÷ Σ max(0, P · p − q), P = ${format(carried ?? 1)}`;
+  const tip = () => [
+    formula(carried === null ? "= max(0, p − q) ÷ Σ max(0, p − q)" : block),
+    h("div", gives),
+  ];
   const title = owner.tip.explained("h4", tip, "Residual, that replaced the rejected draw");
   const rows = some.sort((a, b) => b.residual - a.residual).slice(0, 8);
   const table = rows.map((one) => {
