@@ -9,56 +9,30 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .tables import MAX_COLUMNS, MAX_MORE_TABLES, TABLES, TERMS, TraceError, columns_of, may_be_named
+from .tables import (
+    MAX_COLUMNS,
+    MAX_MORE_TABLES,
+    REQUIRED,
+    RUN,
+    TABLES,
+    TERMS,
+    Column,
+    TraceError,
+    columns_of,
+    may_be_named,
+)
 
 MAX_CELLS = 20_000_000
 MAX_STRING = 2_000
-_BIGGEST = 2**53  # the largest whole number that a browser holds exactly
+BIGGEST = 2**53  # the largest whole number that a browser holds exactly
 _TYPES: dict[str, set[type]] = {"int": {int}, "float": {float, int, type(None)}, "str": {str}, "bool": {bool}}
 _TYPES["any"] = set().union(*_TYPES.values())
 _WORDS = {"int": "whole numbers", "float": "numbers or null", "str": "text", "bool": "true or false"}
 _WORDS["any"] = "numbers, text, true, false or null"
-_ENUMS = {
-    "tokens.kind": {"prompt", "accepted", "bonus", "plain"},
-    "steps.outcome": {"full", "partial", "none", "plain"},
-    "nodes.status": {"root", "accepted", "rejected", "unreached"},
-}
-_RUN_TYPES: dict[str, type] = {
-    "id": str, "title": str, "created": str, "complete": bool, "stop": str, "model": dict, "method": dict,
-    "terms": list, "node_terms": list, "step_terms": list, "sampling": dict, "max_new_tokens": int,
-    "prompt_length": int, "stop_ids": list, "versions": dict, "timings": dict, "metrics": dict, "metric_help": list,
-    "error": str, "pool": dict, "compression": dict, "memory": dict, "kept": dict, "reference": str, "attention": dict,
-    "forced": bool, "origins": list, "reference_of": str, "unknown": list, "imported": dict, "recorded_from": dict,
-    "part": dict,
-}  # fmt: skip
-_RUN_OPTIONAL = {
-    "title", "node_terms", "step_terms", "stop_ids", "versions", "metrics", "metric_help", "error", "pool",
-    "compression", "memory", "kept", "reference", "attention", "forced", "origins", "reference_of",
-    "unknown", "imported", "recorded_from", "part",
-}  # fmt: skip
-_METHOD_TYPES: dict[str, type] = {
-    "name": str, "title": str, "paper": str, "summary": str, "lossless": bool, "params": dict, "controls": list,
-    "code": dict,
-}  # fmt: skip
-_CODE_TYPES: dict[str, type] = {"drafts": str, "verifies": str}
-_TERM_TYPES: dict[str, type] = {"key": str, "label": str, "help": str}
-_ORIGIN_TYPES: dict[str, type] = {
-    "name": str, "letter": str, "label": str, "sentence": str, "outline": str, "hue": int,
-}  # fmt: skip
-# columns of token ids, of shares, and of numbers that are 0 or more
-_IDS = ("tokens.id", "nodes.token", "targets.token", "probes.token", "pool.id", "plain.id", "guesses.token",
-    "pruned.token",
-)  # fmt: skip
-_SHARES = (
-    "tokens.prob", "nodes.prob", "targets.prob", "probes.prob", "guesses.prob", "guesses.draft_prob",
-    "guesses.residual", "attention.weight", "pruned.draft_prob",
-)  # fmt: skip
-_COUNTS = (
-    "pieces.id", "steps.draft_ms", "steps.verify_ms", "steps.decide_ms", "steps.commit_ms", "steps.elapsed_ms",
-    "steps.drafted",
-    "steps.depth", "steps.accepted", "steps.emitted", "pool.position", "pool.passage", "guesses.rank",
-    "attention.layer", "candidates.rank",
-)  # fmt: skip
+_KINDS = {"int": int, "str": str, "bool": bool, "list": list, "dict": dict}
+RUN_ID = r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,79}"
+HEX = "(?:[0-9a-fA-F]{2})*"
+ROUNDING = 1e-3  # by which a share may exceed 1
 
 Arrays = Mapping[str, Mapping[str, np.ndarray]]  # table → column → values
 
@@ -90,45 +64,45 @@ def check_run(run: Any) -> None:
     if not isinstance(run, dict):
         raise TraceError("its run record is not an object")
     _bounded(run, "run", [20_000])
-    _typed(run, "run", _RUN_TYPES, _RUN_OPTIONAL)
-    if not re.fullmatch(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,79}", run["id"]):
+    _record(run, "run", "run")
+    if not re.fullmatch(RUN_ID, run["id"]):
         raise TraceError(f"run.id is {shown(run['id'])}; letters, digits and . _ + - are allowed, 80 at most")
-    _typed(run["method"], "run.method", _METHOD_TYPES, set(_METHOD_TYPES) - {"name"})
-    _typed(run["method"].get("code", {}), "run.method.code", _CODE_TYPES, set(_CODE_TYPES))
-    _typed(run["model"], "run.model", {"name": str}, {"name"})
-    for name in ("timings", "metrics"):
-        for key, value in run.get(name, {}).items():
-            if value is not None and type(value) not in (int, float):
-                raise TraceError(f"run.{name}.{key} is {shown(value)}; a number or null is allowed")
-    for declared in (*TERMS, "origins"):
-        types, required = (_ORIGIN_TYPES, "name") if declared == "origins" else (_TERM_TYPES, "key")
-        for i, one in enumerate(run.get(declared, ())):
-            if not isinstance(one, dict):
-                raise TraceError(f"run.{declared}[{i}] is not an object")
-            _typed(one, f"run.{declared}[{i}]", types, set(types) - {required})
-        if declared in TERMS and len({term["key"] for term in run.get(declared, ())}) != len(run.get(declared, ())):
+    for declared in TERMS:
+        if len({term["key"] for term in run.get(declared, ())}) != len(run.get(declared, ())):
             raise TraceError(f"run.{declared} names a number twice")
-    for name in ("controls", "metric_help"):
-        rows = run["method"].get("controls", []) if name == "controls" else run.get("metric_help", [])
-        if not all(isinstance(row, dict) for row in rows):
-            raise TraceError(f"{name} of the run holds something that is not an object")
-    if not all(type(i) is int for i in run.get("stop_ids", [])):
-        raise TraceError("run.stop_ids holds something that is not a token id")
-    if not all(isinstance(one, str) for one in run.get("unknown", [])):
-        raise TraceError("run.unknown holds something that is not the name of a column")
-    if run["max_new_tokens"] < 0 or run["prompt_length"] < 1:
-        raise TraceError("run.max_new_tokens is below 0 or run.prompt_length below 1")
 
 
-def _typed(record: dict[str, Any], where: str, types: Mapping[str, type], optional: set[str]) -> None:
-    for key, kind in types.items():
-        if key not in record:
-            if key in optional:
-                continue
-            raise TraceError(f"{where}.{key} is missing")
-        value = record[key]
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise TraceError(f"{where}.{key} is {shown(value)}, which is not of the right type")
+def _record(record: Any, where: str, part: str) -> None:
+    """Raise TraceError unless an object of the run record has the fields that ``run.txt`` lists for this part."""
+    if not isinstance(record, dict):
+        raise TraceError(f"{where} is not an object")
+    for field in RUN[part]:
+        name = f"{where}.{field.name}"
+        if field.name in record:
+            value = record[field.name]
+            _typed(value, name, field.type)
+            if field.low is not None and value < field.low:
+                raise TraceError(f"{name} is {value}, which is below {field.low}")
+            for kind in field.words:
+                if field.type == "list":
+                    values = {f"{name}[{i}]": one for i, one in enumerate(value)}
+                elif kind in RUN:
+                    values = {name: value}
+                else:
+                    values = {f"{name}.{key}": one for key, one in value.items()}
+                for place, one in values.items():
+                    (_record if kind in RUN else _typed)(one, place, kind)
+        elif field.default is REQUIRED:
+            raise TraceError(f"{name} is missing")
+
+
+def _typed(value: Any, where: str, kind: str) -> None:
+    if kind == "number":
+        right = value is None or type(value) in (int, float)
+    else:
+        right = isinstance(value, _KINDS[kind]) and (kind != "int" or not isinstance(value, bool))
+    if not right:
+        raise TraceError(f"{where} is {shown(value)}, which is not of the right type")
 
 
 def _bounded(value: Any, where: str, left: list[int], depth: int = 0) -> None:
@@ -172,7 +146,7 @@ def shown(value: Any) -> str:
 
 
 def as_float(value: Any) -> Any:
-    return float(value) if type(value) is int and abs(value) <= _BIGGEST else value
+    return float(value) if type(value) is int and abs(value) <= BIGGEST else value
 
 
 def _arrays(trace: Recorded, table: str) -> dict[str, np.ndarray]:
@@ -215,8 +189,8 @@ def _array(where: str, kind: str, values: list[Any]) -> np.ndarray:
         try:
             array = np.array(values, dtype=np.int64)
         except OverflowError:
-            array = np.array([_BIGGEST + 1])
-        if array.size and (array.min() < -_BIGGEST or array.max() > _BIGGEST):
+            array = np.array([BIGGEST + 1])
+        if array.size and (array.min() < -BIGGEST or array.max() > BIGGEST):
             raise TraceError(f"{where} holds a whole number beyond 2^53")
         return array
     if kind == "float":
@@ -247,31 +221,35 @@ def _column(a: Arrays, where: str) -> np.ndarray:
 
 def _check_values(a: Arrays, prompt_length: int) -> None:
     """What one column says by itself, and references to pieces, steps and the pool."""
-    ids, place = a["pieces"]["id"], a["pool"]["position"]
-    for where in _COUNTS:
-        _refuse(a, where, _column(a, where) < 0, "0 or more")
-    for where, values, what in (("pieces.id", ids, "token"), ("pool.position", place, "place")):
-        if len(np.unique(values)) != len(values):
+    for where, what in (("pieces.id", "token"), ("pool.position", "place")):
+        if len(np.unique(values := _column(a, where))) != len(values):
             raise TraceError(f"{where} names a {what} twice")
+    for table, columns in TABLES.items():
+        for column in columns:
+            _check_column(a, f"{table}.{column.name}", column)
     for row, text in enumerate(a["pieces"]["hex"]):
-        if len(text) % 2 or not re.fullmatch("[0-9a-fA-F]*", text):
+        if not re.fullmatch(HEX, text):
             raise TraceError(f"pieces.hex, row {row}, is {shown(text)}; two hexadecimal digits per byte are allowed")
-    for where in _IDS:
-        _refuse(a, where, ~np.isin(_column(a, where), ids), "the ids listed in pieces")
-    for where, allowed in _ENUMS.items():
-        bad = np.array([value not in allowed for value in _column(a, where)], dtype=bool)
-        _refuse(a, where, bad, ", ".join(sorted(allowed)))
-    for where in _SHARES:
-        share = _column(a, where)
-        _refuse(a, where, (share < 0) | (share > 1.001), "0 to 1")
-    steps = len(a["steps"]["context"])
-    for table in ("nodes", "targets", "candidates", "guesses", "attention", "probes", "pruned"):
-        step = a[table]["step"]
-        _refuse(a, f"{table}.step", (step < 0) | (step >= steps), f"0 to {steps - 1}")
-        _refuse(a, f"{table}.step", np.diff(step, prepend=0) < 0, "rows in the order of the steps")
-    for table in ("tokens", "nodes", "candidates"):
-        pooled = a[table]["pool"]
-        _refuse(a, f"{table}.pool", (pooled != -1) & ~np.isin(pooled, place), "a position listed in pool, or -1")
+
+
+def _check_column(a: Arrays, where: str, column: Column) -> None:
+    values = _column(a, where)
+    if column.words:
+        bad = np.array([value not in column.words for value in values], dtype=bool)
+        _refuse(a, where, bad, ", ".join(sorted(column.words)))
+    elif column.refers == "pieces":
+        _refuse(a, where, ~np.isin(values, a["pieces"]["id"]), "the ids listed in pieces")
+    elif column.refers == "pool":
+        bad = (values != -1) & ~np.isin(values, a["pool"]["position"])
+        _refuse(a, where, bad, "a position listed in pool, or -1")
+    elif column.refers == "steps":
+        lowest, steps = column.low or 0, len(a["steps"]["context"])
+        _refuse(a, where, (values < lowest) | (values >= steps), f"{lowest} to {steps - 1}")
+        _refuse(a, where, np.diff(values, prepend=lowest) < 0, "rows in the order of the steps")
+    elif column.low is not None:
+        high = math.inf if column.high is None else column.high
+        bad = (values < column.low) | (values > high + ROUNDING)
+        _refuse(a, where, bad, f"{column.low} or more" if column.high is None else f"{column.low} to {column.high}")
 
 
 def _check_tokens(a: Arrays, prompt_length: int) -> None:
@@ -281,7 +259,6 @@ def _check_tokens(a: Arrays, prompt_length: int) -> None:
     if prompt_length > rows:
         raise TraceError(f"run.prompt_length is {prompt_length:,} and tokens has {rows:,} rows")
     has = steps["bonus"] >= 0
-    _refuse(a, "steps.bonus", steps["bonus"] < -1, "a token id, or -1")
     _refuse(a, "steps.depth", steps["depth"] > steps["drafted"], "no more than drafted")
     _refuse(a, "steps.accepted", steps["accepted"] > steps["depth"], "no more than depth")
     emitted = steps["accepted"] + has
@@ -294,10 +271,8 @@ def _check_tokens(a: Arrays, prompt_length: int) -> None:
     _refuse(a, "tokens.step", tokens["step"] != owner, "the step that emitted it, -1 for the prompt")
     prompt = tokens["kind"] == "prompt"
     _refuse(a, "tokens.kind", prompt != (owner < 0), "prompt inside the prompt, and only there")
-    _refuse(a, "tokens.passage", tokens["passage"] < -1, "a passage number, or -1")
-    _refuse(a, "tokens.rank", tokens["rank"] < -1, "0 or more, -1 for the prompt")
     source = tokens["source"]
-    _refuse(a, "tokens.source", (source < -1) | (source >= np.arange(rows)), "an earlier position, or -1")
+    _refuse(a, "tokens.source", source >= np.arange(rows), "an earlier position, or -1")
     last = tokens["id"][np.minimum(steps["context"] + steps["accepted"], rows - 1)]
     _refuse(a, "steps.bonus", has & (last != steps["bonus"]), "the last token that the step emitted, or -1")
 
@@ -325,8 +300,7 @@ def _check_nodes(a: Arrays, prompt_length: int) -> None:
     twin[order[1:]] = np.all([np.diff(v[order]) == 0 for v in (token, parent, step)], axis=0)
     _refuse(a, "nodes.token", twin, "another token than its siblings")
     context, source = steps["context"][step], nodes["source"]
-    _refuse(a, "nodes.source", (source < -1) | (source >= context), "an earlier position, or -1")
-    _refuse(a, "nodes.rank", nodes["rank"] < -1, "0 or more, -1 for the root")
+    _refuse(a, "nodes.source", source >= context, "an earlier position, or -1")
     accepted = nodes["status"] == "accepted"
     _refuse(a, "nodes.status", (nodes["status"] == "root") != root, "root for the first node of a step, and only there")
     committed = root | accepted
@@ -341,26 +315,25 @@ def _check_rest(a: Arrays, prompt_length: int) -> None:
     steps, looks, candidates = a["steps"], a["attention"], a["candidates"]
     for where in ("targets.node", "probes.parent", "guesses.node"):
         node, step = _column(a, where), a[where.partition(".")[0]]["step"]
-        _refuse(a, where, (node < 0) | (node > steps["drafted"][step]), "a node of the step")
+        _refuse(a, where, node > steps["drafted"][step], "a node of the step")
     at, node, position = looks["step"], looks["node"], looks["position"]
     probes = np.bincount(a["probes"]["step"], minlength=len(steps["context"]))
     drafted = steps["drafted"][at]
-    _refuse(a, "attention.node", (node < 0) | (node > drafted + probes[at]), "a node or probe of the step")
-    _refuse(a, "attention.head", looks["head"] < -1, "a head, or -1 for their mean")
+    _refuse(a, "attention.node", node > drafted + probes[at], "a node or probe of the step")
     end = steps["context"][at] + np.where(node > drafted, steps["accepted"][at], 0)
     before = "a position before the step, or (of a probe) accepted in it"
-    _refuse(a, "attention.position", (position < 0) | (position >= end), before)
+    _refuse(a, "attention.position", position >= end, before)
     at, above = a["pruned"]["step"], a["pruned"]["parent"]
     number = np.arange(len(at)) - np.searchsorted(at, at)
-    bad = (above < 0) | (above > steps["drafted"][at] + number)
+    bad = above > steps["drafted"][at] + number
     _refuse(a, "pruned.parent", bad, "a node of the step, or an earlier row of its own")
     context = steps["context"][candidates["step"]]
     position, length, would = candidates["position"], candidates["length"], candidates["would_accept"]
     bad = (position < np.where(candidates["pool"] >= 0, -1, 0)) | (position >= context)
     _refuse(a, "candidates.position", bad, "a position before the step, or -1 for one that is in the pool alone")
     most = np.maximum(context, len(a["pool"]["position"]))
-    _refuse(a, "candidates.length", (length < 0) | (length > most), "0 to the tokens before the step")
-    _refuse(a, "candidates.would_accept", (would < -1) | (would > length), "0 to its length, or -1")
+    _refuse(a, "candidates.length", length > most, "0 to the tokens before the step")
+    _refuse(a, "candidates.would_accept", would > length, "0 to its length, or -1")
     chosen = candidates["step"][candidates["chosen"]]
     if len(np.unique(chosen)) != len(chosen):
         raise TraceError("candidates.chosen marks two candidates of one step; a draft is copied from one at most")

@@ -32,16 +32,32 @@ class Column:
 
     The types are int, float (None: not measured), str and bool; any, of a column that this program does not know, is
     each of them. ``default`` stands in every row of a file that was written before there was the column.
+
+    ``low`` and ``high`` bound numbers; ``words`` are the only values of text; ``refers`` names the table whose rows the
+    numbers stand for. A field of the run record is a column, too: ``words`` name the type of a list's or object's
+    values, and a default means that it may be missing.
     """
 
     name: str
     type: str
     help: str
     default: Any = REQUIRED
+    low: int | None = None
+    high: int | None = None
+    words: tuple[str, ...] = ()
+    refers: str = ""
+
+
+_TYPE = re.compile(r"(\w+)(?:\((?:(-?\d+)\.\.(\d*)|@(\w+)(\|-1)?|(\w+(?:\|\w+)*))\))?(\?)?(?:=(.+))?")
 
 
 def read_tables(text: str) -> dict[str, tuple[Column, ...]]:
-    """Per ``[table]`` a column a line: name, type (with a default as JSON: ``int=-1``) and what it holds."""
+    """Per ``[table]`` a column a line: name, type (with what is allowed, and a default as JSON) and what it holds.
+
+    >>> (rank, kind) = read_tables("[t]\\nrank int(-1..)=-1 its rank\\nkind str(a|b) its kind")["t"]
+    >>> rank.low, rank.high, rank.default, kind.words
+    (-1, None, -1, ('a', 'b'))
+    """
     tables: dict[str, tuple[Column, ...]] = {}
     for part in re.split(r"(?m)^\[", text)[1:]:
         table, *lines = part.strip().splitlines()
@@ -49,12 +65,20 @@ def read_tables(text: str) -> dict[str, tuple[Column, ...]]:
     return tables
 
 
-def _column(name: str, kind: str, help: str) -> Column:
-    kind, _, default = kind.partition("=")
-    return Column(name, kind, help, json.loads(default) if default else REQUIRED)
+def _column(name: str, spec: str, help: str) -> Column:
+    if not (parts := _TYPE.fullmatch(spec)):
+        raise ValueError(f"the type of {name} is {spec}; int, int(0..), int(@steps|-1), str(a|b), int=-1 are allowed")
+    kind, low, high, refers, none, words, optional, default = parts.groups()
+    if refers:
+        low = "-1" if none else "0"
+    return Column(
+        name, kind, help, json.loads(default) if default else None if optional else REQUIRED,
+        int(low) if low else None, int(high) if high else None, tuple(words.split("|")) if words else (), refers or "",
+    )  # fmt: skip
 
 
 TABLES = read_tables(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
+RUN = read_tables(Path(__file__).with_name("run.txt").read_text(encoding="utf-8"))  # the run record, and its parts
 
 OPTIONAL_TABLES = {"guesses", "attention", "pruned"}  # added later: a file without them is read as if they were empty
 
@@ -62,12 +86,12 @@ OPTIONAL_TABLES = {"guesses", "attention", "pruned"}  # added later: a file with
 TERMS = {"terms": "candidates", "node_terms": "nodes", "step_terms": "steps"}
 
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.:+-]{0,79}")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.:+-]{0,79}")
 
 
 def may_be_named(name: object) -> bool:
     """Whether a column or table of a later version may have this name: it begins a cell of a CSV, and names a file."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+    return isinstance(name, str) and NAME.fullmatch(name) is not None
 
 
 def columns_of(table: str, run: Mapping[str, Any]) -> dict[str, Column]:
