@@ -291,6 +291,26 @@ def test_a_rejected_draw_shows_its_ratio_and_the_residual(open_trace: Open, page
     assert page.locator(".sv-residual").count() == 0
 
 
+def test_a_block_verdict_is_told_as_it_was_recorded(open_trace: Open, page: Any) -> None:
+    """Block verification records P, h and its own reasons, and no accept ratio: nothing of the ratio rule is said."""
+    trace = synthetic.drafted(drawn=True)
+    nodes, count = trace.tables["nodes"], trace.rows("nodes")
+    row = next(k for k in range(count) if nodes["step"][k] == 1 and nodes["status"][k] == "rejected")
+    words = "draw 0.97 ≥ h = 0.25, and none behind it stands: redrawn from the residual"
+    nodes["reason"][row] = words
+    nodes["term:accept_ratio"] = [None] * count
+    for key, value in (("block_p", 0.5), ("block_h", 0.25)):
+        term = {"key": key, "label": key.replace("_", " "), "help": "", "low": 0, "high": 1}
+        trace.run["node_terms"].append(term)
+        nodes[f"term:{key}"] = [value if nodes["step"][k] == 1 else None for k in range(count)]
+    open_trace(trace, step=1)
+    said = page.inner_text(".sv-verdict")
+    assert f"rejected ({words})." in said and "p/q" not in said
+    page.hover("h4:has-text('Residual')")
+    tip = page.inner_text(".sv-tip")
+    assert "max(0, P · p − q)" in tip and tip.count("P = .5") + tip.count("P = 0.5") == 1
+
+
 def probes_of(trace: Trace, step: int, node: int) -> list[int]:
     rows = trace.tables["probes"]
     places = zip(rows["step"], rows["parent"], rows["token"], strict=True)
