@@ -47,7 +47,8 @@ export class Sides {
     const top = this.answer.body.scrollTop;
     this.answer.body.replaceChildren(body);
     this.answer.body.scrollTop = top;
-    this.answer.note.textContent = `${plural(doc.output_tokens, "token")}, ${found.own_tokens} not found in the sources`;
+    const own = `${found.own_tokens} not found in the sources`;
+    this.answer.note.textContent = `${plural(doc.output_tokens, "token")}, ${own}`;
   }
 
   /** A run in the answer: its number, its passage, its text. */
