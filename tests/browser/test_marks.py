@@ -1,0 +1,97 @@
+"""Marks of the token panes pixel by pixel, at one and at two device pixels: none touches a letter or an underscore."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from decoders.trace import files as tracefile
+from specviz.places import GALLERY
+from specviz.views.export import standalone_html
+
+RUN = "1-class-docstring-adapld"  # its identifiers have underscores and descenders
+MARKS = (
+    "", "sv-now", "sv-source", "sv-offered", "sv-ghost", "sv-root", "sv-anchor", "sv-pinned", "sv-light", "sv-picked",
+    "sv-differs", "sv-numbered",
+)  # fmt: skip
+INK, LINE = 90, 24  # of 255: from here on a pixel is part of a letter, or of a mark's line
+
+# a mark on every token of both panes; what stands on lines in sight
+PAINT = """([mark]) => {
+    const v = specviz.inspector;
+    v.setStep(v.model.stepCount - 1);
+    for (const pane of [v.prompt, v.output]) {
+        for (const layer of ["step", "heat", "ghost"]) pane.paint(layer, []);
+        const data = mark === "sv-numbered" ? { span: "1" } : mark === "sv-ghost" ? { rank: "#1" } : undefined;
+        const all = pane.spans.map((_, k) => [pane.base + k, mark, data]);
+        if (mark) pane.paint("step", all);
+        pane.body.scrollTop = 0;
+    }
+    return [v.prompt, v.output].flatMap((pane) => {
+        const inside = pane.body.getBoundingClientRect();
+        const high = parseFloat(getComputedStyle(pane.code).lineHeight);
+        const boxes = [...pane.code.querySelectorAll(".sv-line")].map((line) => line.getBoundingClientRect());
+        return boxes.flatMap(({ x, y, height }) =>
+            Array.from({ length: Math.round(height / high) }, (_, k) => [x, y + k * high, inside.right - x - 4, high]),
+        ).filter(([, y]) => y > inside.top + 12 && y + high < inside.bottom - 12);
+    });
+}"""
+LETTERS = (
+    ".sv-t, .sv-t * { background: none !important; box-shadow: none !important; outline: 0 !important; "
+    "text-decoration: none !important; color: #000 !important } "
+    ".sv-t::before, .sv-t::after { display: none !important }"
+)
+MARKED = ".sv-t, .sv-t * { color: transparent !important }"
+
+
+@pytest.fixture(params=[1, 2], ids=["1x", "2x"])
+def sharp(chromium: Any, tmp_path: Path, request: Any) -> Iterator[tuple[Any, int]]:
+    """A run's own page, and how many device pixels make one of its own."""
+    (tmp_path / "run.html").write_text(standalone_html(tracefile.load(GALLERY / f"{RUN}.spectrace")), encoding="utf-8")
+    context = chromium.new_context(viewport={"width": 1280, "height": 820}, device_scale_factor=request.param)
+    page = context.new_page()
+    page.goto((tmp_path / "run.html").as_uri())
+    page.wait_for_selector(".sv-row")
+    yield page, request.param
+    context.close()
+
+
+def picture(page: Any, style: str) -> np.ndarray:
+    """The page's pixels with a style sheet more, [height, width, 3]."""
+    code = """css => { const s = new CSSStyleSheet(); s.replaceSync(css); document.adoptedStyleSheets = [s]; }"""
+    page.evaluate(code, style)
+    return np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB")).astype(int)
+
+
+def touched(page: Any, scale: int, mark: str) -> list[str]:
+    """Lines of text in which a mark covers a letter, or no clear pixel is between a letter and the line below it."""
+    lines = page.evaluate(PAINT, [mark])
+    assert len(lines) > 10
+    letters, marks = picture(page, LETTERS), picture(page, MARKED)
+    wrong = []
+    for x, y, wide, high in lines:
+        rows = slice(round(y * scale), round((y + high) * scale))
+        columns = slice(round(x * scale), round((x + wide) * scale))
+        text, drawn = letters[rows, columns], marks[rows, columns]
+        ink = text.max(axis=2) < 255 - INK
+        fill = drawn[len(drawn) // 2]  # what stands behind the letters of a column
+        line = np.abs(drawn - fill).max(axis=2) > LINE
+        sides = np.abs(np.diff(fill, axis=0)).max(axis=1) > 4  # of boxes: they stand between two letters
+        line &= ~np.convolve(np.append(sides, False), np.ones(5 * scale), "same").astype(bool)
+        line &= np.abs(drawn - drawn[:, :1]).max(axis=2) > LINE  # nor the card itself
+        near = ink.copy()
+        near[1:] |= ink[:-1]
+        if count := int((near & line).sum()):
+            wrong.append(f"y {y:.0f}: {count} pixels")
+    return wrong
+
+
+def test_a_mark_leaves_every_letter_whole(sharp: tuple[Any, int]) -> None:
+    page, scale = sharp
+    assert {mark: wrong for mark in MARKS if (wrong := touched(page, scale, mark))} == {}
