@@ -50,10 +50,31 @@ def test_every_step_fits_a_column_in_legible_type_and_counts_every_drafted_token
             assert text.size >= SMALL and text.x >= 0 and text.x + text.width <= COLUMN + 0.01, text
             assert 0 < text.y <= sheet.height
         rows = tree_rows(trace, step)
-        drawn = sum(row.kind in ("accepted", "rejected", "unreached") for row in rows)
+        drawn = sum(row.count for row in rows if row.kind in ("accepted", "rejected", "unreached"))
         counted = sum(int(re.findall(r"\d+", row.text)[0]) for row in rows if row.kind == "more")
         assert drawn + counted == trace.tables["steps"]["drafted"][step]
-        assert sum(row.kind == "accepted" for row in rows) == trace.tables["steps"]["accepted"][step]
+        assert sum(row.count for row in rows if row.kind == "accepted") == trace.tables["steps"]["accepted"][step]
+
+
+def test_the_sentence_says_where_every_refused_token_stood() -> None:
+    """The target's own token, at depth 31, takes no refused token's place: all of them stood at depth 1."""
+    trace = recorded("3")
+    sentence = of_step(trace, 7).sheet.about
+    nodes = [row for row in zip(*(trace.tables["nodes"][c] for c in ("step", "status", "token", "depth")), strict=True)]
+    refused = [trace.texts()[token] for step, status, token, _ in nodes if step == 7 and status == "rejected"]
+    assert {depth for step, status, _, depth in nodes if step == 7 and status == "rejected"} == {1}
+    assert "instead of" not in sentence and "then the target wrote “␣counter”; refused: “" in sentence
+    assert len(refused) == 7 and all(f"“{text.replace(' ', '␣')}”" in sentence for text in refused)
+    assert sentence.endswith(" at depth 1.")
+    assert "then the target wrote “.” instead of “" in of_step(recorded("8"), 2).sheet.about
+
+
+def test_a_chain_of_accepted_tokens_is_one_row_and_its_text_stands_there() -> None:
+    """29 of the 30 accepted tokens have nothing beside them."""
+    rows = tree_rows(recorded("3"), 7)
+    chain = next(row for row in rows if row.count > 1)
+    assert len(rows) < 12 and chain.count >= 29 and chain.kind == "accepted" and chain.prob is not None
+    assert any(text.text == f"{chain.count} accepted" for text in texts(of_step(recorded("3"), 7).sheet))
 
 
 def server_run(name: str) -> Trace:
@@ -90,7 +111,7 @@ def test_a_chain_of_thousands_is_drawn(accepted: int) -> None:
     (trace,) = open_log(json.dumps(document).encode()).traces
     rows = tree_rows(trace, 1)
     assert [row.kind for row in rows[:3]] == (
-        ["root", "accepted", "accepted"] if accepted else ["root", "rejected", "more"]
+        ["root", "accepted", "own"] if accepted else ["root", "rejected", "more"]
     )
     assert svg(of_step(trace, 1).sheet)
 

@@ -6,8 +6,9 @@ not as it is deep, and so fits a column.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -21,6 +22,7 @@ ROW, BOX, INDENT, GUTTER = 12.0, 10.4, 9.0, 10.0
 DEEPEST = 7  # steps to the right, at most
 SHOWN = 3  # of the rejected siblings of one node; the rest are counted
 SOURCE_LINES, BEFORE, AFTER = 3, 14, 10  # of the text around a copied span: lines, tokens on both sides
+FOLDED = 3  # accepted tokens in a row without a branch, from here on: one row
 WORDS = {"root": "last token", "accepted": "accepted", "rejected": "rejected", "unreached": "not reached"}
 
 
@@ -35,6 +37,7 @@ class Row:
     prob: float | None = None
     rank: int = -1
     copied: bool = False
+    count: int = 1  # tokens: of a chain that is folded, its lowest ``prob`` and its last ``rank`` stand here
 
 
 def step_figure(trace: Trace, step: int) -> Sheet:
@@ -154,7 +157,34 @@ def tree_rows(trace: Trace, step: int) -> list[Row]:
             rank = list(chances).index(bonus) if bonus in chances else -1
             next_rows.append(Row("own", pieces.label(bonus), column, here, chances.get(bonus), rank))
         coming += reversed(next_rows)
-    return rows
+    return _folded(rows)
+
+
+def _folded(rows: Sequence[Row]) -> list[Row]:
+    """The rows with every long chain of accepted tokens that has no branch as one row of all its text."""
+    hanging = Counter(row.parent for row in rows)
+    chains: list[list[int]] = []
+    for n, row in enumerate(rows):
+        before = chains[-1][-1] if chains else -1
+        last = rows[before]
+        joins = (
+            row.parent == before >= 0 and hanging[before] == 1 and (last.kind, last.copied) == (row.kind, row.copied)
+        )
+        if joins and row.kind == "accepted":
+            chains[-1].append(n)
+        else:
+            chains.append([n])
+    chains = [part for chain in chains for part in ([chain] if len(chain) >= FOLDED else ([n] for n in chain))]
+    now = {n: k for k, chain in enumerate(chains) for n in chain}
+    whole = []
+    for chain in chains:
+        part = [rows[n] for n in chain]
+        known = [row.prob for row in part if row.prob is not None]
+        prob = min(known) if len(known) == len(part) else None
+        rank = max(row.rank for row in part) if all(row.rank >= 0 for row in part) else -1
+        text, parent = "".join(row.text for row in part), now.get(part[0].parent, -1)
+        whole.append(replace(part[0], text=text, parent=parent, prob=prob, rank=rank, count=len(part)))
+    return whole
 
 
 def _tree(sheet: Sheet, rows: Sequence[Row], top: float) -> float:
@@ -172,11 +202,16 @@ def _tree(sheet: Sheet, rows: Sequence[Row], top: float) -> float:
         _box(sheet, row, middle, prob - 34)
         base = middle + 2.8
         word = "target’s own" if row.kind == "own" else WORDS.get(row.kind, "")
+        if row.count > 1:
+            word = f"{row.count} {word}"
+        least, most = ("≥ ", "≤ ") if row.count > 1 else ("", "")
         strong = row.kind in ("accepted", "own")
         sheet.text(verdict, base, word, SMALL, color=INK if strong else SOFT, right=True)
         if row.kind not in ("more", "root"):
-            sheet.text(rank, base, f"#{row.rank + 1}" if row.rank >= 0 else "–", SMALL, color=SOFT, right=True)
-            sheet.text(prob, base, probability(row.prob), SMALL, color=SOFT, right=True)
+            first = f"{most if row.rank else ''}#{row.rank + 1}" if row.rank >= 0 else "–"
+            sheet.text(rank, base, first, SMALL, color=SOFT, right=True)
+            value = probability(row.prob) if row.prob is None else least + probability(row.prob)
+            sheet.text(prob, base, value, SMALL, color=SOFT, right=True)
     _bracket(sheet, rows, middles)
     return top + len(rows) * ROW + BODY
 

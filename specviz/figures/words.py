@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from decoders.importers.request import NOT_RECORDED
 from decoders.trace.trace import Trace
 from specviz.words import SIGNS, counted, decimal
+
+NAMED = 8  # refused tokens of one depth that a sentence writes out
 
 
 class Pieces:
@@ -66,13 +69,11 @@ def step_sentence(trace: Trace, step: int) -> str:
         reason = str(told["reason"] or "the method offered nothing").rstrip(".")
         return f"No draft, because {reason}; {own} by itself." if told["bonus"] >= 0 else f"No draft: {own}."
     nodes = rows_of(trace, "nodes", step)
-    refused = sorted(
-        (node for node in nodes if node["status"] == "rejected"), key=lambda node: -(node["prob"] or 0.0)
-    )  # fmt: skip
-    instead = ""
-    if refused and told["bonus"] >= 0:
-        others = f" or {counted(len(refused) - 1, 'other')}" if len(refused) > 1 else ""
-        instead = f" instead of {pieces.quoted(refused[0]['token'])}{others}"
+    end = max((n for n, node in enumerate(nodes) if node["status"] in ("root", "accepted")), default=0)
+    refused = [node for node in nodes if node["status"] == "rejected"]
+    beside = [node["token"] for node in refused if node["parent"] == end]  # of the target's own token
+    instead = f" instead of {_listed(pieces, beside, 'or')}" if beside and told["bonus"] >= 0 else ""
+    before = _refused_before(pieces, [node for node in refused if node["parent"] != end or not instead])
     accepted, drafted = told["accepted"], told["drafted"]
     if not accepted:
         verdict = "none was accepted"
@@ -82,7 +83,24 @@ def step_sentence(trace: Trace, step: int) -> str:
         verdict = "the first was accepted" if accepted == 1 else f"the first {accepted} were accepted"
     else:
         verdict = f"a path of {accepted} was accepted"
-    return f"{_offer(trace, step, told, nodes[0]['token'])}; {verdict}, then {own}{instead}."
+    return f"{_offer(trace, step, told, nodes[0]['token'])}; {verdict}, then {own}{instead}{before}."
+
+
+def _listed(pieces: Pieces, tokens: Sequence[int], last: str) -> str:
+    """Tokens in a row, the first ``NAMED`` by their texts: "“a”, “b” or 3 others"."""
+    names = [pieces.quoted(token) for token in tokens[:NAMED]]
+    if len(tokens) > NAMED:
+        names.append(counted(len(tokens) - NAMED, "other"))
+    return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _refused_before(pieces: Pieces, nodes: Sequence[dict[str, Any]]) -> str:
+    """Rejected nodes that do not stand beside the target's own token, by their depth (1: the draft's first token)."""
+    depths: dict[int, list[int]] = {}
+    for node in nodes:
+        depths.setdefault(node["depth"], []).append(node["token"])
+    places = [f"{_listed(pieces, tokens, 'and')} at depth {depth}" for depth, tokens in sorted(depths.items())]
+    return f"; refused: {'; '.join(places)}" if places else ""
 
 
 def _partly_known(trace: Trace, told: dict[str, Any], pieces: Pieces) -> str:
