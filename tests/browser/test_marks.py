@@ -20,7 +20,7 @@ MARKS = (
     "", "sv-now", "sv-source", "sv-offered", "sv-ghost", "sv-root", "sv-anchor", "sv-pinned", "sv-light", "sv-picked",
     "sv-differs", "sv-numbered",
 )  # fmt: skip
-INK, LINE = 90, 24  # of 255: from here on a pixel is part of a letter, or of a mark's line
+INK, LINE = 90, 48  # of 255: from here on a pixel is part of a letter, or of a mark's line
 
 # a mark on every token of both panes; what stands on lines in sight
 PAINT = """([mark]) => {
@@ -28,7 +28,7 @@ PAINT = """([mark]) => {
     v.setStep(v.model.stepCount - 1);
     for (const pane of [v.prompt, v.output]) {
         for (const layer of ["step", "heat", "ghost"]) pane.paint(layer, []);
-        const data = mark === "sv-numbered" ? { span: "1" } : mark === "sv-ghost" ? { rank: "#1" } : undefined;
+        const data = mark === "sv-numbered" ? { span: "1" } : mark === "sv-ghost" ? { rank: "1" } : undefined;
         const all = pane.spans.map((_, k) => [pane.base + k, mark, data]);
         if (mark) pane.paint("step", all);
         pane.body.scrollTop = 0;

@@ -63,7 +63,7 @@ function losersOf(view) {
   for (const one of view.candidates.slice(0, 60)) {
     if (one.chosen) continue;
     for (let k = 1; k <= one.length; k++) {
-      items.push([one.position + k, "sv-ghost", k === 1 ? { rank: `#${one.rank + 1}` } : undefined]);
+      items.push([one.position + k, "sv-ghost", k === 1 ? { rank: String(one.rank + 1) } : undefined]);
     }
   }
   return items;

@@ -9,7 +9,7 @@ import { Panel } from "specviz/inspect/panel.js";
 const LONGEST_ROW = 500; // tokens; a longer line goes on in an unnumbered row
 const CHUNK = 24; // rows
 const CHUNK_TOKENS = 1000;
-const ROW_HEIGHT = 22; // pixels, as in the style sheet
+const ROW_HEIGHT = 21; // pixels, as in the style sheet
 
 /** @type {Record<string, string>} */
 const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
