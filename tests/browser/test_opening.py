@@ -60,6 +60,9 @@ def test_a_newcomer_sees_a_race_then_the_first_miss_and_learns_why(visit: Visit,
     expect(card).to_contain_text("Why?")
     expect(card).to_contain_text(f"{len(desk.store.get('gallery-0').output_ids)} tokens in")
     becomes(page, lambda: step(page), miss)
+    run, box = page.locator("#sv-run").bounding_box(), card.bounding_box()
+    assert box["y"] + box["height"] <= run["y"] or box["y"] >= run["y"] + run["height"], "the card covers Run"
+    assert page.evaluate("document.activeElement.closest('.svo')") is None
     page.click(".svo button:has-text('Why?')")  # one click: the candidates
     expect(page.locator(".sv-card[aria-label='Candidates']")).to_be_in_viewport()
     expect(card).to_contain_text(f"Step {miss + 1}.")

@@ -152,10 +152,10 @@ function sweepTable(told, counted) {
     const own = scoreCells(SHOWN.map((n) => (n === at ? { precision, recall, f1, right_passage: null } : undefined)));
     return h("tr.sva-paper", h("th", { scope: "row" }, name.replace(/, min_run \d+/, "")), own, h("td"));
   });
-  const groups = SHOWN.map((n) => h("th.sva-group", { scope: "colgroup", colspan: 3 }, `min_run ${n}`));
+  const groups = SHOWN.map((n) => h("th.sva-group", { scope: "colgroup", colspan: 3 }, `minimum length ${n}`));
   const letters = SHOWN.flatMap(() => ["P", "R", "F1"]);
   const both = { scope: "col", rowspan: 2 };
-  const where = `${paper.where} (GPT-4 and Yi-6b have no min_run)`;
+  const where = `${paper.where} (GPT-4 and Yi-6b have no minimum length)`;
   return h(
     "table.svp-grid.sva-sweep",
     h(
@@ -189,7 +189,7 @@ function answersTable(told, counted) {
   return h(
     "details.sva-answers",
     { open: told.state === "done" },
-    h("summary", "Answer by answer, the worst first (F1 at min_run 2)"),
+    h("summary", "Answer by answer, the worst first (F1 at minimum length 2)"),
     h("div.sva-scroll", table({}, heads(["question"], ["quotes", ...methods.map(titleOf)]), rows)),
   );
 }
@@ -221,7 +221,7 @@ function f1Charts(told, counted) {
     mode: "lines+markers",
     line: { color: COLORS[k % 6], dash: DASHES[k % 6], width: 2 },
     marker: { size: 6, symbol: MARKS[k % 6] },
-    hovertemplate: "min_run %{x}: F1 %{y:.3f}<extra>%{fullData.name}</extra>",
+    hovertemplate: "minimum length %{x}: F1 %{y:.3f}<extra>%{fullData.name}</extra>",
   }));
   const published = catalog().paper.rows.filter(([name]) => minRunOf(name));
   lines.push({
@@ -232,12 +232,12 @@ function f1Charts(told, counted) {
     line: { color: "#8A8A8A", dash: "dash", width: 1.5 },
     marker: { size: 9, symbol: "circle-open" },
   });
-  const look = layout("", "min_run, tokens", "token F1", {
+  const look = layout("", "minimum length, tokens", "token F1", {
     height: 320,
     margin: { l: 50, r: 10, t: 14, b: 100 },
     xaxis: { dtick: 1 },
     yaxis: { range: [0, 1.03] },
     legend: { orientation: "h", y: -0.3, x: 0 },
   });
-  return [{ label: "F1 by min_run; the same numbers are in the table", data: lines, layout: look }];
+  return [{ label: "F1 by minimum length; the same numbers are in the table", data: lines, layout: look }];
 }
