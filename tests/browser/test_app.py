@@ -444,6 +444,22 @@ def test_a_failing_run_is_told_and_the_app_goes_on(visit: Visit, desk: StubDesk)
     no_banner(page)
 
 
+def test_the_header_never_collides(visit: Visit, page: Any) -> None:
+    """At 720 and 640 pixels, too: what a window of 1,440 or 1,280 has left at 200 %."""
+    visit()
+    crossed = """() => {
+        const pages = [...document.querySelectorAll("#sv-tabs .tab-container button")];
+        const others = [...document.querySelectorAll("#sv-brand .svp-brand > *:not(.svp-grow, .svp-name, [hidden])")];
+        const box = (one) => one.getBoundingClientRect();
+        return others.filter((one) => pages.some((tab) => box(tab).width && box(one).width
+            && box(tab).right > box(one).left + 1 && box(tab).left < box(one).right - 1
+            && box(tab).bottom > box(one).top + 1 && box(tab).top < box(one).bottom - 1)).map((one) => one.className);
+    }"""
+    for width in (500, 640, 720, 800, 900, 1000, 1010, 1100, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        becomes(page, lambda: page.evaluate(crossed), [])
+
+
 @pytest.mark.matrix("every width and theme")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> None:
