@@ -85,7 +85,9 @@ def made(target: Target, place: Path, experiment: Experiment = SWEEP, count: int
 
 
 def counted_alone(rows: list[Row]) -> list[dict[str, Any]]:
-    """Rows without what a clock told, and without the runs' names."""
+    """Rows without what a clock told, and without the runs' names; with another number of threads sums round otherwise
+    in their last digits.
+    """
 
     def kept(column: str) -> bool:
         quantity = QUANTITIES.get(column.split(":")[0])
@@ -93,7 +95,10 @@ def counted_alone(rows: list[Row]) -> list[dict[str, Any]]:
         by_clock |= isinstance(quantity, Quantity) and quantity.unit in CLOCKED
         return not by_clock and column not in ALWAYS_CLOCKED
 
-    return [{name: value for name, value in row.items() if kept(name) and value is not None} for row in rows]
+    def rounded(value: Any) -> Any:
+        return round(value, 4) if isinstance(value, float) else value
+
+    return [{name: rounded(value) for name, value in row.items() if kept(name) and value is not None} for row in rows]
 
 
 # --- equal rows ---
