@@ -117,8 +117,9 @@ def test_a_speedup_that_cannot_be_is_marked_and_not_the_best(visit: Visit) -> No
 
     def disturbed(route: Any) -> None:
         numbers = route.fetch().json()
-        for n, doubts in ((1, {}), (2, {"speedup": "above the 2.00 tokens per step"})):
-            numbers[f"gallery-{n}"]["metrics"]["speedup"] = 90.0 + n
+        doubt = {"speedup": "above the 2.00 tokens per step"}
+        for n, speedup, doubts in ((1, 91.0, {}), (2, 92.0, doubt), (3, 1.5, {})):
+            numbers[f"gallery-{n}"]["metrics"]["speedup"] = speedup
             numbers[f"gallery-{n}"]["doubts"] = doubts
         route.fulfill(json=numbers)
 
