@@ -37,7 +37,7 @@ def joint_ratios(p: Float[Tensor, "drafted"], q: Float[Tensor, "drafted"]) -> Fl
     ``p`` and ``q`` are the probabilities of the drafted tokens. A token with p = 0 ends every block (P = 0 from there
     on); one with q = 0 that the target may write counts as a ratio without bound.
 
-    >>> joint_ratios(torch.tensor([0.2, 0.6]), torch.tensor([0.4, 0.4])).tolist()
+    >>> joint_ratios(torch.tensor([0.25, 0.75]), torch.tensor([0.5, 0.5])).tolist()
     [1.0, 0.5, 0.75]
     """
     ratios = p.double() / q.double().clamp_min(1e-300)

@@ -731,7 +731,7 @@ def test_lossy_tokens_are_marked_and_explained(open_trace: Open) -> None:
     assert page.inner_text(".sv-lossy") == "≈ lossy"
     assert page.eval_on_selector_all(".sv-differs", "all => all.map(e => Number(e.dataset.p))") == marked
     corner = "e => getComputedStyle(e, '::after').borderTopWidth"
-    assert page.eval_on_selector(f'[data-p="{marked[0]}"]', corner) == "4px"
+    assert page.eval_on_selector(f'[data-p="{marked[0]}"]', corner) == "3px"
     page.hover(f'.sv-output [data-p="{marked[0]}"]')
     assert "accepted at p = 0.14; the model preferred “␣takes” (p = 0.52)" in tip(page)
     page.locator(".sv-lossy").hover()

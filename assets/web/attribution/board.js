@@ -36,7 +36,11 @@ export class Board {
     this.view.tip.add(this.restButton, "Mark what was not found in the sources: the answer's own words.");
     const controls = h(
       "div.sv-a-controls",
-      h("label.sv-a-min", h("span", "minimum length ", this.sliderText), h("span.sv-a-slide", this.lengths, this.slider)),
+      h(
+        "label.sv-a-min",
+        h("span", "minimum length ", this.sliderText),
+        h("span.sv-a-slide", this.lengths, this.slider),
+      ),
       h("div.sv-a-seg", { role: "radiogroup", "aria-label": "What counts as copied" }, this.countedButtons),
       this.restButton,
     );
