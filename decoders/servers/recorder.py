@@ -102,6 +102,12 @@ def first_choices(logits: Tensor, k: int = TOP) -> tuple[Tensor, Tensor]:
     return places.gather(1, best), values
 
 
+def on_device(places: Sequence[int], device: torch.device) -> Tensor:
+    """Row numbers as a tensor of the device; a GPU is not waited for, as it would be for memory that is not pinned."""
+    index = torch.tensor(places, dtype=torch.long)
+    return index.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else index.to(device)
+
+
 def to_host(tensors: Sequence[Tensor | None]) -> tuple[list[Any], Callable[[], None]]:
     """Copies in the host's memory, and a function that waits for them. A device copies on a stream of its own."""
     first = next(t for t in tensors if t is not None)

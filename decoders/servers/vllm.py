@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .recorder import Batch, Recorder, Recording, first_choices, to_host
+from .recorder import Batch, Recorder, Recording, first_choices, on_device, to_host
 
 log = logging.getLogger("specviz.recorder")
 
@@ -130,7 +130,7 @@ class Taps:
         def of(values: Tensor, places: Sequence[int]) -> Tensor:
             if len(wanted) == len(counts):
                 return values[: len(places)]
-            return values[torch.tensor(places, device=values.device, dtype=torch.long)]
+            return values[on_device(places, values.device)]
 
         numbers = _numbers(of(logits, rows), of(drafted, drafts), judges)
         at, draft_ms, verify_ms = time.perf_counter(), self.draft_ms, self.verify_ms
@@ -155,7 +155,7 @@ def _numbers(rows: Tensor, drafted: Tensor, judges: Sequence[int]) -> list[Tenso
     rows = rows.float()
     total = rows.logsumexp(-1)
     ids, values = first_choices(rows)
-    at = torch.tensor(judges, device=rows.device, dtype=torch.long)
+    at = on_device(judges, rows.device)
     mine = rows[at].gather(1, drafted.long()[:, None]) if len(judges) else rows.new_zeros(0, 1)
     ranks = (rows[at] > mine).sum(-1) if len(judges) else drafted.new_zeros(0)
     return [ids, values - total[:, None], drafted.clone(), mine[:, 0] - total[at], ranks]
@@ -399,7 +399,7 @@ def before_v2(
     if sum(counts) + len(counts) != len(logits):
         raise ValueError(f"{len(logits)} rows of logits for {sum(counts)} drafted tokens: adaptive verification?")
     later = [end - count + j for end, count in zip(accumulate(rows), counts, strict=False) for j in range(count)]
-    at = torch.tensor(later, device=logits.device, dtype=torch.long)
+    at = on_device(later, logits.device)
     drafted = batch.input_ids[batch.logits_indices][at]
     taps.served = taps.q = None
     if draft_logits is not None and len(later):

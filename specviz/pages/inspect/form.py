@@ -111,21 +111,20 @@ def build(desk: Desk) -> None:
         whose = references.owned(whose, form)
         return [whose, note(references.told(whose, references.settled(whose, form)))]
 
-    def offered(chosen: Any, whose: references.Reference, *sent: Any) -> list[Any]:
-        """The notes at the prompt and at its reference, Run (off where nothing can run), and the examples of the model
-        in use: where those of another kind of model were listed, its first one takes the place of an example that
-        nobody changed.
+    def offered(chosen: Any, *sent: Any) -> list[Any]:
+        """Run (off where nothing can run), and the examples of the model in use: where those of another kind of model
+        were listed, its first one takes the place of an example that nobody changed. ``changed`` follows with the
+        notes: what was typed meanwhile is counted, not what stood there before.
         """
         run = gr.Button(interactive=not desk.catalog()["reason"])
-        counted, _, told_of = changed(whose, *sent)
         kept = [gr.skip()] * len(whole)
         shown = _named(chosen, not desk.toy)
         if shown is None or _named(chosen, desk.toy) is not None:
-            return [counted, run, gr.skip(), *kept[:-1], told_of]
+            return [run, gr.skip(), *kept]
         first, names = choices(desk)
         if not _same(shown, _form(sent)):
-            return [counted, run, gr.Dropdown(names, value=None), *kept[:-1], told_of]
-        return [note(), run, gr.Dropdown(names, value=first.record.id), *example_fields(first)]
+            return [run, gr.Dropdown(names, value=None), *kept]
+        return [run, gr.Dropdown(names, value=first.record.id), *example_fields(first)]
 
     def fill(chosen: Any) -> list[Any]:
         example = _named(chosen, desk.toy)
@@ -219,7 +218,8 @@ def build(desk: Desk) -> None:
     notes = [prompt_note, reference, reference_note]
     gr.on([f.change for f in fields[:-1]], changed, [belongs, *fields], notes, **newest)
     reference.change(written, [belongs, *fields], [belongs, reference_note], **newest)
-    form.offered(offered, [example, belongs, *fields], [prompt_note, run, example, *whole], **newest)
+    renewed = form.offered(offered, [example, *fields], [run, example, *whole], **newest)
+    renewed.then(changed, [belongs, *fields], notes, queue=False, **QUIET)
     form.again(again, form, [example, *whole, run_note], queue=False, **QUIET)
     inputs = [example, form, *fields, belongs, pool]
     for begins in (run.click, form.run):
