@@ -21,6 +21,7 @@ from .work import Refused, opened
 TOGETHER = 8  # questions that an actor hears at a time: one is answered, others wait, are stopped, or ask for states
 JOINING = threading.Lock()
 STORE_BYTES = 80 << 20  # of Ray's object store, where we start Ray: what is large goes to a folder, not through it
+ENDED = (RayError, SystemExit)  # a wait raises the second where Ray itself is ended meanwhile
 
 
 def joined(cores: int, address: str = "") -> bool:
@@ -89,7 +90,7 @@ class Actor(Backend):
         self._actor = actor = ray.remote(**asked)(_Actor).remote(hosting)
         try:
             refusal = ray.get(actor.open.remote())
-        except RayError as problem:
+        except ENDED as problem:
             raise Gone(_why(problem)) from None
         if refusal:
             self.close()
@@ -103,7 +104,7 @@ class Actor(Backend):
                 ray.get(actor.lives.remote(), timeout=self.silent_s)
             except GetTimeoutError:
                 return self._end(actor, silent(self.silent_s))
-            except RayError as problem:
+            except ENDED as problem:
                 if self._actor is actor:
                     self.lost(_why(problem))
                 return
@@ -139,7 +140,7 @@ class Actor(Backend):
                     over = True
                     return
                 yield answer
-        except RayError as problem:
+        except ENDED as problem:
             over = True
             raise Gone((self._actor is not actor and self._hung) or _why(problem)) from None
         except UserError:
@@ -159,7 +160,9 @@ class Actor(Backend):
             ray.shutdown()
 
 
-def _why(problem: RayError) -> str:
+def _why(problem: RayError | SystemExit) -> str:
+    if isinstance(problem, SystemExit):
+        return "Ray was ended"
     if isinstance(problem, RayActorError):
         return "its process or its node is gone"
     return f"Ray failed: {first_line(problem, 160)}"
