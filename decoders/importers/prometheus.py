@@ -9,6 +9,7 @@ drafting by vLLM's names.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .importer import Contents, Importer, Numbers
@@ -24,17 +25,25 @@ LABEL = re.compile(r'(\w+)="([^"]*)"')
 PLACE = re.compile(r"[0-9]{1,4}")
 
 
+def samples(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Name (without its ``_total``), labels and value of each line about drafting or tokens that servers wrote.
+
+    >>> list(samples(['vllm:spec_decode_num_drafts_total{engine="0"} 2.0', "python_info 1"]))
+    [('vllm:spec_decode_num_drafts', {'engine': '0'}, 2.0)]
+    """
+    for line in lines:
+        match = LINE.match(line.strip())
+        if match is not None and WANTED.search(match["name"]):
+            labels = dict(LABEL.findall(match["labels"] or ""))
+            yield match["name"].removesuffix("_total"), labels, float(match["value"])
+
+
 def read(source: Source) -> Contents | None:
     """The numbers about drafting, per server; rates are computed where their parts are there."""
     servers: dict[str, dict[str, Any]] = {}
     positions: dict[str, dict[int, float]] = {}
-    for line in source.lines():
-        match = LINE.match(line.strip())
-        if match is None or not WANTED.search(match["name"]):
-            continue
-        labels = dict(LABEL.findall(match["labels"] or ""))
+    for name, labels, value in samples(source.lines()):
         where = " ".join(labels[name] for name in ("model_name", "engine", "tp_rank") if name in labels)
-        name, value = match["name"].removesuffix("_total"), float(match["value"])
         if name.endswith(("_created", "_bucket")):  # of a histogram its sum and count are told
             continue
         if PLACE.fullmatch(labels.get("position", "")):

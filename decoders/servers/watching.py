@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 import urllib.error
 import urllib.request
@@ -13,17 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
+from decoders.importers.prometheus import PLACE, SERVERS, samples
 
 LIVE_FILES = "live-*.jsonl"
 WINDOW = 10.0  # seconds over which tokens per second are counted
 MOST_POSITIONS = 64
 MOST_METRICS = 8 << 20  # bytes of an answer to GET /metrics
-METRIC = re.compile(
-    r"^(?:vllm:|llamacpp:)?spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)(?:_total)?"
-    r"(?:\{([^}]*)\})? ([0-9.e+]+)\s*$"
-)
-TOKENS = re.compile(r"^(?:vllm:generation_tokens|llamacpp:tokens_predicted)_total(?:\{[^}]*\})? ([0-9.e+]+)\s*$")
-POSITION = re.compile(r'position="(\d{1,3})"')
+COUNTER, TOKENS = "spec_decode_num_", ("generation_tokens", "tokens_predicted")
 
 
 @dataclass(slots=True)
@@ -151,22 +146,23 @@ def read_metrics(text: str) -> Acceptance:
     2
     """
     seen, positions, any_there = Acceptance(), dict[int, int](), False
-    for line in text.splitlines():
-        if match := METRIC.match(line):
-            name, labels, count = match[1], match[2] or "", int(float(match[3]))
+    for name, labels, value in samples(text.splitlines()):
+        server, _, counter = name.partition(":")
+        if server not in SERVERS:
+            continue
+        if counter in TOKENS:
+            seen.tokens += int(value)
+        elif (kind := counter.removeprefix(COUNTER)) != counter:
             any_there = True
-            if name == "accepted_tokens_per_pos":
-                place = POSITION.search(labels)
-                if place and int(place[1]) < MOST_POSITIONS:
-                    positions[int(place[1])] = positions.get(int(place[1]), 0) + count
-            elif name == "drafts":
-                seen.drafts += count
-            elif name == "draft_tokens":
-                seen.drafted += count
-            else:
-                seen.accepted += count
-        elif match := TOKENS.match(line):
-            seen.tokens += int(float(match[1]))
+            if PLACE.fullmatch(place := labels.get("position", "")):
+                if int(place) < MOST_POSITIONS:
+                    positions[int(place)] = positions.get(int(place), 0) + int(value)
+            elif kind == "drafts":
+                seen.drafts += int(value)
+            elif kind == "draft_tokens":
+                seen.drafted += int(value)
+            elif kind == "accepted_tokens":
+                seen.accepted += int(value)
     if not any_there:
         raise UserError("the server's metrics tell of no drafts: start it with speculative decoding on")
     seen.positions = [positions.get(place, 0) for place in range(max(positions, default=-1) + 1)]
