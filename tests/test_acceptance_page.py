@@ -56,6 +56,25 @@ def test_runs_are_pooled_by_method_with_every_formula_filled_in(client: TestClie
     assert client.post("/api/acceptance/runs", json={"ids": ids}).json()["sets"] == sets  # from what is kept
 
 
+def test_a_given_answer_is_no_lossy_run_and_is_not_counted(desk: StubDesk) -> None:
+    """A run that was told what to write is left out of every set, and a method's two variants have two names."""
+    forced, lossy, free = (synthetic.chain() for _ in range(3))
+    for name, trace in {"given-1": forced, "lossy-1": lossy, "free-1": free}.items():
+        trace.run["id"] = name
+        trace.run["method"] = {**trace.run["method"], "lossless": trace is free}
+    forced.run["forced"] = True
+    ids = [desk.store.put(trace, kind="opened") for trace in (forced, lossy, free)]
+    try:
+        answer = desk.services["acceptance"].runs(ids)
+        title = free.run["method"]["title"]
+        assert answer["forced"] == 1 and [one["title"] for one in answer["sets"]] == [f"{title} (lossy)", title]
+        assert desk.services["acceptance"].runs(ids[:1]) == {"sets": [], "forced": 1}
+        assert desk.store.entry("given-1").summary["forced"] and desk.store.entry("given-1").summary["lossless"]
+    finally:
+        for key in ids:
+            desk.store.remove(key)
+
+
 def test_what_is_kept_is_bounded(client: TestClient, desk: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "KEPT", 1)
     desk.services["acceptance"]._kept.clear()

@@ -16,7 +16,6 @@ from decoders.parts import own_place
 from decoders.prompt_tokens.design import compare_sizes, design, trees_for
 from decoders.prompt_tokens.latency import Latency, Setup, save_latency
 from decoders.prompt_tokens.trees import FILE, save_trees
-from specviz.pages.trees import service as trees_module
 
 from .drafts import save_tiny_part
 from .models import tiny_target
@@ -215,19 +214,19 @@ def test_a_failed_measurement_is_told_and_can_be_repeated(stub: StubDesk, monkey
     assert finished(stub)["failed"] == ""
 
 
-@pytest.mark.parametrize("case", ["measured once", "kept already", "no prompt tokens"])
-def test_latency_is_measured_unasked_when_it_is_needed(kept: Kept, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    monkeypatch.setattr(trees_module, "IDLE_S", 0)
-    if case != "kept already":
-        for file in (own_place("ppd", kept.target.key).parents[2] / "latency").iterdir():
-            file.unlink()
-    if case == "no prompt tokens":
-        (kept.part / "part.json").unlink()
+def test_nothing_is_measured_unasked(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server with prompt tokens and no latency starts no thread of this page, and times no forward."""
+    for file in (own_place("ppd", kept.target.key).parents[2] / "latency").iterdir():
+        file.unlink()
     asked = threading.Event()
     monkeypatch.setattr("decoders.study.latency.latency_for", lambda *_, **__: asked.set())
-    desk = StubDesk(load=lambda: kept.target)
-    desk.begin()
+    before = {thread.name for thread in threading.enumerate()}
+    desk = desk_of(lambda: kept.target)
+    desk.services["trees"].begin()
     try:
-        assert asked.wait(WAIT_S if case == "measured once" else 0.5) is (case == "measured once")
+        assert not {t.name for t in threading.enumerate() if "latency" in t.name} - before and not asked.is_set()
+        assert desk.services["trees"].shown()["latency"] is None
+        desk.services["trees"].measure()
+        assert asked.wait(WAIT_S)
     finally:
         desk.end()

@@ -44,6 +44,17 @@ def becomes(page: Any, read: Callable[[], Any], expected: Any) -> None:
     assert value == expected
 
 
+def steady(page: Any, locator: Any) -> dict[str, float]:
+    """The box of an element that no longer moves: the same in two looks, 100 ms apart."""
+    boxes = [{}, locator.bounding_box() or {}]
+    end = time.monotonic() + WAIT_S
+    while (boxes[-1] != boxes[-2] or not boxes[-1]) and time.monotonic() < end:
+        page.wait_for_timeout(100)
+        boxes.append(locator.bounding_box() or {})
+    assert boxes[-1] and boxes[-1] == boxes[-2], f"it still moves: {boxes[-2:]}"
+    return boxes[-1]
+
+
 def fits(page: Any, width: int, height: int = 800) -> None:
     """Asserts that the page, at rest in a window of this size, is not wider than it."""
     page.set_viewport_size({"width": width, "height": height})

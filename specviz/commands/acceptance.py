@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
                 (c["label"], str(c["count"]), *(decimals(c[key], 3) for key in ("rate", "ece", "brier", "auroc")))
                 for c in one["calibration"]
             ]
-            common.show_table(("confidence", "told", "came true", "ECE", "Brier", "AUROC"), told, right=1)
+            common.show_table(("confidence", "predicted", "correct", "ECE", "Brier", "AUROC"), told, right=1)
     return 0
 
 

@@ -14,7 +14,19 @@ from tests.stubs import StubDesk, serving, visiting
 from tests.waiting import becomes, expect, fits
 
 Visit = Callable[..., Any]
-RUNS = (synthetic.chain(), synthetic.plain(), synthetic.drafted())
+
+
+def variant(name: str, **run: Any) -> Any:
+    """A chain run by a method of another name."""
+    trace = synthetic.chain()
+    trace.run |= run
+    trace.run["method"] = {**trace.run["method"], "name": name, "title": name.upper()}
+    return trace
+
+
+RUNS = (synthetic.chain(), synthetic.plain(), synthetic.drafted(), *(variant(f"m{k}") for k in range(9)))
+SERIES = """() => [...document.querySelectorAll(".svd-charts .svp-plot")].map((plot) => plot.data.map((one) =>
+    [one.name, one.marker.color]))"""
 PROMPT = "class Point:\n    def __init__(self, x):\n        self.x = x\n"
 
 
@@ -27,7 +39,8 @@ def target() -> Any:
 def port(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        with serving(StubDesk(load=lambda: target, gallery=RUNS)) as found:
+        gallery = (*RUNS, variant("pld", forced=True))  # a given answer, and a method that the others have, too
+        with serving(StubDesk(load=lambda: target, gallery=gallery)) as found:
             yield found
 
 
@@ -48,6 +61,23 @@ def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     expect(page.locator(".svd-body")).to_have_text("Choose at least one run.")
     page.click(".svd-all button:has-text('all')")
     expect(page.locator(".svd-defined tbody tr")).to_have_count(len(RUNS))
+
+
+def test_charts_draw_at_most_eight_methods_each_in_a_colour_of_its_own(visit: Visit) -> None:
+    page = visit()
+    page.wait_for_selector(".svd-charts figure:nth-child(3)[data-drawn]")
+    lines = page.locator(".svd-line")
+    expect(lines).to_have_count(len(RUNS) - 1)  # plain decoding drafts nothing
+    for chart in page.evaluate(SERIES):
+        assert len(chart) == 8 == len({name for name, _ in chart}) == len({color for _, color in chart})
+    expect(page.locator(".svd-line:disabled")).to_have_count(len(RUNS) - 9)
+    last = lines.last.inner_text()
+    lines.first.focus()
+    page.keyboard.press("Enter")  # one out, another in: the others keep their colours
+    lines.last.click()
+    becomes(page, lambda: [last in dict(chart) for chart in page.evaluate(SERIES)], [True] * 3)
+    assert all(len({color for _, color in chart}) == 8 for chart in page.evaluate(SERIES))
+    expect(page.locator(".svd-lead").first).to_contain_text("1 run of a given answer left out")
 
 
 @pytest.mark.slow("the page opened again")

@@ -16,7 +16,7 @@ from tests import synthetic
 from tests.models import tiny_target
 from tests.stubs import StubDesk, nothing_wrong
 from tests.test_sheets import CASES, IN_A_CELL, SHEET, WORDS
-from tests.waiting import WAIT_S, becomes, expect, fits
+from tests.waiting import WAIT_S, becomes, expect, fits, steady
 
 Visit = Callable[..., Any]
 COMPLETE = ".svl-results[data-state=complete] .svp-chart .main-svg"
@@ -232,7 +232,7 @@ def test_a_table_is_run_drawn_and_opened(visit: Visit, monkeypatch: pytest.Monke
     expect(rows.last).to_contain_text("Prompt tokens are missing")
     numbers = ours.locator(".annotation-text")  # column by column, then the words of the last row
     expect(numbers.last).to_be_visible()  # what was drawn before is gone
-    cell = numbers.nth(numbers.count() - 2).bounding_box()  # PLD on all prompts
+    cell = steady(page, numbers.nth(numbers.count() - 2))  # PLD on all prompts
     page.mouse.move(cell["x"] + 2, cell["y"] + 4)
     page.wait_for_selector(".svp-chart .hovertext")
     page.mouse.click(cell["x"] + 4, cell["y"] + 6)

@@ -13,6 +13,7 @@ from PIL import Image
 
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY
+from specviz.views import web
 from specviz.views.export import standalone_html
 
 RUN = "1-class-docstring-adapld"  # its identifiers have underscores and descenders
@@ -95,3 +96,30 @@ def touched(page: Any, scale: int, mark: str) -> list[str]:
 def test_a_mark_leaves_every_letter_whole(sharp: tuple[Any, int]) -> None:
     page, scale = sharp
     assert {mark: wrong for mark in MARKS if (wrong := touched(page, scale, mark))} == {}
+
+
+# what a lane of Compare and a box of the tree write, with the lines that they draw below it
+LANE = """<div class="svp svp-compare"><div class="sv svc"><li class="svc-lane" style="--sv-lane: var(--svc-lane-1)">
+    <code class="svc-text"><span class="svc-acc">mean_positive(gy)</span> <span class="svc-own">first_q</span></code>
+    </li></div></div>"""
+NODE = """<div class="sv"><svg width="200" height="44"><g class="sv-node sv-node-accepted" transform="translate(100)">
+    <text class="sv-label" y="17">_positive_gy</text></g></svg>
+    <code class="sv-state-accepted">_gy</code> <code class="sv-state-own">_q</code></div>"""
+BARE = "code *, code, text { text-decoration: none !important; fill: #000 !important; color: #000 !important }"
+BLANKS = """() => {
+    const walk = document.createTreeWalker(document.querySelector(".svp, .sv"), NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) walk.currentNode.data = walk.currentNode.data.replace(/\\S/g, "\u00a0");
+}"""
+
+
+@pytest.mark.parametrize("inside", [LANE, NODE], ids=["a lane of Compare", "a box of the tree"])
+def test_lines_below_text_stay_clear_of_underscores(sharp: tuple[Any, int], inside: str) -> None:
+    page, scale = sharp
+    style = f"<style>{web.styles()}</style><style>.svc-text {{ background: #fff !important; border: 0 !important }}"
+    page.set_content(f"<!doctype html><body style='background: #fff'>{style}</style>{inside}")
+    text = picture(page, BARE)
+    page.evaluate(BLANKS)  # the lines alone
+    ink, line = text.max(axis=2) < 255 - INK, picture(page, "").min(axis=2) < 255 - LINE
+    near = ink.copy()
+    near[1:] |= ink[:-1]
+    assert line.sum() > 20 * scale and int((near & line).sum()) == 0

@@ -1,27 +1,26 @@
-/* Page "Acceptance", calibration: what methods are confident of, and what comes true. */
+/* Page "Acceptance", calibration: what methods are confident of, and how often they are right. */
 
 import { h, heads, table } from "specviz/base/dom.js";
 import { format, percentage } from "specviz/base/numbers.js";
-import { charts } from "specviz/base/plotly.js";
 import { COLORS, data, drawCharts, layout, page, scrolled } from "specviz/acceptance/state.js";
 
-/** @param {Calibration} one @param {string} title @param {number} n @returns {Chart} */
-function diagram(one, title, n) {
+/** @param {Calibration} one @param {string} title @returns {Chart} */
+function diagram(one, title) {
   const most = Math.max(...one.bins.map((bin) => bin.count));
-  const color = COLORS[n % COLORS.length];
+  const color = COLORS[0];
   const shares = {
     type: "bar",
-    name: "came true",
+    name: "correct",
     x: one.bins.map((bin) => (bin.low + bin.high) / 2),
     y: one.bins.map((bin) => bin.right),
     width: one.bins.map((bin) => 0.92 * (bin.high - bin.low)),
-    text: one.bins.map((bin) => `${bin.count.toLocaleString("en")} told, ${format(bin.told)} on average`),
+    text: one.bins.map((bin) => `${bin.count.toLocaleString("en")} predicted, ${format(bin.told)} on average`),
     textposition: "none",
     marker: { color, opacity: one.bins.map((bin) => 0.35 + (0.65 * bin.count) / most) },
-    hovertemplate: "%{text}: %{y:.0%} came true<extra></extra>",
+    hovertemplate: "%{text}: %{y:.0%} correct<extra></extra>",
   };
   const honest = {
-    name: "as told",
+    name: "as predicted",
     x: [0, 1],
     y: [0, 1],
     mode: "lines",
@@ -29,9 +28,9 @@ function diagram(one, title, n) {
     hoverinfo: "skip",
   };
   return {
-    label: `${title}, ${one.label}: the share that came true by confidence; the same numbers are in the table`,
+    label: `${title}, ${one.label}: the share that was correct by confidence; the same numbers are in the table`,
     data: one.probability ? [shares, honest] : [shares],
-    layout: layout(`${title} · ${one.label}`.replace(/</g, "&lt;"), one.label, "came true", {
+    layout: layout(`${title} · ${one.label}`.replace(/</g, "&lt;"), one.label, "correct", {
       height: 280,
       xaxis: { range: [one.low, one.high] },
       yaxis: { range: [0, 1.02], tickformat: ".0%" },
@@ -47,8 +46,8 @@ export function drawCalibration(place) {
       h(
         "p.svd-lead",
         "None of these runs recorded a confidence that says how often a token stands. Draft models and heads (where " +
-          "their drafts are not drawn), PPD, LogitSpec, SuffixDecoding and REST tell probabilities; PLD+ and AdaPLD " +
-          "tell cosines.",
+          "their drafts are not drawn), PPD, LogitSpec, SuffixDecoding and REST give probabilities; PLD+ and AdaPLD " +
+          "give cosines.",
       ),
     );
   /** @param {number | null} value */
@@ -71,11 +70,11 @@ export function drawCalibration(place) {
       "p.svd-lead",
       "Every confidence that methods recorded, held against what came of it. ",
       h("b", "ECE"),
-      " = Σ bins (told ÷ all) · |came true − mean confidence|, 10 bins. ",
+      " = Σ bins (predicted ÷ all) · |correct − mean confidence|, 10 bins. ",
       h("b", "Brier"),
       " = mean (confidence − outcome)². ",
       h("b", "AUROC"),
-      " = chance that something right was told with more confidence than something wrong (.5: it says nothing). " +
+      " = chance that something right was predicted with more confidence than something wrong (.5: it says nothing). " +
         "Cosines and attention are no probabilities: they have an AUROC alone. A drafter's confidence is held " +
         "against its first choices; drawn drafts, which stand with min(1, p ÷ q), and what lies behind a stop " +
         "token are left out.",
@@ -84,11 +83,11 @@ export function drawCalibration(place) {
       "Calibration",
       table(
         { class: "svd-table" },
-        heads(["method", "confidence"], ["told", "came true", "ECE", "Brier", "AUROC"]),
+        heads(["method", "confidence"], ["predicted", "correct", "ECE", "Brier", "AUROC"]),
         rows,
       ),
     ),
     grid,
   );
-  drawCharts(grid, () => all.map((one, n) => diagram(one, one.title, n)));
+  drawCharts(grid, () => all.map((one) => diagram(one, one.title)));
 }

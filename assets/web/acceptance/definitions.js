@@ -43,36 +43,59 @@ function compared() {
 /** @param {AcceptanceSet} set */
 const words = (set) => [plural(set.runs, "run"), !set.lossless && "lossy"].filter(Boolean).join(", ");
 
-/** Methods that drafted, as the charts draw them. */
+/** Methods that drafted. */
 const drafting = () => page.sets.filter((set) => set.depths.length);
 
-/** Which line is whose. */
-const key = () =>
-  h(
-    "div.svd-key",
-    drafting().map((set, n) => h("span", h("i", { style: `background:${COLORS[n % COLORS.length]}` }), set.title)),
-  );
+/** The eight that drafted most, each with a colour of its own, unless others were chosen. */
+function chooseCharted() {
+  const titles = drafting().map((set) => set.title);
+  page.charted = page.charted.map((title) => (titles.includes(title) ? title : ""));
+  if (page.charted.some(Boolean)) return;
+  /** @param {AcceptanceSet} set */
+  const drafts = (set) => set.depths[0].drafts;
+  const most = [...drafting()].sort((a, b) => drafts(b) - drafts(a)).slice(0, COLORS.length);
+  const kept = drafting().filter((set) => most.includes(set));
+  page.charted = COLORS.map((_, n) => kept[n]?.title ?? "");
+}
+
+/** Which line is whose, and which are drawn: at most eight. @param {() => void} changed */
+function key(changed) {
+  const full = page.charted.every(Boolean);
+  const buttons = drafting().map(({ title }) => {
+    const slot = page.charted.indexOf(title);
+    const swap = () => {
+      page.charted[slot < 0 ? page.charted.indexOf("") : slot] = slot < 0 ? title : "";
+      changed();
+    };
+    const attributes = { "aria-pressed": String(slot >= 0), disabled: slot < 0 && full, onclick: swap };
+    return h("button.svd-line", attributes, h("i", { style: slot >= 0 && `background:${COLORS[slot]}` }), title);
+  });
+  const many = buttons.length > COLORS.length;
+  const how = `${COLORS.length} of ${buttons.length} methods are drawn, those that drafted most: take one out for another.`;
+  return h("div.svd-key", { role: "group", "aria-label": "Lines drawn" }, buttons, many && h("small", how));
+}
 
 /** Acceptance by depth and the accepted lengths, a line or bar per method. @returns {Chart[]} */
 function drawings() {
-  /** @param {AcceptanceSet} set @param {number} n */
-  const look = ({ title }, n) => ({
-    name: title,
-    marker: { color: COLORS[n % COLORS.length], symbol: SYMBOLS[n % SYMBOLS.length], size: 7 },
+  const charted = page.charted.flatMap((title, n) => {
+    const set = drafting().find((one) => one.title === title);
+    return set ? [{ set, n }] : [];
   });
+  /** @param {AcceptanceSet} set @param {number} n */
+  const look = ({ title }, n) => ({ name: title, marker: { color: COLORS[n], symbol: SYMBOLS[n], size: 7 } });
   /** @param {"conditional" | "unconditional"} key @param {string} words */
   const lines = (key, words) =>
-    drafting().map((set, n) => ({
+    charted.map(({ set, n }) => ({
       ...look(set, n),
       x: set.depths.map((d) => d.depth),
       y: set.depths.map((d) => d[key]),
       text: set.depths.map((d) => `${d.stood} of ${key === "conditional" ? d.decided : d.drafts}`),
-      line: { color: COLORS[n % COLORS.length], dash: DASHES[n % DASHES.length], width: 2 },
+      line: { color: COLORS[n], dash: DASHES[n], width: 2 },
       mode: "lines+markers",
       hovertemplate: `position %{x}: %{y:.0%} ${words} (%{text})`,
     }));
   const rate = { yaxis: { range: [0, 1.02], tickformat: ".0%" } };
-  const lengths = drafting().map((set, n) => {
+  const lengths = charted.map(({ set, n }) => {
     const all = set.lengths.reduce((sum, [, steps]) => sum + steps, 0);
     return {
       ...look(set, n),
@@ -143,16 +166,25 @@ export function drawDefinitions(place) {
   const grid = h("div.svd-charts");
   const names = /** @type {AcceptanceGroups[]} */ (Object.keys(GROUPS));
   const any = page.sets.some((set) => set.depths.length);
+  chooseCharted();
+  const lines = h("div");
+  const redraw = () => {
+    const at = [...lines.querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
+    lines.replaceChildren(key(redraw));
+    lines.querySelectorAll("button")[at]?.focus();
+    drawCharts(grid, drawings);
+  };
   replace(place, [
     h(
       "p.svd-lead",
+      page.forced > 0 && h("b", `${plural(page.forced, "run")} of a given answer left out: nothing was decided there. `),
       "The same runs by every definition in use. Large: all steps pooled. Small: the formula with its numbers, and " +
         "the mean of each run's own value (SpecForge's way), which can order two methods the other way round.",
     ),
     compared(),
-    any && key(),
+    any && lines,
     grid,
     any ? h("div.svd-groups", names.map(grouped)) : h("p.svd-soft", "These runs drafted nothing."),
   ]);
-  if (any) drawCharts(grid, drawings);
+  if (any) redraw();
 }

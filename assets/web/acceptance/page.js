@@ -54,7 +54,7 @@ async function count() {
   /** @type {AcceptanceSet[]} */
   let sets = [];
   try {
-    if (ids.length) ({ sets } = await postJson("api/acceptance/runs", { ids }));
+    if (ids.length) ({ sets, forced: page.forced } = await postJson("api/acceptance/runs", { ids }));
   } catch (problem) {
     counted = "";
     if (asked === page.asked) body.replaceChildren(alertNote(problem));

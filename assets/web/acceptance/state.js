@@ -21,13 +21,15 @@ export const page = {
   chosen: null,
   /** @type {AcceptanceSet[]} */
   sets: [],
+  /** Runs of given answers that were left out. */
+  forced: 0,
+  /** Titles of the methods that the charts draw, each in its slot; "": free. @type {string[]} */
+  charted: [],
   asked: 0,
 };
 
-export const COLORS = [
-  "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#8A8A8A", "#7A4FBF", "#A6761D",
-  "#1B9E77", "#E7298A", "#4D4D4D",
-];
+/** As many as can be told apart in one chart: no colour is used twice. */
+export const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#8A8A8A", "#7A4FBF"];
 export const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash"];
 export const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-up", "star", "pentagon"];
 

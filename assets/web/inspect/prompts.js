@@ -224,7 +224,7 @@ export class PromptsView extends LookPanel {
     const help =
       "Of the prompt tokens that were read: how often the first guess was the token that came, and how often any " +
       "guess in the next tree was.";
-    const title = this.owner.tip.explained("h4", () => [h("div", help)], "Guesses that came true, this run");
+    const title = this.owner.tip.explained("h4", () => [h("div", help)], "Guesses that were correct, this run");
     const rows = this.tally.map(({ seen, first, any }, k) => {
       const levels = [level(any / seen, "sv-true-any"), level(first / seen, "sv-true-first")];
       const shares = `first ${percent(first, seen)}, offered ${percent(any, seen)} of ${seen.toLocaleString("en")}`;

@@ -192,7 +192,7 @@ function drawBar({ about, state, measured, tables, rows }) {
     metrics.length > 0 && h("label.svl-draw", tables ? "Cells show " : "Draw ", select),
     rows > 0 && batch.files(lab.metrics),
     rows > 0 && [file("csv", "Runs: CSV"), file("parquet", "Parquet"), file("json", "JSON")],
-    about.shipped && h("span.svl-shipped", "an example result that comes along: run your own above"),
+    about.shipped && h("span.svl-shipped", "example result: run your own above"),
     !goesOn(state) && !about.shipped && h("button.svp-button", { onclick: remove, title: REMOVES }, "Delete"),
   ]);
 }

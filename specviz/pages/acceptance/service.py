@@ -67,11 +67,13 @@ class AcceptancePage(Service):
     def runs(self, ids: Ids) -> dict[str, Any]:
         """Of runs that are over, a set per method: acceptance by every definition, and each confidence's reliability.
 
-        Raises Rejected where no run is chosen; UnknownTrace for one that is not there.
+        Runs of given answers are left out: ``forced`` is how many. Raises Rejected where no run is chosen; UnknownTrace
+        for one that is not there.
         """
         if not ids:
             raise Rejected("runs", "No run is chosen: choose one, or several to pool them by method.")
-        return {"sets": pooled_by_method([self._counted(key) for key in dict.fromkeys(ids)])}
+        counted = [self._counted(key) for key in dict.fromkeys(ids)]
+        return {"sets": pooled_by_method(counted), "forced": sum(run.forced for run in counted)}
 
     @post("forecast")
     def forecast(self, given: Given) -> dict[str, Any]:

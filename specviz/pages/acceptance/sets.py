@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ class Counted:
     told: dict[Signal, tuple[np.ndarray, np.ndarray]]
     draft_cost: float | None
     earlier: bool  # its one-row time was measured behind another run, or where is not recorded
+    forced: bool = False  # it wrote a given answer, which says nothing of the method's own acceptance
 
     @classmethod
     def of(cls, trace: Trace) -> Counted:
@@ -31,15 +33,22 @@ class Counted:
         told = {signal: outcomes(trace, signal) for signal in signals([trace])}
         row = trace.run.get("one_row")
         earlier = not isinstance(row, dict) or row.get("run") != trace.run.get("id")
-        return cls(group, Acceptance.of(trace), told, draft_cost(trace), earlier)
+        return cls(group, Acceptance.of(trace), told, draft_cost(trace), earlier, bool(trace.run.get("forced")))
 
 
 def pooled_by_method(runs: Iterable[Counted]) -> list[dict[str, Any]]:
-    """A set per method, in the order of its first run."""
+    """A set per method, in the order of its first run, each with a title of its own; runs of given answers are left
+    out.
+    """
     sets: dict[tuple[str, str, bool], list[Counted]] = {}
     for run in runs:
-        sets.setdefault(run.group, []).append(run)
-    return [_pooled(*group, several) for group, several in sets.items()]
+        if not run.forced:
+            sets.setdefault(run.group, []).append(run)
+    titles = Counter(title for _, title, _ in sets)
+    return [
+        _pooled(name, title if titles[title] == 1 or lossless else f"{title} (lossy)", lossless, several)
+        for (name, title, lossless), several in sets.items()
+    ]
 
 
 def _pooled(name: str, title: str, lossless: bool, runs: Sequence[Counted]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""PPD's trees on a server: designed for the model's prompt tokens; L(n) of this machine, measured when nothing runs."""
+"""PPD's trees on a server: designed for the model's prompt tokens; L(n) of this machine, measured when asked for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 ASSUMED_TOKENS = 3  # prompt tokens per node where none are trained
 MEASURED_UP_TO, SHOWN_UP_TO = 64, 128  # rows
 FEW_GUESSES = 5  # how often one of so many holds is told, beside how often any does
-IDLE_S = 30  # without a run, before latency is measured unasked
 PATIENCE_S = 5.0  # for a measurement that was told to end
 
 Table = tuple[tuple[float, ...], ...]
@@ -62,10 +61,6 @@ class Trees(Service):
         self._failed = ""
         self._closing = threading.Event()
         self._measuring: threading.Thread | None = None
-
-    def begin(self) -> None:
-        """Measure latency once nothing has run for a while, where there are prompt tokens and none was kept."""
-        threading.Thread(target=self._when_idle, name="latency in idle time", daemon=True).start()
 
     def close(self) -> None:
         """Stop measuring, and wait for the forwards of one size: a process that ends in one is aborted."""
@@ -157,26 +152,6 @@ class Trees(Service):
             self._failed = sentence(problem)
         finally:
             self._progress = None
-
-    def _when_idle(self) -> None:
-        """Look every second; each model in use is looked at once, when it has been quiet for long enough."""
-        loader, runner = self.desk.loader, self.desk.runner
-        while not loader.wait(1.0):
-            if self._closing.is_set():
-                return
-        quiet, looked_at = 0, 0
-        while not self._closing.is_set():
-            if loader.number != looked_at and quiet >= IDLE_S:
-                quiet, looked_at = 0, loader.number
-                if self._unmeasured(loader.target):
-                    self._begin()
-            self._closing.wait(1.0)
-            quiet = 0 if any(runner.load().values()) else quiet + 1
-
-    @staticmethod
-    def _unmeasured(target: Any) -> bool:
-        """Whether a model has prompt tokens, and no latency is kept for it."""
-        return target is not None and source(target).place is not None and _kept(target) is None
 
 
 def source(target: Any) -> Source:
