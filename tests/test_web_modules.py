@@ -18,7 +18,8 @@ WIDEST = 120
 HANDLE = "specviz/base/handle.js"  # documents and sets globalThis.specviz
 DYNAMIC = re.compile(r"\bimport\(\s*[\"'](specviz/[^\"']+)[\"']\s*\)")
 EXPORT = re.compile(r"^export (?:async )?(?:function\*?|class|const|let) (\w+)", re.M)
-PASSED_ON = re.compile(r"^export \{([^}]*)\} from", re.M)
+PASSED_ON = re.compile(r"^export \{([^}]*)\}", re.M)
+PACKED = re.compile(r"\bexport\s*\{([^}]*)\}")  # the exports of a vendored file, with their own names last
 NAMES = re.compile(r"^import \{([^}]*)\} from [\"']([^\"']+)[\"']", re.M)
 GLOBAL = re.compile(
     r"\b(?:window|globalThis|self)\.(\w+)(?:\.\w+)*\s*(?:=(?![=>])|\?\?=|\|\|=|\+=)|(?:window|globalThis)\["
@@ -34,8 +35,9 @@ def unresolved(sources: Mapping[str, str]) -> list[str]:
                 wrong.append(f"{name}: there is no {other}")
         for names, other in NAMES.findall(source):
             exported = set(EXPORT.findall(sources.get(other, "")))
-            for passed_on in PASSED_ON.findall(sources.get(other, "")):
-                exported |= {one.strip() for one in passed_on.split(",")}
+            lists = PACKED if other in web.VENDORED else PASSED_ON
+            for passed_on in lists.findall(sources.get(other, "")):
+                exported |= {one.split(" as ")[-1].strip() for one in passed_on.split(",")}
             wanted = {one.split(" as ")[0].strip() for one in names.split(",") if one.strip()}
             wrong += [f"{name}: {other} has no {one}" for one in sorted(wanted - exported)]
     return wrong
@@ -63,7 +65,7 @@ def wide(sources: Mapping[str, str]) -> list[str]:
     return [
         f"{name}:{number}"
         for name, source in sources.items()
-        if name != web.TERMS
+        if name != web.TERMS and name not in web.VENDORED
         for number, line in enumerate(source.splitlines(), 1)
         if len(line) > WIDEST
     ]
@@ -71,6 +73,30 @@ def wide(sources: Mapping[str, str]) -> list[str]:
 
 def globals_set(sources: Mapping[str, str]) -> list[str]:
     return [name for name, source in sources.items() if name != HANDLE and GLOBAL.search(source)]
+
+
+# The rooms from the ground up: at once (``import … from``), a module imports only of its own room and of rooms on
+# floors below; what is fetched later (``import()``) may come from anywhere.
+FLOORS = (
+    ("vendor", "generated"),
+    ("base",),
+    ("ui",),
+    ("inspect",),
+    ("shell",),
+    ("acceptance", "attribution", "compare", "dev", "lab", "lesson", "models", "runs", "trees", "whatif"),
+    ("opening",),
+)
+
+
+def above(sources: Mapping[str, str]) -> list[str]:
+    """Imports of a room that is not on a floor below."""
+    floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+    return [
+        f"{name}: {other}"
+        for name, source in sources.items()
+        for other in web.imports(source)
+        if (here := web.room(name)) != (there := web.room(other)) and floor[there] >= floor[here]
+    ]
 
 
 def with_module(source: str, name: str = "specviz/base/wrong.js") -> Mapping[str, str]:
@@ -93,6 +119,26 @@ def test_no_imports_go_in_a_circle() -> None:
     text = web.modules()["specviz/base/dom.js"]
     circle = with_module('import { x } from "specviz/inspect/tree.js";', "specviz/base/dom.js")
     assert circles(circle) and not circles({**circle, "specviz/base/dom.js": text})
+
+
+def test_rooms_import_from_floors_below() -> None:
+    assert above(web.modules()) == []
+    assert {web.room(name) for name in web.modules()} <= {room for rooms in FLOORS for room in rooms}
+    for source in ('import { app } from "specviz/shell/state.js";', 'export { app } from "specviz/shell/state.js";'):
+        assert above(with_module(source)) == ["specviz/base/wrong.js: specviz/shell/state.js"]
+        assert above(with_module(source, "specviz/lab/right.js")) == []
+    beside = 'import { Lane } from "specviz/compare/lane.js";'
+    assert above(with_module(beside, "specviz/lab/wrong.js")) and not above(with_module(beside, "specviz/compare/x.js"))
+
+
+def test_vendored_files_are_as_they_were_published() -> None:
+    """Each says which version it is, and under which licence; the licences' texts come along."""
+    licences = (web.FOLDER / "vendor" / "LICENCES.txt").read_text(encoding="utf-8")
+    for name, file in web.VENDORED.items():
+        first = web.modules()[name].splitlines()[0]
+        said = re.fullmatch(r"/\* (\S+ [\d.]+)(?: \(hooks\))?, (MIT|Apache-2.0) licence, copyright .+ \*/", first)
+        assert said and said[1] in licences, file
+        assert web.import_map("web")[name].startswith("web/vendor/")
 
 
 def test_lines_are_short() -> None:
@@ -121,7 +167,7 @@ def reached(names: Iterable[str]) -> set[str]:
 
 
 def test_every_module_is_used() -> None:
-    pages = [name for name in web.modules() if re.search(r"/(page|standalone)\.js$|^specviz/shell/", name)]
+    pages = [name for name in web.modules() if re.search(r"/(page|standalone)\.js$|^specviz/(shell|ui)/", name)]
     assert set(web.modules()) == reached(pages)
 
 
@@ -135,7 +181,7 @@ def test_a_page_from_disk_carries_what_it_needs_and_no_more() -> None:
 
 def test_the_first_view_waits_for_no_page_but_its_own() -> None:
     first = web.reachable("specviz/shell/main.js")
-    assert {name.split("/")[1] for name in first} == {"base", "generated", "inspect", "shell"}
+    assert {web.room(name) for name in first} == {"base", "generated", "inspect", "shell", "ui", "vendor"}
     assert web.import_map("./web/")["specviz/base/dom.js"].startswith("./web/base/dom.")
 
 

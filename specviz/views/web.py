@@ -2,8 +2,8 @@
 
 Modules name each other by bare specifiers (``import { h } from "specviz/base/dom.js"``); an import map, made here,
 says where each is: for the app an address with the hash of the content, so that browsers may keep it for ever; for a
-page that works from disk a ``data:`` URL. No module, style or order is listed in Python: what a page needs follows
-from the import statements.
+page that works from disk a ``data:`` URL. No module, style or order of ours is listed in Python: what a page needs
+follows from the import statements. The few libraries in ``vendor/`` keep the names under which they import each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,18 @@ from . import terms
 FOLDER = ASSETS / "web"
 PREFIX = "specviz/"
 TERMS = PREFIX + "generated/terms.js"  # made here, of what decoders.trace.metrics and specviz.views.terms say
-STATIC = re.compile(r"^(?:import|export)\b[^;\"']*?\bfrom\s+[\"']([^\"']+)[\"']|^import\s+[\"']([^\"']+)[\"']", re.M)
+# Preact (elements from a state), htm (templates in plain JavaScript) and signals (the state): specifier → file
+VENDORED = MappingProxyType({
+    "preact": "vendor/preact.js",
+    "preact/hooks": "vendor/hooks.js",
+    "htm": "vendor/htm.js",
+    "@preact/signals-core": "vendor/signals-core.js",
+    "@preact/signals": "vendor/signals.js",
+})  # fmt: skip
+# a vendored file has several statements in a line, and no space after ``from``
+STATIC = re.compile(
+    r"(?:^|;)(?:import|export)\b[^;\"']*?\bfrom\s*[\"']([^\"']+)[\"']|^import\s+[\"']([^\"']+)[\"']", re.M
+)
 AFTER = re.compile(r'^@import "specviz/([^"]+)";\n', re.M)
 # what a data: URL keeps as it is: printable ASCII but "%", which would be decoded, and "#", which would end it
 PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%#")
@@ -47,13 +58,22 @@ class Asset:
 def modules() -> Mapping[str, str]:
     """Specifier → source of every module.
 
-    >>> "specviz/base/dom.js" in modules()
+    >>> "specviz/base/dom.js" in modules() and "preact" in modules()
     True
     """
-    files = {PREFIX + path.relative_to(FOLDER).as_posix(): path for path in sorted(FOLDER.glob("*/*.js"))}
-    return MappingProxyType(
-        {name: path.read_text(encoding="utf-8") for name, path in files.items()} | {TERMS: _terms()}
-    )
+    named = {file: name for name, file in VENDORED.items()}
+    files = {path.relative_to(FOLDER).as_posix(): path for path in sorted(FOLDER.glob("*/*.js"))}
+    sources = {named.get(file, PREFIX + file): path.read_text(encoding="utf-8") for file, path in files.items()}
+    return MappingProxyType(sources | {TERMS: _terms()})
+
+
+def room(name: str) -> str:
+    """The folder of a module.
+
+    >>> room("specviz/base/dom.js"), room("@preact/signals")
+    ('base', 'vendor')
+    """
+    return "vendor" if name in VENDORED else name.split("/")[1]
 
 
 def _terms() -> str:
@@ -95,7 +115,7 @@ def styles(names: Iterable[str] | None = None) -> str:
     """The style sheets in the folders of ``names`` (of all modules without it), as one. Each stands after those it
     imports (``@import "specviz/base/page.css";``), so that it may change what they say.
     """
-    folders = {name.split("/")[1] for name in names or modules()}
+    folders = {room(name) for name in names or modules()}
     order: dict[str, str] = {}
 
     def visit(name: str) -> None:
@@ -121,8 +141,8 @@ def named(name: str, data: bytes) -> tuple[str, Asset]:
 @cache
 def served() -> Mapping[str, tuple[str, Asset]]:
     """Specifier → the name under which the app serves the module, and the file."""
-    files = {name: named(name.removeprefix(PREFIX), source.encode()) for name, source in modules().items()}
-    return MappingProxyType(files)
+    files = {name: VENDORED.get(name, name.removeprefix(PREFIX)) for name in modules()}
+    return MappingProxyType({name: named(file, modules()[name].encode()) for name, file in files.items()})
 
 
 def import_map(base: str) -> dict[str, str]:

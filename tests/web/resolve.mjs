@@ -7,7 +7,17 @@ const WEB = new URL("../../assets/web/", import.meta.url).href;
 const WORKED = { tokens_per_step: { worked: "({accepted} + {steps}) ÷ {steps} steps" } };
 const SAID = `export const terms = ${JSON.stringify(WORKED)}; export const verified = {};`;
 const TERMS = `data:text/javascript,${encodeURIComponent(SAID)}`;
+// as ``VENDORED`` in specviz/views/web.py
+const VENDORED = {
+  preact: "vendor/preact.js",
+  "preact/hooks": "vendor/hooks.js",
+  htm: "vendor/htm.js",
+  "@preact/signals-core": "vendor/signals-core.js",
+  "@preact/signals": "vendor/signals.js",
+};
 const hooks = `export function resolve(name, context, next) {
+  const vendored = ${JSON.stringify(VENDORED)}[name];
+  if (vendored) return { url: ${JSON.stringify(WEB)} + vendored, format: "module", shortCircuit: true };
   if (!name.startsWith("specviz/")) return next(name, context);
   const url = name === "specviz/generated/terms.js" ? ${JSON.stringify(TERMS)} : ${JSON.stringify(WEB)} + name.slice(8);
   return { url, format: "module", shortCircuit: true };

@@ -11,7 +11,7 @@ import { on } from "specviz/base/bus.js";
 import { h, place } from "specviz/base/dom.js";
 import { alertNote, getJson } from "specviz/base/json.js";
 import { onTheme } from "specviz/base/plotly.js";
-import { offerModel } from "specviz/models/choose.js";
+import { offerModel } from "specviz/shell/made_with.js";
 import { open } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
 

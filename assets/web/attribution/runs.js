@@ -5,7 +5,7 @@ import { page, part, say, titleOf, visible } from "specviz/attribution/state.js"
 import { coded, find, h, must, replace, rested } from "specviz/base/dom.js";
 import { getJson, listen, postJson, sentence } from "specviz/base/json.js";
 import { plural, short } from "specviz/base/numbers.js";
-import { offerModel } from "specviz/models/choose.js";
+import { offerModel } from "specviz/shell/made_with.js";
 import { setAddress } from "specviz/shell/address.js";
 import { open } from "specviz/shell/open.js";
 import { fillRuns, refreshRuns } from "specviz/shell/runs.js";

@@ -179,8 +179,9 @@ export function rested(fn, ms) {
 
 /** One tooltip per inspector: .add(element, fill) shows fill()'s nodes on hover and on keyboard focus. */
 export class Tooltip {
-  /** @param {HTMLElement} root */
-  constructor(root) {
+  /** It stands in ``root``, and explains what is in ``around``. */
+  /** @param {HTMLElement} root @param {HTMLElement} [around] */
+  constructor(root, around = root) {
     this.root = root;
     /** @type {WeakMap<Element, Tip>} */
     this.fills = new WeakMap();
@@ -196,11 +197,11 @@ export class Tooltip {
       if (fill) this.show(owner, fill());
       else if (event.type === "pointerover") this.hide();
     };
-    root.addEventListener("pointerover", over);
-    root.addEventListener("focusin", over);
-    root.addEventListener("focusout", () => this.hide());
-    root.addEventListener("pointerleave", () => this.hide());
-    root.addEventListener("pointerdown", () => this.hide());
+    around.addEventListener("pointerover", over);
+    around.addEventListener("focusin", over);
+    around.addEventListener("focusout", () => this.hide());
+    around.addEventListener("pointerleave", () => this.hide());
+    around.addEventListener("pointerdown", () => this.hide());
   }
 
   /** @type {<Target extends Element>(element: Target, fill: Tip | Child) => Target} */

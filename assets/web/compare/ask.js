@@ -6,7 +6,7 @@ import { getJson, sentence, tell } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { inLine } from "specviz/base/text.js";
 import { MARKS, going, page, part, post, tint } from "specviz/compare/state.js";
-import { offerModel } from "specviz/models/choose.js";
+import { offerModel } from "specviz/shell/made_with.js";
 import { badge, methodGroups, missingMethods } from "specviz/shell/methods.js";
 import { app } from "specviz/shell/state.js";
 

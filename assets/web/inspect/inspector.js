@@ -18,10 +18,10 @@ import * as marks from "specviz/inspect/marks.js";
 import { TokenPane } from "specviz/inspect/pane.js";
 import { PoolPane } from "specviz/inspect/pool.js";
 import { PromptsView } from "specviz/inspect/prompts.js";
-import { RegretView } from "specviz/inspect/regret.js";
 import * as words from "specviz/inspect/summary.js";
 import { Timeline } from "specviz/inspect/timeline.js";
 import { TreeView } from "specviz/inspect/tree.js";
+import { signal } from "specviz/ui/html.js";
 
 export const METRICS = 4; // that stand in the head; the drawer has them all
 
@@ -33,6 +33,10 @@ export class Inspector extends Listeners {
     this.host = host;
     this.options = options;
     this.number = 0;
+    /** The step shown, for components. */
+    this.at = signal(0);
+    /** Grows with every trace that is loaded, and with every row that a run adds. */
+    this.version = signal(0);
     /** @type {Position[]} */
     this.pins = [];
     /** Nothing before ``load``. @type {Model} */
@@ -73,7 +77,6 @@ export class Inspector extends Listeners {
     this.panes = [this.prompt, this.output, this.pool];
     this.tree = new TreeView(this);
     this.candidates = new CandidateTable(this);
-    this.regret = new RegretView(this);
     this.drafter = new DrafterView(this);
     this.prompts = new PromptsView(this);
     /** A page's own panel that tells of nodes while open. @type {(Picker & { owner: Inspector }) | null} */
@@ -185,7 +188,7 @@ export class Inspector extends Listeners {
     words.metrics(this, this.metrics, METRICS);
     this.legend.replaceChildren(...words.legend(this));
     this.drawer.describe();
-    this.regret.describe();
+    this.version.value += 1;
     this.drafter.describe();
     this.diff.draw();
     const ranked = this.model.trace.candidates.step.length > 0 || (this.model.run.terms || []).length > 0;
@@ -254,7 +257,7 @@ export class Inspector extends Listeners {
     this.drawer.facts.draw(view);
     this.tree.draw(view);
     this.candidates.draw(view);
-    this.regret.mark(this.number);
+    this.at.value = this.number;
     this.scroll(view);
     this.tree.settle();
     marks.drawMaps(this, view);

@@ -2,7 +2,10 @@
 
 import { button, h, icon } from "specviz/base/dom.js";
 import * as controls from "specviz/inspect/controls.js";
+import { Regrets } from "specviz/inspect/regret.js";
 import * as words from "specviz/inspect/summary.js";
+import { html, render } from "specviz/ui/html.js";
+import { Tips } from "specviz/ui/tooltip.js";
 
 /**
  * Puts every part of an inspector in its place: a step's sentence, timeline, texts, tree and candidates on one screen,
@@ -12,7 +15,7 @@ import * as words from "specviz/inspect/summary.js";
  * @param {Inspector} inspector
  */
 export function arrange(inspector) {
-  const { candidates, diff, drawer, drafter, options, output, pool, prompt, prompts, regret, tree } = inspector;
+  const { candidates, diff, drawer, drafter, options, output, pool, prompt, prompts, tree } = inspector;
   const drawn = options.drawer !== false;
   const help = h(
     "div.sv-help",
@@ -42,7 +45,10 @@ export function arrange(inspector) {
     h("div.sv-grid.sv-texts", h("div.sv-sources", prompt.element, pool.element), output.element),
     h("div.sv-grid.sv-grid-low", lower),
   );
-  const below = h("div.sv-views.sv-below", diff.element, regret.element);
+  const whole = h("div.sv-whole");
+  const regrets = html`<${Regrets} inspector=${inspector} />`;
+  render(html`<${Tips.Provider} value=${inspector.tip}>${regrets}</${Tips.Provider}>`, whole);
+  const below = h("div.sv-views.sv-below", diff.element, whole);
   const screen = h("div.sv-screen", head, inspector.message, steps, views, drawn && drawer.element);
   inspector.root.classList.toggle("sv-fit", drawn);
   inspector.root.prepend(screen, below, inspector.links.layer, help);

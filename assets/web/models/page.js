@@ -4,7 +4,7 @@ import { on } from "specviz/base/bus.js";
 import { coded, h, must } from "specviz/base/dom.js";
 import { getJson, sentence, tell } from "specviz/base/json.js";
 import { shortSize } from "specviz/base/numbers.js";
-import { choose } from "specviz/models/choose.js";
+import { choose } from "specviz/shell/made_with.js";
 import { app } from "specviz/shell/state.js";
 
 const NAMED = ["bundled", "smollm2"]; // others are named by where they lie

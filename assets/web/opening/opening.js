@@ -5,7 +5,7 @@ import { h } from "specviz/base/dom.js";
 import { getJson, traceUrl } from "specviz/base/json.js";
 import { format, plural, short } from "specviz/base/numbers.js";
 import { stored } from "specviz/base/storage.js";
-import { offerModel } from "specviz/models/choose.js";
+import { offerModel } from "specviz/shell/made_with.js";
 import { LASTS_MS, cold, done, firstMiss, lanes, whole } from "specviz/opening/race.js";
 import { why } from "specviz/opening/why.js";
 import { early, FIRST } from "specviz/shell/early.js";

@@ -5,7 +5,7 @@ import { closest, find, h, place, replace, rested } from "specviz/base/dom.js";
 import { field, fields, valuesOf } from "specviz/base/field.js";
 import { getJson, sentence } from "specviz/base/json.js";
 import { stored } from "specviz/base/storage.js";
-import { offerModel } from "specviz/models/choose.js";
+import { offerModel } from "specviz/shell/made_with.js";
 import { KeptState } from "specviz/shell/kept.js";
 import { badge, methodGroups, missingMethods } from "specviz/shell/methods.js";
 import { stop } from "specviz/shell/stage.js";

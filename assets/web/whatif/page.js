@@ -7,7 +7,7 @@ import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import { TreeView } from "specviz/inspect/tree.js";
-import { offerModel } from "specviz/models/choose.js";
+import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
