@@ -71,7 +71,7 @@ def main() -> None:
     Path("prompt.txt").write_text(PROMPT, "utf-8")
     options = ["--model", "bundled", "--max-new-tokens", "16"]
     files = ["--prompt-file", "prompt.txt", "--out", "a.spectrace"]
-    ran = json.loads(specviz("run", "--method", "glide", *options, *files, "--json"))
+    ran = json.loads(specviz("run", "--methods", "glide", *options, *files, "--json"))
     assert ran["method"] == "glide" and ran["tokens"] == 16
     specviz("export", "a.spectrace", "--html", "a.html")
     assert "specviz/inspect/inspector.js" in Path("a.html").read_text("utf-8")

@@ -22,7 +22,7 @@ _HOMES = {
     "recording": "recorder.recorder", "Recorder": "recorder.recorder",
     "divergence": "study.divergences", "Divergence": "study.divergences",
     "Prompt": "prompt.prompt", "Segment": "prompt.prompt",
-    "Sampling": "verifiers.sampling",
+    "Sampling": "draft.settings",
     "Target": "model.target", "load_target": "model.load",
     "Trace": "trace.trace", "load": "trace.files", "save": "trace.files", "TraceError": "trace.tables",
     "Method": "method.method", "Drafter": "method.drafter",

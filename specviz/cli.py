@@ -1,4 +1,4 @@
-"""The ``specviz`` command. One file per command in ``specviz.commands``: its help, its arguments, and what it runs.
+"""The ``specviz`` command. One file per command in ``specviz.commands``: its description, its arguments, its work.
 
 Mistakes a user can mend end with one sentence and exit code 2, a check that failed with 1.
 """
@@ -11,23 +11,36 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from decoders.method.plugin_files import name_plugin_files
 
 from . import __version__
-from .commands import COMMANDS, FIRST
+from .commands import COMMANDS, FIRST, GROUPS
 
 DESCRIPTION = "See how speculative decoding drafts, accepts and rejects, step by step."
 PACKAGES = tuple(str(Path(__file__).parent.parent / name) + os.sep for name in ("specviz", "decoders"))
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line; takes options by their full names only."""
+    """Takes options by their full names only, and refuses in one line; a command's module fills its parser when the
+    command is asked for.
+    """
+
+    command = ""  # whose module has not been imported yet
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "allow_abbrev": False})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self.command:
+            module = import_module(f"{__package__}.commands.{self.command}")
+            self.command, self.description = "", module.DESCRIPTION
+            self.set_defaults(run=module.run)
+            module.add(self)
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         message = re.sub(
@@ -39,19 +52,32 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    """All commands and their arguments."""
-    main = Parser(prog="specviz", description=DESCRIPTION)
+    """All commands; each knows its arguments once it is parsed."""
+    main = Parser(
+        prog="specviz", usage="%(prog)s [-h] [--version] COMMAND …", description=DESCRIPTION, epilog=grouped(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     main.add_argument("--version", action="version", version=f"specviz {__version__}")
-    commands = main.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
-    for name, module in COMMANDS.items():
-        command = commands.add_parser(name, help=module.HELP, description=module.DESCRIPTION)
-        command.set_defaults(run=module.run)
-        module.add(command)
+    commands = main.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, prog="specviz", help=argparse.SUPPRESS
+    )
+    for name in COMMANDS:
+        commands.add_parser(name).command = name
     return main
 
 
+def grouped() -> str:
+    """The commands by group, a line each."""
+    wide = max(map(len, COMMANDS)) + 2
+    groups = (
+        "\n".join([f"{title}:", *(f"  {name:{wide}}{line}" for name, line in group.items())])
+        for title, group in GROUPS.items()
+    )
+    return "\n\n".join([*groups, "The options of one: specviz COMMAND --help."])
+
+
 def first_help() -> str:
-    """What the bare command prints: the commands that people need first."""
+    """The bare command's output: the commands that people need first."""
     wide = max(map(len, FIRST)) + 2
     lines = (f"  {example:{wide}}{what}" for example, what in FIRST.items())
     rest = "All commands: specviz --help. The options of one: specviz COMMAND --help."

@@ -154,7 +154,7 @@ def test_scores_of_the_demo_tasks(capsys, model):
         (("--prompt", "a", "--answer", " "), "the answer is empty"),
         (("--prompt", "a", "--limit", "3"), "--limit belongs to --score"),
         (("--prompt", "a", "--method", "pld", "pld+h"), "several belong to --score"),
-        (("--trace", "t", "--method", "pld"), "--method is of no use with --trace"),
+        (("--trace", "t", "--methods", "pld"), "--methods is of no use with --trace"),
         (("--trace", "t", "--answer", "x"), "--answer is of no use with --trace"),
         (("--trace", "none.spectrace"), "none.spectrace"),
         (("--score", "demo", "--drafted"), "--drafted is of no use with --score"),

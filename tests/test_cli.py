@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import string
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -18,7 +19,7 @@ from decoders import load, methods, save
 from decoders.model import catalog
 from decoders.study.bench import Spread
 from specviz import cli
-from specviz.commands import COMMANDS, FIRST, bench, common, lab
+from specviz.commands import COMMANDS, FIRST, GROUPS, bench, common, lab, options
 from specviz.commands.calibrate import heat_map
 from specviz.views.examples import examples
 from specviz.words import columned
@@ -472,7 +473,7 @@ def test_the_bare_command_shows_what_people_need_first(capsys):
     assert specviz() == 0
     told = capsys.readouterr().out
     assert [line.split()[1] for line in told.splitlines() if line.startswith("  specviz")] == [
-        "app", "run", "bench", "verify"
+        "app", "run", "compare", "bench", "verify"
     ]  # fmt: skip
     assert "specviz --help" in told and all(line.split()[1] in COMMANDS for line in FIRST)
 
@@ -573,7 +574,7 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["rum"], "there is no command 'rum': choose one of app, run, verify"),
+        (["rum"], "there is no command 'rum': choose one of app, run, compare"),
         (["train", "ppdd"], "there is no part 'ppdd': choose one of demo"),
         (["run"], "--prompt-file --prompt --again is required"),
         (["run", "--prompt", "a", "--prompt-file", "b"], "not allowed with argument"),
@@ -586,7 +587,14 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
         (["run", "--prompt", "a", "--set", "k=1", "--set", "k=2"], "gives k twice"),
         (["run", "--prompt", "a", "--max-new-tokens", "0"], "0 is out of range: a whole number of at least 1"),
         (["run", "--prompt", "a", "--max-new-tokens", "ten"], "'ten' is not allowed: a whole number"),
-        (["run", "--prompt", "a", "--temperature", "-1"], "temperature=-1.0 is out of range"),
+        (["run", "--prompt", "a", "--temperature", "-1"], "'-1' is out of range: a number from 0 to 10"),
+        (["run", "--prompt", "a", "--methods", "pld", "casd"], "unrecognized arguments: casd"),
+        (["run", "--prompt", "a", "--methods", "pld", "--methods", "casd"], "names pld and casd"),
+        (["run", "--prompt", "a", "--methods", "pld", "--set", "pld+h.k=1"], "and these run: pld"),
+        (["compare"], "nothing to compare: give --prompt TEXT"),
+        (["compare", "a.spectrace", "--prompt", "a"], "recorded runs and a prompt are given: leave one out"),
+        (["compare", "a.spectrace", "--methods", "pld"], "for runs that are made now"),
+        (["compare", "/no/a.spectrace", "b"], "a.spectrace cannot be opened"),
         (["run", "--prompt", "a", "--top-p", "0"], "top_p=0.0 is out of range"),
         (["run", "--prompt", "a", "--out", "/no/such/folder/x.spectrace"], "there is no folder /no/such/folder"),
         (["run", "--prompt-file", "/no/such/file.txt"], "there is no prompt file"),
@@ -609,7 +617,8 @@ def test_mistakes_that_need_a_model(capsys, model, prompts, tmp_path):
     for args, words in (
         (["verify", "--prompts", bad], f"{bad}, line 2: "),
         (["verify", "--prompts", prompts, "--methods", "pld", "nope"], "there is no method 'nope'"),
-        (["verify", "--prompts", prompts, "--set", "k=3"], "not of the form METHOD.name=value"),
+        (["verify", "--prompts", prompts, "--methods", "pld", "pld+h", "--set", "q=3"], "none of pld, pld+h has"),
+        (["verify", "--prompts", prompts, "--methods", "pld", "--set", "rest.k=3"], "these run: pld"),
         (["verify", "--prompts", prompts, "--set", "pld.k=x"], "k='x' is not allowed"),
         (["bench", "--prompts", prompts, "--context", 510], "do not fit the 512 tokens"),
         (["calibrate", "--prompts", prompts, "--max-new-tokens", 600], "no prompt can be used"),
@@ -655,11 +664,117 @@ def test_interrupting_is_not_an_error_message(capsys, monkeypatch):
 def test_the_help_names_every_command(capsys):
     assert specviz("--help") == 0
     text = capsys.readouterr().out
-    commands = "app run verify bench view export methods calibrate expand train tree attribute"
-    for command in commands.split():
-        assert f"    {command}" in text
+    groups = [part.split(":\n")[0] for part in text.split("\n\n") if ":\n  " in part]
+    assert groups == ["options", *GROUPS] and list(GROUPS) == ["use", "measure", "share", "build"]
+    for command, line in COMMANDS.items():
+        assert re.search(rf"^  {command} +{re.escape(line)}$", text, re.MULTILINE)
         assert specviz(command, "--help") == 0
     assert specviz("--version") == 0
+
+
+def test_the_help_imports_no_command():
+    """It stays quick: nothing is imported but what parses arguments."""
+    code = "import sys; from specviz import cli; cli.parser().format_help(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in loaded if name.startswith("specviz.commands.")] == []
+    assert not {"torch", "rich", "fastapi", "numpy"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "names", "of"),
+    [
+        (["k=3"], ["pld", "plain", "pld+h"], {"pld": {"k": "3"}, "plain": {}, "pld+h": {"k": "3"}}),
+        (["k=3", "pld.k=4"], ["pld", "pld+h"], {"pld": {"k": "4"}, "pld+h": {"k": "3"}}),
+        (["pld.k=4", "k=3"], ["pld"], {"pld": {"k": "4"}}),
+        (["nope=1"], ["pld"], {"pld": {"nope": "1"}}),  # which make_params refuses, with the names that there are
+    ],
+)
+def test_parameters_are_of_one_method_or_of_all_that_have_them(pairs, names, of):
+    assert options.sets_of(pairs, names) == of
+
+
+def test_older_spellings_are_taken_and_not_shown(capsys, model):
+    """``--method``, once and several times, in every command that takes methods."""
+    parser = cli.parser()
+    for command, rest in {
+        "run": ["--prompt", "a"], "whatif": ["t"], "import": ["f"], "dev": ["f"], "attribute": ["--prompt", "a"],
+        "lab": [], "verify": [], "bench": [], "compare": ["--prompt", "a"],
+    }.items():  # fmt: skip
+        for spelling in ("--methods", "--method"):
+            assert parser.parse_args([command, spelling, "pld", *rest]).methods[0] == "pld"
+        assert specviz(command, "--help") == 0 and not re.search(r"--method\b", capsys.readouterr().out)
+    twice = parser.parse_args(["lab", "--method", "pld", "--method", "casd"])
+    assert twice.methods == ["pld", "casd"] == parser.parse_args(["lab", "--methods", "pld", "casd"]).methods
+
+
+def test_comparing_says_who_wins_as_the_page_does(capsys, model, tmp_path):
+    """Lanes, numbers and checks are those of the page's own functions; recorded runs give the same without a model."""
+    from specviz.pages.compare.outcome import lane_numbers, outcome
+
+    asked = ("--model", model, "--prompt", "the old lamp the old lamp the old", "--max-new-tokens", 12)
+    methods = ("--methods", "pld", "recycling", "--set", "k=3")
+    assert specviz("compare", *asked, *methods, "--out", tmp_path / "runs", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [lane["method"] for lane in told["lanes"]] == ["plain", "pld", "recycling"]
+    assert all(lane["output"]["state"] == "identical" for lane in told["lanes"])
+    traces = {name: load(tmp_path / "runs" / f"{name}.spectrace") for name in ("plain", "pld", "recycling")}
+    for lane, (name, trace) in zip(told["lanes"], traces.items(), strict=True):
+        numbers = json.loads(json.dumps(lane_numbers(trace, traces["plain"])))
+        assert {key: lane[key] for key in numbers} == numbers and lane["output_ids"] == trace.output_ids
+        assert trace.run["method"]["params"].get("k", 3) == 3, name
+    named = {lane["method"]: (lane["title"], lane) for lane in told["lanes"]}
+    assert told["outcome"] == outcome(named)
+    assert specviz("compare", *(tmp_path / "runs" / f"{name}.spectrace" for name in traces)) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert told["outcome"] in printed and printed.count("identical to plain") == 2
+    other = tmp_path / "other.spectrace"
+    assert specviz("run", "--model", model, "--prompt", "a museum", "--max-new-tokens", 3, "--out", other) == 0
+    capsys.readouterr()
+    assert "of another prompt" in refused(capsys, "compare", tmp_path / "runs" / "pld.spectrace", other)
+    assert "1 run given" in refused(capsys, "compare", other)
+    assert "for runs that are made now" in refused(capsys, "compare", other, other, "--set", "k=2")
+
+
+def test_an_output_that_must_not_differ_fails_the_comparison(capsys, model, tmp_path):
+    """Negative control: a recorded run whose output was changed is a bug, and exit code 1."""
+    asked = ("--model", model, "--prompt", "the old lamp the old lamp the old", "--max-new-tokens", 6)
+    assert specviz("compare", *asked, "--methods", "pld", "--out", tmp_path) == 0
+    forged = load(tmp_path / "pld.spectrace")
+    ids, bonus = forged.tables["tokens"]["id"], forged.tables["steps"]["bonus"]
+    ids[-1] = bonus[-1] = next(token for token in ids if token != ids[-1])
+    forged.tables["tokens"]["prob"][-1] = 1e-6
+    save(forged, tmp_path / "forged.spectrace")
+    capsys.readouterr()
+    assert specviz("compare", tmp_path / "plain.spectrace", tmp_path / "forged.spectrace") == 1
+    assert "bug (token 6)" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("lanes", "words"),
+    [
+        ({}, "No run is over"),
+        ({"a": (2.0, 2.5, 10, 1)}, "A is 2.00× as fast as plain decoding."),
+        ({"a": (2.0, 2.5, 10, 1), "b": (1.99, 2.0, 12, 1)}, "A and B are level at 2.00× and 1.99×"),
+        ({"a": (2.0, 2.5, 10, 1), "b": (1.0, 3.0, 9, 90)}, "its steps take less time (11.0 against 99.0 ms), though"),
+        ({"a": (2.0, 2.5, 10, 1), "b": (9.0, 3.0, 9, 1)}, "A is 2.00× as fast"),  # b cannot be right: it takes no part
+        ({"a": (0.9, 1.0, 10, 1), "b": (0.5, 1.0, 10, 9)}, "No method is faster than plain decoding: A comes nearest"),
+        ({"a": (None, 2.5, 10, 1), "b": (None, 2.0, 10, 1)}, "A needs the fewest forwards, 40 (2.50 tokens per step)"),
+        ({"a": (None, 2.5, 10, 1), "plain": (1.0, 1.0, 9, 0)}, "by time nobody can be said to win: no speedup: the"),
+    ],
+)
+def test_the_sentence_names_the_winner_the_factor_and_the_reason(lanes, words):
+    from decoders.trace.metrics import doubts
+    from specviz.pages.compare.outcome import outcome
+
+    def numbers(speedup, per_step, verify_ms, draft_ms):
+        values = {
+            "speedup": speedup, "tokens_per_step": per_step, "steps": round(100 / per_step), "verify_ms": verify_ms,
+            "draft_ms": draft_ms,
+        }  # fmt: skip
+        notes = {} if speedup else {"speedup": "no speedup: the engine differs"}
+        return {"metrics": values, "doubts": doubts(values), "notes": notes}
+
+    assert words in outcome({key: (key.upper(), numbers(*lane)) for key, lane in lanes.items()})
 
 
 def test_the_bundled_target_is_the_default(capsys, monkeypatch, tmp_path, model):

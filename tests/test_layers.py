@@ -24,8 +24,8 @@ HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 # decoders' modules that open, check and count traces where torch is not installed
 LIGHT = {
     "errors", "folders", "importers.chat", "importers.request", "importers.source", "importers.values", "imports",
-    "names",
-    "draft.params", "draft.tree", "method.kept", "method.plugin_files", "model.activity", "model.catalog",
+    "names", "draft.params", "draft.settings", "draft.tree", "method.kept", "method.plugin_files", "model.activity",
+    "model.catalog",
     "study.attribution", "study.attribution_export", "study.attribution_text", "trace.check", "trace.files",
     "trace.acceptance", "trace.decisions", "trace.metrics", "trace.oracle", "trace.origins", "trace.reliability",
     "trace.report", "trace.speedup", "trace.tables", "trace.trace", "trace.baseline",

@@ -30,6 +30,7 @@ class Control:
     step: float | None = None
     choices: tuple[str, ...] = ()
     optional: bool = False
+    option: str = ""  # on the command line, where it is not the name
 
     def check(self, value: Any) -> Any:
         """The value, converted; ValueError says what was given and what is allowed.
@@ -89,8 +90,9 @@ def param(
     high: float | None = None,
     step: float | None = None,
     choices: tuple[str, ...] = (),
+    option: str = "",
 ) -> Any:
-    """A dataclass field that carries its control.
+    """A dataclass field that carries its control; ``option``: its name on the command line, where that is another.
 
     >>> @dataclass(frozen=True)
     ... class Params:
@@ -98,7 +100,9 @@ def param(
     >>> controls(Params)[0].label
     'Draft length'
     """
-    meta = {"label": label, "help": help, "low": low, "high": high, "step": step, "choices": choices}
+    meta = {
+        "label": label, "help": help, "low": low, "high": high, "step": step, "choices": choices, "option": option,
+    }  # fmt: skip
     return dataclasses.field(default=default, metadata=meta)
 
 
@@ -114,10 +118,12 @@ def ordered(params: Any, low: str, high: str) -> None:
 
 
 def controls(params: type) -> tuple[Control, ...]:
-    """The controls of a params class, in field order."""
+    """The controls of a params class, in field order; fields without one are left out."""
     hints = get_type_hints(params)
     result = []
     for f in dataclasses.fields(params):
+        if "label" not in f.metadata:
+            continue
         names = {getattr(t, "__name__", str(t)) for t in getattr(hints[f.name], "__args__", (hints[f.name],))}
         kind = "choice" if f.metadata["choices"] else next(k for k in ("bool", "int", "float", "str") if k in names)
         result.append(Control(f.name, kind, f.default, optional="NoneType" in names, **f.metadata))

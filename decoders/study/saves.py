@@ -118,7 +118,7 @@ def drafted(file: Path, runs: Sequence[LiveRun], name: str | None = None) -> Sav
 def _method(file: Path, name: str | None) -> Method:
     names = [method.name for method in add_plugin(file).methods]
     if name is None and len(names) > 1:
-        raise UserError(f"it has several methods: name one with --method ({', '.join(names)})")
+        raise UserError(f"it has several methods: name one with --methods ({', '.join(names)})")
     if name is not None and name not in names:
         raise UserError(f"it has no method {name!r}: {', '.join(names)}")
     return find_method(name or names[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,32 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from decoders.errors import UserError
+from decoders.draft.settings import Sampling
 from decoders.model.transfer import fetched, sent
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the target chooses. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 are off; ``seed`` fixes every
-    draw.
-    """
-
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.temperature <= 10:
-            raise UserError(f"temperature={self.temperature!r} is out of range: a number from 0 (greedy) to 10")
-        if self.top_k < 0 or self.top_k != int(self.top_k):
-            raise UserError(f"top_k={self.top_k!r} is not allowed: a whole number, 0 for off")
-        if not 0 < self.top_p <= 1:
-            raise UserError(f"top_p={self.top_p!r} is out of range: above 0, at most 1 (off)")
-
-    @property
-    def greedy(self) -> bool:
-        return self.temperature == 0
 
 
 def drawn_token(distribution: Float[Tensor, "vocab"], point: float) -> int:

@@ -1,17 +1,47 @@
-"""The commands, in the order ``specviz --help`` lists them."""
+"""The commands by group, each with its line of ``specviz --help``; a command's module is imported when it is run."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
-NAMES = (
-    "app", "run", "verify", "bench", "lab", "attribute", "acceptance", "whatif", "lens", "import", "watch", "view",
-    "export", "figure", "dev", "lessons", "methods", "models", "calibrate", "expand", "train", "parts", "tree", "users",
-)  # fmt: skip
-COMMANDS = {name: import_module(f"{__name__}.{name}") for name in NAMES}
+GROUPS = {
+    "use": {
+        "app": "open the web app",
+        "run": "decode one prompt",
+        "compare": "methods side by side on one prompt, or recorded runs of one",
+        "view": "open a trace in the browser",
+        "whatif": "draft a step of a trace again",
+        "lens": "the logit lens of the target at a drafted token",
+        "attribute": "link an answer to the passages it was copied from",
+        "lessons": "list the lessons, or check one of your own",
+    },
+    "measure": {
+        "verify": "check that methods change nothing but speed",
+        "bench": "measure speed side by side",
+        "lab": "run an experiment of a paper, or your own sweep",
+        "acceptance": "acceptance of recorded runs, by every definition in use",
+        "watch": "a server's acceptance while it answers",
+    },
+    "share": {
+        "export": "write a trace as one HTML file, or its times for Perfetto",
+        "figure": "a step, a comparison or a race as a vector figure",
+        "import": "open a server's record of its drafts: answers, streams, logs",
+        "users": "who may sign in: make and change the file for app --auth-file",
+    },
+    "build": {
+        "methods": "list methods, their papers and what they lack; begin and check one of your own",
+        "dev": "draft recorded runs anew at every save of a method of your own",
+        "models": "list the models that are here, and their trained parts",
+        "calibrate": "find copying heads and the best layer",
+        "train": "train the bundled target, or parts for a target",
+        "parts": "keep a published head, or a trained part, for a model; or store a part in int8",
+        "tree": "design PPD's trees for this machine",
+        "expand": "grow a model without changing its function",
+    },
+}
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 FIRST = {
     "specviz app": "open the app: runs, comparisons, lessons, the Lab",
     "specviz run --prompt TEXT": "decode one prompt; --out RUN.spectrace keeps every step",
+    "specviz compare --prompt TEXT": "methods side by side: who wins, by how much and why",
     "specviz bench": "measure the methods' speed on the examples",
     "specviz verify": "check on the examples that they change nothing but speed",
 }

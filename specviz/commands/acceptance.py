@@ -7,9 +7,8 @@ import json
 
 from specviz.words import counted, decimals
 
-from . import common
+from . import common, options
 
-HELP = "acceptance of recorded runs, by every definition in use"
 DESCRIPTION = (
     "How much of the drafts of recorded runs was accepted, pooled by method, by every definition that papers and "
     "servers use; and what each confidence that a method told was worth. The app's page Acceptance shows the same."
@@ -17,8 +16,8 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.file(parser, "traces", ".spectrace files", "TRACE", nargs="+")
-    common.flag(parser, "--json", "everything, by position, context, class, segment and origin too")
+    options.file(parser, "traces", ".spectrace files", "TRACE", nargs="+")
+    options.flag(parser, "--json", "everything, by position, context, class, segment and origin too")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,12 +8,11 @@ from typing import Any
 from decoders.imports import nothing_collected
 from specviz.workers.kinds import BACKENDS
 
-from . import common
+from . import common, options
 
 LIMITS = ("runs", "waiting", "prompt", "new_tokens", "upload", "asks")
 
 
-HELP = "open the web app"
 DESCRIPTION = "Serve the web app."
 
 
@@ -22,9 +21,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--drafter", metavar="PATH_OR_ID",
         help="a model with the same tokenizer, for SpS (default: the one trained for it)",
     )  # fmt: skip
-    common.file(parser, "--trace", "open on this recorded run", "TRACE")
+    options.file(parser, "--trace", "open on this recorded run", "TRACE")
     add_address(parser)
-    common.add_model(parser, weights=True)
+    options.add_model(parser, weights=True)
     parser.add_argument(
         "--backends", metavar="KIND:N",
         help="do the runs in N backends, each with a model of its own: "
@@ -35,20 +34,20 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def add_address(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--port", type=common.whole(0, 65535), default=7860, metavar="N", help="default: 7860; 0 picks a free one"
+        "--port", type=options.whole(0, 65535), default=7860, metavar="N", help="default: 7860; 0 picks a free one"
     )
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="default: this machine only")
-    common.several(
+    options.several(
         parser, "--allow-host", "NAME",
         "a name that the server is reached by besides --host, such as a proxy's; may be repeated; * is any "
         "(docs/security.md)",
     )  # fmt: skip
-    common.flag(parser, "--open", "open a browser too")
+    options.flag(parser, "--open", "open a browser too")
     shared = parser.add_argument_group("for other people")
-    common.file(shared, "--auth-file", "only the users in FILE, after signing in (see specviz users)", "FILE")
-    common.flag(shared, "--public", "anybody: stricter limits, no training, and nobody sees another's runs")
-    common.several(shared, "--picks", "NAME", "with --auth-file: a user who may choose the model; may be repeated")
-    common.several(shared, "--limit", "NAME=NUMBER", f"per user, may be repeated: {', '.join(LIMITS)}")
+    options.file(shared, "--auth-file", "only the users in FILE, after signing in (see specviz users)", "FILE")
+    options.flag(shared, "--public", "anybody: stricter limits, no training, and nobody sees another's runs")
+    options.several(shared, "--picks", "NAME", "with --auth-file: a user who may choose the model; may be repeated")
+    options.several(shared, "--limit", "NAME=NUMBER", f"per user, may be repeated: {', '.join(LIMITS)}")
 
 
 def shared(args: argparse.Namespace) -> dict[str, Any]:

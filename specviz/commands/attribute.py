@@ -14,19 +14,19 @@ from decoders.errors import UserError
 from decoders.folders import write_text
 from specviz.words import columned, counted, decimals
 
-from . import common
+from . import common, options
 
 if TYPE_CHECKING:
-    from decoders import Prompt, Target, Trace
+    from decoders import Target, Trace
     from decoders.prompt.files import PromptRecord
     from decoders.study.attribution import Link
     from decoders.study.quotes import QuotedAnswer, SweepRow
 
 SCHEMA = "specattribution-score/1"
+METHOD = "pld+h"
 DEMOS = {"demo": False, "demo+brief": True}
 
 
-HELP = "link an answer to the passages it was copied from"
 DESCRIPTION = (
     "Link the copied spans of an answer to their sources; or (--score) measure that on known quotes. In a plain-text "
     "prompt, lines of three hyphens stand between passages, as in the app."
@@ -34,40 +34,37 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    what = common.add_prompt(parser)
-    common.file(what, "--trace", "a recorded run (.spectrace); no model is loaded", "FILE")
+    what = options.add_prompt(parser)
+    options.file(what, "--trace", "a recorded run (.spectrace); no model is loaded", "FILE")
     what.add_argument(
         "--score", metavar="SET", help="answers with known quotes: a QuoteSum file, demo, or demo+brief (short answers)"
     )
-    common.add_reading(parser)
-    parser.add_argument(
-        "--method", nargs="+", metavar="NAME", help="method whose copies count (default: pld+h); several to --score"
-    )
-    common.several(parser, "--set", "K=V", "a parameter of the method (of several: METHOD.K=V); may be repeated")
+    options.add_reading(parser)
+    options.add_methods(parser, f"method whose copies count (default: {METHOD}); several to --score")
     parser.add_argument(
         "--answer", metavar="FILE_OR_TEXT", help="the answer to attribute, as it is given; not the model's own"
     )
-    common.count(parser, "--max-new-tokens", "of a generated answer", 256)
+    options.count(parser, "--max-new-tokens", "of a generated answer", 256)
     parser.add_argument(
         "--min-run", type=_lengths, metavar="N", help="drop shorter runs (default: 2; to --score, as in 2,5,8: 2,5,8)"
     )
-    common.flag(
+    options.flag(
         parser,
         "--drafted",
         "drafted tokens alone, without the words around them that the source has too (to --score: both)",
     )
-    common.flag(parser, "--parts", "let links begin and end inside words and numbers")
-    common.count(parser, "--limit", "answers to score (default: 40 of demo, all of a file)")
-    common.flag(parser, "--generated", "score what the model writes, where it holds the known quotes")
-    common.file(parser, "--out", "write the run as a trace file (.spectrace)", "TRACE")
-    common.flag(parser, "--json", "print links with character offsets, or scores, as JSON")
-    common.file(parser, "--markdown", "write the answer with footnotes, or the table")
-    common.add_model(parser, plugins=False)
+    options.flag(parser, "--parts", "let links begin and end inside words and numbers")
+    options.count(parser, "--limit", "answers to score (default: 40 of demo, all of a file)")
+    options.flag(parser, "--generated", "score what the model writes, where it holds the known quotes")
+    options.file(parser, "--out", "write the run as a trace file (.spectrace)", "TRACE")
+    options.flag(parser, "--json", "print links with character offsets, or scores, as JSON")
+    options.file(parser, "--markdown", "write the answer with footnotes, or the table")
+    options.add_model(parser, plugins=False)
 
 
 def _lengths(text: str) -> tuple[int, ...]:
     """An argparse type: lengths of at least 1 with commas between them."""
-    return tuple(dict.fromkeys(common.whole(1)(part) for part in text.split(",")))
+    return tuple(dict.fromkeys(options.whole(1)(part) for part in text.split(",")))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if len(args.min_run or (2,)) > 1:
         raise UserError("--min-run takes one length here; several belong to --score")
     if args.trace is not None:
-        _refuse(args, "--trace", ("method", "set", "answer", "out", "chat", "model"))
+        _refuse(args, "--trace", ("methods", "set", "answer", "out", "chat", "model"))
         from decoders import load
 
         trace = load(args.trace)
@@ -105,17 +102,17 @@ def _traced(args: argparse.Namespace) -> Trace:
 
     source = _in_passages(common.prompt_record(args))
     answer = None if args.answer is None else _answer(args.answer)
-    names = args.method or ["pld+h"]
+    names = options.split(args.methods or [METHOD])
     if len(names) > 1:
-        raise UserError("--method takes one method here; several belong to --score")
+        raise UserError("--methods takes one method here; several belong to --score")
     target = common.open_target(args)
-    [(method, params)] = _methods(args, target, names)[0].items()
+    [(method, params)] = common.chosen_methods(target, names, args.set)[0].items()
     prompt = source.prompt(target.tokenizer, chat=args.chat)
-    options: dict[str, Any] = {"title": source.id, "max_new_tokens": args.max_new_tokens}
+    settings: dict[str, Any] = {"title": source.id, "max_new_tokens": args.max_new_tokens}
     if answer is None:
-        trace = record(target, prompt, method, params, **options)
+        trace = record(target, prompt, method, params, **settings)
     else:
-        trace = forced(target, prompt, answer_ids(target, answer), method, params, **options)
+        trace = forced(target, prompt, answer_ids(target, answer), method, params, **settings)
     if args.out:
         save(trace, args.out)
     return trace
@@ -127,16 +124,6 @@ def _in_passages(source: PromptRecord) -> PromptRecord:
 
     parts = passages(source.text)
     return replace(source, text="", context=tuple(parts)) if len(parts) > 1 else source
-
-
-def _methods(
-    args: argparse.Namespace, target: Target, names: Sequence[str], prompts: Sequence[Prompt] = ()
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """``common.chosen_methods``; of one method, parameters need not name it."""
-    sets = list(args.set)
-    if len(names) == 1:
-        sets = [pair if "." in pair.partition("=")[0] else f"{names[0]}.{pair}" for pair in sets]
-    return common.chosen_methods(target, names, sets, prompts)
 
 
 def _answer(file_or_text: str) -> str:
@@ -228,11 +215,10 @@ def _score(args: argparse.Namespace) -> int:
         gold, notes = read_quotesum(args.score, args.limit)
     else:
         raise UserError(f"{args.score} is neither a file nor one of {', '.join(DEMOS)}")
-    names = args.method or ["pld+h"]
     target = common.open_target(args)
     gold, too_long = _fitting(target, gold, args.max_new_tokens if args.generated else 0)
     prompts = [one.record().prompt(target.tokenizer) for one in gold]
-    methods, missing = _methods(args, target, names, prompts)
+    methods, missing = common.chosen_methods(target, args.methods or [METHOD], args.set, prompts)
     notes += [*([too_long] if too_long else []), *missing.values()]
     rows: list[tuple[str, str, SweepRow]] = []
     min_runs = args.min_run or (2, 5, 8)

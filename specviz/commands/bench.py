@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decoders.draft.settings import Sampling
 from decoders.folders import write_json, write_text
 from specviz.words import column, columned, counted, decimals
 
-from . import common, over_workers, turns
+from . import common, options, over_workers, turns
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
@@ -24,36 +25,33 @@ if TYPE_CHECKING:
     from specviz.experiments.prompts import Case
 
 
-HELP = "measure speed side by side"
 QUARTERED = 4  # numbers, of which fewer have no quartiles
 COST = ": tracing on ÷ off"  # how the ratios of recording's cost are called
 DESCRIPTION = "Time methods against plain decoding on the same engine, in alternation; medians with quartiles."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.add_methods(parser)
-    common.add_prompts(parser, 8)
-    common.count(parser, "--repeats", "rounds over all prompts", 3, high=1000, metavar="R")
-    parser.add_argument(
-        "--temperature", type=common.positive, default=0.0, metavar="T",
-        help="draw tokens, from the same seed in all methods (default: greedy)",
-    )  # fmt: skip
-    common.count(parser, "--context", "make every prompt N tokens long, with the others in front", low=2)
-    common.flag(parser, "--peers", "also what you could use instead: transformers' generate(), llama.cpp")
-    common.flag(parser, "--no-trace", "do not measure what recording costs")
+    options.add_methods(parser)
+    options.add_prompts(parser, 8)
+    options.count(parser, "--repeats", "rounds over all prompts", 3, high=1000, metavar="R")
+    drawn = "above 0 tokens are drawn, from the same seed in all methods"
+    options.add_settings(parser, Sampling, "temperature", temperature=drawn)
+    options.count(parser, "--context", "make every prompt N tokens long, with the others in front", low=2)
+    options.flag(parser, "--peers", "also what you could use instead: transformers' generate(), llama.cpp")
+    options.flag(parser, "--no-trace", "do not measure what recording costs")
     table = parser.add_argument_group("tables of tasks × methods, as in the papers")
     table.add_argument(
         "--out", type=Path, action="append", default=[], metavar="F",
         help="write them to a .csv, .tex or .md file; may be repeated",
     )  # fmt: skip
-    common.several(
+    options.several(
         table, "--metric", "KEY", "what their cells show; may be repeated (default: tokens_per_step and speedup)"
     )
     table.add_argument("--save", metavar="NAME", help="keep them with their runs among the results of the page Lab")
     over_workers.add(parser)
-    common.file(parser, "--json", "write everything measured to a file")
-    common.file(parser, "--html", "write a chart to a file")
-    common.add_model(parser, weights=True)
+    options.file(parser, "--json", "write everything measured to a file")
+    options.file(parser, "--html", "write a chart to a file")
+    options.add_model(parser, weights=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,10 +61,9 @@ def run(args: argparse.Namespace) -> int:
     records = common.prompt_records(args)
     target = common.open_target(args)
 
-    from decoders import Sampling
     from decoders.study.bench import bench, lengthened
 
-    sampling, further = Sampling(args.temperature), ""
+    sampling, further = options.settings_of(args, Sampling), ""
     from specviz.experiments.printed import written
     from specviz.experiments.tables import described
 
@@ -81,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
         if not over_workers.wanted(args):  # which decode them unit by unit
-            options = {"max_new_tokens": args.max_new_tokens, "sampling": sampling}
-            prompts, kept, further = turns.every_turn(target, prompts, kept, **options)
+            settings = {"max_new_tokens": args.max_new_tokens, "sampling": sampling}
+            prompts, kept, further = turns.every_turn(target, prompts, kept, **settings)
             note = "; ".join(filter(None, (note, further)))
     methods, missing = common.chosen_methods(target, args.methods, args.set, prompts)
     prompts = [replace(p, reference=p.reference or r.reference) for p, r in zip(prompts, kept, strict=True)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from specviz.words import columned, counted
 
-from . import common, turns
+from . import common, options, turns
 
 if TYPE_CHECKING:
     from decoders.model.calibration import Calibration
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 SHADES = " ░▒▓█"
 
 
-HELP = "find copying heads and the best layer"
 DESCRIPTION = "Find the heads that copy and the best layer for PLD+; the result is kept beside your settings."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.add_prompts(parser, 40)
-    common.file(parser, "--out", "write the calibration to this file instead of the settings")
-    common.file(parser, "--html", "write the heat map of heads to a file")
-    common.add_model(parser, plugins=False)
+    options.add_prompts(parser, 40)
+    options.file(parser, "--out", "write the calibration to this file instead of the settings")
+    options.file(parser, "--html", "write the heat map of heads to a file")
+    options.add_model(parser, plugins=False)
 
 
 def run(args: argparse.Namespace) -> int:

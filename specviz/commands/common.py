@@ -1,4 +1,4 @@
-"""What several commands share: arguments, loading the target, reading prompts, choosing methods, printing tables."""
+"""Work that several commands share: loading the target, reading prompts, choosing methods, printing tables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from decoders.model.catalog import BUNDLED, WEIGHTS, default_model, model_place
+from decoders.model.catalog import BUNDLED, default_model, model_place
 from specviz.quiet import settle
 from specviz.remembered import remember
 from specviz.words import counted
+
+from .options import sets_of, split
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,107 +27,7 @@ if TYPE_CHECKING:
     from decoders.prompt.prompt import Pool
     from decoders.study.stock import StockModel
 
-ENGINES = ("auto", "eager", "compiled", "graph")
-ENGINE_HELP = "how forwards run: eager, compiled (CPU), graph (CUDA), or auto (default): what was measured to be faster"
-WEIGHTS_HELP = "of the layers, on a CPU: fp32 (default), or rounded to int8 or int4, smaller and faster at few rows"
 LINE_SECONDS = 20  # between lines of progress, where no bar can be drawn
-MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
-
-
-def _typed(kind: type, allowed: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
-    def convert(text: str) -> Any:
-        try:
-            value = kind(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not allowed: {allowed}") from None
-        if not fits(value):
-            raise argparse.ArgumentTypeError(f"{text} is out of range: {allowed}")
-        return value
-
-    return convert
-
-
-def whole(low: int, high: int | None = None) -> Callable[[str], int]:
-    """An argparse type: a whole number in a range."""
-    allowed = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
-    return _typed(int, allowed, lambda value: value >= low and (high is None or value <= high))
-
-
-positive = _typed(float, "a number above 0", lambda value: 0 < value < float("inf"))
-
-# --- options: those of one kind are alike in all commands
-
-
-def flag(parser: argparse._ActionsContainer, name: str, help: str) -> None:
-    """An option without a value."""
-    parser.add_argument(name, action="store_true", help=help)
-
-
-def file(parser: argparse._ActionsContainer, name: str, help: str, metavar: str = "F", **settings: Any) -> None:
-    """An option (or, without dashes, an argument) that takes a path."""
-    parser.add_argument(name, type=Path, metavar=metavar, help=help, **settings)
-
-
-def several(parser: argparse._ActionsContainer, name: str, metavar: str, help: str) -> None:
-    """An option that may be repeated; its values are listed."""
-    parser.add_argument(name, action="append", default=[], metavar=metavar, help=help)
-
-
-def count(
-    parser: argparse._ActionsContainer, name: str, help: str, default: int | None = None, *, low: int = 1,
-    high: int | None = None, metavar: str = "N", **settings: Any,
-) -> None:  # fmt: skip
-    """An option that takes a whole number from ``low`` to ``high``; its help says the default."""
-    if default is not None:
-        help += f" (default: {default})"
-    parser.add_argument(name, type=whole(low, high), default=default, metavar=metavar, help=help, **settings)
-
-
-def add_model(
-    parser: argparse.ArgumentParser, model: str = MODEL_HELP, *, dtype: bool = True, plugins: bool = True,
-    weights: bool = False,
-) -> None:  # fmt: skip
-    """Which model is loaded, and how; ``plugins``: the command takes methods, those from files too."""
-    group = parser.add_argument_group("model")
-    group.add_argument("--model", metavar="PATH_OR_ID", help=model)
-    group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
-    if dtype:
-        group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
-    if weights:
-        group.add_argument("--weights", choices=WEIGHTS, metavar="W", help=WEIGHTS_HELP)
-    group.add_argument("--engine", choices=ENGINES, metavar="E", help=ENGINE_HELP)
-    count(group, "--threads", "CPU threads (default: torch's choice)")
-    if plugins:  # ``specviz.cli`` names them to the registry
-        parser.add_argument(
-            "--plugin", action="append", default=[], type=Path, metavar="FILE",
-            help="a Python file with a method of your own; may be repeated",
-        )  # fmt: skip
-
-
-def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:
-    file(parser, "--prompts", "JSONL (Spec-Bench, segments, messages), or plain text (default: the examples)", "FILE")
-    count(parser, "--limit", "read at most N prompts", limit)
-    flag(parser, "--by-category", "take the prompts from each of the file's categories in turn")
-    count(parser, "--max-new-tokens", "tokens per answer", 64)
-
-
-def add_methods(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--methods", nargs="+", default=["all"], metavar="NAME", help="names, or all (default)")
-    several(parser, "--set", "METHOD.K=V", "a parameter of a method; may be repeated")
-
-
-def add_prompt(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """One prompt (``prompt_record``, with ``add_reading``); gives the group, for what may stand in its place."""
-    group = parser.add_mutually_exclusive_group(required=True)
-    file(group, "--prompt-file", "plain text, or JSONL (its first prompt, see --index)")
-    group.add_argument("--prompt", metavar="TEXT", help="the prompt itself")
-    return group
-
-
-def add_reading(parser: argparse.ArgumentParser) -> None:
-    """How one prompt is read."""
-    parser.add_argument("--index", type=whole(0), default=0, metavar="N", help="which prompt of a JSONL file (from 0)")
-    flag(parser, "--chat", "send plain text through the model's chat template")
 
 
 def prompt_records(args: argparse.Namespace) -> list[PromptRecord]:
@@ -192,48 +94,24 @@ def stock_model(args: argparse.Namespace, target: Target) -> StockModel:
     return StockModel.load(model_source(args), target.dtype, target.device, target.info.get("weights"))
 
 
-def parse_sets(pairs: Sequence[str], option: str = "--set", form: str = "name=value") -> dict[str, str]:
-    """``["k=12", "theta=off"]``, given with an ``option``, as a dict. Raises UserError for another ``form``.
-
-    >>> parse_sets(["k=12", "theta = off"])
-    {'k': '12', 'theta': 'off'}
-    """
-    sets: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not name:
-            raise UserError(f"{option} {pair!r} is not of the form {form}")
-        if name in sets:
-            raise UserError(f"{option} gives {name} twice")
-        sets[name] = value
-    return sets
-
-
 def chosen_methods(
-    target: Target, names: Sequence[str], sets: Sequence[str], prompts: Sequence[Prompt] = ()
+    target: Target, names: Sequence[str] | None, sets: Sequence[str], prompts: Sequence[Prompt] = ()
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Methods by name with their checked parameters, and, of "all", a sentence for each that is left out: a part is
     missing, or one of the ``prompts`` is not for it.
 
-    ``names`` may hold commas; ``sets`` are "METHOD.name=value". Raises UserError naming what exists.
+    ``names`` (None: all) may hold commas; ``sets`` as ``sets_of`` reads them. Raises UserError naming what exists.
     """
     from decoders import find_method, methods
     from decoders.draft.params import make_params
 
-    wanted = split(names)
+    wanted = split(["all"] if names is None else names)
     if not wanted:
         raise UserError(f"no method was named: choose of {', '.join(methods())}, or say all")
     everything = "all" in wanted
     every = [name for name, method in methods().items() if not method.null or name in wanted]
-    values: dict[str, dict[str, str]] = {name: {} for name in (every if everything else wanted)}
-    entries = {name: find_method(name) for name in values}
-    for key, value in parse_sets(sets).items():
-        method, dot, name = key.rpartition(".")
-        if not dot or method not in values:
-            raise UserError(
-                f"--set {key}={value} is not of the form METHOD.name=value, with METHOD one of {', '.join(values)}"
-            )
-        values[method][name] = value
+    entries = {name: find_method(name) for name in (every if everything else wanted)}
+    values = sets_of(sets, list(entries))
     params = {name: make_params(entry.params, values[name]) for name, entry in entries.items()}
     left_out: dict[str, str] = {}
     for name, entry in entries.items():
@@ -247,15 +125,6 @@ def chosen_methods(
         left_out[name] = f"{name} was left out: {reason}"
         del params[name]
     return params, left_out
-
-
-def split(names: Sequence[str]) -> list[str]:
-    """Names, each once, of words that may hold several.
-
-    >>> split(["pld,pld+h", "plain"])
-    ['pld', 'pld+h', 'plain']
-    """
-    return list(dict.fromkeys(part for name in names for part in name.replace(",", " ").split()))
 
 
 def fitting(

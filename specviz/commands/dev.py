@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from specviz.words import counted, decimals
 
-from . import common
+from . import common, options
 
 if TYPE_CHECKING:
     from decoders.study.live import LiveDrafts, LiveRun
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 SHOWN = 15  # steps listed, the worst first
 EXAMPLES = 3  # that are run where no run of the model is recorded
 
-HELP = "draft recorded runs anew at every save of a method of your own"
 DESCRIPTION = (
     "Watch a file with a method of your own: at every save each step of recorded runs is drafted anew, and the steps "
     "are listed with the tokens won and lost against the save before and against another method, the worst first. "
@@ -28,18 +27,18 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.file(parser, "file", "a Python file (specviz methods new NAME writes one)", "FILE")
+    options.file(parser, "file", "a Python file (specviz methods new NAME writes one)", "FILE")
     parser.add_argument(
         "--traces", nargs="+", type=Path, default=[], metavar="TRACE",
         help="recorded runs of the model (default: the gallery's, as far as the model made them; else some made now)",
     )  # fmt: skip
     parser.add_argument("--against", metavar="NAME", help="another method to compare with, drafted once")
-    parser.add_argument("--method", metavar="NAME", help="which method of the file, where it has several")
+    options.add_methods(parser, "which method of the file, where it has several", one=True, sets=False)
     shown = parser.add_mutually_exclusive_group()
-    common.flag(shown, "--once", "draft once and end; exit 1 where a step raises")
-    common.flag(shown, "--open", "in the browser: checked, drafted and run at every save, on this machine alone")
-    common.count(parser, "--port", "with --open: where the page is", 7860, low=0, high=65535)
-    common.add_model(parser)
+    options.flag(shown, "--once", "draft once and end; exit 1 where a step raises")
+    options.flag(shown, "--open", "in the browser: checked, drafted and run at every save, on this machine alone")
+    options.count(parser, "--port", "with --open: where the page is", 7860, low=0, high=65535)
+    options.add_model(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     other = [one.drafted(against) for one in runs] if against else None
     before: Sequence[LiveDrafts] | None = None
     for seen in digests(args.file, once=args.once):
-        save = drafted(args.file, runs, args.method)
+        save = drafted(args.file, runs, options.one_method(args))
         now = save.drafts
         if save.problem:
             common.say(save.problem)
@@ -77,7 +76,7 @@ def _page(args: argparse.Namespace) -> int:
 
     def watched(desk: Any) -> str:
         page = desk.services["dev"]
-        page.watch(args.file, method=args.method, against=args.against, traces=args.traces)
+        page.watch(args.file, method=options.one_method(args), against=args.against, traces=args.traces)
         return page.name
 
     serve(

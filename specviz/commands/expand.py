@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import argparse
 
-from . import common
+from . import common, options
 
 SIZES = ("103m", "1b", "7b")
 
 
-HELP = "grow a model without changing its function"
 DESCRIPTION = "Grow a Llama-shaped model without changing its output, to measure cost at real sizes."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", nargs="?", metavar="MODEL", help=common.MODEL_HELP)
+    parser.add_argument("source", nargs="?", metavar="MODEL", help=options.MODEL_HELP)
     parser.add_argument("--model", help=argparse.SUPPRESS)
     parser.add_argument("--to", required=True, metavar="SIZE", help=f"one of {', '.join(SIZES)}")
-    common.file(parser, "--out", "a new folder", "FOLDER", required=True)
+    options.file(parser, "--out", "a new folder", "FOLDER", required=True)
     parser.add_argument(
         "--dtype", metavar="T", help="float32, float16 or bfloat16 (default: float32 for 103m, else float16)"
     )
-    common.count(parser, "--seed", "of the weights that only cost time", 0, low=0)
+    options.count(parser, "--seed", "of the weights that only cost time", 0, low=0)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,9 +8,8 @@ from decoders.errors import UserError
 from decoders.folders import write_text
 from specviz.words import counted
 
-from . import common
+from . import common, options
 
-HELP = "write a trace as one HTML file, or its times for Perfetto"
 DESCRIPTION = (
     "Write a trace as one HTML file that works from disk, or its times (draft, verify, commit) as Chrome trace JSON, "
     "which ui.perfetto.dev and chrome://tracing open."
@@ -18,10 +17,10 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.file(parser, "trace", "a .spectrace file", "TRACE")
-    common.file(parser, "--html", "the page to write")
-    common.count(parser, "--step", "the step it opens on", 1)
-    common.file(parser, "--perfetto", "the Chrome trace JSON to write")
+    options.file(parser, "trace", "a .spectrace file", "TRACE")
+    options.file(parser, "--html", "the page to write")
+    options.count(parser, "--step", "the step it opens on", 1)
+    options.file(parser, "--perfetto", "the Chrome trace JSON to write")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,10 +8,9 @@ from pathlib import Path
 from decoders.errors import UserError
 from decoders.folders import write_bytes
 
-from . import common
+from . import common, options
 
 KINDS = ("pdf", "svg", "zip")
-HELP = "a step or a comparison as a vector figure"
 DESCRIPTION = (
     "Draw a step of a recorded run, or several runs of one prompt, one column wide (3.3 inches). A .pdf or .svg is the "
     "figure alone, a .zip holds both with LaTeX, BibTeX, the runs and (of a step) the interactive page. Printed are a "
@@ -20,8 +19,8 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.file(parser, "traces", ".spectrace files: one for a step, several for a comparison", "TRACE", nargs="+")
-    common.count(parser, "--step", "the step (from 1; default: the first that accepted the most)")
+    options.file(parser, "traces", ".spectrace files: one for a step, several for a comparison", "TRACE", nargs="+")
+    options.count(parser, "--step", "the step (from 1; default: the first that accepted the most)")
     parser.add_argument(
         "-o", "--out", type=Path, metavar="F", required=True, help="the file to write: .pdf, .svg or .zip"
     )

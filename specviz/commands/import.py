@@ -10,26 +10,24 @@ from typing import Any
 from decoders.errors import UserError
 from specviz.words import counted
 
-from . import common
+from . import common, options
 
-HELP = "open what a server says of its drafts: answers, streams, logs"
 DESCRIPTION = (
     "Make traces of what a server says of its speculative decoding: vLLM, llama.cpp, SGLang, LM Studio, or any stream "
     "in OpenAI's form. What the file does not say stays unknown. With --target the text is read again by a model of "
-    "yours; with --method every step is also drafted again, and compared."
+    "yours; with --methods every step is also drafted again, and compared."
 )
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.file(parser, "log", "an answer, a stream or a log of a server, or a run that was recorded in one", "FILE")
+    options.file(parser, "log", "an answer, a stream or a log of a server, or a run that was recorded in one", "FILE")
     parser.add_argument("--kind", metavar="NAME", help="how the file is read (default: by its content)")
-    common.file(parser, "--out", "the trace file (several requests: -1, -2, … before its suffix)")
+    options.file(parser, "--out", "the trace file (several requests: -1, -2, … before its suffix)")
     parser.add_argument("--target", metavar="MODEL", help="read the text again with this model: a folder or hub id")
-    parser.add_argument("--method", metavar="NAME", help="draft every step again with this method (with --target)")
-    common.several(parser, "--set", "K=V", "a parameter of the method; may be repeated")
+    options.add_methods(parser, "draft every step again with this method (with --target)", one=True)
     parser.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
-    common.flag(parser, "--json", "print what was read as one JSON object")
+    options.flag(parser, "--json", "print what was read as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,10 +36,11 @@ def run(args: argparse.Namespace) -> int:
     from decoders.trace.files import SUFFIX, load, save
 
     common.check_writable(args.out)
-    if args.method and not args.target:
-        raise UserError("--method drafts with a model: name it with --target")
-    if args.set and not args.method:
-        raise UserError("--set belongs to --method: name the method")
+    method = options.one_method(args)
+    if method and not args.target:
+        raise UserError("--methods drafts with a model: name it with --target")
+    if args.set and not method:
+        raise UserError("--set belongs to --methods: name the method")
     if args.log.suffix == SUFFIX:
         trace = load(args.log)
         if "imported" not in trace.run:
@@ -91,13 +90,14 @@ def _read_again(args: argparse.Namespace, traces: list[Any]) -> list[Any]:
 
     with common.opening() as progress:
         target = load_target(args.target, dtype=args.dtype, device=args.device, progress=progress)
-    params, made = common.parse_sets(args.set), []
+    method, made = options.one_method(args), []
+    params = options.sets_of(args.set, [method])[method] if method else {}
     for trace in traces:
         try:
             again = read_again(target, trace)
-            if args.method:
+            if method:
                 with common.progress_bar("drafting again") as bar:
-                    again = redraft(target, again, args.method, params, bar)
+                    again = redraft(target, again, method, params, bar)
         except UserError as problem:
             if len(traces) == 1:
                 raise

@@ -10,46 +10,46 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from decoders.folders import write_bytes, write_json, write_text
 
-from . import common, over_workers
+from . import common, options, over_workers
 
 if TYPE_CHECKING:
     from decoders import Target
     from specviz.experiments import Experiment, Plan, Progress, Results
 
 
-HELP = "run an experiment of a paper, or your own sweep"
-DESCRIPTION = "Run a recipe (alone: list them), or sweep a parameter with --method and --vary."
+DESCRIPTION = "Run a recipe (alone: list them), or sweep a parameter with --methods and --vary."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="an experiment's name; without one they are listed")
-    common.flag(parser, "--recorded", "show the recipe's example result, recorded with SmolLM2; nothing is run")
+    options.flag(parser, "--recorded", "show the recipe's example result, recorded with SmolLM2; nothing is run")
     parser.add_argument(
         "--prompts", metavar="F",
         help="prompt file, or demo[:task,…], examples[:task,…], turns (default: the recipe's; of a sweep: examples)",
     )  # fmt: skip
-    common.count(parser, "--count", "prompts (default: the recipe's)", high=5000)
-    common.count(parser, "--limit", "the same, as the other commands call it", high=5000)
-    common.count(parser, "--max-new-tokens", "tokens per answer", high=4096)
-    common.several(parser, "--metric", "KEY", "measured; may be repeated")
-    common.several(parser, "--set", "K=V", "a fixed parameter of the methods, as in part=FOLDER; may be repeated")
+    options.count(parser, "--count", "prompts (default: the recipe's)", high=5000)
+    options.count(parser, "--limit", "the same, as the other commands call it", high=5000)
+    options.count(parser, "--max-new-tokens", "tokens per answer", high=4096)
+    options.several(parser, "--metric", "KEY", "measured; may be repeated")
+    fixed = "a parameter of the methods that have it, as in part=FOLDER (METHOD.K=V: of one); may be repeated"
+    options.several(parser, "--set", "K=V", fixed)
     trained = parser.add_argument_group("recipes that train draft models or prompt tokens")
-    common.count(trained, "--training-steps", "of each model (default: the recipe's)", high=100_000)
+    options.count(trained, "--training-steps", "of each model (default: the recipe's)", high=100_000)
     trained.add_argument(
         "--data", nargs="+", metavar="FILE", help="text or JSONL to learn from, or `demo` (default: the recipe's)"
     )
     free = parser.add_argument_group("your own sweep")
-    common.several(free, "--method", "NAME", "a method; may be repeated")
-    common.several(free, "--vary", "K=VALUES", "as in k=5,10,20 or theta=0..1 step 0.1; 1 or 2")
+    options.add_methods(free, "methods to sweep", sets=False)
+    options.several(free, "--vary", "K=VALUES", "as in k=5,10,20 or theta=0..1 step 0.1; 1 or 2")
     free.add_argument("--temperature", type=float, default=None, metavar="T", help="0 is greedy (default)")
     over_workers.add(parser)
     out = parser.add_argument_group("output")
-    common.file(out, "--json", "write description, points and runs to a file")
-    common.file(out, "--csv", "write every run as a line of a table")
-    common.file(out, "--parquet", "the same as a Parquet file")
-    common.file(out, "--html", "write the charts to a file that works from disk")
-    common.flag(out, "--yes", "start a long experiment without asking")
-    common.add_model(parser, weights=True)
+    options.file(out, "--json", "write description, points and runs to a file")
+    options.file(out, "--csv", "write every run as a line of a table")
+    options.file(out, "--parquet", "the same as a Parquet file")
+    options.file(out, "--html", "write the charts to a file that works from disk")
+    options.flag(out, "--yes", "start a long experiment without asking")
+    options.add_model(parser, weights=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
     from specviz.experiments.plan import pace
     from specviz.experiments.prompts import cases, records
 
-    if args.recipe is None and not args.method:
+    if args.recipe is None and not args.methods:
         if option := _first_set(args, "vary", "set", "prompts", "json", "csv", "parquet", "html", "workers", "results"):
-            raise UserError(f"--{option} needs a recipe or a --method: specviz lab alone lists the recipes")
+            raise UserError(f"--{option} needs a recipe or --methods: specviz lab alone lists the recipes")
         return _list(args)
     for path in (args.json, args.csv, args.parquet, args.html):
         common.check_writable(path)
@@ -152,7 +152,7 @@ def _list(args: argparse.Namespace) -> int:
     common.say(
         f"takes: expected for {target.name} on {target.info['device']} by the model's size, with nothing else running; "
         "~ is rough: parts are trained first, and kept for the next time.",
-        "specviz lab RECIPE runs one; specviz lab --method pld+h --vary k=5,10,20 is your own; specviz lab RECIPE "
+        "specviz lab RECIPE runs one; specviz lab --methods pld+h --vary k=5,10,20 is your own; specviz lab RECIPE "
         "--recorded shows an example result, recorded with SmolLM2.",
     )
     return 0
@@ -164,15 +164,15 @@ def _wanted(args: argparse.Namespace) -> Experiment:
     from specviz.experiments.free import free
 
     if args.recipe is not None:
-        if option := _first_set(args, "method", "vary"):
+        if option := _first_set(args, "methods", "vary"):
             raise UserError(
                 f"--{option} is for a sweep of your own and {args.recipe} is a recipe: leave out one of the two"
             )
-        experiment = find_recipe(args.recipe).fixing(common.parse_sets(args.set))
+        experiment = find_recipe(args.recipe).fixing(options.parse_sets(args.set))
     else:
         metrics = args.metric or ("tokens_per_step",)
-        varied = common.parse_sets(args.vary, "--vary", "name=values, as in k=5,10,20 or theta=0..1 step 0.1")
-        swept = free(common.split(args.method), common.parse_sets(args.set), varied, metrics)
+        varied = options.parse_sets(args.vary, "--vary", "name=values, as in k=5,10,20 or theta=0..1 step 0.1")
+        swept = free(options.split(args.methods), options.parse_sets(args.set), varied, metrics)
         experiment = replace(swept, prompts="examples")
     option = _first_set(args, "training_steps", "data")
     if option and not experiment.trains:

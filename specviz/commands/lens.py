@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from specviz.words import decimals
 
-from . import common
+from . import common, options
 
 if TYPE_CHECKING:
     from decoders.study.lens import Lens
 
-HELP = "what every layer of the target says at a drafted token"
 DESCRIPTION = (
     "Read a place of a recorded run layer by layer (the logit lens): the probability and the rank of the drafted token "
     "and of the target's own one, as if each layer were the last. It is computed now, teacher-forced."
@@ -21,11 +20,11 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.file(parser, "trace", "a .spectrace file", "TRACE")
-    common.count(parser, "--step", "the step (from 1)", required=True)
-    common.count(parser, "--node", "the node of its tree (1: the first that was drafted)", required=True)
-    common.flag(parser, "--json", "print the result as one JSON object")
-    common.add_model(parser, plugins=False)
+    options.file(parser, "trace", "a .spectrace file", "TRACE")
+    options.count(parser, "--step", "the step (from 1)", required=True)
+    options.count(parser, "--node", "the node of its tree (1: the first that was drafted)", required=True)
+    options.flag(parser, "--json", "print the result as one JSON object")
+    options.add_model(parser, plugins=False)
 
 
 def run(args: argparse.Namespace) -> int:

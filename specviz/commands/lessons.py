@@ -8,16 +8,15 @@ from typing import Any
 
 from specviz.words import counted
 
-from . import common
+from . import common, options
 
-HELP = "list the lessons, or check one of your own"
 DESCRIPTION = "Lessons are plain text files: assets/lessons/README.md tells how to write one."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_subparsers(dest="part", metavar="PART")
     check = parts.add_parser("check", help="read a lesson, look up all its references, say what is wrong")
-    common.file(check, "file", "a lesson, for example my-lesson.txt", "FILE")
+    options.file(check, "file", "a lesson, for example my-lesson.txt", "FILE")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
 
-from . import common
+from . import common, options
 
 if TYPE_CHECKING:
     from decoders import Method
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 READY, MISSING = "ready", "missing"
 
 
-HELP = "list methods, their papers and what they lack; begin and check one of your own"
 DESCRIPTION = (
     "List drafting methods, and say which of them lack a trained part for the model. specviz methods new NAME writes "
     "a method of your own to begin with, specviz methods check FILE says whether one keeps the contract (exit code 1 "
@@ -30,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", nargs="?", metavar="NAME|FILE", help="of new: the new method's name; of check: its file"
     )
-    common.add_model(parser)
+    options.add_model(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,17 +10,16 @@ from decoders.model.catalog import SMOLLM2, default_model, missing_smollm2
 from specviz.models import listed
 from specviz.words import shortened
 
-from . import common
+from . import common, options
 
 UNKNOWN = "known once it was opened"
 
-HELP = "list the models that are here, and their trained parts"
 DESCRIPTION = "List the models that are here: bundled, SmolLM2, converted from GGUF files, opened before."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.flag(parser, "--json", "print one JSON object")
-    parser.add_argument("--weights", choices=common.WEIGHTS, metavar="W", help="the memory with int8 or int4")
+    options.flag(parser, "--json", "print one JSON object")
+    parser.add_argument("--weights", choices=options.WEIGHTS, metavar="W", help="the memory with int8 or int4")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from decoders.errors import UserError
 from specviz.words import counted
 from specviz.workers.kinds import KINDS
 
-from . import common
+from . import common, options
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -26,7 +26,7 @@ OWN = ("on", "results", "resume", "ray_address", "slurm")  # options that make n
 def add(parser: argparse.ArgumentParser) -> None:
     """Options of workers."""
     group = parser.add_argument_group("workers (docs/scale.md)")
-    common.count(group, "--workers", "do the runs with so many workers, each with a model of its own")
+    options.count(group, "--workers", "do the runs with so many workers, each with a model of its own")
     group.add_argument(
         "--on", choices=tuple(KINDS), default="", metavar="KIND",
         help="; ".join(f"{name}: {what}" for name, what in KINDS.items()) + " (default: processes)",
@@ -36,9 +36,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="a folder that all workers see, or an address as s3://… (default: the Lab's)",
     )
-    common.flag(group, "--resume", "go on with what that folder holds: do what is missing or failed")
+    options.flag(group, "--resume", "go on with what that folder holds: do what is missing or failed")
     group.add_argument("--ray-address", metavar="A", help="of a Ray cluster: auto, host:6379 or ray://host:10001")
-    common.several(group, "--slurm", "K=V", "a setting of submitit's, as in partition=gpu; may be repeated")
+    options.several(group, "--slurm", "K=V", "a setting of submitit's, as in partition=gpu; may be repeated")
 
 
 def wanted(args: argparse.Namespace) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from . import common
+from . import common, options
 
-HELP = "keep a published head, or a trained part, for a model; or store a part in int8"
 DESCRIPTION = (
     "Fit a head that others published (EAGLE-1 to -3, Medusa, Hydra) to a model, or take a part that was trained for "
     "it elsewhere, and keep it beside the parts that were trained here: methods find it then by themselves, in the "
@@ -19,7 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     keep = actions.add_parser("add", help="keep a head", description=DESCRIPTION)
     keep.add_argument("head", metavar="HEAD", help="a folder, a file or a hub id such as org/name; or a part's folder")
-    common.add_model(keep, plugins=False)
+    options.add_model(keep, plugins=False)
     shrink = actions.add_parser(
         "shrink", help="store a trained part in int8", description="Store a part's matrices in int8, with a scale "
         "per row: half of half precision's bytes. It is computed with as before; what it drafts may differ by a little."

@@ -10,47 +10,43 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
+from decoders.draft.settings import Sampling
 from decoders.errors import UserError
 from specviz.words import counted, decimals
 
-from . import common
+from . import common, options
 
 METHOD = "pld+h"
-OF_THE_RUN = ("method", "set", "pool", "reference", "compare", "forced")  # options that a recorded run has settled
+OF_THE_RUN = ("methods", "set", "pool", "reference", "compare", "forced")  # options that a recorded run has settled
 QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "edit similarity"}
 
 
-HELP = "decode one prompt"
 DESCRIPTION = "Decode one prompt with one method; further user turns follow the method's own answer to the one before."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--method", metavar="NAME", help=f"see specviz methods (default: {METHOD})")
-    common.several(parser, "--set", "K=V", "a parameter of the method; may be repeated")
-    prompt = common.add_prompt(parser)
-    common.file(prompt, "--again", "a recorded run: decode it anew and compare; exit 1 where it differs", "TRACE")
-    common.add_reading(parser)
-    common.count(parser, "--max-new-tokens", "tokens of the answer", 256)
-    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
-    common.count(parser, "--top-k", "0 is off", 0, low=0)
-    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 is off (default)")
-    common.count(parser, "--seed", "of a sampled run", 0, low=0)
-    common.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
+    options.add_methods(parser, f"see specviz methods (default: {METHOD})", one=True)
+    prompt = options.add_prompt(parser)
+    options.file(prompt, "--again", "a recorded run: decode it anew and compare; exit 1 where it differs", "TRACE")
+    options.add_reading(parser)
+    options.count(parser, "--max-new-tokens", "tokens of the answer", 256)
+    options.add_settings(parser, Sampling)
+    options.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
     parser.add_argument(
         "--reference", metavar="TEXT", help="the answer hoped for, to measure quality by (default: the record's own)"
     )
-    common.flag(
+    options.flag(
         parser, "--forced",
         "write the answer hoped for, not the model's own: drafted tokens stand while they are its next ones (LLMA's "
         "forced decoding)",
     )
-    common.flag(
+    options.flag(
         parser, "--compare",
         "also run plain decoding by the same sampling, and say how many tokens differ and the speedup",
     )
-    common.file(parser, "--out", "write the run as a trace file (.spectrace); turn 2 as TRACE-turn2, …", "TRACE")
-    common.flag(parser, "--json", "print the result as one JSON object")
-    common.add_model(parser, weights=True)
+    options.file(parser, "--out", "write the run as a trace file (.spectrace); turn 2 as TRACE-turn2, …", "TRACE")
+    options.flag(parser, "--json", "print the result as one JSON object")
+    options.add_model(parser, weights=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -224,19 +220,19 @@ def _forced(args: argparse.Namespace, target: Any, prompt: Any, method: Any, par
 
 def _decoded(args: argparse.Namespace, record: Any) -> Iterator[dict[str, Any]]:
     """The result of every user turn, each behind the method's own answer to the one before."""
-    from decoders import Sampling, find_method
+    from decoders import find_method
     from decoders.draft.params import make_params
 
-    method = find_method(args.method or METHOD)
-    params = make_params(method.params, common.parse_sets(args.set))
-    sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
+    method = find_method(str(options.one_method(args, METHOD)))
+    params = make_params(method.params, options.sets_of(args.set, [method.name])[method.name])
+    sampling = options.settings_of(args, Sampling)
     target = common.open_target(args)
     prompt = _prompt(args, record, target, method, params)
     if args.forced and prompt.dialogue is not None:
         prompt = replace(prompt, dialogue=None)  # the answer is to the first turn
-    options: dict[str, Any] = {"sampling": sampling, "max_new_tokens": args.max_new_tokens}
+    settings: dict[str, Any] = {"sampling": sampling, "max_new_tokens": args.max_new_tokens}
     while True:
-        result = _turn(args, record, target, method, params, prompt, options)
+        result = _turn(args, record, target, method, params, prompt, settings)
         yield {**result, "turn": prompt.turn}
         if prompt.turns == 1:
             return
@@ -244,7 +240,7 @@ def _decoded(args: argparse.Namespace, record: Any) -> Iterator[dict[str, Any]]:
 
 
 def _turn(
-    args: argparse.Namespace, record: Any, target: Any, method: Any, params: Any, prompt: Any, options: dict[str, Any]
+    args: argparse.Namespace, record: Any, target: Any, method: Any, params: Any, prompt: Any, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """What ``--json`` prints of one turn, with its text."""
     if args.forced:
@@ -256,7 +252,7 @@ def _turn(
         from decoders import save
 
         title = record.id if prompt.turn == 1 else f"{record.id}, turn {prompt.turn}"
-        trace = traced(target, prompt, method.name, params, title=title, compare=args.compare, **options)
+        trace = traced(target, prompt, method.name, params, title=title, compare=args.compare, **settings)
         if args.out:
             save(trace, _turn_file(args.out, prompt.turn))
         plain = trace.tables["plain"]["id"] or None
@@ -268,7 +264,7 @@ def _turn(
     else:
         from decoders.study.bench import timed
 
-        trace, made = None, timed(target, method.name, params, **options)(prompt)
+        trace, made = None, timed(target, method.name, params, **settings)(prompt)
         output, per_s = made.output, made.sample.tokens_per_s
         steps, accepted = made.sample.steps or 0, made.sample.accepted or 0
         more = {"lossless": True, "differs": 0 if args.temperature == 0 else None}

@@ -13,7 +13,7 @@ from decoders.folders import write_text
 from decoders.model.catalog import BUNDLED, model_place
 from specviz.workers.work import Work
 
-from . import common, train_units
+from . import common, options, train_units
 
 OUT = Path("runs") / "demo"
 ANSWERS, REFERENCES = "answers.jsonl", "references.jsonl"  # as in decoders.training.text.making
@@ -34,29 +34,28 @@ HEAD_KINDS = {  # decoders.training.head_kinds.KINDS
 }
 
 
-HELP = "train the bundled target, or parts for a target"
 DESCRIPTION = "Train models."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_subparsers(dest="part", metavar="PART", required=True, title="parts")
     demo = parts.add_parser("demo", help="the bundled target", description="Train the bundled target, or evaluate it.")
-    common.file(demo, "--out", f"where it goes, checkpoints included (default: {OUT})", "FOLDER")
+    options.file(demo, "--out", f"where it goes, checkpoints included (default: {OUT})", "FOLDER")
     budget = demo.add_mutually_exclusive_group()
     _add_minutes(budget, MINUTES["demo"])
-    common.count(budget, "--tokens", "training tokens to spend")
-    common.count(demo, "--seed", "of data and weights", low=0)
+    options.count(budget, "--tokens", "training tokens to spend")
+    options.count(demo, "--seed", "of data and weights", low=0)
     _add_resume(demo)
-    common.flag(
+    options.flag(
         demo,
         "--fast",
         "bf16 and compiled layers: about twice as fast where the processor has bf16 instructions and a C++ "
         "compiler is installed",
     )
-    common.flag(demo, "--evaluate", "answer held-out prompts instead of training")
-    common.count(demo, "--prompts", "held-out prompts", 200)
+    options.flag(demo, "--evaluate", "answer held-out prompts instead of training")
+    options.count(demo, "--prompts", "held-out prompts", 200)
     demo.add_argument("--model", metavar="FOLDER", help="model to evaluate (default: --out's, else the bundled target)")
-    common.file(demo, "--json", "write the evaluation to a file too")
+    options.file(demo, "--json", "write the evaluation to a file too")
     for kind, (short, what) in DRAFTERS.items():
         _add_drafter(parts, kind, short, what)
     _add_ppd(parts)
@@ -68,33 +67,33 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
     parser = _add_part(parts, kind, short, what)
-    common.count(parser, "--layers", "draft layers", 1, high=16)
-    common.count(parser, "--width", "draft width (default: the target's)", low=8)
+    options.count(parser, "--layers", "draft layers", 1, high=16)
+    options.count(parser, "--width", "draft width (default: the target's)", low=8)
     if kind == "glide":
-        common.count(
+        options.count(
             parser,
             "--kv-layer",
             "target layer that the last draft layer reads, from 0 (default: the target's last; where answers copy "
             "from the prompt, the layer of the copying heads that `specviz calibrate` finds may be far better)",
             low=0,
         )
-        common.flag(
+        options.flag(
             parser, "--copy-projections", "begin with the projections of the target layer that is read, faintly, "
             "instead of a glimpse that adds nothing",
         )  # fmt: skip
     embeddings = "embedding and head: the target's, which the part does not hold, or its own (default: the target's"
     parser.add_argument("--embeddings", choices=("target", "own"), help=f"{embeddings} where its vocabulary is large)")
-    common.count(
+    options.count(
         parser, "--draft-vocab", "draft only the N commonest tokens: a smaller head (default: all)", metavar="N", low=2
     )
-    common.flag(
+    options.flag(
         parser, "--soft-labels",
         "learn the target's distributions, not the text's tokens; the target reads each document once, and what it "
         "made of it is kept on disk",
     )  # fmt: skip
-    common.file(parser, "--states", "where that is kept, to share it with another draft model", "FOLDER")
-    common.count(parser, "--batch-tokens", "tokens per step, padding included", 5120, low=64)
-    common.count(parser, "--validate-steps", "steps between two validations", 100)
+    options.file(parser, "--states", "where that is kept, to share it with another draft model", "FOLDER")
+    options.count(parser, "--batch-tokens", "tokens per step, padding included", 5120, low=64)
+    options.count(parser, "--validate-steps", "steps between two validations", 100)
     parser.add_argument(
         "--recipe", choices=("ours", "paper"), default="ours",
         help="ours: Muon and AdamW, batches by tokens (default). paper: GLIDE's, AdamW at 5e-4 on batches of 64 "
@@ -105,56 +104,56 @@ def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
 
 def _add_ppd(parts: Any) -> None:
     parser = _add_part(parts, "ppd", "PPD's prompt tokens for a target", "prompt tokens for a target, for ppd")
-    common.count(parser, "--tokens", "prompt tokens: how far ahead", 3, high=16, metavar="M")
-    common.count(parser, "--ensemble", "vectors of each, EPTs", 1, high=128)
+    options.count(parser, "--tokens", "prompt tokens: how far ahead", 3, high=16, metavar="M")
+    options.count(parser, "--ensemble", "vectors of each, EPTs", 1, high=128)
     parser.add_argument(
         "--mask", choices=MASKS, default=MASKS[0],
         help="what a vector sees of its group; decoder and encoder are ablations (default: ensemble)",
     )  # fmt: skip
-    common.flag(parser, "--learned-weights", "learn the weights of the vectors and of the exits (ablation)")
+    options.flag(parser, "--learned-weights", "learn the weights of the vectors and of the exits (ablation)")
     prefix = "prefix tokens that each prompt token sees before the text, as trained keys and values; ablation"
-    common.count(parser, "--prefix", prefix, 0, low=0, high=16)
-    common.count(parser, "--exits", "guess from the average of the last K layers' states; ablation", 1, metavar="K")
+    options.count(parser, "--prefix", prefix, 0, low=0, high=16)
+    options.count(parser, "--exits", "guess from the average of the last K layers' states; ablation", 1, metavar="K")
     parser.add_argument(
         "--head", choices=HEADS, default=HEADS[0],
         help="what makes guesses of states: the target's own head, or a copy that is trained with the prompt tokens "
         "(one-stage) or in the second half of the time (two-stage; ablations)",
     )  # fmt: skip
-    common.flag(parser, "--hard-labels", "learn the text's own tokens, not the target's distributions (ablation)")
-    common.count(parser, "--batch-tokens", "tokens of text per step, padding included", 2048, low=64)
-    common.count(parser, "--rows", "rows of prompt tokens per step, at most: they cost most", 6144, low=16)
-    common.count(parser, "--validate-steps", "steps between two validations", 200)
+    options.flag(parser, "--hard-labels", "learn the text's own tokens, not the target's distributions (ablation)")
+    options.count(parser, "--batch-tokens", "tokens of text per step, padding included", 2048, low=64)
+    options.count(parser, "--rows", "rows of prompt tokens per step, at most: they cost most", 6144, low=16)
+    options.count(parser, "--validate-steps", "steps between two validations", 200)
     parser.set_defaults(run=_train_ppd)
 
 
 def _add_heads(parts: Any, kind: str, short: str, what: str) -> None:
     parser = _add_part(parts, kind, short, what)
     if kind in ("medusa", "hydra"):
-        common.count(parser, "--heads", "heads: how far ahead", 4, high=16, metavar="N")
-        common.count(parser, "--blocks", "residual blocks of each", 1, high=16, metavar="N")
+        options.count(parser, "--heads", "heads: how far ahead", 4, high=16, metavar="N")
+        options.count(parser, "--blocks", "residual blocks of each", 1, high=16, metavar="N")
     if kind == "hydra":
-        common.flag(parser, "--prefix", "Hydra++: a decoder layer of the target's sizes in front of the heads")
+        options.flag(parser, "--prefix", "Hydra++: a decoder layer of the target's sizes in front of the heads")
     if kind in ("eagle", "eagle3"):
-        common.count(parser, "--mlp", "width of its MLP (default: the target's)", metavar="N", low=8)
-        common.count(parser, "--unroll", "steps on its own states that it learns", 5, metavar="N", high=8)
-    common.count(
+        options.count(parser, "--mlp", "width of its MLP (default: the target's)", metavar="N", low=8)
+        options.count(parser, "--unroll", "steps on its own states that it learns", 5, metavar="N", high=8)
+    options.count(
         parser, "--draft-vocab", "draft only the N commonest tokens: a smaller head (default: all)", metavar="N", low=2
     )
-    common.flag(parser, "--hard-labels", "learn the text's own tokens, not the target's distributions")
-    common.file(
+    options.flag(parser, "--hard-labels", "learn the text's own tokens, not the target's distributions")
+    options.file(
         parser, "--states", "where the target's states are kept, to share them with other parts (default: in --out)",
         "FOLDER",
     )  # fmt: skip
-    common.count(parser, "--batch-tokens", "tokens of text per step, padding included", 2048, low=64)
-    common.count(parser, "--positions", "positions learnt from per step, at most", 1024, low=16)
-    common.count(parser, "--validate-steps", "steps between two validations", 100)
+    options.count(parser, "--batch-tokens", "tokens of text per step, padding included", 2048, low=64)
+    options.count(parser, "--positions", "positions learnt from per step, at most", 1024, low=16)
+    options.count(parser, "--validate-steps", "steps between two validations", 100)
     parser.add_argument(
         "--recipe", choices=("ours", "paper"), default="ours",
         help="ours: Muon for matrices (default). paper: AdamW for everything, as the heads' authors train"
         + (", and no step on its own states" if kind == "eagle" else ""),
     )  # fmt: skip
     parser.add_argument(
-        "--rate", type=common.positive, default=0.1, metavar="X",
+        "--rate", type=options.positive, default=0.1, metavar="X",
         help="Muon's learning rate (default: 0.1, as for the bundled target; SmolLM2's heads learn at 0.02)",
     )  # fmt: skip
     parser.set_defaults(run=lambda args: _train_heads(kind, args))
@@ -189,14 +188,14 @@ def _add_text(parts: Any) -> None:
     parser = parts.add_parser("text", help=short, description=about)
     budget = parser.add_mutually_exclusive_group()
     _add_minutes(budget, MINUTES["text"])
-    common.count(budget, "--conversations", "conversations to have in all")
-    common.file(parser, "--out", f"where {ANSWERS} goes (default: {Path('runs') / 'text'})", "FOLDER")
-    common.count(
+    options.count(budget, "--conversations", "conversations to have in all")
+    options.file(parser, "--out", f"where {ANSWERS} goes (default: {Path('runs') / 'text'})", "FOLDER")
+    options.count(
         budget, "--references", f"write N conversations with answers made by rule to {REFERENCES} instead, without a "
         "model: for --soft-labels and ppd, which learn the target's distributions along them", metavar="N",
     )  # fmt: skip
-    common.count(parser, "--seed", "of prompts and sampled answers", 0, low=0)
-    common.add_model(parser, "the model that answers", plugins=False)
+    options.count(parser, "--seed", "of prompts and sampled answers", 0, low=0)
+    options.add_model(parser, "the model that answers", plugins=False)
     parser.set_defaults(run=_write_text)
 
 
@@ -240,23 +239,23 @@ def _add_part(parts: Any, kind: str, short: str, what: str) -> argparse.Argument
     )  # fmt: skip
     budget = parser.add_mutually_exclusive_group()
     _add_minutes(budget, MINUTES.get(kind, MINUTES["heads"]))
-    common.count(budget, "--steps", "steps to make: to train two models alike")
-    common.file(
+    options.count(budget, "--steps", "steps to make: to train two models alike")
+    options.file(
         parser, "--out", f"where checkpoints, curves and the part go (default: {Path('runs') / kind})", "FOLDER"
     )
-    common.flag(parser, "--distill", "learn the target's own greedy answers to the prompts")
-    common.count(parser, "--seed", "of data and weights", 0, low=0)
+    options.flag(parser, "--distill", "learn the target's own greedy answers to the prompts")
+    options.count(parser, "--seed", "of data and weights", 0, low=0)
     _add_resume(parser)
-    common.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
+    options.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
     train_units.add(parser)
     parser.set_defaults(apart=False)  # one of several: it is not kept where methods look
-    common.add_model(parser, "the target (default: the bundled one)", dtype=False, plugins=False)
+    options.add_model(parser, "the target (default: the bundled one)", dtype=False, plugins=False)
     return parser
 
 
 def _add_minutes(parser: argparse._ActionsContainer, usual: float) -> None:
     text = f"computing time to spend (default: {usual:g})"
-    parser.add_argument("--minutes", type=common.positive, metavar="M", help=text)
+    parser.add_argument("--minutes", type=options.positive, metavar="M", help=text)
 
 
 def _add_resume(parser: argparse.ArgumentParser) -> None:

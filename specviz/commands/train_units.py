@@ -25,7 +25,7 @@ from specviz.workers.processes import worker_device
 from specviz.workers.sweep import Standing, sweep
 from specviz.workers.work import Job, Made, Refused, Unit, Work
 
-from . import common, over_workers
+from . import common, options, over_workers
 
 RESULTS = Path("runs") / "trained"
 COMMON = ("data", "minutes", "steps", "distill", "fast", "model", "device", "threads")  # options that every part has
@@ -38,13 +38,13 @@ COLUMNS: tuple[str, ...] = ("part", "seed", "step", "seconds", "loss", "held_out
 def add(parser: argparse.ArgumentParser) -> None:
     """Options of trainings that are units."""
     group = parser.add_argument_group("several trainings (docs/scale.md)")
-    group.add_argument("--seeds", nargs="+", type=common.whole(0), metavar="N", help="train with each of these seeds")
-    common.count(group, "--workers", "so many trainings at a time (default: 1)")
+    group.add_argument("--seeds", nargs="+", type=options.whole(0), metavar="N", help="train with each of these seeds")
+    options.count(group, "--workers", "so many trainings at a time (default: 1)")
     group.add_argument("--on", choices=tuple(KINDS), default="", metavar="KIND", help="as of specviz lab")
     where = f"where all of them go, which all workers see; asked again, it goes on (default: {RESULTS})"
     group.add_argument("--results", metavar="FOLDER", help=where)
     group.add_argument("--ray-address", metavar="A", help="as of specviz lab")
-    common.several(group, "--slurm", "K=V", "as of specviz lab")
+    options.several(group, "--slurm", "K=V", "as of specviz lab")
 
 
 def wanted(args: argparse.Namespace) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.names import DESIGNED, TREE_KINDS
 from specviz.words import counted, decimals
 
-from . import common, turns
+from . import common, options, turns
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
@@ -28,12 +28,11 @@ def size(text: str) -> int | None:
     if text == BEST:
         return None
     try:
-        return common.whole(1, MOST_SIZE)(text)
+        return options.whole(1, MOST_SIZE)(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}, or {BEST}") from None
 
 
-HELP = "design PPD's trees for this machine"
 DESCRIPTION = "PPD's trees: design them, look at them."
 
 
@@ -45,32 +44,32 @@ def add(parser: argparse.ArgumentParser) -> None:
         description="Measure how often the prompt tokens guess right, design trees of every size, and choose the one "
         "with the most tokens per millisecond on this machine. The result is kept beside the prompt tokens.",
     )
-    common.file(design, "--part", "prompt tokens (default: those trained for the target)", "FOLDER")
+    options.file(design, "--part", "prompt tokens (default: those trained for the target)", "FOLDER")
     design.add_argument(
         "--prompts", default="demo", metavar="F",
         help="prompt file, or demo[:task,…], examples[:task,…], turns (default: demo)",
     )  # fmt: skip
-    common.count(design, "--limit", "read at most N prompts", 24, high=5000)
-    common.count(design, "--max-new-tokens", "tokens per answer", 64)
+    options.count(design, "--limit", "read at most N prompts", 24, high=5000)
+    options.count(design, "--max-new-tokens", "tokens per answer", 64)
     design.add_argument(
         "--size", type=size, default=None, metavar="N", help=f"rows of the trees, or {BEST} for this machine (default)"
     )
-    common.count(design, "--max-size", "largest size tried", 64, high=MOST_SIZE)
+    options.count(design, "--max-size", "largest size tried", 64, high=MOST_SIZE)
     design.add_argument(
         "--kind", choices=TREE_KINDS, default=DESIGNED, metavar="KIND",
         help="which trees are kept: designed (default), or for comparison naive or random ones of the same size",
     )  # fmt: skip
-    common.flag(
+    options.flag(
         design,
         "--check",
         f"then decode {CHECKED} further prompts with trees of every size, and compare the best size with the one "
         "predicted",
     )
-    common.file(design, "--out", "where the trees go (default: beside the prompt tokens)", "FILE")
-    common.add_model(design, plugins=False)
+    options.file(design, "--out", "where the trees go (default: beside the prompt tokens)", "FILE")
+    options.add_model(design, plugins=False)
     design.set_defaults(run=run)
     show = parts.add_parser("show", help="print a tree file", description="Print the trees of a file, state by state.")
-    common.file(show, "file", "a tree file, or the folder of prompt tokens with one", "FILE")
+    options.file(show, "file", "a tree file, or the folder of prompt tokens with one", "FILE")
     show.set_defaults(run=run_show)
     latency = parts.add_parser(
         "latency",
@@ -78,9 +77,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         description="Measure how long a decode step of 1, 2, 4, … rows takes on this machine with the model; the "
         "result is kept.",
     )
-    common.count(latency, "--max-size", "most rows", 64, high=MOST_SIZE)
-    common.flag(latency, "--again", "measure even where a result is kept")
-    common.add_model(latency, plugins=False)
+    options.count(latency, "--max-size", "most rows", 64, high=MOST_SIZE)
+    options.flag(latency, "--again", "measure even where a result is kept")
+    options.add_model(latency, plugins=False)
     latency.set_defaults(run=run_latency)
 
 

@@ -6,9 +6,8 @@ import argparse
 import getpass
 import sys
 
-from . import common
+from . import options
 
-HELP = "who may sign in: make and change the file for app --auth-file"
 DESCRIPTION = (
     "Make and change a users file. Passwords are asked for and kept as scrypt hashes only; a running server sees a "
     "change at once."
@@ -19,10 +18,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     for name, text in (("add", "add a user, or give one another password"), ("remove", "take a user out")):
         one = actions.add_parser(name, help=text, description=text.capitalize() + ".")
-        common.file(one, "file", "the users file; made where there is none", "FILE")
+        options.file(one, "file", "the users file; made where there is none", "FILE")
         one.add_argument("name", metavar="NAME", help="letters, digits, dots, dashes and underscores")
     one = actions.add_parser("list", help="who is in the file", description="Who is in the file.")
-    common.file(one, "file", "the users file", "FILE")
+    options.file(one, "file", "the users file", "FILE")
 
 
 def run(args: argparse.Namespace) -> int:

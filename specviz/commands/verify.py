@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from decoders.draft.settings import Sampling
 from decoders.errors import UserError
 from decoders.folders import write_json
 from specviz.words import column, columned, counted
 
-from . import common, turns
+from . import common, options, turns
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -22,26 +23,24 @@ if TYPE_CHECKING:
     from decoders.study.lossless import Outcome
 
 
-HELP = "check that methods change nothing but speed"
 DESCRIPTION = "Decode prompts with every method and compare with plain decoding; exit code 1 on a difference."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.add_methods(parser)
-    common.add_prompts(parser, 40)
-    common.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
-    common.flag(parser, "--no-generate", "do not check plain decoding against transformers' generate()")
-    parser.add_argument(
-        "--temperature", type=common.positive, default=0.0, metavar="T",
-        help="draw tokens, alike in all methods (default: greedy); generate() does not take part",
+    options.add_methods(parser)
+    options.add_prompts(parser, 40)
+    options.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
+    options.flag(parser, "--no-generate", "do not check plain decoding against transformers' generate()")
+    options.add_settings(
+        parser, Sampling, "temperature", "seed",
+        temperature="above 0 tokens are drawn, alike in all methods, and generate() does not take part",
     )  # fmt: skip
-    common.count(parser, "--seed", "of the draws", 0, low=0)
     parser.add_argument(
-        "--tolerance", type=common.positive, metavar="X",
+        "--tolerance", type=options.positive, metavar="X",
         help="how far below the best logit a half-precision token may lie (default: bfloat16 0.5, float16 0.1)",
     )  # fmt: skip
-    common.file(parser, "--json", "write the result to a file too, after every prompt")
-    common.add_model(parser, weights=True)
+    options.file(parser, "--json", "write the result to a file too, after every prompt")
+    options.add_model(parser, weights=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,11 +49,9 @@ def run(args: argparse.Namespace) -> int:
     target = common.open_target(args)
     prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
 
-    from decoders import Sampling
-
-    sampling = Sampling(temperature=args.temperature, seed=args.seed)
-    options = {"max_new_tokens": args.max_new_tokens, "sampling": sampling}
-    prompts, kept, further = turns.every_turn(target, prompts, kept, **options)
+    sampling = options.settings_of(args, Sampling)
+    settings = {"max_new_tokens": args.max_new_tokens, "sampling": sampling}
+    prompts, kept, further = turns.every_turn(target, prompts, kept, **settings)
     note = "; ".join(filter(None, (note, further)))
     if args.pool is not None:
         pool = common.pool_file(args.pool, target)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 from .app import add_address, shared
-from .common import file
+from .options import file
 
-HELP = "open a trace in the browser"
 DESCRIPTION = "Open a recorded run in the browser."
 
 

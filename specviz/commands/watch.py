@@ -7,14 +7,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import common
+from . import common, options
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from decoders.servers.watching import Acceptance
 
-HELP = "a server's acceptance while it answers"
 DESCRIPTION = (
     "Show a server's acceptance while it answers, from the folder of specviz's recorder in vLLM (SPECVIZ_RECORD), or "
     "from the Prometheus metrics of vLLM or llama.cpp. Ctrl+C ends it."
@@ -24,7 +23,7 @@ WIDEST = 30  # characters of a bar
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("place", metavar="FOLDER_OR_URL", help="the recorder's folder, or http://HOST:PORT")
-    common.count(parser, "--seconds", "look again after so many seconds", 1, high=3600)
+    options.count(parser, "--seconds", "look again after so many seconds", 1, high=3600)
     parser.add_argument("--once", action="store_true", help="print the numbers of now, and end")
 
 

@@ -9,12 +9,11 @@ from typing import Any
 from decoders.errors import UserError
 from specviz.words import counted
 
-from . import common
+from . import common, options
 
 WORST = 20  # steps listed
 
 
-HELP = "draft a step of a trace again"
 DESCRIPTION = (
     "Draft one step of a recorded run again with another method, other parameters or another candidate, without "
     "running again what came before. Without --step: the steps by ranking regret, the worst first."
@@ -22,14 +21,13 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    common.file(parser, "trace", "a .spectrace file", "TRACE")
-    common.count(parser, "--step", "the step (from 1)")
-    parser.add_argument("--method", metavar="NAME", help="see specviz methods (default: the run's own)")
-    common.several(parser, "--set", "K=V", "a parameter of the method; may be repeated")
-    common.count(parser, "--candidate", "copy after the candidate of this rank (from 1)", metavar="K")
-    common.file(parser, "--out", "write the step as a trace file of its own")
-    common.flag(parser, "--json", "print the result as one JSON object")
-    common.add_model(parser)
+    options.file(parser, "trace", "a .spectrace file", "TRACE")
+    options.count(parser, "--step", "the step (from 1)")
+    options.add_methods(parser, "see specviz methods (default: the run's own)", one=True)
+    options.count(parser, "--candidate", "copy after the candidate of this rank (from 1)", metavar="K")
+    options.file(parser, "--out", "write the step as a trace file of its own")
+    options.flag(parser, "--json", "print the result as one JSON object")
+    options.add_model(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,12 +36,12 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out)
     trace = load(args.trace)
     if args.step is None:
-        if args.method or args.set or args.candidate is not None or args.out:
+        if args.methods or args.set or args.candidate is not None or args.out:
             raise UserError("--step is missing: which step is to be drafted again?")
         return _listed(args, trace)
     step = common.step_number(args.step, trace)
-    if args.candidate is not None and (args.method or args.set):
-        raise UserError("--candidate belongs to the run's own ranking: leave --method and --set out")
+    if args.candidate is not None and (args.methods or args.set):
+        raise UserError("--candidate belongs to the run's own ranking: leave --methods and --set out")
     return _drafted(args, trace, step)
 
 
@@ -79,8 +77,9 @@ def _drafted(args: argparse.Namespace, trace: Any, step: int) -> int:
     from decoders.study.whatif import ReadRun, wanted
 
     own = str(trace.run["method"]["name"])
-    method = find_method(args.method or own)
-    params = {**(own_params(trace, method) if method.name == own else {}), **common.parse_sets(args.set)}
+    method = find_method(str(options.one_method(args, own)))
+    changed = options.sets_of(args.set, [method.name])[method.name]
+    params = {**(own_params(trace, method) if method.name == own else {}), **changed}
     target = common.open_target(args)
     read = ReadRun(target, trace, wanted(method.needs(target, make_params(method.params, params))))
     number = None if args.candidate is None else _ranked(read, step, args.candidate)

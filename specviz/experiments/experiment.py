@@ -187,21 +187,23 @@ class Experiment:
         return [Setting(line, values) for line in self.lines for values in ([{}] if line.fixed else grid)]
 
     def fixing(self, params: Mapping[str, Any]) -> Experiment:
-        """With parameters fixed in every line whose method has them. Raises UserError for one that none has, or that
-        is varied or compared here.
+        """With parameters fixed: "K" in every line whose method has it, "METHOD.K" in those of one method. Raises
+        UserError for one that none has, or that is varied or compared here.
         """
         methods = registered()
         lines = list(self.lines)
-        for name, value in params.items():
+        for key, value in sorted(params.items(), key=lambda pair: "." in pair[0]):  # a method's own wins
+            method, _, name = key.rpartition(".")
             if asking := [n for n, line in enumerate(lines) if line.asks == name]:
                 for n in asking:
                     lines[n] = dataclasses.replace(lines[n], params={**lines[n].params, NAMED: value}, asks="")
                 continue
             there = [methods.get(line.method) for line in lines]
-            of = [{control.name for control in controls(method.params)} if method else set() for method in there]
-            having = [n for n, names in enumerate(of) if name in names and not lines[n].asks]
+            of = [{control.name for control in controls(entry.params)} if entry else set() for entry in there]
+            mine = [method in ("", line.method) and not line.asks for line in lines]
+            having = [n for n, names in enumerate(of) if name in names and mine[n]]
             if not having:
-                raise UserError(f"no method of {self.name} has a parameter {name!r}: leave it out")
+                raise UserError(f"no method of {self.name} has a parameter {key!r}: leave it out")
             values = {repr(self.lines[n].params.get(name)) for n in having}
             compared = name in {axis.param for axis in self.axes} or len(values) > 1
             if compared or (self.trains and name in ("part", "drafter")):

@@ -23,6 +23,7 @@ def free(
     registry: Mapping[str, Any] | None = None,
 ) -> Experiment:
     """A sweep from what a user typed; values are checked and converted by the first method that has the parameter.
+    Of the ``fixed`` ones, "K" is of every method that has it, "METHOD.K" of one.
 
     A method without any of the varied parameters is drawn level. Two parameters make a heat map.
 
@@ -36,10 +37,12 @@ def free(
         raise UserError(f"{len(vary)} parameters vary, and a chart shows two: fix some of them")
     of = {name: {c.name: c for c in controls(registry[name].params)} if name in registry else {} for name in methods}
     everywhere = {param: control for name in reversed(methods) for param, control in of[name].items()}
-    for param in (*fixed, *vary):
-        if all(name in registry for name in methods) and param not in everywhere:
-            listed = ", ".join(everywhere) or "no parameters"
-            raise UserError(f"there is no parameter {param!r} in {', '.join(methods)}: there is {listed}")
+    for key in (*fixed, *vary):
+        method, _, param = key.rpartition(".")
+        there = of.get(method, {}) if method else everywhere
+        if all(name in registry for name in methods) and param not in there:
+            listed = ", ".join(there or everywhere) or "no parameters"
+            raise UserError(f"there is no parameter {key!r} in {', '.join(methods)}: there is {listed}")
     axes = []
     for param, text in vary.items():
         control = everywhere.get(param)
@@ -55,6 +58,7 @@ def free(
                 "vary parameters that it has all, or leave it out"
             )
         params = {param: value for param, value in fixed.items() if param in own}
+        params |= {param: fixed[key] for param in own if (key := f"{name}.{param}") in fixed}
         title = registry[name].title if name in registry else name
         lines.append(Line(title, name, params, fixed=bool(vary) and not there))
     named = " and ".join(axis.label for axis in axes)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
@@ -18,8 +17,7 @@ from pydantic import AfterValidator, Field
 
 from decoders.errors import UserError
 from decoders.prompt.codec import of_trace
-from decoders.trace import metrics, report
-from decoders.trace.baseline import baseline
+from decoders.trace import metrics
 from decoders.trace.trace import Trace
 from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
@@ -33,11 +31,11 @@ from specviz.shell.assets import plotly
 from specviz.views.examples import examples
 from specviz.words import sentence
 
+from .outcome import BASELINE, check_output, lane_numbers
 from .stretches import stretches
 
 log = logging.getLogger(__name__)
 
-BASELINE = "plain"
 MAX_LANES = 4  # methods beside the baseline
 KEPT = 64  # outputs of plain decoding, and four times as many verdicts
 LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
@@ -205,29 +203,12 @@ class Compare(Service):
 
     @get("numbers")
     def numbers(self, runs: Runs) -> dict[str, Any]:
-        """Per run that is over: every metric, acceptance by depth, accepted lengths (length, steps with a draft that
-        accepted so many, their share of those steps), where the time went, and the replay under a perfect ranking.
-
-        The baseline of the speedup is the plain run among ``runs``, else what a run recorded of plain decoding
-        (``decoders.trace.baseline``); ``notes`` say why there is none, and what else has to be known of a number.
+        """Per run that is over its numbers (``lane_numbers``). The baseline of the speedup is the plain run among
+        ``runs``, else what a run recorded of plain decoding.
         """
         traces = self._traces(runs)
         base = next((t for t in traces.values() if t.run["method"]["name"] == BASELINE and _whole(t)), None)
-        return {key: self._numbers(trace, base) for key, trace in traces.items()}
-
-    @staticmethod
-    def _numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:
-        lengths, plain = Counter(metrics.accepted_lengths(trace)), baseline(trace, base)
-        values = metrics.compute(trace, plain.tokens_per_s)
-        return {
-            "metrics": values,
-            "doubts": metrics.doubts(values),
-            "notes": {**metrics.notes(trace), **({"speedup": plain.why} if plain.why else {})},
-            "depths": metrics.acceptance_by_depth(trace),
-            "lengths": [(n, steps, steps / lengths.total()) for n, steps in sorted(lengths.items())],
-            "times": metrics.time_parts(trace),
-            "oracle": report.oracle_of(trace),
-        }
+        return {key: lane_numbers(trace, base) for key, trace in traces.items()}
 
     @get("figure")
     def figure(self, runs: Runs) -> Response:
@@ -283,8 +264,6 @@ class Compare(Service):
             return check
 
     def _check(self, trace: Trace, target: Any) -> dict[str, Any]:
-        from decoders.study.divergences import recorded_divergence
-
         if trace.run.get("forced"):
             return {"state": "unknown", "text": "This run wrote a given answer: there is nothing to compare it with."}
         plain, judged = self._reference(trace), None
@@ -306,12 +285,7 @@ class Compare(Service):
                 text = f"This run may write {trace.run['max_new_tokens']:,} tokens, and at most {most:,} are made here."
                 return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
             plain = self._decoded(trace, target)
-        difference = recorded_divergence(trace, plain)
-        if difference is not None and target is not None:
-            difference = self._judged(trace, plain, target) or difference
-        if difference is None:
-            return {"state": "identical", "tokens": len(trace.output_ids)}
-        return {"state": "differs", **difference.to_json(), "plain": list(plain)}
+        return check_output(trace, plain, target and (lambda: self._judged(trace, plain, target)))
 
     def _reference(self, trace: Trace) -> tuple[int, ...] | None:
         """Plain decoding's output for a run's prompt and settings, where it is known already."""

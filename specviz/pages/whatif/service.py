@@ -178,7 +178,7 @@ class WhatIfs(Service):
         if asked.method is not None and trace.rows("steps") > MOST_REDRAFTED:
             raise UserError(
                 f"this run has {trace.rows('steps'):,} steps and at most {MOST_REDRAFTED:,} are drafted again here: "
-                "specviz import FILE --target MODEL --method NAME takes any number"
+                "specviz import FILE --target MODEL --methods NAME takes any number"
             )
         chosen, params = self._method(asked.method, asked.params, target)
 

@@ -1,0 +1,187 @@
+"""``specviz compare``: methods on one prompt, or recorded runs of one, as the page Compare shows them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from decoders.draft.settings import Sampling
+from decoders.errors import UserError
+from specviz.words import column, counted
+
+from . import common, options
+
+if TYPE_CHECKING:
+    from decoders import Prompt, Target, Trace
+
+DESCRIPTION = (
+    "Run methods on one prompt beside plain decoding, or take recorded runs of one prompt, and say who wins, by how "
+    "much and why, and whether every output is plain decoding's: what the app's page Compare shows. One run of each is "
+    "timed; specviz bench measures in rounds."
+)
+METHODS = ("pld", "pld+h")
+MOST = 8  # methods or runs
+WARM_UP = 8  # tokens that each method writes before it is timed
+SHOWN = ("tokens", "steps", "tokens_per_step", "tokens_per_s", "speedup", "draft_share")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    options.file(parser, "traces", "recorded runs of one prompt; no model is loaded", "TRACE", nargs="*")
+    options.add_methods(parser, f"methods to compare, or all (default: {' '.join(METHODS)}); plain decoding runs too")
+    options.add_prompt(parser, required=False)
+    options.add_reading(parser)
+    options.count(parser, "--max-new-tokens", "tokens of an answer", 256)
+    options.add_settings(parser, Sampling)
+    options.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
+    options.file(parser, "--out", "write every run as a trace into this folder", "FOLDER")
+    options.flag(parser, "--json", "print lanes, every number and the sentence as one JSON object")
+    options.add_model(parser, weights=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    from specviz.pages.compare.outcome import BASELINE, check_output, lane_numbers, outcome
+    from specviz.pages.compare.stretches import stretches
+
+    asked = args.prompt is not None or args.prompt_file is not None
+    if bool(args.traces) == asked:
+        raise UserError(
+            "recorded runs and a prompt are given: leave one out" if asked else "nothing to compare: give --prompt "
+            "TEXT or --prompt-file F with --methods A B, or recorded runs of one prompt"
+        )  # fmt: skip
+    if args.traces:
+        traces, notes, target = _recorded(args), [], None
+    else:
+        traces, notes, target = _decoded(args)
+    base = next((key for key, trace in traces.items() if _is_plain(trace)), None)
+    plain = traces.get(base or "")
+    lanes: dict[str, dict[str, Any]] = {}
+    for key, trace in traces.items():
+        reference = _reference(trace, plain)
+        check: dict[str, Any] = {"state": "unknown", "text": "plain decoding of this prompt was not recorded"}
+        if reference is not None:
+            check = check_output(trace, reference, target and _judge(target, trace, reference))
+        lanes[key] = {"method": trace.run["method"]["name"], "title": _title(trace), **lane_numbers(trace, plain),
+                      "output": check, "output_ids": list(trace.output_ids)}  # fmt: skip
+    named = {BASELINE if key == base else key: (lane["title"], lane) for key, lane in lanes.items()}
+    words, won = outcome(named), stretches(traces, BASELINE)
+    if args.json:
+        data = {"outcome": words, "lanes": list(lanes.values()), "stretches": _by_title(won, lanes), "notes": notes}
+        print(json.dumps(data, ensure_ascii=False))
+    else:
+        _show(lanes, words, notes)
+    return 1 if any(lane["output"].get("verdict") == "bug" for lane in lanes.values()) else 0
+
+
+def _recorded(args: argparse.Namespace) -> dict[str, Trace]:
+    """The runs in the files, each once. Raises UserError for runs that cannot stand beside one another."""
+    from decoders import load
+    from decoders.trace.baseline import asked_prompt
+
+    given = [name for name in ("methods", "set", "out", "pool", "model") if getattr(args, name)]
+    if given:
+        raise UserError(f"--{given[0]} is for runs that are made now: leave it out, or give a prompt and no TRACE")
+    traces = {str(path): load(path) for path in args.traces}
+    if not 2 <= len(traces) <= MOST + 1:
+        raise UserError(f"{counted(len(traces), 'run')} given: a comparison has 2 to {MOST + 1} of one prompt")
+    first, *others = traces.items()
+    for path, trace in others:
+        if asked_prompt(trace) != asked_prompt(first[1]):
+            raise UserError(f"{path} is of another prompt than {first[0]}: compare runs of one prompt")
+    return traces
+
+
+def _decoded(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Target]:
+    """Plain decoding and every method on the prompt, after a warm-up each; sentences about what was left out."""
+    from dataclasses import replace
+
+    from decoders import record, save
+
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+    sampling, source = options.settings_of(args, Sampling), common.prompt_record(args)
+    target = common.open_target(args)
+    prompt: Prompt = source.prompt(target.tokenizer, chat=args.chat)
+    if args.pool is not None:
+        prompt = replace(prompt, pool=common.pool_file(args.pool, target))
+    notes = [f"first turn only: the prompt has {prompt.turns}"] if prompt.turns > 1 else []
+    methods, missing = common.chosen_methods(target, args.methods or METHODS, args.set, [prompt])
+    methods.pop("plain", None)
+    if not 1 <= len(methods) <= MOST:
+        raise UserError(f"{counted(len(methods), 'method')} beside plain decoding: name 1 to {MOST} with --methods")
+    traces = {}
+    with common.progress_bar("comparing") as progress:
+        for done, (name, params) in enumerate({"plain": None, **methods}.items()):
+            progress(done, len(methods) + 1)
+            values = asdict(params) if params is not None else {}
+            record(target, prompt, name, values, max_new_tokens=min(WARM_UP, args.max_new_tokens), sampling=sampling)
+            traces[name] = record(
+                target, prompt, name, values, title=source.id, max_new_tokens=args.max_new_tokens, sampling=sampling
+            )
+            if args.out is not None:
+                save(traces[name], args.out / f"{name}.spectrace")
+    return traces, [*notes, *missing.values()], target
+
+
+def _is_plain(trace: Trace) -> bool:
+    from decoders.study.divergences import CUT_SHORT
+
+    return trace.run["method"]["name"] == "plain" and trace.run.get("stop", "") not in CUT_SHORT
+
+
+def _reference(trace: Trace, plain: Trace | None) -> list[int] | None:
+    """Plain decoding's output, by its own run or as the run itself recorded it."""
+    if plain is not None and plain.run["sampling"] == trace.run["sampling"]:
+        return plain.output_ids
+    return None if trace.run["sampling"].get("temperature") else trace.tables["plain"]["id"] or None
+
+
+def _judge(target: Target, trace: Trace, plain: list[int]) -> Any:
+    from decoders.study.divergences import divergence
+
+    return lambda: divergence(target, trace, plain=plain)
+
+
+def _title(trace: Trace) -> str:
+    """A lane's name; a method that may change the text says so."""
+    method = trace.run["method"]
+    lossy = " (teacher-forced)" if trace.run.get("forced") else "" if method.get("lossless", True) else " (lossy)"
+    return f"{str(method.get('title') or method['name']).partition(':')[0]}{lossy}"
+
+
+def _by_title(won: list[dict[str, Any]], lanes: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Stretches with the lanes' titles; tokens counted from 1."""
+    return [
+        {"winner": lanes[one["run"]]["title"], "tokens": [one["from"] + 1, one["to"]], "gain": one["gain"],
+         "forwards": {lanes[key]["title"]: count for key, count in one["forwards"].items()}}
+        for one in won
+    ]  # fmt: skip
+
+
+def _show(lanes: Mapping[str, dict[str, Any]], words: str, notes: list[str]) -> None:
+    """The sentence, the lanes with the fastest first, and why a number is missing or marked."""
+    from decoders.trace.metrics import METRICS
+
+    order = sorted(lanes.values(), key=lambda lane: -(lane["metrics"]["tokens_per_s"] or 0.0))
+    by_key = {metric.key: metric for metric in METRICS}
+    columns = {"method": [lane["title"] for lane in order]}
+    columns["output"] = ["the reference" if lane["method"] == "plain" else _checked(lane["output"]) for lane in order]
+    for key in SHOWN:
+        metric, values = by_key[key], [lane["metrics"].get(key) for lane in order]
+        form, marks = column(metric.unit, values), [" ‡" if key in lane["doubts"] else "" for lane in order]
+        unit = {"share": " (%)", "×": " (×)", "tokens/s": " (tokens/s)"}.get(metric.unit, "")
+        columns[f"{metric.label}{unit}"] = [form(value) + mark for value, mark in zip(values, marks, strict=True)]
+    common.say(words)
+    common.show_table([*columns], zip(*columns.values(), strict=True), right=2)
+    why = {lane["notes"]["speedup"]: lane["title"] for lane in order if "speedup" in lane["notes"]}
+    common.say(*(f"‡ {lane['title']}: {doubt}" for lane in order for doubt in lane["doubts"].values()))
+    common.say(*(f"{title}: {reason}" for reason, title in why.items()), *notes)
+
+
+def _checked(check: Mapping[str, Any]) -> str:
+    """A check in the words of the page."""
+    if check["state"] == "differs":
+        return f"{check['verdict']} (token {check['position'] + 1})"
+    return "identical to plain" if check["state"] == "identical" else "not checked"

@@ -1,0 +1,236 @@
+"""Options of commands, spelt alike in all of them; those of a dataclass come from its fields (``add_settings``)."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from decoders.draft.params import Control, controls
+from decoders.errors import UserError
+from decoders.model.catalog import WEIGHTS
+
+ENGINES = ("auto", "eager", "compiled", "graph")
+ENGINE_HELP = "how forwards run: eager, compiled (CPU), graph (CUDA), or auto (default): what was measured to be faster"
+WEIGHTS_HELP = "of the layers, on a CPU: fp32 (default), or rounded to int8 or int4, smaller and faster at few rows"
+MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
+
+
+def _typed(kind: type, allowed: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed: {allowed}") from None
+        if not fits(value):
+            raise argparse.ArgumentTypeError(f"{text} is out of range: {allowed}")
+        return value
+
+    return convert
+
+
+def whole(low: int, high: int | None = None) -> Callable[[str], int]:
+    """An argparse type: a whole number in a range."""
+    allowed = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
+    return _typed(int, allowed, lambda value: value >= low and (high is None or value <= high))
+
+
+positive = _typed(float, "a number above 0", lambda value: 0 < value < float("inf"))
+
+def flag(parser: argparse._ActionsContainer, name: str, help: str) -> None:
+    """An option without a value."""
+    parser.add_argument(name, action="store_true", help=help)
+
+
+def file(parser: argparse._ActionsContainer, name: str, help: str, metavar: str = "F", **settings: Any) -> None:
+    """An option (or, without dashes, an argument) that takes a path."""
+    parser.add_argument(name, type=Path, metavar=metavar, help=help, **settings)
+
+
+def several(parser: argparse._ActionsContainer, name: str, metavar: str, help: str) -> None:
+    """An option that may be repeated; its values are listed."""
+    parser.add_argument(name, action="append", default=[], metavar=metavar, help=help)
+
+
+def count(
+    parser: argparse._ActionsContainer, name: str, help: str, default: int | None = None, *, low: int = 1,
+    high: int | None = None, metavar: str = "N", **settings: Any,
+) -> None:  # fmt: skip
+    """An option that takes a whole number from ``low`` to ``high``; its help says the default."""
+    if default is not None:
+        help += f" (default: {default})"
+    parser.add_argument(name, type=whole(low, high), default=default, metavar=metavar, help=help, **settings)
+
+
+def add_model(
+    parser: argparse.ArgumentParser, model: str = MODEL_HELP, *, dtype: bool = True, plugins: bool = True,
+    weights: bool = False,
+) -> None:  # fmt: skip
+    """Which model is loaded, and how; ``plugins``: the command takes methods, those from files too."""
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", metavar="PATH_OR_ID", help=model)
+    group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
+    if dtype:
+        group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
+    if weights:
+        group.add_argument("--weights", choices=WEIGHTS, metavar="W", help=WEIGHTS_HELP)
+    group.add_argument("--engine", choices=ENGINES, metavar="E", help=ENGINE_HELP)
+    count(group, "--threads", "CPU threads (default: torch's choice)")
+    if plugins:  # ``specviz.cli`` names them to the registry
+        parser.add_argument(
+            "--plugin", action="append", default=[], type=Path, metavar="FILE",
+            help="a Python file with a method of your own; may be repeated",
+        )  # fmt: skip
+
+
+def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:
+    file(parser, "--prompts", "JSONL (Spec-Bench, segments, messages), or plain text (default: the examples)", "FILE")
+    count(parser, "--limit", "read at most N prompts", limit)
+    flag(parser, "--by-category", "take the prompts from each of the file's categories in turn")
+    count(parser, "--max-new-tokens", "tokens per answer", 64)
+
+
+def add_methods(
+    parser: argparse._ActionsContainer, help: str = "names, or all (default)", *, one: bool = False, sets: bool = True
+) -> None:
+    """``--methods`` and ``--set``, spelt alike in all commands; ``one``: only one method makes sense. ``--method``, an
+    older spelling, is taken too.
+    """
+    named: dict[str, Any] = {"action": "extend", "dest": "methods"}
+    parser.add_argument("--methods", nargs=1 if one else "+", metavar="NAME", help=help, **named)
+    parser.add_argument(
+        "--method", nargs="+" if not one else 1, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **named
+    )
+    if sets:
+        wide = "a parameter; of several methods K=V is for those that have it, METHOD.K=V for one; may be repeated"
+        several(parser, "--set", "K=V", "a parameter of the method; may be repeated" if one else wide)
+
+
+def one_method(args: argparse.Namespace, usual: str | None = None) -> str | None:
+    """The one name that ``--methods`` gives, or the ``usual`` one. Raises UserError for several."""
+    names = split(args.methods or ())
+    if len(names) > 1:
+        raise UserError(
+            f"--methods names {' and '.join(names)}, and specviz {args.command} takes one method: leave "
+            f"{'one' if len(names) == 2 else 'all but one'} out (specviz compare and specviz bench take several)"
+        )
+    return names[0] if names else usual
+
+
+def add_prompt(parser: argparse.ArgumentParser, *, required: bool = True) -> argparse._MutuallyExclusiveGroup:
+    """One prompt (``prompt_record``, with ``add_reading``); gives the group, for what may stand in its place."""
+    group = parser.add_mutually_exclusive_group(required=required)
+    file(group, "--prompt-file", "plain text, or JSONL (its first prompt, see --index)")
+    group.add_argument("--prompt", metavar="TEXT", help="the prompt itself")
+    return group
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """How one prompt is read."""
+    parser.add_argument("--index", type=whole(0), default=0, metavar="N", help="which prompt of a JSONL file (from 0)")
+    flag(parser, "--chat", "send plain text through the model's chat template")
+
+
+def split(names: Sequence[str]) -> list[str]:
+    """Names, each once, of words that may hold several.
+
+    >>> split(["pld,pld+h", "plain"])
+    ['pld', 'pld+h', 'plain']
+    """
+    return list(dict.fromkeys(part for name in names for part in name.replace(",", " ").split()))
+
+
+def parse_sets(pairs: Sequence[str], option: str = "--set", form: str = "name=value") -> dict[str, str]:
+    """``["k=12", "theta=off"]``, given with an ``option``, as a dict. Raises UserError for another ``form``.
+
+    >>> parse_sets(["k=12", "theta = off"])
+    {'k': '12', 'theta': 'off'}
+    """
+    sets: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not name:
+            raise UserError(f"{option} {pair!r} is not of the form {form}")
+        if name in sets:
+            raise UserError(f"{option} gives {name} twice")
+        sets[name] = value
+    return sets
+
+
+def sets_of(pairs: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """``--set``'s parameters of each of the methods ``names``: METHOD.K=V is of one, K=V of all that have K. Raises
+    UserError for a pair that is of none.
+
+    >>> sets_of(["k=12", "pld+h.theta=off"], ["pld", "pld+h", "plain"])
+    {'pld': {'k': '12'}, 'pld+h': {'k': '12', 'theta': 'off'}, 'plain': {}}
+    """
+    from decoders import find_method
+
+    values: dict[str, dict[str, str]] = {name: {} for name in names}
+    pairs_of = parse_sets(pairs)
+    for key, value in pairs_of.items():
+        method, dot, name = key.rpartition(".")
+        if dot and method not in values:
+            raise UserError(f"--set {key}={value} is of the method {method!r}, and these run: {', '.join(values)}")
+        having = [method] if dot else [
+            one for one in values if name in {control.name for control in controls(find_method(one).params)}
+        ]  # fmt: skip
+        if not having and len(values) > 1:
+            raise UserError(f"--set {key}={value} is of no use: none of {', '.join(values)} has a parameter {name!r}")
+        for one in having or values:
+            if dot or f"{one}.{name}" not in pairs_of:  # a method's own wins
+                values[one][name] = value
+    return values
+
+
+# --- options of a dataclass
+
+
+def add_settings(
+    parser: argparse._ActionsContainer, settings: type, *names: str, usual: str = "", **helps: str
+) -> None:
+    """An option for each field of a dataclass that carries its control (``decoders.draft.params.param``), or for those
+    with ``names``: range, default and help are the field's. ``usual``: options that are not given are None, which
+    stands for this; ``helps`` replaces a field's help.
+
+    >>> from decoders.draft.settings import Sampling
+    >>> parser = argparse.ArgumentParser()
+    >>> add_settings(parser, Sampling)
+    >>> settings_of(parser.parse_args(["--top-k", "5"]), Sampling)
+    Sampling(temperature=0.0, top_k=5, top_p=1.0, seed=0)
+    """
+    for control in controls(settings):
+        if names and control.name not in names:
+            continue
+        option = control.option or control.name
+        help, shared = helps.get(control.name, control.help), {"dest": option, "default": control.default}
+        if usual:
+            shared["default"] = None
+            help += f" (default: {usual})"
+        elif control.default is not None and control.default is not False and "(default" not in help:
+            help += f" (default: {control.default:g})" if control.kind == "float" else f" (default: {control.default})"
+        if control.kind == "bool":
+            parser.add_argument(f"--{option.replace('_', '-')}", action="store_true", help=help, **shared)
+        else:
+            metavar = "NAME" if control.choices else {"int": "N", "float": "X", "str": "TEXT"}[control.kind]
+            parser.add_argument(
+                f"--{option.replace('_', '-')}", type=_checked(control), metavar=metavar, help=help, **shared
+            )
+
+
+def settings_of(args: argparse.Namespace, settings: type, **own: Any) -> Any:
+    """An instance of the dataclass from its options, and from fields that are ``own`` to the command."""
+    given = vars(args)
+    options = {control.name: control.option or control.name for control in controls(settings)}
+    return settings(**{name: given[option] for name, option in options.items() if option in given} | own)
+
+
+def _checked(control: Control) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
+        try:
+            return control.check(text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem).removeprefix(f"{control.name}=")) from None
+
+    return convert

@@ -1,0 +1,134 @@
+"""Outcome of a comparison, for the page and for ``specviz compare``: a run's numbers beside plain decoding's, whether
+the outputs agree, and one sentence about who won, by how much and why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from decoders.trace import metrics, report
+from decoders.trace.baseline import baseline
+from decoders.trace.trace import Trace
+
+BASELINE = "plain"
+LEVEL = 0.03  # speeds of single runs that lie no further apart are called level
+
+
+def lane_numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:
+    """Every metric of a run, acceptance by depth, accepted lengths (length, steps with a draft that accepted so many,
+    their share of those steps), where the time went (ms), and the replay under a perfect ranking.
+
+    ``base`` is the run of plain decoding that the speedup is formed with, where the two are alike (``baseline``);
+    ``notes`` say why there is none.
+    """
+    lengths, plain = Counter(metrics.accepted_lengths(trace)), baseline(trace, base)
+    values = metrics.compute(trace, plain.tokens_per_s)
+    return {
+        "metrics": values,
+        "doubts": metrics.doubts(values),
+        "notes": {**metrics.notes(trace), **({"speedup": plain.why} if plain.why else {})},
+        "depths": metrics.acceptance_by_depth(trace),
+        "lengths": [(n, steps, steps / lengths.total()) for n, steps in sorted(lengths.items())],
+        "times": metrics.time_parts(trace),
+        "oracle": report.oracle_of(trace),
+    }
+
+
+def check_output(trace: Trace, plain: Sequence[int], judge: Callable[[], Any] | None = None) -> dict[str, Any]:
+    """Whether a run wrote plain decoding's tokens: {"state": "identical" or "differs"}, with the divergence. ``judge``
+    reads the place again with the model, where there is one; else what the run recorded of it decides.
+    """
+    from decoders.study.divergences import recorded_divergence
+
+    difference = recorded_divergence(trace, plain)
+    if difference is not None and judge is not None:
+        difference = judge() or difference
+    if difference is None:
+        return {"state": "identical", "tokens": len(trace.output_ids)}
+    return {"state": "differs", **difference.to_json(), "plain": list(plain)}
+
+
+def outcome(lanes: Mapping[str, tuple[str, Mapping[str, Any]]]) -> str:
+    """The sentence about the lanes, each key → (method's name as it is shown, ``lane_numbers``); plain decoding's lane,
+    where there is one, is keyed ``BASELINE``. Faster is who has the higher speedup; one that cannot be right takes no
+    part. Where no speedup can be formed, forwards are compared, with the reason.
+
+    >>> def lane(speedup, per_step, why=""):
+    ...     values = {"speedup": speedup, "tokens_per_step": per_step, "steps": 40, "draft_ms": 1.0, "verify_ms": 50.0}
+    ...     return {"metrics": values, "doubts": {}, "notes": {"speedup": why} if why else {}}
+    >>> outcome({"a": ("PLD", lane(2.0, 2.5)), "b": ("PLD+ (h)", lane(3.0, 3.5))})
+    'PLD+ (h) wins: 3.00× plain decoding, 1.50× PLD; it writes more tokens per step (3.50 against 2.50).'
+    >>> outcome({"a": ("PLD", lane(0.8, 1.1))})
+    'No method is faster than plain decoding: PLD comes nearest at 0.80×; its 1.10 tokens per step do not pay for its \
+steps of 51.0 ms.'
+    """
+    methods = {key: lane for key, lane in lanes.items() if key != BASELINE}
+    fit = {key: one for key, one in methods.items() if _speed(one) is not None and "speedup" not in one[1]["doubts"]}
+    if not fit:
+        return _by_forwards(methods)
+    order = sorted(fit.values(), key=lambda one: -(_speed(one) or 0.0))
+    (name, numbers), best = order[0], _speed(order[0]) or 0.0
+    per_step, step_ms = _per_step(numbers), _step_ms(numbers)
+    if best <= 1:
+        nearest = f"{name} comes nearest at {best:.2f}×" if len(order) > 1 or best else name
+        costs = "" if step_ms is None else f" of {step_ms:.1f} ms"
+        words = f"; its {per_step:.2f} tokens per step do not pay for its steps{costs}" if per_step else ""
+        return f"No method is faster than plain decoding: {nearest}{words}."
+    if len(order) == 1:
+        return f"{name} is {best:.2f}× as fast as plain decoding{_because(numbers, lanes.get(BASELINE))}."
+    second, speed = order[1], _speed(order[1]) or 0.0
+    if best / speed - 1 <= LEVEL:
+        return (
+            f"{name} and {second[0]} are level at {best:.2f}× and {speed:.2f}× plain decoding: "
+            f"one run of each cannot tell them apart."
+        )
+    return f"{name} wins: {best:.2f}× plain decoding, {best / speed:.2f}× {second[0]}{_because(numbers, second)}."
+
+
+def _speed(lane: tuple[str, Mapping[str, Any]]) -> float | None:
+    return lane[1]["metrics"].get("speedup")
+
+
+def _per_step(numbers: Mapping[str, Any]) -> float | None:
+    return numbers["metrics"].get("tokens_per_step")
+
+
+def _step_ms(numbers: Mapping[str, Any]) -> float | None:
+    """Drafting and verifying of a step, in ms."""
+    draft, verify = (numbers["metrics"].get(name) for name in ("draft_ms", "verify_ms"))
+    return None if verify is None else verify + (draft or 0.0)
+
+
+def _because(numbers: Mapping[str, Any], other: tuple[str, Mapping[str, Any]] | None) -> str:
+    """The two factors of a speed, tokens per step and time per step, against another lane's: first the one in favour,
+    then the other; "" where none is in favour, or they are not known.
+    """
+    if other is None:
+        return ""
+    good, bad = [], []
+    mine, theirs = _per_step(numbers), _per_step(other[1])
+    if mine and theirs and f"{mine:.2f}" != f"{theirs:.2f}":
+        more = mine > theirs
+        words = f"it writes {'more' if more else 'fewer'} tokens per step ({mine:.2f} against {theirs:.2f})"
+        (good if more else bad).append(words)
+    mine, theirs = _step_ms(numbers), _step_ms(other[1])
+    if mine and theirs and f"{mine:.1f}" != f"{theirs:.1f}":
+        less = mine < theirs
+        words = f"its steps take {'less' if less else 'more'} time ({mine:.1f} against {theirs:.1f} ms)"
+        (good if less else bad).append(words)
+    return f"; {' and '.join(good)}{f', though {bad[0]}' if bad else ''}" if good else ""
+
+
+def _by_forwards(methods: Mapping[str, tuple[str, Mapping[str, Any]]]) -> str:
+    known = [(one[1]["metrics"]["steps"], one) for one in methods.values() if one[1]["metrics"].get("steps")]
+    if not known:
+        return "No run is over that could be compared."
+    fewest, (name, numbers) = min(known, key=lambda pair: pair[0])
+    why = numbers["doubts"].get("speedup") or numbers["notes"].get("speedup") or "no speedup was formed"
+    per_step = _per_step(numbers)
+    rate = f" ({per_step:.2f} tokens per step)" if per_step else ""
+    level = [one[0] for count, one in known if count == fewest]
+    who = f"{' and '.join(level)} need" if len(level) > 1 else f"{name} needs"
+    return f"{who} the fewest forwards, {fewest:,}{rate}; by time nobody can be said to win: {why.rstrip('.')}."
