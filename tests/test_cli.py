@@ -726,7 +726,7 @@ def test_comparing_says_who_wins_as_the_page_does(capsys, model, tmp_path):
     assert told["outcome"] == outcome(named)
     assert specviz("compare", *(tmp_path / "runs" / f"{name}.spectrace" for name in traces)) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert told["outcome"] in printed and printed.count("identical to plain") == 2
+    assert told["outcome"] in printed and printed.count("identical") >= 2
     other = tmp_path / "other.spectrace"
     assert specviz("run", "--model", model, "--prompt", "a museum", "--max-new-tokens", 3, "--out", other) == 0
     capsys.readouterr()
@@ -757,6 +757,7 @@ def test_an_output_that_must_not_differ_fails_the_comparison(capsys, model, tmp_
         ({"a": (2.0, 2.5, 10, 1), "b": (1.99, 2.0, 12, 1)}, "A and B are level at 2.00× and 1.99×"),
         ({"a": (2.0, 2.5, 10, 1), "b": (1.0, 3.0, 9, 90)}, "its steps take less time (11.0 against 99.0 ms), though"),
         ({"a": (2.0, 2.5, 10, 1), "b": (9.0, 3.0, 9, 1)}, "A is 2.00× as fast"),  # b cannot be right: it takes no part
+        ({"a": (1.02, 1.5, 10, 1)}, "No method is clearly faster than plain decoding: A comes nearest at 1.02×"),
         ({"a": (0.9, 1.0, 10, 1), "b": (0.5, 1.0, 10, 9)}, "No method is faster than plain decoding: A comes nearest"),
         ({"a": (None, 2.5, 10, 1), "b": (None, 2.0, 10, 1)}, "A needs the fewest forwards, 40 (2.50 tokens per step)"),
         ({"a": (None, 2.5, 10, 1), "plain": (1.0, 1.0, 9, 0)}, "by time nobody can be said to win: no speedup: the"),

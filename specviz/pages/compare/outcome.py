@@ -13,7 +13,7 @@ from decoders.trace.baseline import baseline
 from decoders.trace.trace import Trace
 
 BASELINE = "plain"
-LEVEL = 0.03  # speeds of single runs that lie no further apart are called level
+LEVEL = 0.03  # single runs whose speeds lie no further apart cannot be told apart
 
 
 def lane_numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:
@@ -71,11 +71,11 @@ steps of 51.0 ms.'
     order = sorted(fit.values(), key=lambda one: -(_speed(one) or 0.0))
     (name, numbers), best = order[0], _speed(order[0]) or 0.0
     per_step, step_ms = _per_step(numbers), _step_ms(numbers)
-    if best <= 1:
-        nearest = f"{name} comes nearest at {best:.2f}×" if len(order) > 1 or best else name
+    if best <= 1 + LEVEL:
         costs = "" if step_ms is None else f" of {step_ms:.1f} ms"
         words = f"; its {per_step:.2f} tokens per step do not pay for its steps{costs}" if per_step else ""
-        return f"No method is faster than plain decoding: {nearest}{words}."
+        clearly = "faster" if best <= 1 else "clearly faster"
+        return f"No method is {clearly} than plain decoding: {name} comes nearest at {best:.2f}×{words}."
     if len(order) == 1:
         return f"{name} is {best:.2f}× as fast as plain decoding{_because(numbers, lanes.get(BASELINE))}."
     second, speed = order[1], _speed(order[1]) or 0.0
