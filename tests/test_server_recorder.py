@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from decoders.errors import UserError
 from decoders.servers import recorder as recorders
 from decoders.servers import vllm as plugin
-from decoders.servers.recorder import Batch, Recorder, Recording, first_choices
+from decoders.servers.recorder import Batch, Recorder, Recording, first_choices, ranks_of
 from decoders.servers.watching import Folder, Metrics, read_metrics
 from decoders.trace.files import load
 from specviz.cli import main
@@ -31,6 +31,11 @@ def test_first_choices_are_the_largest(rows, k, seed, more):
     ids, values = first_choices(logits, k)
     expected, places = logits.topk(k, -1)
     assert torch.equal(values, expected) and torch.equal(ids, places)
+    at, tokens = torch.arange(rows).repeat_interleave(2), torch.arange(2 * rows) * 7 % logits.shape[1]
+    order = logits.argsort(-1, descending=True).tolist()
+    assert ranks_of(logits, at, tokens).tolist() == [
+        order[row].index(token) for row, token in zip(at.tolist(), tokens.tolist(), strict=True)
+    ]
 
 
 def recording(key="r", prompt=(5, 6, 7), most=64, stop=(), **said):

@@ -16,7 +16,7 @@ def number(value: Any) -> float | None:
     >>> number(3), number(True), number("3"), number(float("nan")), number(10**400)
     (3.0, None, None, None, None)
     """
-    good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < BIGGEST
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < BIGGEST
     return float(value) if good else None
 
 

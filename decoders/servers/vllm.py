@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .recorder import Batch, Recorder, Recording, first_choices, on_device, to_host
+from .recorder import Batch, Recorder, Recording, first_choices, on_device, ranks_of, to_host
 
 log = logging.getLogger("specviz.recorder")
 
@@ -153,12 +153,10 @@ def _numbers(rows: Tensor, drafted: Tensor, judges: Sequence[int]) -> list[Tenso
     log-probability and rank in the row before it.
     """
     rows = rows.float()
-    total = rows.logsumexp(-1)
-    ids, values = first_choices(rows)
-    at = on_device(judges, rows.device)
-    mine = rows[at].gather(1, drafted.long()[:, None]) if len(judges) else rows.new_zeros(0, 1)
-    ranks = (rows[at] > mine).sum(-1) if len(judges) else drafted.new_zeros(0)
-    return [ids, values - total[:, None], drafted.clone(), mine[:, 0] - total[at], ranks]
+    ids, _ = first_choices(rows)
+    logprobs = rows.log_softmax(-1)  # one fused pass; logsumexp takes three
+    at, own = on_device(judges, rows.device), drafted.long()
+    return [ids, logprobs.gather(1, ids), drafted.clone(), logprobs[at, own], ranks_of(rows, at, own)]
 
 
 def _recorder(runner: Any, folder: Path) -> tuple[Recorder, dict[str, Any]]:
