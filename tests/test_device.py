@@ -216,11 +216,11 @@ def test_a_long_prompt_is_read_in_pieces(monkeypatch):
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "mistral-window"])
 def test_reference_logits_of_a_long_text_are_read_in_pieces(family, monkeypatch):
-    from decoders.model import target as engine
+    from decoders.model import reference
 
     target, tokens = tiny_target(family), prompt_ids(5, 150)
     whole = target.reference_logits(tokens), target.reference_logits(tokens, rows=70)
-    monkeypatch.setattr(engine, "REFERENCE_SCORES", 1)  # pieces of 64
+    monkeypatch.setattr(reference, "REFERENCE_SCORES", 1)  # pieces of 64
     torch.testing.assert_close(target.reference_logits(tokens), whole[0], atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(target.reference_logits(tokens, rows=70), whole[1], atol=1e-4, rtol=1e-4)
 

@@ -182,21 +182,22 @@ def hidden_layer(target: Target, layer: int | None) -> int:
 
 def selected_heads(target: Target, params: AttentionParams) -> tuple[tuple[int, int], ...]:
     """The (layer, head) pairs PLD+(a) reads. Uncalibrated, the copying heads are unknown and all heads are read."""
-    layers, heads = target.info["layers"], target.info["heads"]
+    every, attending = target.shape.attention_heads, target.shape.kv_layers
     calibration = target.calibration
     if params.aggregation.startswith("layer"):
         layer = params.layer
         if layer is None and calibration is not None:
             layer = int(np.asarray(calibration.head_counts).sum(1).argmax())
         elif layer is None:
-            layer = round(0.3 * layers)
-        if layer >= layers:
-            raise UserError(f"layer={layer} is out of range: {target.name} has attention layers 0 to {layers - 1}")
-        return tuple((layer, head) for head in range(heads))
+            layer = min(attending, key=lambda one: abs(one - round(0.3 * target.shape.layers)))
+        if layer not in attending:
+            has = ", ".join(map(str, attending)) if target.shape.recurrent_layers else f"0 to {attending[-1]}"
+            raise UserError(f"layer={layer} is out of range: {target.name} has attention layers {has}")
+        return tuple((of, head) for of, head in every if of == layer)
     if params.aggregation.startswith("all") or calibration is None:
-        return tuple((layer, head) for layer in range(layers) for head in range(heads))
-    count = params.heads if params.heads is not None else max(4, round(0.05 * layers * heads))
-    return tuple(calibration.top_heads(count))
+        return every
+    count = params.heads if params.heads is not None else max(4, round(0.05 * len(every)))
+    return tuple(pair for pair in calibration.top_heads(None) if pair in every)[:count]
 
 
 METHODS = (

@@ -88,13 +88,14 @@ class LanguageModelRun:
         needed = len(context.buffer) + SPARE_ROWS
         if self.cache is None or self.cache.capacity < needed:
             have = 0
-            self.cache = TreeCache(len(self.drafter.layers), needed)
-        self.cache.length, self.tokens = have, context.tokens.copy()
+            self.cache = TreeCache(self.drafter.shape, needed)
+        have, self.tokens = self.cache.cut(have), context.tokens.copy()
         self.ahead = DraftRows(context.length)
         while True:
             stop = have + self.drafter.rows_at_once(have, context.length)
             logits = self._forward(self.tokens[have:stop].tolist(), np.arange(have, stop), last_only=True)
             if stop == context.length:
+                self.cache.keep()
                 return logits[-1]
             have = stop
 
@@ -124,7 +125,7 @@ class LanguageModelRun:
                     self.cache, self.masks, tokens, positions, None if sees is None else sees[-len(positions) :],
                     own_positions=None if sees is None else depths, last_only=last_only,
                 )  # fmt: skip
-        self.cache.length += len(tokens)
+        self.cache.commit(range(len(tokens)))  # the next step cuts off what was rejected
         return self.fitted(logits)
 
     def fitted(self, logits: Float[Tensor, "*rows entries"]) -> Float[Tensor, "*rows vocab"]:
@@ -201,6 +202,11 @@ def offer_drafter(target: Target, source: str) -> None:
 
 def build(target: Target, params: SpsParams) -> ModelDrafter:
     run = _running(target, params.drafter or target.companions.get(OFFERED))
+    if params.expansion.startswith("beam") and isinstance(run, LanguageModelRun) and run.drafter.shape.recurrent_layers:
+        raise UserError(
+            f"{run.drafter.name} cannot draft by {params.expansion}: it is a hybrid model, whose recurrent state "
+            "follows one text from forward to forward. Choose another expansion"
+        )
     return ModelDrafter(run, params.gamma, params.expansion, params.size, heuristic=params.schedule == "heuristic")
 
 

@@ -197,7 +197,7 @@ class PromptedRun(LanguageModelRun):
     def _forget(self, length: int) -> None:
         """Cut what was read to its first ``length`` tokens."""
         assert self.session is not None
-        self.session.cache.length = length
+        length = self.session.cache.cut(length)
         self.reads = {at: read for at, read in self.reads.items() if at < length}
 
 

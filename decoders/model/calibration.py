@@ -22,7 +22,9 @@ from .shape import ModelShape, rotaries
 
 SCHEMA = "speccalibration/1"
 PACKAGED = tuple(folder / CALIBRATION for folder in SHIPPED.values())
-UNCOUNTED = ("context_length", "stop_ids")  # of a shape: they say where a text ends, not what follows another
+UNCOUNTED = (  # of a shape: they say where a text ends, not what follows another, or are in the weights' sizes
+    "context_length", "stop_ids", "kv_layers", "recurrent_layers", "state_bytes", "row_bytes",
+)  # fmt: skip
 COUNTED = (  # settings outside the shape that make a model's numbers
     "hidden_act", "hidden_activation", "activation_function", "query_pre_attn_scalar", "embedding_multiplier",
     "attention_multiplier", "residual_multiplier", "clip_qkv", "parallel_residual", "use_parallel_residual",
@@ -55,8 +57,8 @@ class Calibration:
     prompts: int
     draft_length: int
 
-    def top_heads(self, count: int) -> list[tuple[int, int]]:
-        """The ``count`` (layer, head) pairs that copied most often, best first."""
+    def top_heads(self, count: int | None) -> list[tuple[int, int]]:
+        """The ``count`` (layer, head) pairs that copied most often (None: all), best first."""
         return ranked(self.head_counts)[:count]
 
     def grown(

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from decoders.draft.needs import Needs, heads_by_layer
-from decoders.errors import UserError
 
+from .hybrid import has_state
 from .transfer import rows_of
 
 
@@ -89,7 +89,8 @@ def _query_tap(layer: int, heads: list[int], captured: Captured) -> Callable[...
 
 
 def _attention_of(layer: nn.Module) -> nn.Module:
-    for module in layer.modules():
-        if getattr(module, "layer_idx", None) is not None and module is not layer:
-            return module
-    raise UserError(f"no attention module with a layer index is in {type(layer).__name__}: this model is not supported")
+    """A layer's attention: of modules that know the layer's number, the one that is no recurrent layer; where there is
+    none, the layer itself.
+    """
+    found = [m for m in layer.modules() if getattr(m, "layer_idx", None) is not None and m is not layer]
+    return next((module for module in found if not has_state(module)), (found or [layer])[0])

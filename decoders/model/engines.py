@@ -218,7 +218,7 @@ def example(target: Any, count: int, keys: int) -> tuple[Bucket, Rows]:
     """A forward of ``count`` rows at the end of a cache of ``keys``, which holds random numbers."""
     rows = next(rows for rows in ROWS if rows >= count)
     shape, length = target.shape, keys - rows
-    cache = TreeCache(shape.layers, keys)
+    cache = TreeCache(shape, keys)
     cache.length, cache.sizes = length, (shape.head_dim, shape.head_dim)
     sizes = (2 * shape.layers, 1, shape.kv_heads, keys, shape.head_dim)
     generator = torch.Generator().manual_seed(0)

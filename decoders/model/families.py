@@ -11,6 +11,9 @@ TESTED = (
     "granitemoe", "cohere", "cohere2", "smollm3", "starcoder2", "exaone4", "glm", "glm4", "nemotron", "helium",
     "persimmon", "ernie4_5", "apertus", "arcee", "seed_oss", "hunyuan_v1_dense", "stablelm", "falcon", "gptj",
     "codegen", "gpt2", "gpt_bigcode", "gpt_neox", "biogpt", "opt",
+    # hybrids: recurrent layers beside attention (``recurrent``)
+    "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid", "kimi_linear", "lfm2", "lfm2_moe",
+    "granitemoehybrid", "falcon_h1", "nemotron_h", "bamba", "zamba2",
 )  # fmt: skip
 # decoder layers of Llama's build, which GLIDE and the trainings compute by code of their own
 LLAMA_LIKE = ("llama", "mistral", "qwen2", "qwen3")
@@ -22,10 +25,7 @@ TESTED_ROTARIES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
 LOOKS_BOTH_WAYS = "it is an encoder (is_decoder is false): its tokens look both ways, so it cannot continue a text"
 _ALIBI = "its alibi biases follow the order of the rows, not their position ids, so a tree would be scored wrongly"
 _RECURRENT = "its recurrent state cannot be rolled back to an accepted path"
-_HYBRID = (
-    "jamba", "zamba", "zamba2", "bamba", "recurrent_gemma", "granitemoehybrid", "falcon_h1", "lfm2", "nemotron_h",
-    "qwen3_next", "minimax", "olmo_hybrid",
-)  # fmt: skip
+_HYBRID = ("jamba", "zamba", "recurrent_gemma", "minimax")
 _ENCODER = "it is an encoder-decoder, not a causal language model"
 REFUSED = {
     "bloom": _ALIBI,

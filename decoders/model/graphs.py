@@ -52,8 +52,11 @@ class GraphForward(StaticForward):
         return True
 
     def bucket(self, rows: Rows) -> Bucket | None:
-        """None also where a run comes to this size for the first time: few sizes return, and capturing takes longer."""
-        bucket = super().bucket(rows) if self.target.shape.rotary in ROTARIES else None
+        """None also where a run comes to this size for the first time: few sizes return, and capturing takes longer;
+        and of a hybrid model, whose states do not lie in buffers that stay.
+        """
+        shape = self.target.shape
+        bucket = super().bucket(rows) if shape.rotary in ROTARIES and not shape.recurrent_layers else None
         if bucket is None or bucket in rows.cache.graphs:
             return bucket
         rows.cache.graphs[bucket] = None

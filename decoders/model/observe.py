@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from decoders.errors import UserError
 
 from .attention import Rule
 from .cache import TreeCache
@@ -15,6 +18,7 @@ from .shape import ModelShape, refusal
 
 OWN_MASKS = "its code asks for no attention mask, so it cannot be given that of a tree"
 OWN_RULE = "its layers look back by a rule of their own, which is neither causal nor a sliding window"
+NO_ATTENTION = "none of its layers caches keys and values, and there is no draft tree without attention"
 BOTH_WAYS = "it looks both ways, so it cannot continue a text"
 
 
@@ -22,13 +26,29 @@ BOTH_WAYS = "it looks both ways, so it cannot continue a text"
 class Observed:
     """``windows``: each layer's sliding window, None for full attention. ``unread``: why the attention rows of its
     layers cannot be read, in one clause; None where they can. ``skips_masks``: whether a mask may be left out where
-    rows are causal anyway. ``kv_heads`` are those that are cached.
+    rows are causal anyway. ``kv_heads`` are those that are cached, of ``kv_layers``; the recurrent states of the other
+    layers take ``state_bytes``, and ``row_bytes`` more for each row of a forward.
     """
 
     windows: tuple[int | None, ...]
     unread: str | None
     skips_masks: bool
     kv_heads: int
+    kv_layers: tuple[int, ...]
+    state_bytes: int
+    row_bytes: int
+
+
+class _Watched(TreeCache):
+    """A cache that sees which layers write into it."""
+
+    def __init__(self, shape: ModelShape, capacity: int) -> None:
+        super().__init__(shape, capacity)
+        self.written: set[int] = set()
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        self.written.add(layer)
+        return super().write(layer, keys, values)
 
 
 class NumberedMasks:
@@ -48,6 +68,21 @@ class NumberedMasks:
         return torch.full((1, 1, 1, 1), float(len(self.rules) - 1), dtype=self.dtype, device=self.device)
 
 
+def observe_target(target: Any) -> Observed:
+    """What the code of a target's model does, as of ``observe``. Raises UserError also where it cannot run."""
+
+    def forward(cache: TreeCache, masks: Any) -> None:
+        try:
+            target.forward(cache, masks, [0], np.arange(1), None)
+        except UserError:
+            raise
+        except Exception as error:
+            raised = f"{type(error).__name__}: {str(error)[:120]}"
+            raise refusal(target.shape.family, f"it does not run through this engine ({raised})") from error
+
+    return observe(forward, target.taps.attentions, target.shape, NumberedMasks(target.dtype, target.device))
+
+
 def observe(
     forward: Callable[[TreeCache, Any], Any], attentions: Sequence[nn.Module], shape: ModelShape, masks: NumberedMasks
 ) -> Observed:
@@ -55,7 +90,7 @@ def observe(
 
     Raises UserError for a model whose masks are not made by transformers' rules, or by one that no tree can follow.
     """
-    cache = TreeCache(shape.layers, 1)
+    cache = _Watched(shape, 1)
     numbers: dict[int, int] = {}
     cached: list[bool] = []
 
@@ -73,24 +108,28 @@ def observe(
     finally:
         for attention in attentions:
             attention.attention_tap = None  # type: ignore[assignment]
-    assert cache.store is not None, "the model did not write into the cache"
+    if cache.store is None:
+        raise refusal(shape.family, NO_ATTENTION)
     if not masks.rules:
         raise refusal(shape.family, OWN_MASKS)
-    shown = len(numbers) == shape.layers and min(numbers.values()) >= 0
+    layers = tuple(sorted(cache.written))
+    complete = numbers.keys() == cache.written
+    shown = complete and min(numbers.values()) >= 0
     used = set(numbers.values()) if shown else range(len(masks.rules))  # some models make masks that no layer gets
     windows = {number: _window(shape.family, *masks.rules[number]) for number in used}
     if shown:
-        of_layers = tuple(windows[numbers[layer]] for layer in range(shape.layers))
+        of_layers = tuple(windows[numbers[layer]] if layer in numbers else None for layer in range(shape.layers))
     elif len(set(windows.values())) == 1:
         of_layers = (windows[0],) * shape.layers
     else:
         of_layers = shape.layer_windows
     unread = None
-    if len(numbers) < shape.layers:
+    if not complete:
         unread = "its layers compute attention by code of their own, which shows no weights"
     elif not all(cached):
         unread = "its cache keeps compressed keys, not those that attention is computed from"
-    return Observed(of_layers, unread, len(numbers) == shape.layers, cache.store.shape[2])
+    state_bytes, row_bytes = cache.states.row_bytes() if cache.states is not None else (0, 0)
+    return Observed(of_layers, unread, complete, cache.store.shape[2], layers, state_bytes, row_bytes)
 
 
 def _window(family: str, rule: Rule, reach: int | None) -> int | None:

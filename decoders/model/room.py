@@ -10,6 +10,7 @@ import torch
 from decoders.draft.needs import Needs
 from decoders.errors import TooLarge
 
+from .recurrent import MOST_KEPT, SPACING
 from .shape import ModelShape
 
 SMALL = 64 << 20  # bytes: a run that needs no more is not looked at
@@ -22,6 +23,7 @@ class RunSize:
 
     Args:
         cache: Of the keys and values.
+        states: Of recurrent layers: the states themselves, those kept to be cut back to, and what a draft writes.
         kept: Of what its drafter reads: hidden states, queries, likeliest tokens.
         forward: Of the largest forward: its mask, its states, and the logits of a draft.
     """
@@ -29,10 +31,11 @@ class RunSize:
     cache: int
     kept: int
     forward: int
+    states: int = 0
 
     @property
     def bytes(self) -> int:
-        return self.cache + self.kept + self.forward
+        return self.cache + self.states + self.kept + self.forward
 
     @classmethod
     def of(cls, shape: ModelShape, dtype: torch.dtype, needs: Needs, tokens: int, spare: int, rows: int) -> RunSize:
@@ -47,6 +50,7 @@ class RunSize:
             cache=2 * layers * kv_heads * head_dim * keys * size,
             kept=tokens * (numbers * size + needs.top_tokens * (torch.int64.itemsize + torch.float32.itemsize)),
             forward=(states + masks) * size + logits,
+            states=shape.state_bytes * (2 + min(MOST_KEPT, tokens // SPACING)) + shape.row_bytes * DRAFT_ROWS,
         )
 
 
@@ -57,16 +61,18 @@ def check_room(name: str, size: RunSize, tokens: int, device: torch.device) -> N
     free = free_memory(str(device))
     if free is None or size.bytes <= free:
         return
-    largest = max(("cache", "kept", "forward"), key=lambda part: getattr(size, part))
+    largest = max(("cache", "kept", "forward", "states"), key=lambda part: getattr(size, part))
     mend = {
         "cache": "shorten the prompt or the answer, or choose a smaller dtype (--dtype bfloat16)",
         "kept": "shorten the prompt, calibrate the model (`specviz calibrate`) so that fewer heads are read, or choose "
         "a method that reads less",
         "forward": "shorten the prompt, or choose a smaller model",
+        "states": "shorten the prompt or the answer, or choose a smaller model",
     }[largest]
+    states = f"{gigabytes(size.states)} recurrent states, " if size.states else ""
     raise TooLarge(
         f"a run of {tokens:,} tokens with {name} needs about {gigabytes(size.bytes)} of memory ("
-        f"{gigabytes(size.cache)} keys and values, {gigabytes(size.kept)} for what the method reads, "
+        f"{gigabytes(size.cache)} keys and values, {states}{gigabytes(size.kept)} for what the method reads, "
         f"{gigabytes(size.forward)} for a forward), and {gigabytes(free)} are free on {device}: {mend}"
     )
 

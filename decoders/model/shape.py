@@ -13,6 +13,8 @@ from decoders.errors import UserError, first_line
 from . import families
 
 FULL, SLIDING = "full_attention", "sliding_attention"
+RECURRENT = {"linear_attention", "conv", "hybrid"}  # kinds of layers with a state; in some, beside attention
+STATELESS = {"mlp", "moe"}
 ROTARIES = ("default", "linear", "llama3", "yarn")  # one fixed frequency per pair, whatever the length
 SWITCHING = "longrope"  # two sets of frequencies: one for short texts, one for long ones
 
@@ -26,7 +28,8 @@ class ModelShape:
     a head that they turn, ``rotary_theta`` their base; ``rotary_switch`` the length of text beyond which they take
     other frequencies (longrope), or None. ``norm_eps`` is that of RMS norms. Softcaps are None where
     scores or logits are not squashed; ``logits_scale`` is what logits are multiplied by; ``tied``: the head is the
-    embedding; ``stop_ids`` end a text.
+    embedding; ``stop_ids`` end a text. ``kv_layers`` cache keys and values and ``recurrent_layers`` keep a state, as a
+    target sees them in its model's own code, ``state_bytes`` of it, and ``row_bytes`` more for a row until its verdict.
     """
 
     family: str
@@ -52,6 +55,10 @@ class ModelShape:
     mlp_bias: bool
     tied: bool
     stop_ids: tuple[int, ...]
+    kv_layers: tuple[int, ...]
+    recurrent_layers: tuple[int, ...] = ()
+    state_bytes: int = 0
+    row_bytes: int = 0
 
     @classmethod
     def of(cls, config: Any) -> ModelShape:
@@ -95,12 +102,18 @@ class ModelShape:
             mlp_bias=bool(getattr(config, "mlp_bias", False)),
             tied=bool(getattr(config, "tie_word_embeddings", False)),
             stop_ids=token_ids(getattr(config, "eos_token_id", None)),
+            kv_layers=tuple(range(config.num_hidden_layers)),
         )
 
     @property
     def cached(self) -> tuple[int, int, int]:
         """Layers, key/value heads and head size of what is cached."""
-        return self.layers, self.kv_heads, self.head_dim
+        return len(self.kv_layers), self.kv_heads, self.head_dim
+
+    @property
+    def attention_heads(self) -> tuple[tuple[int, int], ...]:
+        """(layer, head) of all query heads."""
+        return tuple((layer, head) for layer in self.kv_layers for head in range(self.heads))
 
     def unlike_llama(self, impossible: str, possible: str) -> str | None:
         """Why code written for Llama's layers cannot run this model, in one sentence; None if it can."""
@@ -141,7 +154,7 @@ def refusal(family: str, reason: str) -> UserError:
 
 def _check(config: Any) -> None:
     reason = families.REFUSED.get(config.model_type)
-    others = set(_setting(config, "layer_types", ())) - {FULL, SLIDING}
+    others = set(_setting(config, "layer_types", ())) - {FULL, SLIDING} - RECURRENT - STATELESS
     if reason is None and others:
         kinds = ", ".join(sorted(set(config.layer_types)))
         reason = f"its layers are of kinds this engine cannot roll back ({kinds})"

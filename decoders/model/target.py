@@ -30,16 +30,19 @@ from .cache import TreeCache
 from .calibration import Calibration, fingerprint, load_calibration
 from .capture import Captured, Taps
 from .engines import Engines
+from .hybrid import follow_paths
 from .joint import pack_joined
 from .linear import Head, packable, top_tokens
 from .memory import Context, Memory
 from .norms import fuse_norms
-from .observe import NumberedMasks, Observed, observe
+from .observe import observe_target
 from .reading import read_with
+from .recurrent import SPACING
+from .reference import reference_logits
 from .room import RunSize, check_room
 from .rounded import round_weights
 from .self_check import check
-from .shape import ROTARIES, ModelShape, refusal, token_ids
+from .shape import ROTARIES, ModelShape, token_ids
 from .static import Rows
 from .storage import storages
 from .transfer import rows_of, sent, stretches
@@ -47,7 +50,6 @@ from .transfer import rows_of, sent, stretches
 SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
 READ_ROWS, READ_ROWS_CPU = 2048, 512  # most rows of a forward that reads a prompt; on a CPU more are no faster
 READ_SCORES = 1 << 27  # most entries of its mask, once per query head of a group
-REFERENCE_SCORES = 1 << 28  # most scores of a layer at a time, of all heads
 
 Tokens = Sequence[int] | Int[Tensor, "rows"]  # from the host, or on the device
 
@@ -84,6 +86,7 @@ class Target:
             "dtype": str(self.dtype).removeprefix("torch."),
             "device": str(self.device),
         }
+        self.shape = replace(shape, recurrent_layers=follow_paths(self.layers, shape.family))
         self.key = fingerprint(self.config, self.stack.parameters())  # which trained parts carry
         self.info |= {"weights": weights} if round_weights(model, weights, name) else {}
         self._attend_by(NAME)
@@ -98,9 +101,12 @@ class Target:
         self.engines = Engines(self)
         self.companions: dict[Any, Any] = {}  # draft models that methods loaded for this target, kept with it
         self.skips_masks = True  # a mask may be left out where rows are causal anyway
-        self.observed = observed = self._observe()
+        self.observed = observed = observe_target(self)
         self.skips_masks = observed.skips_masks
-        self.shape = replace(shape, layer_windows=observed.windows, kv_heads=observed.kv_heads)
+        self.shape = replace(
+            self.shape, layer_windows=observed.windows, kv_heads=observed.kv_heads, kv_layers=observed.kv_layers,
+            state_bytes=observed.state_bytes, row_bytes=observed.row_bytes,
+        )  # fmt: skip
         self.info["kv_heads"] = observed.kv_heads
         if shape.family not in families.TESTED or shape.rotary not in families.TESTED_ROTARIES:
             check(self)
@@ -150,6 +156,7 @@ class Target:
         """
         rows = stop - start
         most = min(READ_ROWS, READ_ROWS_CPU) if self.device.type == "cpu" else READ_ROWS
+        most = min(most, SPACING) if self.shape.recurrent_layers else most
         if self.shape.rotary not in ROTARIES or rows <= most:
             return rows
         group = self.shape.heads // self.shape.kv_heads
@@ -168,26 +175,28 @@ class Target:
     def forward(
         self, cache: TreeCache, masks: Masks, tokens: Tokens, positions: np.ndarray, sees: np.ndarray | None, *,
         embed: Callable[[Int[Tensor, "rows"]], Float[Tensor, "1 rows hidden"]] | None = None, last_only: bool = False,
-        own_positions: np.ndarray | None = None, prefixes: np.ndarray | None = None,
+        own_positions: np.ndarray | None = None, prefixes: np.ndarray | None = None, whole: bool = False,
     ) -> Tensor:  # fmt: skip
         """One stock forward over rows behind the cache: logits [rows, vocab] (fp32), or of the last row only.
 
         ``sees`` and ``prefixes``: which of the last rows (their ``own_positions`` where those are not this forward's
         alone), and which of the cache's prefix tokens, each row may look at. ``embed`` makes the rows' embeddings of
-        the tokens, where these are not all. The model itself asks for the masks of its layers.
+        the tokens, where these are not all; ``whole``: all rows are going to be committed. The model itself asks for
+        the masks of its layers.
         """
         ids, places, seen, own, prefixed = self._inputs(tokens, positions, sees, own_positions, prefixes)
         rows = masks.rows(cache.length, seen, places, int(positions.max()), own, prefixed)
         row_masks = running.set(rows if self.skips_masks else lambda rule, reach, skip: rows(rule, reach, False))
         inputs = {"input_ids": ids[None]} if embed is None else {"inputs_embeds": embed(ids)}
         try:
-            output = self.model(
-                **inputs,
-                position_ids=places[None],
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1 if last_only else 0,
-            )
+            with cache.following(positions, sees, self.device, whole):
+                output = self.model(
+                    **inputs,
+                    position_ids=places[None],
+                    past_key_values=cache,
+                    use_cache=True,
+                    logits_to_keep=1 if last_only else 0,
+                )
         finally:
             running.reset(row_masks)
         return output.logits[0].float()
@@ -202,26 +211,13 @@ class Target:
         parts: Iterator[Any] = iter(sent(self.device, *ids, positions, *(o for o in others if o is not None)))
         return [next(parts) if here else tokens, next(parts), *(None if o is None else next(parts) for o in others)]
 
-    def _observe(self) -> Observed:
-        def forward(cache: TreeCache, masks: Any) -> None:
-            try:
-                self.forward(cache, masks, [0], np.arange(1), None)
-            except UserError:
-                raise
-            except Exception as error:
-                raised = f"{type(error).__name__}: {str(error)[:120]}"
-                reason = f"it does not run through this engine ({raised})"
-                raise refusal(self.shape.family, reason) from error
-
-        return observe(forward, self.taps.attentions, self.shape, NumberedMasks(self.dtype, self.device))
-
     @property
     def rereads(self) -> bool:
         """Whether generate() reads the text again where its rotary positions change, as the model's own code says."""
         switch = self.shape.rotary_switch
         if switch is None:
             return False
-        cache = TreeCache(self.shape.layers, switch)
+        cache = TreeCache(self.shape, switch)
         cache.length = switch
         ids = torch.zeros((1, switch + 1), dtype=torch.long, device=self.device)
         inputs = self.model.prepare_inputs_for_generation(
@@ -229,30 +225,7 @@ class Target:
         )
         return inputs.get("past_key_values") is None
 
-    @torch.inference_mode()
-    def reference_logits(self, tokens: Sequence[int], rows: int = 0) -> Tensor:
-        """Logits [rows, vocab] (fp64, CPU) of a plain forward through the model's own eager attention, without a cache;
-        of the last ``rows`` tokens, or (0) of all. A text whose scores would not fit is read in pieces, with
-        transformers' own cache.
-        """
-        count = len(tokens)
-        (ids,) = sent(self.device, np.asarray(tokens, dtype=np.int64))
-        wanted = min(rows or count, count)
-        piece = max(64, REFERENCE_SCORES // (self.shape.heads * count))
-        with self.by_own_attention():
-            if piece >= count or self.shape.rotary not in ROTARIES:
-                output = self.model(input_ids=ids[None], use_cache=False, logits_to_keep=rows)
-                return output.logits[0].double().cpu()
-            logits, cache = list[Tensor](), None
-            for start in range(0, count, piece):
-                stop = min(start + piece, count)
-                keep = min(stop - start, max(0, stop - (count - wanted)))
-                output = self.model(
-                    input_ids=ids[None, start:stop], use_cache=True, past_key_values=cache, logits_to_keep=max(keep, 1)
-                )
-                cache = output.past_key_values
-                logits.append(output.logits[0, :keep].double().cpu())
-        return torch.cat(logits)
+    reference_logits = reference_logits
 
     @contextmanager
     def by_own_attention(self) -> Iterator[None]:
@@ -275,7 +248,7 @@ class Session:
 
     def __init__(self, target: Target, needs: Needs, capacity: int) -> None:
         self.target, self.needs, self.capacity = target, needs, capacity
-        self.cache = TreeCache(target.shape.layers, capacity + SPARE_ROWS)
+        self.cache = TreeCache(target.shape, capacity + SPARE_ROWS)
         if needs.heads and target.no_attention:
             raise UserError(target.no_attention)
         self.masks = Masks(target.dtype, target.device)
@@ -297,8 +270,10 @@ class Session:
         )  # fmt: skip
 
     @torch.inference_mode()
-    def prefill(self, prompt: Prompt | Sequence[int]) -> None:
-        """Process a prompt but for its last token, which becomes the root; keeps what the drafter reads."""
+    def prefill(self, prompt: Prompt | Sequence[int], prompt_length: int | None = None) -> None:
+        """Process a prompt but for its last token, which becomes the root; keeps what the drafter reads. Of a text that
+        was written behind a prompt, ``prompt_length`` tokens are that prompt.
+        """
         tokens = prompt.tokens if isinstance(prompt, Prompt) else tuple(prompt)
         if isinstance(prompt, Prompt):
             self.segments = prompt.segments
@@ -307,7 +282,7 @@ class Session:
         if len(tokens) > self.capacity:
             raise UserError(f"the prompt has {len(tokens)} tokens, but this run was opened for at most {self.capacity}")
         self.buffer[: len(tokens)] = tokens
-        self.length = self.prompt_length = len(tokens)
+        self.length, self.prompt_length = len(tokens), prompt_length or len(tokens)
         if self.length > 1:
             self._read()
 
@@ -316,21 +291,24 @@ class Session:
         target, rows = self.target, self.length - 1
         # the first text past the change of rotary positions: all of it is read as generate() reads it, the root too
         read = self.length if rows == target.shape.rotary_switch else rows
-        self.cache.length = start = 0
-        while start < read:
+        self.cache.start(self.prompt_length)
+        while (start := self.cache.length) < read:
             stop = start + target.rows_at_once(start, read)
             with target.lock, target.taps.reading(self.needs) as captured:
                 target.head.keep = self.needs.top_tokens
                 try:
-                    target.forward(
-                        self.cache, self.masks, self.buffer[start:stop].tolist(), np.arange(start, stop), None,
-                        last_only=not self.needs.top_tokens,
-                    )  # fmt: skip
+                    self._read_rows(start, stop, last_only=not self.needs.top_tokens)
                     self.memory.write(start, self.capacity, captured, target.head.kept)
                 finally:
                     target.head.keep, target.head.kept = 0, None
-            self.cache.length = start = stop
         self.cache.length = rows
+        self.cache.keep(always=True)
+
+    def _read_rows(self, start: int, stop: int, *, last_only: bool) -> None:
+        """Process and commit tokens [start, stop)."""
+        tokens, positions = self.buffer[start:stop].tolist(), np.arange(start, stop)
+        self.target.forward(self.cache, self.masks, tokens, positions, None, last_only=last_only, whole=True)
+        self.cache.commit(range(stop - start))
 
     @property
     def reach(self) -> int:
@@ -407,15 +385,30 @@ class Session:
             )
         part = self._shared(length, needs)
         part.whole = False
-        store = self.cache.store
+        store, first = self.cache.store, part.cache.length
         end = min(self.cache.length, length - 1 + SPARE_ROWS)
-        behind = None if store is None else store[:, :, :, length - 1 : end].clone()
+        behind = None if store is None else store[:, :, :, first:end].clone()
         try:
+            part.catch_up()
             yield part
         finally:
             if store is not None and behind is not None:
                 with torch.inference_mode():
-                    store[:, :, :, length - 1 : end] = behind
+                    store[:, :, :, first:end] = behind
+
+    def cut(self, length: int) -> None:
+        """Go back to where ``length`` tokens were committed."""
+        self.length, self._scored = length, None
+        self.cache.cut(length - 1)
+        self.catch_up()
+
+    @torch.inference_mode()
+    def catch_up(self) -> None:
+        """Process what is not cached of the committed text: recurrent states are kept at some lengths only."""
+        while (start := self.cache.length) < self.length - 1:
+            with self.target.lock:
+                self._read_rows(start, start + self.target.rows_at_once(start, self.length - 1), last_only=True)
+        self.cache.keep()
 
     def again(self, needs: Needs) -> Session:
         """A new run of the prompt that this session has read, as a drafter with ``needs`` sees it; nothing is read
@@ -436,7 +429,7 @@ class Session:
         part.masks, part.segments, part.pool = self.masks, self.segments, self.pool if needs.pool else None
         part.buffer[:length] = self.buffer[:length]
         part.length, part.prompt_length = length, min(length, self.prompt_length)
-        part.cache.store, part.cache.sizes, part.cache.length = self.cache.store, self.cache.sizes, length - 1
+        part.cache = self.cache.part(length - 1)
         return part
 
     def _embed(

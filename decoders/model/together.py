@@ -6,19 +6,21 @@ Nothing is padded, and no row sees another run: only the linear layers are share
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import CacheLayerMixin
 
 from decoders.draft.draft import Draft, Scored, layout_of, reading_of
 from decoders.errors import UserError
 
 from .attention import Joined, Rule, running
-from .cache import TreeCache
+from .cache import HybridCache, TreeCache
 from .capture import Captured
+from .recurrent import JointStates, Paths
 from .shape import ROTARIES
 from .target import Session, Target
 from .transfer import sent
@@ -50,18 +52,31 @@ class _Layer(CacheLayerMixin):
         return sum(cache.capacity for cache in self.cache.caches)
 
 
-class JointCache(Cache):
+class JointCache(HybridCache):
     """The caches of several runs in one forward, of which run i has the next ``counts[i]`` rows."""
 
     def __init__(self, caches: Sequence[TreeCache], counts: Sequence[int]) -> None:
         super().__init__(layers=[_Layer(self, index) for index in range(len(caches[0].layers))])
         self.caches, self.counts = list(caches), list(counts)
+        states = [cache.states for cache in caches if cache.states is not None]
+        self.states: JointStates | None = JointStates(states, counts) if states else None
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Joined, Joined]:
         rows = zip(self.caches, keys.split(self.counts, 2), values.split(self.counts, 2), strict=True)
         written = [cache.write(layer, own_keys, own_values) for cache, own_keys, own_values in rows]
         all_keys, all_values = zip(*written, strict=True)
         return Joined(all_keys, tuple(self.counts)), Joined(all_values, tuple(self.counts))
+
+    @contextmanager
+    def following(
+        self, positions: Sequence[np.ndarray], sees: Sequence[np.ndarray | None], device: torch.device
+    ) -> Iterator[None]:
+        """``TreeCache.following`` of each run."""
+        if self.states is None:
+            yield
+            return
+        with self.states.following([Paths(*own, device) for own in zip(positions, sees, strict=True)]):
+            yield
 
 
 def check_together(target: Target, sessions: Sequence[Session]) -> None:
@@ -103,13 +118,13 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
     def masks(rule: Rule, reach: int | None, skip: bool) -> Joined:
         return Joined(tuple(own(rule, reach, skip and target.skips_masks) for own in rows), tuple(counts))
 
-    with target.lock:
+    cache = JointCache([session.cache for session in sessions], counts)
+    with target.lock, cache.following(places, [layout.sees for layout in layouts], target.device):
         before = running.set(masks)
         try:
             output = target.model(
                 **({"inputs_embeds": torch.cat(embedded, 1)} if embedded else {"input_ids": ids[None]}),
-                position_ids=positions[None], use_cache=True,
-                past_key_values=JointCache([session.cache for session in sessions], counts),
+                position_ids=positions[None], use_cache=True, past_key_values=cache,
             )  # fmt: skip
         finally:
             running.reset(before)

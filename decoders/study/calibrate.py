@@ -40,7 +40,7 @@ def calibrate(
         raise UserError("calibration needs at least one prompt that fits the model's context")
     length = draft_length or int(find_method("pld+h").params().k)
     depth, heads = target.shape.layers, target.shape.heads
-    every_head = tuple((layer, head) for layer in range(depth) for head in range(heads))
+    every_head = target.shape.attention_heads
     everything = Needs(heads=every_head, layers=tuple(range(depth + 1)))
     counts = np.zeros((depth, heads), dtype=np.int64)
     steps, accepted, counted = np.zeros(depth + 1, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), 0
@@ -48,10 +48,10 @@ def calibrate(
         output = generate(target, prompt, "pld", max_new_tokens=max_new_tokens)
         tokens, start = [*prompt.tokens, *output], len(prompt.tokens)
         session = target.session(everything, len(tokens))
-        session.prefill(tokens)
+        session.prefill(tokens, start)
         sources = copy_sources(tokens, start)
         strongest = strongest_positions(session.context, range(start - 1, len(tokens) - 1))
-        counts += count_copies(strongest, sources).reshape(depth, heads)
+        counts[tuple(np.transpose(every_head))] += count_copies(strongest, sources)
         counted += int((sources >= 0).sum())
         for layer, hidden in session.memory.hidden.items():
             taken = simulate_hidden(tokens, start, hidden[: len(tokens) - 1], length, max_new_tokens)

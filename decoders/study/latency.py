@@ -133,7 +133,7 @@ def _steps(target: Target, context: int) -> Callable[[int], tuple[Callable[[], N
         run = run_of(drafter)
 
         def prepare() -> None:
-            session.length, session.cache.length = context + 1, context
+            session.cut(context + 1)
             drafter.guesses = guesses
 
         def step() -> None:

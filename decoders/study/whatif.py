@@ -123,8 +123,7 @@ class ReadRun:
         self.prompt = of_trace(trace)
         started = time.perf_counter()
         self.session: Session = target.session(self.kept, len(ids))
-        self.session.prefill(Prompt(tuple(ids), self.prompt.segments))
-        self.session.prompt_length = trace.run["prompt_length"]
+        self.session.prefill(Prompt(tuple(ids), self.prompt.segments), trace.run["prompt_length"])
         self.session.pool = self.prompt.pool or self.prompt.context_pool()
         wait(target.device)
         self.ms = (time.perf_counter() - started) * 1e3
@@ -134,8 +133,7 @@ class ReadRun:
     @property
     def bytes(self) -> int:
         """What it holds on the device."""
-        store = self.session.cache.store
-        return self.session.memory.bytes() + (0 if store is None else store.nbytes)
+        return self.session.memory.bytes() + self.session.cache.bytes()
 
     def serves(self, needs: Needs) -> bool:
         """Whether it kept what ``needs`` names."""
@@ -390,9 +388,8 @@ def wanted(needs: Needs) -> Needs:
 
 def everything(target: Target, tokens: int) -> Needs | None:
     """All that any method may read of a run of so many tokens; None where that is more than ``MOST_KEPT`` bytes."""
-    layers, heads = target.shape.layers, target.shape.heads
-    each = (layers + 1) * target.shape.hidden + layers * heads * target.shape.head_dim
+    shape, pairs = target.shape, () if target.no_attention else target.shape.attention_heads
+    each = (shape.layers + 1) * shape.hidden + len(shape.attention_heads) * shape.head_dim
     if tokens * each * target.dtype.itemsize > MOST_KEPT:
         return None
-    pairs = tuple((layer, head) for layer in range(layers if not target.no_attention else 0) for head in range(heads))
-    return Needs(heads=pairs, top_tokens=TOP_TOKENS, layers=tuple(range(layers + 1)))
+    return Needs(heads=pairs, top_tokens=TOP_TOKENS, layers=tuple(range(shape.layers + 1)))

@@ -30,6 +30,30 @@ LATENT = {
     "moe_intermediate_size": 32, "first_k_dense_replace": 1, "num_key_value_heads": 4,
 }  # fmt: skip
 
+RECURRENT = "linear_attention"
+DELTA = {  # gated delta rule
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 8,
+    "linear_conv_kernel_dim": 4, "head_dim": 16, "layer_types": [RECURRENT, RECURRENT, RECURRENT, FULL],
+}  # fmt: skip
+KIMI = {
+    "linear_head_dim": 16, "linear_num_heads": 4, "num_local_experts": 4, "n_group": 1, "topk_group": 1,
+    "layer_types": [RECURRENT, RECURRENT, RECURRENT, FULL],
+}  # fmt: skip
+MAMBA = {
+    "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 12, "mamba_expand": 2, "mamba_n_groups": 2,
+    "mamba_chunk_size": 16,
+}  # fmt: skip
+NEMOTRON = {
+    "layers_block_type": [RECURRENT, "moe", FULL, "mlp", RECURRENT, FULL], "num_hidden_layers": 6, "head_dim": 16,
+    "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 12, "n_groups": 2, "chunk_size": 16,
+    "n_routed_experts": 4, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 32, "n_group": 1,
+    "topk_group": 1,
+}  # fmt: skip
+ZAMBA = {
+    "mamba_d_state": 12, "n_mamba_heads": 8, "mamba_ngroups": 2, "chunk_size": 16, "num_mem_blocks": 2,
+    "layers_block_type": [RECURRENT, "hybrid", RECURRENT, "hybrid"],
+}  # fmt: skip
+
 
 def rotary(kind: str, pairs: int = 8) -> dict[str, Any]:
     """Settings of scaled rotary positions whose text outgrows what the model was first made for."""
@@ -142,6 +166,23 @@ def cases() -> list[Case]:
         case("falcon", {"alibi": False, "multi_query": True, "new_decoder_architecture": False}, kind="linear"),
         mixed("exaone4", typed, kind="llama3"),
     ]  # fmt: skip
+    hybrid = partial(grouped, window="hybrid")
+    hybrids = [
+        hybrid("qwen3_next", {**DELTA, **QWEN_MOE, "shared_expert_intermediate_size": 32}),
+        hybrid("qwen3_5_text", DELTA),
+        hybrid("qwen3_5_moe_text", {**DELTA, **QWEN_MOE, "shared_expert_intermediate_size": 32}),
+        hybrid("olmo_hybrid", {**DELTA, "layer_types": [RECURRENT, FULL] * 2}),
+        case("kimi_linear", {**LATENT, **KIMI}, window="hybrid", heads="latent"),
+        hybrid("lfm2", {"layer_types": ["conv", FULL] * 2, "block_auto_adjust_ff_dim": False}),
+        hybrid("lfm2_moe", {"layer_types": ["conv", FULL] * 2, **EXPERTS, "num_dense_layers": 1,
+                            "moe_intermediate_size": 32}),
+        hybrid("bamba", {**MAMBA, "attn_layer_indices": [1, 3]}),
+        hybrid("granitemoehybrid", {**MAMBA, **LOCAL_EXPERTS, "layer_types": [RECURRENT, FULL] * 2,
+                                    "shared_intermediate_size": 32, "logits_scaling": 4.0}),
+        hybrid("falcon_h1", {**MAMBA, "mamba_d_ssm": 128}),
+        hybrid("nemotron_h", NEMOTRON),
+        case("zamba2", ZAMBA, window="hybrid"),
+    ]  # fmt: skip
     small = {"vocab_size": VOCAB, "hidden_size": 64, "num_hidden_layers": LAYERS, "num_attention_heads": 4}
     no = partial(case, base=small, refused=True)
     refused = [
@@ -153,4 +194,4 @@ def cases() -> list[Case]:
         *(no(encoder, {"intermediate_size": 96}) for encoder in ("bert", "roberta", "electra")),
         no("bart", base={"vocab_size": VOCAB, "d_model": 64}),
     ]  # fmt: skip
-    return [*both, *plain, *windowed, *scaled, *refused]
+    return [*both, *plain, *windowed, *scaled, *hybrids, *refused]

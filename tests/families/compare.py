@@ -84,7 +84,8 @@ def compare(case: Case, methods: tuple[str, ...] = METHODS, lengths: tuple[int, 
         prompt, room = Prompt.from_ids(ids), min(NEW, target.context_length - length)
         expected = stock.generate(ids, room, ())
         wild = WildTrees(expected, VOCAB, seed=length, probes=3)
-        needs = Needs(layers=(1,), heads=() if target.no_attention else ((0, 1), (2, 3)), top_tokens=4)
+        heads = () if target.no_attention else target.shape.attention_heads[1::7]
+        needs = Needs(layers=(1,), heads=heads, top_tokens=4)
         for name in ("plain", *methods, "trees"):
             try:
                 method = method_of(wild, needs) if name == "trees" else find_method(name)

@@ -1,0 +1,339 @@
+"""Recurrent states beside the key/value cache: what hybrid models' layers without attention remember of the text.
+
+Such a layer looks back in two ways only: a short convolution over its last inputs, and a state that every row decays
+and writes into (gated delta rule: Yang et al. 2024, arXiv:2412.06464; decay per channel: Kimi Linear, arXiv:2510.26692;
+Mamba-2: Dao and Gu 2024, arXiv:2405.21060). Both are made to follow a row's path in the draft tree. The state of a row
+is a sum over its path, state · exp(along) + Σ exp(along − along_j) · key_j ⊗ value_j, so a tree is scored in one
+forward with a mask of ancestors in place of the triangle, and what rows wrote is kept instead of a state per row: to
+commit a path is one matrix product, to reject is to forget.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformers.activations import ACT2FN
+
+SPACING = 256  # rows of text between the states that are kept to be cut back to
+MOST_KEPT = 32  # of them; where there would be more, every second goes
+CHUNK, CHUNK_BY_CHANNEL = 64, 32  # rows of text that are read at once
+LARGEST = 1 << 24  # numbers of a tensor [heads, rows, rows, channels]; beyond, head by head
+
+
+class Paths:
+    """The rows that each row of a forward continues: that before it, or (``sees``) those it looks at, in the order of
+    their ``positions`` in the text.
+    """
+
+    def __init__(
+        self, positions: Int[np.ndarray, "rows"], sees: Bool[np.ndarray, "rows rows"] | None, device: torch.device
+    ) -> None:
+        count = self.count = len(positions)
+        self.positions, self.device = positions, device
+        self.ancestors: Bool[Tensor, "rows rows"] | None = None
+        self._windows: dict[int, Tensor] = {}
+        if sees is not None:
+            self.ancestors = torch.as_tensor(sees, device=device)
+            others = sees & ~np.eye(count, dtype=bool)
+            order = positions * count + np.arange(count)
+            self._parents = np.where(others, order, -1).argmax(1)
+            self._parents[~others.any(1)] = -1
+
+    def windows(self, taps: int) -> Int[Tensor, "rows taps"]:
+        """The last ``taps`` inputs on each row's path, its own the last: columns of the ``taps`` − 1 inputs before the
+        forward followed by its rows.
+        """
+        if taps not in self._windows:
+            before = taps - 1
+            up = np.concatenate([np.arange(-1, before - 1), before + self._parents]).clip(0)
+            up[before:][self._parents < 0] = before - 1
+            columns = [before + np.arange(self.count)]
+            for _ in range(before):
+                columns.append(up[columns[-1]])
+            self._windows[taps] = torch.as_tensor(np.stack(columns[::-1], 1), device=self.device)
+        return self._windows[taps]
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """What rows wrote into a state: each ``keys`` ⊗ ``values``, behind a decay of log ``along`` its whole path."""
+
+    keys: Float[Tensor, "heads rows key"]
+    values: Float[Tensor, "heads rows value"]
+    along: Float[Tensor, "heads rows channels"]  # one channel for all of a key, or each its own
+
+    def absorbed(self, state: Float[Tensor, "heads key value"], path: Sequence[int]) -> Tensor:
+        """The state behind the rows of a path, in their order."""
+        if not len(path):
+            return state
+        rows = torch.as_tensor(list(path), device=state.device)
+        along = self.along[:, rows]
+        last = along[:, -1:]
+        keys = self.keys[:, rows] * (last - along).exp()
+        return torch.baddbmm(state * last.exp().transpose(1, 2), keys.transpose(1, 2), self.values[:, rows])
+
+
+@dataclass(slots=True)
+class LayerState:
+    """Of one layer: the last ``inputs`` of its convolution and its ``state``, as committed; and of the forward that ran
+    last, those inputs followed by the rows' (``joined``) and what its rows wrote, or the state ``behind`` them all.
+    """
+
+    inputs: Float[Tensor, "1 channels before"] | None = None
+    state: Float[Tensor, "heads key value"] | None = None
+    joined: Float[Tensor, "1 channels columns"] | None = None
+    writes: Writes | None = None
+    behind: Tensor | None = None
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Keep the rows of ``path``."""
+        if self.joined is None or not path:
+            return
+        assert self.inputs is not None
+        before = self.inputs.shape[2]
+        last = [*range(before), *(before + row for row in path)][-before:]
+        self.inputs = self.joined[:, :, torch.as_tensor(last, device=self.joined.device)]
+        if self.behind is not None:
+            self.state = self.behind
+        elif self.writes is not None:
+            assert self.state is not None
+            self.state = self.writes.absorbed(self.state, path)
+        self.joined = self.writes = self.behind = None
+
+
+Kept = dict[int, tuple[Tensor | None, Tensor | None]]  # per layer, convolution inputs and state
+
+
+class RecurrentStates:
+    """The recurrent layers of one run, behind ``length`` committed rows.
+
+    A forward (``following``) leaves them as they were; ``commit`` takes in the accepted path. Tensors are replaced,
+    never written over, so that ``keep`` costs no copy; ``cut`` goes back to the nearest kept place, from which the text
+    has to be read again: a state cannot be undone. ``prompt`` is how many rows of the text generate() reads at once.
+    """
+
+    def __init__(self, prompt: int = 0) -> None:
+        self.layers: dict[int, LayerState] = defaultdict(LayerState)
+        self.length, self.prompt = 0, prompt
+        self.kept: dict[int, Kept] = {}
+        self.pinned: set[int] = set()
+        self.paths: Paths | None = None
+        self.whole = False  # the running forward reads text: all of its rows are going to be committed
+        self.layer = 0  # the one that computes
+
+    @contextmanager
+    def following(self, paths: Paths, whole: bool) -> Iterator[None]:
+        """The model's recurrent layers follow these paths while it runs."""
+        self.begin(paths, whole)
+        before = running.set(self)
+        try:
+            yield
+        finally:
+            running.reset(before)
+
+    def begin(self, paths: Paths, whole: bool = False) -> None:
+        """Forget the rows of the last forward, and follow these paths in the next."""
+        for layer in self.layers.values():
+            layer.joined = layer.writes = layer.behind = None
+        self.paths, self.whole = paths, whole
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Keep the rows of ``path`` (row numbers of the last forward)."""
+        for layer in self.layers.values():
+            layer.commit(path)
+        self.length += len(path)
+        if self.length - max(self.kept, default=0) >= SPACING:
+            self.keep()
+
+    def keep(self, *, always: bool = False) -> None:
+        """Keep the states as they are now, to be cut back to; ``always``: until the run is read anew."""
+        self.kept[self.length] = {index: (layer.inputs, layer.state) for index, layer in self.layers.items()}
+        if always:
+            self.pinned.add(self.length)
+        loose = sorted(self.kept.keys() - self.pinned, reverse=True)
+        if len(loose) > MOST_KEPT:
+            for place in loose[1::2]:
+                del self.kept[place]
+
+    def cut(self, length: int) -> int:
+        """Go back to the last kept place up to ``length`` rows, and say how many rows it is behind."""
+        if length == self.length:
+            return length
+        self.kept = {place: kept for place, kept in self.kept.items() if place <= length}
+        self.pinned &= self.kept.keys()
+        self.length = max(self.kept, default=0)
+        kept = self.kept.get(self.length, {})
+        self.layers = defaultdict(LayerState, {index: LayerState(*states) for index, states in kept.items()})
+        return self.length
+
+    def copy(self) -> RecurrentStates:
+        """The same states, to be gone on with apart from these."""
+        made = RecurrentStates(self.prompt)
+        made.length, made.kept, made.pinned = self.length, dict(self.kept), set(self.pinned)
+        layers = {index: LayerState(layer.inputs, layer.state) for index, layer in self.layers.items()}
+        made.layers = defaultdict(LayerState, layers)
+        return made
+
+    def bytes(self) -> int:
+        """Bytes of the committed states, and of those kept beside them."""
+        states = [(layer.inputs, layer.state) for layer in self.layers.values()]
+        states += [pair for kept in self.kept.values() for pair in kept.values()]
+        return sum(t.nbytes for t in {id(t): t for pair in states for t in pair if t is not None}.values())
+
+    def row_bytes(self) -> tuple[int, int]:
+        """Bytes of one committed state of all layers, and of what a row of a forward leaves until the verdict; of a
+        forward of one row that just ran.
+        """
+        state = row = 0
+        for layer in self.layers.values():
+            assert layer.joined is not None
+            size = layer.joined.element_size()
+            state += layer.joined.shape[1] * (layer.joined.shape[2] - 1) * size
+            row += layer.joined.shape[1] * size
+            if (w := layer.writes) is not None:
+                state += w.keys.shape[0] * w.keys.shape[2] * w.values.shape[2] * w.keys.element_size()
+                row += sum(part.nbytes for part in (w.keys, w.values, w.along))
+        return state, row
+
+    def enter(self, layer: int) -> None:
+        """Layer ``layer`` computes from now on."""
+        self.layer = layer
+
+    def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str | None) -> Tensor:
+        """A causal convolution [1, channels, rows] over the last inputs on each row's path; weight [channels, taps]."""
+        layer, taps = self.layers[self.layer], weight.shape[1]
+        assert self.paths is not None
+        if layer.inputs is None:
+            layer.inputs = x.new_zeros((1, x.shape[1], taps - 1))
+        joined = layer.joined = torch.cat([layer.inputs, x], 2)
+        if self.paths.ancestors is None:
+            out = F.conv1d(joined.to(weight.dtype), weight[:, None], bias, groups=x.shape[1])
+        else:
+            windows = joined[:, :, self.paths.windows(taps)].to(weight.dtype)
+            out = torch.einsum("bcrt,ct->bcr", windows, weight)
+            out = out if bias is None else out + bias[None, :, None]
+        return (out if activation is None else ACT2FN[activation](out)).to(x.dtype)
+
+    def recur(
+        self, rule: Callable[..., tuple[Tensor, Writes]], rows: Sequence[Float[Tensor, "heads rows *sizes"]],
+        size: tuple[int, int, int], chunk: int = CHUNK,
+    ) -> tuple[Float[Tensor, "heads rows value"], Tensor]:  # fmt: skip
+        """What a rule gives of its rows, and the committed state, of ``size`` [heads, key, value], it begins with."""
+        layer = self.layers[self.layer]
+        assert self.paths is not None
+        if layer.state is None:
+            layer.state = rows[0].new_zeros(size)
+        if not self.whole or self.paths.ancestors is not None:
+            out, layer.writes = rule(*rows, layer.state, self.paths.ancestors)
+            return out, layer.state
+        outs, state = [], layer.state
+        for start in range(0, self.paths.count, chunk):
+            out, writes = rule(*(part[:, start : start + chunk] for part in rows), state, None)
+            state = writes.absorbed(state, range(out.shape[1]))
+            outs.append(out)
+        layer.behind = state
+        return torch.cat(outs, 1), layer.state
+
+
+    @property
+    def reads(self) -> Bool[np.ndarray, "rows"]:
+        """Which rows of the running forward are the prompt's."""
+        assert self.paths is not None
+        return self.paths.positions < self.prompt
+
+
+class JointStates:
+    """The states of several runs in one forward, of which run i has ``counts[i]`` rows."""
+
+    def __init__(self, states: Sequence[RecurrentStates], counts: Sequence[int]) -> None:
+        self.states, self.counts = states, list(counts)
+
+    @contextmanager
+    def following(self, paths: Sequence[Paths]) -> Iterator[None]:
+        """Each run's rows follow its own paths while the model runs."""
+        for states, own in zip(self.states, paths, strict=True):
+            states.begin(own)
+        before = running.set(self)
+        try:
+            yield
+        finally:
+            running.reset(before)
+
+    def enter(self, layer: int) -> None:
+        for states in self.states:
+            states.enter(layer)
+
+    @property
+    def reads(self) -> Bool[np.ndarray, "rows"]:
+        return np.concatenate([states.reads for states in self.states])
+
+    def convolve(self, x: Tensor, *filters: Any) -> Tensor:
+        runs = zip(self.states, x.split(self.counts, 2), strict=True)
+        return torch.cat([states.convolve(own, *filters) for states, own in runs], 2)
+
+    def recur(self, rule: Any, rows: Sequence[Tensor], *sizes: Any) -> tuple[Tensor, Tensor]:
+        runs = zip(self.states, *(part.split(self.counts, 1) for part in rows), strict=True)
+        made = [states.recur(rule, own, *sizes) for states, *own in runs]
+        return torch.cat([out for out, _ in made], 1), made[0][1]
+
+
+running: ContextVar[RecurrentStates | JointStates | None] = ContextVar("states of the running forward", default=None)
+
+
+# the rules: rows [heads, rows, size] over a state [heads, key, value] ------------------------------------------------
+
+
+def delta_rule(
+    query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor, state: Tensor,
+    ancestors: Bool[Tensor, "rows rows"] | None,
+) -> tuple[Tensor, Writes]:  # fmt: skip
+    """Gated delta rule: a row writes beta · (value − what the decayed state holds for its key). ``decay`` is a row's
+    own log decay, [heads, rows, 1] or by channel of the key. What the rows of a path write depends on each other: a
+    unitriangular system, as in the chunked form (Yang et al. 2024, §3.3), of ancestors instead of all rows before.
+    """
+    along, between = _decays(decay, ancestors)
+    held = torch.linalg.solve_triangular(
+        _products(key * beta, key, between), beta * (value - (key * along.exp()) @ state),
+        upper=False, unitriangular=True,
+    )  # fmt: skip
+    out = torch.baddbmm((query * along.exp()) @ state, _products(query, key, between), held)
+    return out, Writes(key, held, along)
+
+
+def scan_rule(
+    query: Tensor, key: Tensor, value: Tensor, decay: Tensor, state: Tensor, ancestors: Bool[Tensor, "rows rows"] | None
+) -> tuple[Tensor, Writes]:
+    """Mamba-2: a row writes its key ⊗ value (B ⊗ Δx), and reads with its query (C)."""
+    along, between = _decays(decay, ancestors)
+    out = torch.baddbmm((query * along.exp()) @ state, _products(query, key, between), value)
+    return out, Writes(key, value, along)
+
+
+def _decays(decay: Float[Tensor, "heads rows channels"], ancestors: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The log decay along each row's path, and the decay between a row and each one on its path, 0 elsewhere."""
+    if ancestors is None:
+        rows = decay.shape[1]
+        along, ancestors = decay.cumsum(1), torch.ones((rows, rows), dtype=torch.bool, device=decay.device).tril()
+    else:
+        along = ancestors.to(decay) @ decay
+    between = (along[:, :, None] - along[:, None]).clamp(max=0).exp()
+    return along, between * ancestors[None, :, :, None]
+
+
+def _products(left: Tensor, right: Tensor, between: Float[Tensor, "heads rows rows channels"]) -> Tensor:
+    """left_i · right_j, decayed between the two: [heads, rows, rows]."""
+    if between.shape[3] == 1:
+        return left @ right.transpose(1, 2) * between[..., 0]
+    if between.numel() <= LARGEST:
+        return torch.einsum("hid,hijd,hjd->hij", left, between, right)
+    return torch.stack([torch.einsum("id,ijd,jd->ij", *of) for of in zip(left, between, right, strict=True)])

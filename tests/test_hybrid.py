@@ -1,0 +1,154 @@
+"""Hybrid models: recurrent layers beside attention are lossless under draft trees; their states are cut and counted."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from decoders import Prompt, generate
+from decoders.draft.draft import Draft, Verdict
+from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
+from decoders.model import recurrent
+from decoders.model import target as engine
+from decoders.model.recurrent import LayerState, Paths
+from decoders.model.target import Target
+from decoders.study.stock import StockModel
+from decoders.study.together import decode_together
+
+from .families.cases import cases
+from .families.compare import IDENTICAL, compare, network, opened
+from .models import prompt_ids, tiny_tokenizer
+from .tiers import matrix
+
+HYBRIDS = {case.family: case for case in cases() if case.window == "hybrid"}
+KINDS = ("qwen3_next", "lfm2", "granitemoehybrid")  # delta rule, convolution alone, Mamba-2
+FAMILIES = matrix(HYBRIDS, KINDS, "the other hybrid families")
+METHODS = ("pld", "pld+h", "pld+a", "adapld", "suffix", "recycling", "lookahead", "sam", "logitspec", "llma")
+TREE = DraftTree((7, 9, 12, 11, 30, 9, 5, 8, 14), (-1, 0, 1, 2, 0, 4, 1, 3, 7))  # branches of several depths
+
+
+@pytest.mark.parametrize("family", KINDS)
+def test_drafts_and_wild_trees_equal_generate(family: str) -> None:
+    result = compare(HYBRIDS[family], ("pld", "recycling", "lookahead"), (40,))
+    assert result.verdict == IDENTICAL, result.detail
+
+
+@pytest.mark.parametrize("family", matrix(HYBRIDS, 0, "more methods, families and lengths of the same"))
+def test_every_method_equals_generate_on_every_hybrid(family: str) -> None:
+    result = compare(HYBRIDS[family], METHODS, (5, 14, 40))
+    assert result.verdict == IDENTICAL, result.detail
+
+
+@pytest.mark.parametrize("family", matrix(HYBRIDS, 1, "the other hybrid families"))
+def test_rejected_rows_in_the_state_are_seen(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: states that keep the whole draft, as after transformers' ``Cache.crop``, give other text."""
+    honest = LayerState.commit
+
+    def careless(self: LayerState, path: Any) -> None:
+        honest(self, range(self.joined.shape[2] - self.inputs.shape[2]) if self.joined is not None and path else path)
+
+    monkeypatch.setattr(LayerState, "commit", careless)
+    assert "leaves" in compare(HYBRIDS[family], ("recycling", "lookahead"), (14, 40)).detail
+
+
+@pytest.mark.parametrize("family", KINDS)
+def test_rows_that_continue_the_row_before_are_seen(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: a tree scored as a chain of its rows, as stock code would score it, gives other text."""
+    honest = Paths.__init__
+    monkeypatch.setattr(
+        Paths, "__init__", lambda self, positions, sees, device: honest(self, positions, None, device)
+    )
+    assert "leaves" in compare(HYBRIDS[family], ("recycling",), (14, 40)).detail
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_nodes_score_as_their_paths_do_and_a_committed_path_goes_on(family: str) -> None:
+    """Every node's logits are those of a plain forward of its path, and so are the next step's behind a branch."""
+    target, ids = opened(HYBRIDS[family]), prompt_ids(2, 37)
+    tree = replace(TREE, tokens=(ids[-1], *TREE.tokens[1:]))
+    session = target.session(Needs(), 120)
+    session.prefill(ids)
+    scored = session.score(Draft(tree)).logits
+    path = (0, 1, 2, 3, 7)  # a branch aside, then on
+    for node, seen in enumerate(tree.ancestors()):
+        text = [*ids[:-1], *(tree.tokens[row] for row in seen.nonzero()[0])]
+        expected = target.reference_logits(text, 1)[-1].float()
+        torch.testing.assert_close(scored[node], expected, atol=2e-4, rtol=1e-4)
+    session.commit(Verdict(path, 77, ("root",) * len(path), ("",) * len(path)))
+    text = [*ids, *(tree.tokens[row] for row in path[1:]), 77]
+    again = session.score(Draft(DraftTree((77, 4), (-1, 0)))).logits[1]
+    expected = target.reference_logits([*text, 4], 1)[-1].float()
+    torch.testing.assert_close(again, expected, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_run_is_cut_at_any_earlier_place(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read in pieces, with a state kept now and then: what is scored at a cut is what a run of that length scores, and
+    the run itself goes on as if nobody had looked.
+    """
+    for module in (recurrent, engine):
+        monkeypatch.setattr(module, "SPACING", 16)
+    monkeypatch.setattr(recurrent, "MOST_KEPT", 3)
+    target, ids = opened(HYBRIDS[family]), prompt_ids(4, 150)
+    draft = Draft(replace(TREE, tokens=(ids[69], *TREE.tokens[1:])))
+    session = target.session(Needs(), 200)
+    session.prefill(ids)
+    states = session.cache.states
+    assert states is not None and 149 in states.kept and len(states.kept) <= 4
+    before = session.score(Draft(TREE)).logits
+    for length in (70, 2, 149, 150, 33, 1):
+        fresh = target.session(Needs(), 200)
+        fresh.prefill(ids[:length])
+        with session.at(length, Needs()) as part:
+            torch.testing.assert_close(part.score(draft).logits, fresh.score(draft).logits, atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(session.score(Draft(TREE)).logits, before, atol=0, rtol=0)
+    session.cut(70)
+    assert states.length == 69
+    fresh = target.session(Needs(), 200)
+    fresh.prefill(ids[:70])
+    torch.testing.assert_close(session.score(draft).logits, fresh.score(draft).logits, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("chunk", [4, 64])
+@pytest.mark.parametrize("family", KINDS)
+def test_a_prompt_read_in_pieces_and_chunks_is_the_same(family: str, chunk: int, monkeypatch: Any) -> None:
+    for module in (recurrent, engine):
+        monkeypatch.setattr(module, "SPACING", 24)
+    monkeypatch.setattr(recurrent, "CHUNK", chunk)
+    target, ids = opened(HYBRIDS[family]), prompt_ids(4, 120)
+    session = target.session(Needs(top_tokens=4), 200)
+    session.prefill(ids)
+    best = target.reference_logits(ids)[:-1].float().log_softmax(-1).topk(4)
+    torch.testing.assert_close(session.context.top_logprobs, best.values, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["nemotron_h", "zamba2"])
+def test_steps_that_transformers_limits_in_a_prompt_alone(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These families' code raises small steps to ``time_step_min`` where it reads a prompt, and never where it writes:
+    generate()'s text is met only by doing the same, row by row.
+    """
+    case, ids = HYBRIDS[family], prompt_ids(3, 40)
+    model = network(replace(case, settings=(*case.settings, ("time_step_min", 2.0))))
+    for name, parameter in model.named_parameters():
+        if name.endswith(("dt_bias", "A_log")):
+            parameter.data.fill_(-3.0)  # small steps, long memory
+    expected = StockModel(copy.deepcopy(model)).generate(ids, 20, ())
+    target, prompt = Target(model, tiny_tokenizer(), family), Prompt.from_ids(ids)
+    for method in ("plain", "pld", "recycling"):
+        assert generate(target, prompt, method, max_new_tokens=20) == expected, method
+    monkeypatch.setattr(recurrent.RecurrentStates, "reads", property(lambda self: self.paths.positions >= 0))
+    assert generate(target, prompt, "plain", max_new_tokens=20) != expected
+
+
+@pytest.mark.parametrize("family", KINDS)
+def test_several_runs_share_a_forward(family: str) -> None:
+    target = opened(HYBRIDS[family])
+    prompts = [Prompt.from_ids(prompt_ids(seed, 20 + 9 * seed)) for seed in (1, 2, 3)]
+    alone = [tuple(generate(target, prompt, "pld", max_new_tokens=16)) for prompt in prompts]
+    for method in ("plain", "pld"):
+        assert list(decode_together(target, prompts, method, max_new_tokens=16).outputs) == alone
