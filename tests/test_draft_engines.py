@@ -17,9 +17,8 @@ from decoders.draft_models.compiled import MAKER, CompiledDraft
 from decoders.draft_models.config import DraftConfig
 from decoders.draft_models.eagle_compiled import CompiledEagle
 from decoders.draft_models.eagle_run import EagleRun
-from decoders.draft_models.eagle_step import EagleStep, EagleStepShape
+from decoders.draft_models.exported import ROW, TEXT, ForwardShape, TensorForward
 from decoders.draft_models.network import DraftRun, target_rotary
-from decoders.draft_models.step import DraftStep, StepShape, sizes_of
 from decoders.drafters import sps
 from decoders.drafters.sps import LanguageModelRun
 from decoders.model import activity, compiling, engines
@@ -30,7 +29,6 @@ from .models import prompt_ids, tiny_target
 from .test_static import interpreted, learning, rested
 from .tiers import matrix
 
-MAKERS = (MAKER, CompiledEagle.maker)
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
@@ -38,16 +36,14 @@ class Interpreted:
     """A compiled part that is not compiled."""
 
     def __init__(self, part: compiling.Part) -> None:
-        shape, self.calls = json.loads(part.shape), 0
-        if part.maker == MAKER:
-            self.step, self.rows = DraftStep(StepShape.from_json(shape)), 8
-        else:
-            self.step, self.rows = EagleStep(EagleStepShape.from_json(shape)), 6
-        self.each = len(self.step.names)
+        shape, self.calls = ForwardShape.from_json(json.loads(part.shape)), 0
+        self.forward = TensorForward(shape)
+        self.first, self.weights = len(self.forward.inner.example(shape)[0]), len(self.forward.sizes)
 
     def run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         self.calls += 1
-        return list(self.step(*tensors[: self.rows], tensors[self.rows : -self.each], tensors[-self.each :]))
+        caches, weights = tensors[self.first : -self.weights], tensors[-self.weights :]
+        return list(self.forward(tensors[: self.first], caches, weights))
 
 
 @pytest.fixture
@@ -57,7 +53,7 @@ def opened(monkeypatch, tmp_path) -> dict[compiling.Part, Interpreted]:
     parts: dict[compiling.Part, Interpreted] = {}
 
     def opened(part: compiling.Part) -> Interpreted | None:
-        return parts.setdefault(part, Interpreted(part)) if part.maker in MAKERS else None
+        return parts.setdefault(part, Interpreted(part)) if part.maker == MAKER else None
 
     monkeypatch.setattr(compiling.WORKSHOP, "open", opened)
     monkeypatch.setattr(Engines, "complete", lambda self: True)
@@ -95,8 +91,8 @@ def test_chains_and_looks_are_those_of_stock_code(family, kind, layers, opened):
         assert (looks[0] is None) == (looks[1] is None) == (kind == "drafter")
         if looks[0] and looks[1]:
             torch.testing.assert_close(looks[1](), looks[0](), atol=1e-4, rtol=1e-4)
-    calls = {json.loads(part.shape)["one_row"]: made.calls for part, made in opened.items()}
-    assert calls[True] >= 4 * 4 and calls[False] >= 2
+    calls = {json.loads(part.shape)["kind"]: made.calls for part, made in opened.items()}
+    assert calls[ROW] >= 4 * 4 and calls[TEXT] >= 2
 
 
 def test_a_draft_vocabulary_is_spread_over_the_whole(opened):
@@ -257,17 +253,17 @@ def test_a_compiled_forward_takes_any_number_of_rows():
         pytest.skip("there is no C++ compiler here")
     glimpse = {"kv_layers": (0,), "target_heads": 4, "target_head_dim": 8}
     config = DraftConfig(vocab=50, hidden=32, layers=1, heads=4, mlp=48, **glimpse)
-    shape, workshop = StepShape(config, 2, (), one_row=False), compiling.Workshop()
+    shape, workshop = ForwardShape(config, TEXT, kv_heads=2), compiling.Workshop()
     made = compiling.Part.of(MAKER, shape.to_json())
     workshop.make([made], urgent=True)
     assert workshop.wait([made]), workshop.failed
-    part, step, generator = workshop.opened[made.package], DraftStep(shape), torch.Generator().manual_seed(1)
-    weights = [torch.randn(size, generator=generator) * 0.1 for size in sizes_of(config).values()]
+    part, step, generator = workshop.opened[made.package], TensorForward(shape), torch.Generator().manual_seed(1)
+    weights = [torch.randn(size, generator=generator) * 0.1 for size in step.sizes.values()]
     for rows, keys in ((2, 9), (6, 40), (17, 90)):
         mask, theirs = torch.zeros(rows, keys), torch.zeros(rows, keys - rows)
         turns = [torch.randn(rows, 8, generator=generator) for _ in range(4)]
         tensors = [torch.arange(rows), *turns, torch.arange(keys - rows, keys), mask, theirs]
         caches = [torch.randn(1, heads, 100, 8, generator=generator) for heads in (4, 4, 2, 2)]
-        ours, stock = part.run([*tensors, *caches, *weights]), step(*tensors, caches, weights)
+        ours, stock = part.run([*tensors, *caches, *weights]), step(tensors, caches, weights)
         for one, other in zip(ours, stock, strict=True):
             torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)

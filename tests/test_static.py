@@ -744,8 +744,8 @@ def test_a_package_is_named_by_all_files_that_its_content_depends_on(tmp_path):
             changes.add(name)
         (tmp_path / name).write_text(text, "utf-8")
     assert changes == {*files} - {"own/other.py"} and texts() == before
-    names = {Part.of(maker, {}).package for maker in ("decoders.model.layer", "decoders.draft_models.eagle_step")}
-    assert len(names) == 2 and len(compiling._texts("decoders.draft_models.eagle_step")) > 5
+    names = {Part.of(maker, {}).package for maker in ("decoders.model.layer", "decoders.draft_models.exported")}
+    assert len(names) == 2 and len(compiling._texts("decoders.draft_models.exported")) > 5
 
 
 # --- one that is really compiled

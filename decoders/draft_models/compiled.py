@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -22,14 +22,14 @@ from decoders.model.compiling import WORKSHOP, Opened, Part
 from decoders.model.engines import TOLERANCE, say_once
 from decoders.model.linear import PackedLinear
 
+from .exported import ROW, TEXT, ForwardShape, TensorForward
 from .network import DraftModel, DraftRun
-from .step import StepShape, sizes_of
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
     from decoders.model.trials import Pair
 
-MAKER = "decoders.draft_models.step"
+MAKER = "decoders.draft_models.exported"
 MOST_ROWS = 64  # of the text, at a time: more run eagerly
 TRIED_KEYS = 256  # the text's length in trials
 CHECKED_ROWS = 4  # another number than that with which the part was made
@@ -41,14 +41,13 @@ class CompiledForwards(ABC):
     ``kinds`` has its forwards: what trials call each, and with how many rows it is tried. ``noun`` names the network.
     """
 
-    maker: str
     noun: str
     kinds: ClassVar[Mapping[Any, tuple[str, int]]]
 
     def __init__(self, target: Target, network: Any) -> None:
         self.engines, self.network = target.engines, network
         shapes = {kind: self.shape(kind) for kind in self.kinds}
-        self.parts = {kind: Part.of(self.maker, shape.to_json()) for kind, shape in shapes.items()}
+        self.parts = {kind: Part.of(MAKER, shape.to_json()) for kind, shape in shapes.items()}
         self.weights = {kind: self._weights(shape) for kind, shape in shapes.items()}
         self.opened: dict[Any, Opened] = {}
         self.checked: bool | None = None
@@ -66,40 +65,29 @@ class CompiledForwards(ABC):
         return made
 
     @abstractmethod
-    def shape(self, kind: Any) -> Any:
-        """What the part for a kind of forward depends on: with ``packed`` and ``to_json``."""
-
-    @abstractmethod
-    def sizes(self) -> Mapping[str, tuple[int, ...]]:
-        """The weights of its forwards by name, in their order: their sizes."""
+    def shape(self, kind: Any) -> ForwardShape:
+        """The facts that the part for a kind of forward depends on."""
 
     @abstractmethod
     def forwards(self, kind: Any) -> Pair:
         """The same forward through the compiled part and through stock code; both give logits."""
 
     def linears(self) -> dict[str, Any]:
-        """The network's linear layers by the names of their weights."""
+        """The network's linear layers by name, with a head that it borrows."""
         named = {name: module for name, module in self.network.named_modules() if hasattr(module, "in_features")}
-        return {**named, "head": named.get("lm_head") or self.network.head}
+        return named | {name: own for name, own in vars(self.network).items() if hasattr(own, "in_features")}
 
     def packed(self, rows: int) -> tuple[str, ...]:
         """Whose packed weights are the faster ones for so many rows."""
-        linears, names = self.linears(), self.sizes()
-        return tuple(
-            sorted(n for n in names if isinstance(m := linears.get(n), PackedLinear) and m.packed_from <= rows)
-        )
+        linears = self.linears().items()
+        return tuple(sorted(n for n, own in linears if isinstance(own, PackedLinear) and own.packed_from <= rows))
 
-    def _weights(self, shape: Any) -> list[Tensor]:
-        linears, modules = self.linears(), dict[str, Any](self.network.named_modules())
+    def _weights(self, shape: ForwardShape) -> list[Tensor]:
         weights = list[Tensor]()
-        for name in self.sizes():
-            owner, _, attribute = name.rpartition(".")
-            if name in linears:
-                weights.append(linears[name].packed if name in shape.packed else linears[name].weight)
-            elif name == "embedding":
-                weights.append(self.network.embedding.weight)
-            else:
-                weights.append(modules[name].weight if name in modules else getattr(modules[owner], attribute))
+        for name in TensorForward(shape).sizes:
+            *path, attribute = name.split(".")
+            packed = attribute == "weight" and ".".join(path) in shape.packed
+            weights.append(getattr(reduce(getattr, path, self.network), "packed" if packed else attribute))
         return weights
 
     def wanted(self, kind: Any) -> bool:
@@ -142,24 +130,21 @@ class CompiledForwards(ABC):
 
 
 class CompiledDraft(CompiledForwards):
-    """A draft model's forwards: of one token (True), and of rows of the text (False)."""
+    """A draft model's forwards: of one token, and of rows of the text."""
 
-    maker, noun = MAKER, "draft model"
-    kinds: ClassVar[Mapping[Any, tuple[str, int]]] = {True: ("draft of 1", 1), False: ("draft of some", CHECKED_ROWS)}
+    noun = "draft model"
+    kinds: ClassVar[Mapping[Any, tuple[str, int]]] = {ROW: ("draft of 1", 1), TEXT: ("draft of some", CHECKED_ROWS)}
 
     def __init__(self, target: Target, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
         self.model, self.rotary, self.kv_heads = model, rotary, target.shape.kv_heads
         super().__init__(target, model)
 
-    def shape(self, kind: bool) -> StepShape:
-        return StepShape(self.model.config, self.kv_heads, self.packed(self.kinds[kind][1]), kind)
-
-    def sizes(self) -> Mapping[str, tuple[int, ...]]:
-        return sizes_of(self.model.config)
+    def shape(self, kind: str) -> ForwardShape:
+        return ForwardShape(self.model.config, kind, self.packed(self.kinds[kind][1]), self.kv_heads)
 
     def takes(self, rows: int) -> bool:
         """Whether a forward of so many rows runs here."""
-        return rows <= MOST_ROWS and self.wanted(rows == 1)
+        return rows <= MOST_ROWS and self.wanted(ROW if rows == 1 else TEXT)
 
     def run(
         self, ids: Int[Tensor, "rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
@@ -177,16 +162,14 @@ class CompiledDraft(CompiledForwards):
             at, least = torch.arange(start, stop)[:, None], torch.finfo(torch.float32).min
             mask = torch.zeros(count, stop).masked_fill_(torch.arange(stop) > at, least)
             their_mask = torch.zeros(count, root).masked_fill_(torch.arange(root) >= at, least)
-        caches = list[Tensor]()
-        for i in range(config.layers):
-            caches += [store[i, 0], store[i, 1]]
-            if config.kv_layers:
-                caches += [read(config.kv_layers[i])[None] for read in (context.cache.keys, context.cache.values)]
+        caches, kind = [part for layer in store for part in layer], ROW if one_row else TEXT
+        for layer in config.kv_layers:
+            caches += [context.cache.keys(layer)[None], context.cache.values(layer)[None]]
         tensors = [ids, *own, their_cos, their_sin, torch.arange(start, stop), mask, their_mask]
-        logits, *queries = self.opened[one_row].run([*tensors, *caches, *self.weights[one_row]])
+        logits, *queries = self.opened[kind].run([*tensors, *caches, *self.weights[kind]])
         return logits, queries
 
-    def forwards(self, kind: bool) -> Pair:
+    def forwards(self, kind: str) -> Pair:
         run, generator = DraftRun(self.model, self.rotary), torch.Generator().manual_seed(0)
         keys, values = torch.randn(2, self.kv_heads, TRIED_KEYS, self.model.config.target_head_dim, generator=generator)
         cache = SimpleNamespace(keys=lambda layer: keys, values=lambda layer: values)

@@ -12,7 +12,7 @@ from torch import Tensor
 from .compiled import CHECKED_ROWS, MOST_ROWS, TRIED_KEYS, CompiledForwards
 from .eagle_head import EagleHead
 from .eagle_run import EagleRun
-from .eagle_step import LEVEL, ROW, TEXT, EagleStepShape, sizes_of
+from .exported import LEVEL, ROW, TEXT, ForwardShape
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
@@ -24,7 +24,7 @@ LEVEL_ROWS = 10  # of a level in trials: EAGLE-2's top k
 class CompiledEagle(CompiledForwards):
     """A head's forwards, as ``EagleRun.forward`` makes them."""
 
-    maker, noun = "decoders.draft_models.eagle_step", "head"
+    noun = "head"
     kinds: ClassVar[Mapping[Any, tuple[str, int]]] = {
         LEVEL: ("level of a head", LEVEL_ROWS), TEXT: ("text of a head", CHECKED_ROWS), ROW: ("row of a head", 1),
     }  # fmt: skip
@@ -33,11 +33,8 @@ class CompiledEagle(CompiledForwards):
         self.head = head
         super().__init__(target, head)
 
-    def shape(self, kind: str) -> EagleStepShape:
-        return EagleStepShape(self.head.config, self.packed(self.kinds[kind][1]), kind)
-
-    def sizes(self) -> Mapping[str, tuple[int, ...]]:
-        return sizes_of(self.head.config)
+    def shape(self, kind: str) -> ForwardShape:
+        return ForwardShape(self.head.config, kind, self.packed(self.kinds[kind][1]))
 
     def takes(self, rows: int, last_only: bool) -> bool:
         """Whether a forward of so many rows runs here; those of heads with windows never do."""

@@ -284,10 +284,11 @@ class EagleHead(Borrowing):
     def forward(
         self, state: Float[Tensor, "batch rows state"], tokens: Int[Tensor, "batch rows"], cos: Tensor, sin: Tensor,
         mask: Tensor | None = None, remember: Remember | None = None,
-        distances: Int[Tensor, "rows keys"] | None = None,
-    ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
-        """The states that pairs lead to, as they go back in. Without ``mask`` all rows are seen where there is one,
-        else those before. Windows go by ``distances``, in positions; without them the rows are a text's first.
+        distances: Int[Tensor, "rows keys"] | None = None, last_only: bool = False,
+    ) -> Float[Tensor, "batch said hidden"]:  # fmt: skip
+        """The states that pairs lead to, as they go back in, or the last one's alone. Without ``mask`` all rows are
+        seen where there is one, else those before. Windows go by ``distances``, in positions; without them the rows
+        are a text's first.
         """
         if self.config.windows and distances is None:
             at = torch.arange(state.shape[1], device=state.device)
@@ -302,6 +303,9 @@ class EagleHead(Borrowing):
             sees, causal = mask, mask is None and query.shape[2] > 1
             if distances is not None and (window := self.config.windows[i]):
                 sees, causal = (distances < window) & (distances >= 0 if mask is None else mask), False
+            if last_only and i == self.config.layers - 1:
+                residual, query, causal = residual[:, -1:], query[:, :, -1:], False
+                sees = None if sees is None else sees[-1:]
             x = layer.out_of_attention(residual, attend(query, keys, values, sees, causal))
         return self.norm(x) if self.config.norm_output else x
 

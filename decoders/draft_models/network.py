@@ -23,7 +23,7 @@ from decoders.model.transfer import rows_of, sent
 from .borrowing import Borrowing
 from .config import DraftConfig as DraftConfig
 from .config import refusal as refusal
-from .own_cache import OwnCache
+from .own_cache import OwnCache, Remember
 
 if TYPE_CHECKING:
     from decoders.model.memory import Context
@@ -37,14 +37,15 @@ DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under
 class Seen:
     """What one layer's queries see of the target: cached keys and values after rotary, and the queries' own rotary.
 
-    ``mask`` is True where a query may look; None: everywhere. ``watch`` collects the queries, for looking at.
+    ``mask`` is True where a query may look, or added to its scores where every query sees something; None: everywhere.
+    ``watch`` collects the queries, for looking at.
     """
 
     keys: Float[Tensor, "batch kv_heads keys head_dim"]
     values: Float[Tensor, "batch kv_heads keys head_dim"]
     cos: Float[Tensor, "rows head_dim"]
     sin: Float[Tensor, "rows head_dim"]
-    mask: Bool[Tensor, "rows keys"] | None = None
+    mask: Bool[Tensor, "rows keys"] | Float[Tensor, "rows keys"] | None = None
     watch: list[Tensor] | None = None
 
 
@@ -64,9 +65,16 @@ def rotate(x: Float[Tensor, "*batch rows size"], cos: Tensor, sin: Tensor) -> Te
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
-    """Attention over ``[batch, heads, rows, size]``, with grouped heads where there are fewer key heads, joined."""
-    group = query.shape[1] // keys.shape[1]
+    """Attention over ``[batch, heads, rows, size]``, with grouped heads where there are fewer key heads, joined.
+
+    ``mask`` is True where a query may look, or added to the scores, as compiled forwards have it.
+    """
+    group, rows = query.shape[1] // keys.shape[1], query.shape[2]
     keys, values = keys.to(query.dtype), values.to(query.dtype)
+    if group > 1 and mask is not None and mask.is_floating_point():  # a group's heads as rows: no copy of keys
+        folded = query.reshape(query.shape[0], keys.shape[1], group * rows, -1)
+        out = F.scaled_dot_product_attention(folded, keys, values, mask.repeat(group, 1)[None, None])
+        return out.reshape(query.shape).transpose(1, 2).flatten(2)
     if group > 1 and query.device.type == "cuda":  # no kernel but the one that forms all scores groups under a mask
         keys, values, group = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1), 1
     out = F.scaled_dot_product_attention(query, keys, values, mask, is_causal=causal, enable_gqa=group > 1)
@@ -98,8 +106,8 @@ class Glimpse(nn.Module):
         query = self.queries(x, seen)
         if seen.watch is not None:
             seen.watch.append(query)
-        if seen.mask is None:
-            return self.out(attend(query, seen.keys, seen.values, None))
+        if seen.mask is None or seen.mask.is_floating_point():
+            return self.out(attend(query, seen.keys, seen.values, seen.mask))
         blind = ~seen.mask.any(-1)  # nothing to see: nothing is added
         out = attend(query, seen.keys, seen.values, seen.mask | blind[:, None])
         return self.out(out.masked_fill(blind[:, None], 0.0))
@@ -178,12 +186,21 @@ class DraftModel(Borrowing):
         if self.config.shared:
             super().share(embedding, head)
 
-    def forward(self, ids: Int[Tensor, "batch rows"], seen: Sequence[Seen] = ()) -> Float[Tensor, "batch rows hidden"]:
-        """Final states of whole texts, each position seeing those before it: how the model is trained."""
-        cos, sin = own_rotary(torch.arange(ids.shape[1], device=ids.device), self.config)
+    def forward(
+        self, ids: Int[Tensor, "batch rows"], seen: Sequence[Seen | None] = (),
+        turns: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None, remember: Remember | None = None,
+        last_only: bool = False,
+    ) -> Float[Tensor, "batch said hidden"]:  # fmt: skip
+        """Final states of rows, or of the last one alone. Without more, the rows are whole texts, each position seeing
+        those before it: how the model is trained. ``turns`` are cos and sin of other positions; ``remember`` has the
+        rows before these, and ``mask`` says which of all of them a row sees.
+        """
+        cos, sin = turns or own_rotary(torch.arange(ids.shape[1], device=ids.device), self.config)
         x = self.embedding(ids)
         for i, layer in enumerate(self.layers):
-            x = layer(x, cos, sin, None, seen[i] if seen else None)
+            only = last_only and i == self.config.layers - 1 and ids.shape[1] > 1
+            own = None if remember is None else partial(remember, i)
+            x = layer(x, cos, sin, mask, seen[i] if seen else None, own, only)
         return self.norm(x)
 
 
@@ -349,16 +366,12 @@ class DraftRun:
             for parts, query in zip(self.queries, queries, strict=True):
                 parts.append(query)
             return self.model.everything(logits[None])
-        x = self.model.embedding(ids[None])
-        stop, config = start + x.shape[1], self.model.config
-        cos, sin = self.cache.cos[positions], self.cache.sin[positions]
-        remember = self.cache.rows(start, stop)
-        for i, layer in enumerate(self.model.layers):
-            only = last_only and i == config.layers - 1 and x.shape[1] > 1
-            x = layer(x, cos, sin, mask, self._seen(i, positions, only), partial(remember, i), only)
-        if last_only:
-            x = x[:, -1:]
-        return self.model.everything(self.model.head(self.model.norm(x))[0].float())
+        rows, last = len(ids), self.model.config.layers - 1
+        only = last_only and rows > 1
+        seen = [self._seen(i, positions, only and i == last) for i in range(last + 1)]
+        turns = self.cache.cos[positions], self.cache.sin[positions]
+        states = self.model(ids[None], seen, turns, mask, self.cache.rows(start, start + rows), only)
+        return self.model.everything(self.model.head(states)[0].float())
 
     def _seen(self, layer: int, positions: slice | Tensor, last_only: bool) -> Seen | None:
         """What rows see of the target: a draft's all its committed keys, a committed position's those before it."""
