@@ -29,7 +29,7 @@ from specviz.experiments import Results, plan
 from specviz.experiments import run_experiment as run
 from specviz.experiments.batch import batch, of_lines
 from specviz.experiments.experiment import Line
-from specviz.experiments.printed import written
+from specviz.experiments.grids import written
 from specviz.experiments.prompts import Case
 from specviz.experiments.results import ABOUT
 from specviz.experiments.tables import checks, described, notes, tables, warnings

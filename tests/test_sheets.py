@@ -14,8 +14,7 @@ from specviz.experiments import Experiment, Line, PaperSeries, Results, find_rec
 from specviz.experiments import run_experiment as run
 from specviz.experiments.answers import CLOSE, OPEN
 from specviz.experiments.figures import caption, charts
-from specviz.experiments.grids import grids
-from specviz.experiments.printed import written
+from specviz.experiments.grids import grids, written
 from specviz.experiments.prompts import Case
 from specviz.experiments.sheets import in_a_cell
 from specviz.pages.lab.shown import drawn

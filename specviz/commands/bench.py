@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from decoders.study.bench import bench, lengthened
 
     sampling, further = options.settings_of(args, Sampling), ""
-    from specviz.experiments.printed import written
+    from specviz.experiments.grids import written
     from specviz.experiments.tables import described
 
     if args.context:
@@ -123,8 +123,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _checked(args: argparse.Namespace) -> None:
     """Refuse what cannot be written or tabled, before anything is measured."""
-    from specviz.experiments.printed import FORMATS
     from specviz.experiments.quantities import QUANTITIES, Quantity
+    from specviz.experiments.result_table import FORMATS
     from specviz.experiments.tables import UNTRACED
 
     if args.temperature and args.peers:
@@ -190,7 +190,7 @@ def _over_workers(
 ) -> int:  # fmt: skip
     """The same with workers: every method on a prompt is timed by the same one, beside plain decoding."""
     from specviz.experiments import plan
-    from specviz.experiments.printed import written
+    from specviz.experiments.grids import written
     from specviz.experiments.tables import described
 
     experiment, cases = batch_of(args, methods, prompts, ids)
@@ -316,10 +316,11 @@ def _show(report: Report) -> None:
 
 
 def _show_tables(results: Results) -> None:
-    from specviz.experiments.printed import grid
-    from specviz.experiments.tables import notes, tables, warnings
+    from specviz.experiments.grids import grids
+    from specviz.experiments.result_table import TERMINAL
+    from specviz.experiments.tables import notes, warnings
 
-    for table in tables(results):
-        heads, *rows = grid(results, table)
+    for table in grids(results):
+        heads, *rows = table.lines(TERMINAL)
         common.show_table(heads, rows, table.title, right=2, last_apart=True)
     common.say(*warnings(results), "* is the best of its row.", *notes(results))

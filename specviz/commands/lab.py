@@ -203,12 +203,14 @@ def _agreed(planned: Plan, per_token: float, yes: bool) -> bool:
 def _show(results: Results) -> None:
     from specviz.experiments.figures import caption
     from specviz.experiments.grids import grids
+    from specviz.experiments.result_table import TERMINAL
 
     about = results.about
     head = f"{about['title']} ({about['figure']})" if about["figure"] else about["title"]
     common.say(f"{head}\n{about['question']}".rstrip())
     for table in grids(results):
-        common.show_table(table.heads, table.rows, "" if table.title == about["title"] else table.title)
+        heads, *rows = table.lines(TERMINAL)
+        common.show_table(heads, rows, "" if table.title == about["title"] else table.title)
     for key in about["metrics"]:
         quantity = results.quantity(key)
         common.say(f"{quantity.label} = {quantity.formula}")

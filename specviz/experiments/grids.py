@@ -1,36 +1,32 @@
-"""Drawn results as tables of text: a row per point, and a table per profile; for the terminal, files and the page."""
+"""Results as tables: a row per point, a table per profile, lines × tasks, answers; of a batch, tasks × methods."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from decoders.errors import UserError
 from specviz.words import column
 
 from .answers import CASES, cases_shown
 from .experiment import LINE
+from .figures import caption
 from .prompts import NAMES
 from .quantities import Profile, Quantity
+from .result_table import FORMATS, PLAIN, Cell, Entry, ResultTable, csv_text, latex, markdown
 from .results import Results, columns_of, points, profile_table
 from .sheets import sheets, texts, titled
 from .significance import HEADS, compare_lines
+from .tables import OVERALL, Table, checks, notes, tables, warnings
+from .tables import columns_of as lines_of
 
 TABLED = ("sheet", CASES)  # charts whose tables are lines × tasks, or answers
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table: of its columns the first ``words`` hold text, the others numbers, as text with one rule per column."""
-
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: int
-
-
-def grids(results: Results, metrics: Sequence[str] | None = None) -> list[Grid]:
-    """The points' table (none where only profiles are shown), then the profiles'."""
+def grids(results: Results, metrics: Sequence[str] | None = None) -> list[ResultTable]:
+    """The points' table (none where only profiles are shown), then the profiles'; of a batch a table per metric."""
+    if results.about.get("repeats"):
+        return [of_batch(results, table) for table in tables(results, metrics)]
     wanted = list(metrics or results.about["metrics"])
     profiles = [quantity for key in wanted if isinstance(quantity := results.quantity(key), Profile)]
     if results.about["chart"] in TABLED:
@@ -39,23 +35,23 @@ def grids(results: Results, metrics: Sequence[str] | None = None) -> list[Grid]:
     return [*made, *(of_profile(profile_table(results, profile)) for profile in profiles), *compared(results, wanted)]
 
 
-def compared(results: Results, metrics: Sequence[str]) -> list[Grid]:
+def compared(results: Results, metrics: Sequence[str]) -> list[ResultTable]:
     """The table of the tests, where a line is tested against the others (``significance``)."""
     if not results.about.get("tested"):
         return []
     title, rows = compare_lines(results, metrics)
-    return [Grid(title, HEADS, tuple(rows), 3)] if rows else []
+    return [ResultTable(title, HEADS, tuple(rows), 3)] if rows else []
 
 
-def tabled(results: Results, metrics: Sequence[str]) -> list[Grid]:
+def tabled(results: Results, metrics: Sequence[str]) -> list[ResultTable]:
     """The tables of lines × tasks, ours and the paper's; or the answers."""
     if results.about["chart"] == CASES:
-        return [Grid(*case) for case in cases_shown(results, metrics)]
+        return [ResultTable(*case) for case in cases_shown(results, metrics)]
     made, drawn = [], list(points(results, list(metrics)))
     for quantity in map(results.quantity, metrics):
         if isinstance(quantity, Quantity):
             for sheet in sheets(results, quantity, drawn):
-                made.append(Grid(titled(sheet, quantity), *texts(sheet, quantity), 1))
+                made.append(ResultTable(titled(sheet, quantity), *texts(sheet, quantity), 1))
     return made
 
 
@@ -79,7 +75,7 @@ def told(results: Results, metrics: Sequence[str], drawn: Sequence[dict[str, Any
             value["text"] = {name: form(value[name]) for name in ("mean", "se", "low", "high")}
 
 
-def _of_points(results: Results, metrics: Sequence[str]) -> Grid:
+def _of_points(results: Results, metrics: Sequence[str]) -> ResultTable:
     about, drawn = results.about, list(points(results, list(metrics)))
     told(results, metrics, drawn)
     measured = measured_columns(results, metrics)
@@ -96,10 +92,10 @@ def _of_points(results: Results, metrics: Sequence[str]) -> Grid:
     for name, missing in (about.get("absent") or {}).items():
         rows.append((name, *[""] * (len(heads) - 1), *["–"] * len(measured), missing))
     labels = [f"{label} (%)" if unit == "share" else label for _, label, unit in measured]
-    return Grid(about["title"], (*heads, *labels, "runs"), tuple(rows), len(heads))
+    return ResultTable(about["title"], (*heads, *labels, "runs"), tuple(rows), len(heads))
 
 
-def of_profile(table: dict[str, Any]) -> Grid:
+def of_profile(table: dict[str, Any]) -> ResultTable:
     """A profile's table (``profile_table``) as text."""
     last = 2 + table["measured"]
     forms = [column(table["unit"], [row[n] for row in table["rows"]]) for n in range(2, last)]
@@ -110,4 +106,57 @@ def of_profile(table: dict[str, Any]) -> Grid:
     )  # fmt: skip
     share = " (%)" if table["unit"] == "share" else ""
     heads = [f"{head}{share}" if 2 <= n < last else head for n, head in enumerate(table["heads"])]
-    return Grid(table["label"], tuple(heads), rows, 2)
+    return ResultTable(table["label"], tuple(heads), rows, 2)
+
+
+# --- a batch, and files ---
+
+
+def of_batch(results: Results, table: Table) -> ResultTable:
+    """Tasks × methods, the outputs' check against plain decoding in the last row."""
+    checked = {check.name: check for check in checks(results)}
+    heads = ("task", table.counts, *(Entry(name, lossy=checked[name].lossy) for name in table.columns))
+    rows: list[tuple[Cell, ...]] = [
+        (line.name, f"{line.prompts:,}", *(
+            Entry(cell.text, cell.spread, cell.partly and f" ({cell.partly})", cell.best, bool(cell.disturbed))
+            for cell in line.cells
+        ))
+        for line in table.lines
+    ]  # fmt: skip
+    same = (Entry(checked[name].text, wrong=bool(checked[name].bugs)) for name in table.columns)
+    rules = (len(rows) - 1, len(rows)) if len(rows) > 1 else (len(rows),)
+    return ResultTable(table.title, heads, (*rows, ("same as plain", "", *same)), 1, table.formula, rules)
+
+
+def written(results: Results, form: str, metrics: Sequence[str] | None = None) -> str:
+    """The tables as a file's text, ``form`` of ``FORMATS``. Raises UserError for another form or metric."""
+    if form not in FORMATS:
+        raise UserError(f"tables are not written as {form[:20]!r}: choose of {', '.join(FORMATS)}")
+    batch = bool(results.about.get("repeats"))
+    if form == "csv" and batch:
+        return csv_text(_batch_lines(results, tables(results, metrics)))
+    every = grids(results, metrics)
+    if form == "csv":
+        return csv_text(line for table in every for line in table.lines(PLAIN))
+    sentences = [*warnings(results), *notes(results)] if batch else [caption(results), *results.about["notes"]]
+    if form == "tex":
+        return latex(every, " ".join(sentences))
+    return markdown(every, sentences if batch else " ".join(sentences))
+
+
+def _batch_lines(results: Results, every: Sequence[Table]) -> Iterator[list[Any]]:
+    """A line per metric and task, whole numbers of digits, three columns per method; the checks are lines of their own.
+
+    Shares are from 0 to 1 here.
+    """
+    columns = lines_of(results)
+    heads = [part for name in columns for part in (name, f"{name} low", f"{name} high")]
+    yield ["metric", "unit", "task", every[0].counts if every else "prompts", *heads]
+    for table in every:
+        for line in table.lines:
+            numbers = [number for cell in line.cells for number in (cell.mean, cell.low, cell.high)]
+            exact = ["" if number is None else f"{number:.6g}" for number in numbers]
+            yield [table.metric, table.unit, line.name, line.prompts, *exact]
+    checked = {check.name: check for check in checks(results)}
+    for key, of in (("outputs_checked", "checked"), ("outputs_same_as_plain", "same"), ("outputs_bugs", "bugs")):
+        yield [key, "outputs", OVERALL, "", *(x for name in columns for x in (getattr(checked[name], of), "", ""))]

@@ -1,4 +1,4 @@
-"""A batch as the papers print it: a table of tasks × methods per metric, on the page and in files (``printed``).
+"""A batch as the papers print it: a table of tasks × methods per metric, on the page and in files (``result_table``).
 
 A cell is the mean over the prompts of its task; where the metric is timed, of each prompt's median over the repeats,
 and the range beside it is the same mean of their quartiles. A prompt's measurement is disturbed where its quartiles lie

@@ -22,8 +22,8 @@ from decoders.method.kept import owned_by
 from decoders.trace import files as tracefile
 from specviz.experiments.batch import NAME
 from specviz.experiments.experiment import PAPERS
+from specviz.experiments.grids import written
 from specviz.experiments.plan import Plan, Progress, pace, plan
-from specviz.experiments.printed import written
 from specviz.experiments.prompts import NAMES, SETS, Case
 from specviz.experiments.recipes import recipes
 from specviz.experiments.results import ABOUT, Results, read_about

@@ -77,9 +77,9 @@ def drawn(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
         "columns": [
             {"key": key, "label": label, "unit": unit} for key, label, unit in measured_columns(results, wanted)
         ],
-        "profiles": [asdict(of_profile(profile_table(results, profile))) for profile in profiles]
-        + ([asdict(grid) for grid in tabled(results, wanted)] if about["chart"] in TABLED else [])
-        + [asdict(grid) for grid in compared(results, wanted)],
+        "profiles": [of_profile(profile_table(results, profile)).to_json() for profile in profiles]
+        + ([table.to_json() for table in tabled(results, wanted)] if about["chart"] in TABLED else [])
+        + [table.to_json() for table in compared(results, wanted)],
         "caption": caption(results),
         **_below(results, wanted),
     }  # fmt: skip
