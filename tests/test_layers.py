@@ -29,6 +29,7 @@ LIGHT = {
     "study.attribution", "study.attribution_export", "study.attribution_text", "trace.check", "trace.files",
     "trace.acceptance", "trace.decisions", "trace.metrics", "trace.oracle", "trace.origins", "trace.reliability",
     "trace.report", "trace.speedup", "trace.tables", "trace.trace", "trace.baseline",
+    "training.recipes",
     "prompt.codec", "prompt.prompt", "prompt.templates",
 }  # fmt: skip
 # light to import; what else they need is imported where it is used, and done without where it is missing

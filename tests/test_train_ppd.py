@@ -17,9 +17,8 @@ from decoders.prompt_tokens.tokens import MASKS, visibility
 from decoders.training.batches import PROMPT, RESPONSE, Document, pad
 from decoders.training.frozen import FrozenTarget
 from decoders.training.learning import cosine_factor, position_weights
-from decoders.training.prompt_tokens import FIRST_STAGE, HEADS, SECOND_RATE, choose_points, divergence, label_weights
+from decoders.training.prompt_tokens import FIRST_STAGE, SECOND_RATE, choose_points, divergence, label_weights
 from specviz import cli
-from specviz.commands import train as command
 
 from .models import network, prompt_ids, tiny_target
 from .tiers import matrix
@@ -344,7 +343,6 @@ def test_the_command_trains_draws_and_resumes(tmp_path, text, model, capsys):
     assert cli.main([*asked, "--steps", "2"]) == 0
     assert [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines()] == [1, 2]
     assert find_method("ppd").available(load_target(model)) is None
-    assert command.MASKS == MASKS and command.HEADS == HEADS
 
 
 def test_the_command_refuses_in_a_sentence(model, text, capsys):
@@ -358,7 +356,7 @@ def test_the_command_refuses_in_a_sentence(model, text, capsys):
 
     assert "cannot read the training file" in refused("--data", "none.txt")
     assert "not allowed with" in refused("--steps", "3", "--minutes", "3")
-    assert "invalid choice: 'prefix'" in refused("--mask", "prefix")
+    assert "'prefix' is out of range: one of ensemble, decoder" in refused("--mask", "prefix")
     assert "--tokens" in refused("--tokens", "17") and "--prefix" in refused("--prefix", "17")
     given = ["--data", str(text), "--out", str(text.parent / "o"), "--steps", "1"]
     assert "4 exits are not possible: the model has 3 layers" in refused(*given, "--exits", "4")

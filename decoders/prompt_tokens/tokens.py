@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from decoders.draft.draft import Probe, Reading
 from decoders.model.shape import ModelShape
+from decoders.names import MASKS
 
-MASKS = ("ensemble", "decoder", "encoder")
 MOST_TOKENS, MOST_VECTORS, MOST_PREFIX = 16, 128, 16
 KIND = "prompt"
 

@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,42 +25,13 @@ from .batches import RESPONSE, Batch, pad
 from .borrowing import BorrowingRun
 from .data import Source
 from .learning import adamw_alone, muon_and_adamw, position_weights, weighted_loss
+from .recipes import DraftModelRecipe as Recipe
 from .states import States
 from .teacher import Teacher
 
 FAINT = 0.015  # of a copied output projection: it writes to a later layer's stream, which is larger
-RECIPES = ("ours", "paper")
 PAPER_RATE, PAPER_BATCH = 5e-4, 64  # GLIDE §5.1: AdamW's learning rate; conversations in a batch, for one epoch
 GAMMA = 5  # of the validation's acceptance and expected speedup, as in the paper
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything but the data that decides what a draft model becomes.
-
-    ``recipe`` "ours" is Muon for the hidden matrices and AdamW for the rest, on batches of ``batch_tokens``; "paper" is
-    GLIDE's: AdamW alone, 5e-4, batches of 64 documents (``epoch_steps`` tells how many steps one epoch is).
-    """
-
-    recipe: str = RECIPES[0]
-
-    layers: int = 1
-    hidden: int | None = None  # the target's
-    mlp: int | None = None  # in proportion to the target's
-    kv_layer: int | None = None  # the target's last
-    shared: bool | None = None  # embedding and head are the target's: where its vocabulary is large
-    draft_vocab: int = 0  # tokens that can be drafted, the commonest ones of the first chunk (0: all)
-    copied: bool = False  # the glimpse begins with its target layer's own projections
-    soft: bool = False  # learn the target's distributions, not the text's tokens; its states are kept on disk
-    block: int = 5
-    batch_tokens: int = 5120  # padding included
-    matrix_lr: float = 0.02  # Muon, hidden matrices
-    vector_lr: float = 0.002  # AdamW, embeddings and norms
-    warmup_steps: int = 40
-    prompt_share: float = 0.15  # prompt positions that enter the loss
-    prompt_weight: float = 0.3  # of each of these; an answer's position weighs 1
-    validate_steps: int = 100
-    fast: bool = False  # bf16 matrix products and compiled layers
 
 
 def reached_mean(values: Float[Tensor, "rows length"], wanted: Bool[Tensor, "rows length"], block: int) -> float:

@@ -30,39 +30,13 @@ from .borrowing import BorrowingRun
 from .data import Source
 from .learning import ROWS_AT_ONCE, HeadDivergence, Optimisers, adamw, muon_and_adamw, position_weights
 from .prompt_tokens import label_weights
+from .recipes import HeadRecipe as Recipe
 from .states import States
 
 RANKS = 10  # ranks of the guesses whose accuracy is logged
 FITTED = 4  # batches whose states a new head is fitted to
 VALIDATED = 2048  # positions validated at once
 LEAST_SPREAD = 1e-3  # of a dimension, beside the median: one that never changes is not divided by 0
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything but the data that decides what heads become. ``heads`` and ``blocks`` are Medusa's and Hydra's;
-    ``mlp``, ``unroll`` and ``agreement`` EAGLE's.
-    """
-
-    heads: int = 4
-    blocks: int = 1
-    prefix: bool = False  # Hydra++'s decoder layer in front of its heads
-    mlp: int = 0  # width of the layer's MLP (0: the target's)
-    unroll: int = 5  # steps on its own states that are validated and learnt (EAGLE-3's paper: 7)
-    own_states: bool = True  # EAGLE-1's head learns all of these; else the first alone, as in its paper
-    agreement: float = 0.1  # of EAGLE-1's loss: the divergence, beside the distance of the states
-    draft_vocab: int = 0  # tokens that can be drafted, the commonest ones of the first chunk (0: all)
-    hard_labels: bool = False  # the text's own next tokens instead of the target's distributions
-    batch_tokens: int = 2048  # padding included
-    positions: int = 1024  # learnt from in a step, at most
-    muon: bool = True  # for matrices; else AdamW for everything, as the papers train
-    matrix_lr: float = 0.1  # Muon's: maps that begin at 0 have far to go
-    rate: float = 1e-3  # AdamW's
-    warmup_steps: int = 20
-    prompt_share: float = 0.1  # of the prompt's positions that are learnt from
-    prompt_weight: float = 0.3  # of each of these; an answer's weighs 1
-    validate_steps: int = 100
-    fast: bool = False  # bf16 matrix products
 
 
 @dataclass(frozen=True)
@@ -82,7 +56,7 @@ class Lesson:
     weights: Float[Tensor, "positions distances"]
     hard: bool = False
     dtype: torch.dtype = torch.float32  # of products with the head
-    recipe: Recipe = Recipe()
+    recipe: Recipe = Recipe()  # noqa: RUF009, it is frozen
 
     @property
     def states(self) -> Float[Tensor, "rows length hidden"]:

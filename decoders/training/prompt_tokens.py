@@ -27,51 +27,30 @@ from .data import Source
 from .frozen import FrozenTarget, Places, refusal
 from .learning import Optimisers, adamw, cosine_factor, position_weights
 from .loop import PartRun
+from .recipes import HEADS, ONE_STAGE, TWO_STAGES
+from .recipes import PromptTokenRecipe as Recipe
 
 CHUNK_ROWS = 48  # rows of insertion points of one document that run together, about
 RANKS = 10  # ranks of the guesses whose accuracy is logged
-ONE_STAGE, TWO_STAGES = "one-stage", "two-stage"
-HEADS = ("target", ONE_STAGE, TWO_STAGES)
 FIRST_STAGE = 0.5  # of the budget; in PPD appendix D.4 it is 2 epochs, followed by it does not say how many
 SECOND_RATE = 0.1  # of the learning rate, in the second stage; the paper says smaller, its code's multiplier is this
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Everything but the data that decides what prompt tokens become."""
-
-    tokens: int = 3
-    vectors: int = 1
-    mask: str = "ensemble"
-    learned: bool = False
-    prefix: int = 0  # prefix tokens of each prompt token
-    exits: int = 1  # last layers whose states are joined
-    head: str = HEADS[0]  # that reads them: the target's, or one that is learnt with them, or after them
-    hard_labels: bool = False  # the text's own next tokens instead of the target's distributions
-    alpha: float = 0.8  # a distance weighs so much of the one before it
-    rate: float = 0.01  # AdamW, cosine to 0 without warm-up
-    batch_tokens: int = 2048  # padding included
-    rows: int = 6144  # of prompt tokens per step, at most
-    prompt_share: float = 0.1  # of the prompt's positions after which prompt tokens are inserted
-    prompt_weight: float = 0.3  # of each of these; one in an answer weighs 1
-    validate_steps: int = 200
-    fast: bool = False  # bf16 matrix products and compiled layers
-
-    def config(self, shape: ModelShape) -> PromptConfig:
-        """What its prompt tokens are for a target of this shape. Raises UserError for a target that none
-        can be trained for, and for settings that are not possible or make no difference.
-        """
-        if reason := refusal(shape):
-            raise UserError(reason)
-        if self.head not in HEADS:
-            raise UserError(f"head={self.head!r} is not allowed: one of {', '.join(HEADS)}")
-        try:
-            return PromptConfig.of(
-                shape, tokens=self.tokens, vectors=self.vectors, mask=self.mask, learned=self.learned,
-                prefix=self.prefix, exits=self.exits, head=self.head != HEADS[0],
-            )  # fmt: skip
-        except ValueError as error:
-            raise UserError(str(error)) from None
+def config_of(recipe: Recipe, shape: ModelShape) -> PromptConfig:
+    """The prompt tokens that a recipe makes for a target of this shape. Raises UserError for a target that none
+    can be trained for, and for settings that are not possible or make no difference.
+    """
+    if reason := refusal(shape):
+        raise UserError(reason)
+    if recipe.head not in HEADS:
+        raise UserError(f"head={recipe.head!r} is not allowed: one of {', '.join(HEADS)}")
+    try:
+        return PromptConfig.of(
+            shape, tokens=recipe.tokens, vectors=recipe.vectors, mask=recipe.mask, learned=recipe.learned,
+            prefix=recipe.prefix, exits=recipe.exits, head=recipe.head != HEADS[0],
+        )  # fmt: skip
+    except ValueError as error:
+        raise UserError(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -159,7 +138,7 @@ class Run(PartRun):
     def __init__(
         self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int
     ) -> None:
-        self.config = recipe.config(ModelShape.of(model.config))
+        self.config = config_of(recipe, ModelShape.of(model.config))
         super().__init__(kind, folder, model, name, source, recipe, seed)
         self.target = FrozenTarget(model, fast=recipe.fast)
         self.trained = self.prompts = begun(self.config, self.target, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -188,11 +188,12 @@ def sets_of(pairs: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, s
 
 
 def add_settings(
-    parser: argparse._ActionsContainer, settings: type, *names: str, usual: str = "", **helps: str
-) -> None:
+    parser: argparse._ActionsContainer, settings: type, *names: str, but: Collection[str] = (), usual: str = "",
+    **helps: str,
+) -> None:  # fmt: skip
     """An option for each field of a dataclass that carries its control (``decoders.draft.params.param``), or for those
-    with ``names``: range, default and help are the field's. ``usual``: options that are not given are None, which
-    stands for this; ``helps`` replaces a field's help.
+    with ``names``, and none for those in ``but``: range, default and help are the field's. ``usual``: options that are
+    not given are None, which stands for this; ``helps`` replaces a field's help.
 
     >>> from decoders.draft.settings import Sampling
     >>> parser = argparse.ArgumentParser()
@@ -201,7 +202,7 @@ def add_settings(
     Sampling(temperature=0.0, top_k=5, top_p=1.0, seed=0)
     """
     for control in controls(settings):
-        if names and control.name not in names:
+        if (names and control.name not in names) or control.name in but:
             continue
         option = control.option or control.name
         help, shared = helps.get(control.name, control.help), {"dest": option, "default": control.default}

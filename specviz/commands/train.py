@@ -11,6 +11,7 @@ from typing import Any
 
 from decoders.folders import write_text
 from decoders.model.catalog import BUNDLED, model_place
+from decoders.training.recipes import RECIPES, DraftModelRecipe, HeadRecipe, PromptTokenRecipe
 from specviz.workers.work import Work
 
 from . import common, options, train_units
@@ -20,8 +21,6 @@ ANSWERS, REFERENCES = "answers.jsonl", "references.jsonl"  # as in decoders.trai
 AGAIN = "Interrupted runs go on where they stopped when asked again."
 # computing time by default
 MINUTES = {"demo": 240.0, "drafter": 60.0, "glide": 60.0, "ppd": 45.0, "text": 60.0, "heads": 45.0}
-MASKS = ("ensemble", "decoder", "encoder")  # decoders.prompt_tokens.tokens.MASKS; importing it here would import torch
-HEADS = ("target", "one-stage", "two-stage")  # decoders.training.prompt_tokens.HEADS
 DRAFTERS = {
     "drafter": ("a vanilla drafter for a target", "a small draft model, for the method sps"),
     "glide": ("a GLIDE draft model for a target", "a draft model that reads the target's cached keys, for glide"),
@@ -67,94 +66,32 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
     parser = _add_part(parts, kind, short, what)
-    options.count(parser, "--layers", "draft layers", 1, high=16)
-    options.count(parser, "--width", "draft width (default: the target's)", low=8)
-    if kind == "glide":
-        options.count(
-            parser,
-            "--kv-layer",
-            "target layer that the last draft layer reads, from 0 (default: the target's last; where answers copy "
-            "from the prompt, the layer of the copying heads that `specviz calibrate` finds may be far better)",
-            low=0,
-        )
-        options.flag(
-            parser, "--copy-projections", "begin with the projections of the target layer that is read, faintly, "
-            "instead of a glimpse that adds nothing",
-        )  # fmt: skip
+    options.add_settings(parser, DraftModelRecipe, but=() if kind == "glide" else ("kv_layer", "copied"))
     embeddings = "embedding and head: the target's, which the part does not hold, or its own (default: the target's"
     parser.add_argument("--embeddings", choices=("target", "own"), help=f"{embeddings} where its vocabulary is large)")
-    options.count(
-        parser, "--draft-vocab", "draft only the N commonest tokens: a smaller head (default: all)", metavar="N", low=2
-    )
-    options.flag(
-        parser, "--soft-labels",
-        "learn the target's distributions, not the text's tokens; the target reads each document once, and what it "
-        "made of it is kept on disk",
-    )  # fmt: skip
     options.file(parser, "--states", "where that is kept, to share it with another draft model", "FOLDER")
-    options.count(parser, "--batch-tokens", "tokens per step, padding included", 5120, low=64)
-    options.count(parser, "--validate-steps", "steps between two validations", 100)
-    parser.add_argument(
-        "--recipe", choices=("ours", "paper"), default="ours",
-        help="ours: Muon and AdamW, batches by tokens (default). paper: GLIDE's, AdamW at 5e-4 on batches of 64 "
-        "conversations, for one epoch of the data where neither --steps nor --minutes is given",
-    )  # fmt: skip
     parser.set_defaults(run=lambda args: _train_drafter(kind, args))
 
 
 def _add_ppd(parts: Any) -> None:
     parser = _add_part(parts, "ppd", "PPD's prompt tokens for a target", "prompt tokens for a target, for ppd")
-    options.count(parser, "--tokens", "prompt tokens: how far ahead", 3, high=16, metavar="M")
-    options.count(parser, "--ensemble", "vectors of each, EPTs", 1, high=128)
-    parser.add_argument(
-        "--mask", choices=MASKS, default=MASKS[0],
-        help="what a vector sees of its group; decoder and encoder are ablations (default: ensemble)",
-    )  # fmt: skip
-    options.flag(parser, "--learned-weights", "learn the weights of the vectors and of the exits (ablation)")
-    prefix = "prefix tokens that each prompt token sees before the text, as trained keys and values; ablation"
-    options.count(parser, "--prefix", prefix, 0, low=0, high=16)
-    options.count(parser, "--exits", "guess from the average of the last K layers' states; ablation", 1, metavar="K")
-    parser.add_argument(
-        "--head", choices=HEADS, default=HEADS[0],
-        help="what makes guesses of states: the target's own head, or a copy that is trained with the prompt tokens "
-        "(one-stage) or in the second half of the time (two-stage; ablations)",
-    )  # fmt: skip
-    options.flag(parser, "--hard-labels", "learn the text's own tokens, not the target's distributions (ablation)")
-    options.count(parser, "--batch-tokens", "tokens of text per step, padding included", 2048, low=64)
-    options.count(parser, "--rows", "rows of prompt tokens per step, at most: they cost most", 6144, low=16)
-    options.count(parser, "--validate-steps", "steps between two validations", 200)
+    options.add_settings(parser, PromptTokenRecipe)
     parser.set_defaults(run=_train_ppd)
 
 
 def _add_heads(parts: Any, kind: str, short: str, what: str) -> None:
     parser = _add_part(parts, kind, short, what)
-    if kind in ("medusa", "hydra"):
-        options.count(parser, "--heads", "heads: how far ahead", 4, high=16, metavar="N")
-        options.count(parser, "--blocks", "residual blocks of each", 1, high=16, metavar="N")
-    if kind == "hydra":
-        options.flag(parser, "--prefix", "Hydra++: a decoder layer of the target's sizes in front of the heads")
-    if kind in ("eagle", "eagle3"):
-        options.count(parser, "--mlp", "width of its MLP (default: the target's)", metavar="N", low=8)
-        options.count(parser, "--unroll", "steps on its own states that it learns", 5, metavar="N", high=8)
-    options.count(
-        parser, "--draft-vocab", "draft only the N commonest tokens: a smaller head (default: all)", metavar="N", low=2
-    )
-    options.flag(parser, "--hard-labels", "learn the text's own tokens, not the target's distributions")
+    own = {"medusa": ("heads", "blocks"), "hydra": ("heads", "blocks", "prefix")}.get(kind, ("mlp", "unroll"))
+    others = {"heads", "blocks", "prefix", "mlp", "unroll"} - set(own)
+    options.add_settings(parser, HeadRecipe, but=others)
     options.file(
         parser, "--states", "where the target's states are kept, to share them with other parts (default: in --out)",
         "FOLDER",
     )  # fmt: skip
-    options.count(parser, "--batch-tokens", "tokens of text per step, padding included", 2048, low=64)
-    options.count(parser, "--positions", "positions learnt from per step, at most", 1024, low=16)
-    options.count(parser, "--validate-steps", "steps between two validations", 100)
     parser.add_argument(
-        "--recipe", choices=("ours", "paper"), default="ours",
+        "--recipe", choices=RECIPES, default=RECIPES[0],
         help="ours: Muon for matrices (default). paper: AdamW for everything, as the heads' authors train"
         + (", and no step on its own states" if kind == "eagle" else ""),
-    )  # fmt: skip
-    parser.add_argument(
-        "--rate", type=options.positive, default=0.1, metavar="X",
-        help="Muon's learning rate (default: 0.1, as for the bundled target; SmolLM2's heads learn at 0.02)",
     )  # fmt: skip
     parser.set_defaults(run=lambda args: _train_heads(kind, args))
 
@@ -264,41 +201,27 @@ def _add_resume(parser: argparse.ArgumentParser) -> None:
 
 
 def _train_drafter(kind: str, args: argparse.Namespace) -> int:
-    from decoders.training.drafter import Recipe, Run
+    from decoders.training.drafter import Run
 
-    recipe = Recipe(
-        recipe=args.recipe, layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None,
-        shared=None if args.embeddings is None else args.embeddings == "target", draft_vocab=args.draft_vocab or 0,
-        copied=kind == "glide" and args.copy_projections,
-        soft=args.soft_labels, batch_tokens=args.batch_tokens, validate_steps=args.validate_steps,
-        fast=args.fast,
-    )  # fmt: skip
+    shared = None if args.embeddings is None else args.embeddings == "target"
+    recipe = options.settings_of(args, DraftModelRecipe, shared=shared, fast=args.fast)
     run_of = partial(Run, states=args.states)
     return _train_for(kind, args, run_of, recipe, _learnt, lambda drawn: drawn.training_charts)
 
 
 def _train_ppd(args: argparse.Namespace) -> int:
-    from decoders.training.prompt_tokens import Recipe, Run
+    from decoders.training.prompt_tokens import Run
 
-    recipe = Recipe(
-        tokens=args.tokens, vectors=args.ensemble, mask=args.mask, learned=args.learned_weights, prefix=args.prefix,
-        exits=args.exits, head=args.head, hard_labels=args.hard_labels, batch_tokens=args.batch_tokens, rows=args.rows,
-        validate_steps=args.validate_steps, fast=args.fast,
-    )  # fmt: skip
+    recipe = options.settings_of(args, PromptTokenRecipe, fast=args.fast)
     return _train_for("ppd", args, Run, recipe, _guessed, lambda drawn: partial(drawn.guess_charts, counted="points"))
 
 
 def _train_heads(kind: str, args: argparse.Namespace) -> int:
     from decoders.training.head_kinds import KINDS
-    from decoders.training.heads import Recipe, run_of
+    from decoders.training.heads import run_of
 
-    own = ("heads", "blocks", "prefix", "mlp", "unroll")  # that not every kind has
-    shape: dict[str, Any] = {name: getattr(args, name) or 0 for name in own if hasattr(args, name)}
-    recipe = Recipe(
-        **shape, draft_vocab=args.draft_vocab or 0, hard_labels=args.hard_labels, batch_tokens=args.batch_tokens,
-        positions=args.positions, muon=args.recipe == "ours", matrix_lr=args.rate, own_states=args.recipe == "ours",
-        validate_steps=args.validate_steps, fast=args.fast,
-    )  # fmt: skip
+    ours = args.recipe == "ours"
+    recipe = options.settings_of(args, HeadRecipe, muon=ours, own_states=ours, fast=args.fast)
     run = run_of(KINDS[kind], args.states)
     return _train_for(kind, args, run, recipe, _foresaw, lambda drawn: partial(drawn.guess_charts, counted="tokens"))
 

@@ -194,7 +194,9 @@ class PromptVariant(Variant):
         return Epochs(source, self.batch or EPOCH_BATCH, EPOCH) if self.epochs else source
 
     def check(self, target: Target) -> None:
-        self.recipe.config(target.shape)
+        from decoders.training.prompt_tokens import config_of
+
+        config_of(self.recipe, target.shape)
 
     def seconds(self, target: Target) -> float:
         """A step reads its tokens with the target, and its rows of prompt tokens twice (there is no gradient of
