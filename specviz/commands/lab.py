@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.folders import write_bytes, write_json, write_text
+from specviz.experiments.experiment import Experiment
 
 from . import common, options, over_workers
 
 if TYPE_CHECKING:
     from decoders import Target
-    from specviz.experiments import Experiment, Plan, Progress, Results
+    from specviz.experiments import Plan, Progress, Results
 
 
 DESCRIPTION = "Run a recipe (alone: list them), or sweep a parameter with --methods and --vary."
@@ -23,25 +24,22 @@ DESCRIPTION = "Run a recipe (alone: list them), or sweep a parameter with --meth
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="an experiment's name; without one they are listed")
     options.flag(parser, "--recorded", "show the recipe's example result, recorded with SmolLM2; nothing is run")
-    parser.add_argument(
-        "--prompts", metavar="F",
-        help="prompt file, or demo[:task,…], examples[:task,…], turns (default: the recipe's; of a sweep: examples)",
-    )  # fmt: skip
-    options.count(parser, "--count", "prompts (default: the recipe's)", high=5000)
-    options.count(parser, "--limit", "the same, as the other commands call it", high=5000)
-    options.count(parser, "--max-new-tokens", "tokens per answer", high=4096)
+    recipes, own = "the recipe's", "the recipe's; of a sweep: examples"
+    options.add_settings(parser, Experiment, "prompts", usual=own)
+    options.add_settings(parser, Experiment, "count", "max_new_tokens", usual=recipes)
+    options.alias(parser, "--count", "--limit")
     options.several(parser, "--metric", "KEY", "measured; may be repeated")
     fixed = "a parameter of the methods that have it, as in part=FOLDER (METHOD.K=V: of one); may be repeated"
     options.several(parser, "--set", "K=V", fixed)
     trained = parser.add_argument_group("recipes that train draft models or prompt tokens")
-    options.count(trained, "--training-steps", "of each model (default: the recipe's)", high=100_000)
+    options.add_settings(trained, Experiment, "training_steps", usual=recipes)
     trained.add_argument(
         "--data", nargs="+", metavar="FILE", help="text or JSONL to learn from, or `demo` (default: the recipe's)"
     )
     free = parser.add_argument_group("your own sweep")
     options.add_methods(free, "methods to sweep", sets=False)
     options.several(free, "--vary", "K=VALUES", "as in k=5,10,20 or theta=0..1 step 0.1; 1 or 2")
-    free.add_argument("--temperature", type=float, default=None, metavar="T", help="0 is greedy (default)")
+    options.add_settings(free, Experiment, "temperature", usual=recipes)
     over_workers.add(parser)
     out = parser.add_argument_group("output")
     options.file(out, "--json", "write description, points and runs to a file")
@@ -181,11 +179,9 @@ def _wanted(args: argparse.Namespace) -> Experiment:
         raise UserError(f"{experiment.name} counts its training in epochs: leave --training-steps out")
     changed: dict[str, Any] = {
         "training_steps": args.training_steps, "data": tuple(args.data or ()) or None,
-        "prompts": args.prompts, "count": args.count or args.limit, "max_new_tokens": args.max_new_tokens,
+        "prompts": args.prompts, "count": args.limit, "max_new_tokens": args.max_new_tokens,
         "temperature": args.temperature, "metrics": tuple(args.metric) or None,
     }  # fmt: skip
-    if args.temperature is not None and not 0 <= args.temperature <= 2:
-        raise UserError(f"--temperature {args.temperature:g} is out of range: a number from 0 to 2")
     return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
 
 

@@ -107,6 +107,13 @@ def add_methods(
         several(parser, "--set", "K=V", "a parameter of the method; may be repeated" if one else wide)
 
 
+def alias(parser: argparse._ActionsContainer, older: str, option: str) -> None:
+    """Take an option's ``older`` spelling too, which no help shows."""
+    action = parser._option_string_actions[option]
+    hidden: dict[str, Any] = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+    parser.add_argument(older, dest=action.dest, nargs=action.nargs, type=action.type or str, **hidden)
+
+
 def one_method(args: argparse.Namespace, usual: str | None = None) -> str | None:
     """The one name that ``--methods`` gives, or the ``usual`` one. Raises UserError for several."""
     names = split(args.methods or ())

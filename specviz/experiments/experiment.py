@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from decoders.draft.params import controls, make_params
+from decoders.draft.params import controls, make_params, param
 from decoders.errors import UserError
 
 from .quantities import LEARNT, QUANTITIES, Breakdown, Profile, Quantity
@@ -156,10 +156,12 @@ class Experiment:
     question: str = ""
     finding: str = ""
     note: str = ""
-    prompts: str = "demo:code_edit,text_edit,summary"
-    count: int = 6
-    max_new_tokens: int = 96
-    temperature: float = 0.0
+    prompts: str = param(
+        "demo:code_edit,text_edit,summary", "Prompts", "prompt file, or demo[:task,…], examples[:task,…], turns"
+    )
+    count: int = param(6, "Prompts", "read at most N prompts", low=1, high=5000, option="limit")
+    max_new_tokens: int = param(96, "New tokens", "tokens per answer", low=1, high=4096)
+    temperature: float = param(0.0, "Temperature", "0 is greedy", low=0, high=2)
     metrics: tuple[str, ...] = ("tokens_per_step",)
     x: str = ""
     by_category: bool = False
@@ -170,7 +172,7 @@ class Experiment:
     look: Callable[[Any, str, Mapping[str, Any], Any, int], Iterator[Row]] | None = None
     own: tuple[Quantity, ...] = ()
     against: str = ""
-    training_steps: int = 150
+    training_steps: int = param(150, "Training steps", "of each model", low=1, high=100_000)
     data: tuple[str, ...] = ("demo",)
     repeats: int = 0
     rounds: int = 1
