@@ -17,6 +17,7 @@ from decoders.study.divergences import BUG, LOSSY
 from decoders.trace import metrics
 from specviz.pages import pages
 from specviz.pages.compare.service import MAX_LANES, TABLE, Compare, Comparison
+from specviz.pages.runs.difference import difference
 from specviz.server.desk import Desk
 from specviz.server.forms import Rejected
 from specviz.server.loader import Loader
@@ -24,7 +25,7 @@ from specviz.server.runner import Runner
 from specviz.server.store import TraceStore, UnknownTrace
 
 from . import synthetic
-from .drafters_for_tests import WildTrees, credulous
+from .drafters_for_tests import WildTrees, credulous, method_of
 from .models import prompt_ids, tiny_target
 from .stubs import StubDesk, app_of
 from .waiting import WAIT_S
@@ -245,3 +246,36 @@ def test_bad_questions(slow: tuple[TestClient, StubDesk], path: str, status: int
     assert answer.status_code == status and words in answer.json()["error"]
     assert slow[0].post("/api/compare/explode", json={"ids": []}).status_code == 404
     assert slow[0].post("/api/compare/stop", json={"ids": "x"}).status_code == 422
+
+
+def test_the_difference_of_two_runs_names_every_step_that_only_one_accepted_in(desk: Tiny) -> None:
+    """Against a count of its own over the tokens' kinds, in both directions; steps are those that wrote the tokens."""
+    target, prompt = desk.target(), Prompt.from_ids(prompt_ids(3, 30))
+    output = generate(target, prompt, max_new_tokens=24)
+    wild = [method_of(WildTrees(output, len(target.tokenizer), seed=seed)) for seed in (1, 2)]
+    long, short = (record(target, prompt, method, max_new_tokens=24) for method in wild)
+    found = difference(long, short)
+    agreed, first = found["agreed"], len(prompt.tokens)
+    assert agreed == 24 and found["tokens"] == [24, 24]
+    for gains, one, other in zip(found["gains"], (long, short), (short, long), strict=True):
+        kinds, theirs = (trace.tables["tokens"]["kind"][first:] for trace in (one, other))
+        steps, their_steps = (trace.tables["tokens"]["step"][first:] for trace in (one, other))
+        lost = [i for i in range(agreed) if kinds[i] == "accepted" and theirs[i] != "accepted"]
+        assert sum(gain["missed"] for gain in gains) == len(lost)
+        assert [gain["step"] for gain in gains] == sorted({steps[i] for i in lost})
+        for gain in gains:
+            mine = [i for i in lost if steps[i] == gain["step"]]
+            assert gain["start"] <= mine[0] and mine[-1] < gain["stop"] and gain["other_step"] == their_steps[mine[0]]
+            assert gain["text"] == one.text(one.output_ids[gain["start"] : gain["stop"]])
+            assert gain["drafted"] == other.tables["steps"]["drafted"][gain["other_step"]]
+    assert all(found["gains"]), "drafts that go wrong at other places"
+    assert difference(long, long)["gains"] == [[], []]
+
+
+def test_runs_of_two_prompts_have_no_difference(desk: Tiny) -> None:
+    prompts = Prompt.from_ids([3, 4, 5]), Prompt.from_ids([1, 2, 3])
+    runs = [record(desk.target(), prompt, "pld", max_new_tokens=4) for prompt in prompts]
+    with pytest.raises(ValueError, match="different prompts: choose two runs of one prompt"):
+        difference(*runs)
+    with pytest.raises(Rejected, match="1 runs are given"):
+        desk.services["runs"].difference(["a"])

@@ -50,7 +50,7 @@ def test_a_folder_is_a_page(longest: None) -> None:
     desk = StubDesk(gallery=(synthetic.plain(), synthetic.chain()))
     with TestClient(app_of(desk)) as client:
         names = tabs(client)
-        assert names.index("Trees") + 1 == names.index("Longest") == names.index("Runs") - 1
+        assert names.index("Lab") + 1 == names.index("Longest") == names.index("Runs") - 1
         assert "sv-longest" in json.dumps(client.get("/config").json())
         runs = client.post("/api/longest/first", json={"count": 1}).json()["runs"]
         most = max(("gallery-0", "gallery-1"), key=lambda key: len(desk.store.get(key).output_ids))

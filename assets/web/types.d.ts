@@ -256,7 +256,7 @@ type Fact = [label: string, value: Child];
 /** A run in the library, as ``api/runs`` lists it; one that goes on has ``state`` and no numbers yet. */
 interface RunRecord {
   id: string; kind: string; title: string; method: string; method_name?: string; created: string; mine: boolean;
-  lossless?: boolean; model?: string; stop?: string; error?: string; steps?: number; tokens?: number;
+  lossless?: boolean; forced?: boolean; model?: string; stop?: string; error?: string; steps?: number; tokens?: number;
   tokens_per_step?: number | null; prompt?: string; tags?: string[]; keep?: boolean; bytes?: number;
   state?: Live["state"];
 }
@@ -315,6 +315,8 @@ interface PageEvents {
   started: string;
   /** Please put a run into the editor: its id. */
   again: string;
+  /** Please compare these runs: their ids. */
+  lanes: string[];
   /** Please stop what runs. */
   stop: undefined;
   /** A run could not begin: the sentence. */

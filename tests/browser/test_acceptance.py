@@ -10,7 +10,7 @@ import pytest
 from decoders import Prompt, generate, load_target
 from decoders.model.catalog import BUNDLED, model_place
 from tests import synthetic
-from tests.stubs import StubDesk, serving, visiting
+from tests.stubs import StubDesk, nothing_wrong, serving, visiting
 from tests.waiting import becomes, expect, fits
 
 Visit = Callable[..., Any]
@@ -49,18 +49,37 @@ def visit(page: Any, port: int) -> Iterator[Visit]:
     yield from visiting(page, port, "acceptance")
 
 
+@pytest.fixture
+def moved(page: Any, port: int) -> Iterator[Visit]:
+    """Opens an address that the page "Acceptance" had when it was one."""
+
+    def go(view: str, ready: str) -> Any:
+        page.goto(f"http://127.0.0.1:{port}/?tab=acceptance&acceptance={view}")
+        page.wait_for_selector(f"{ready} >> visible=true")
+        return page
+
+    yield go
+    nothing_wrong(page, port)
+
+
 def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     page = visit()
     expect(page.locator(".svd-defined tbody tr")).to_have_count(len(RUNS))
     expect(page.locator(".svd-defined thead")).to_contain_text("Σ accepted ÷ positions that were decided")
     expect(page.locator(".svd-charts .svp-chart .main-svg").first).to_be_visible()
     expect(page.locator(".svd-groups section")).to_have_count(4)
-    page.locator(".svd-runs input").first.uncheck()
-    expect(page.locator(".svd-defined tbody tr")).to_have_count(len(RUNS) - 1)
-    page.click(".svd-all button:has-text('none')")
-    expect(page.locator(".svd-body")).to_have_text("Choose at least one run.")
-    page.click(".svd-all button:has-text('all')")
-    expect(page.locator(".svd-defined tbody tr")).to_have_count(len(RUNS))
+    # from the library: by the keyboard alone, those that are selected
+    page.click("text=← All runs")
+    becomes(page, lambda: "acceptance=" in page.url, False)
+    for number in (1, 2):
+        page.focus(f".svp-grid tr[data-id] >> nth={number} >> .svr-check input")
+        page.keyboard.press("Space")
+    page.focus(".svr-bar button:has-text('Acceptance')")
+    page.keyboard.press("Enter")
+    expect(page.locator(".svr-view h2")).to_have_text("Acceptance of 2 runs")
+    expect(page.locator(".svd-defined tbody tr")).to_have_count(2)
+    page.reload()  # the address says which
+    expect(page.locator(".svd-defined tbody tr")).to_have_count(2)
 
 
 def test_charts_draw_at_most_eight_methods_each_in_a_colour_of_its_own(visit: Visit) -> None:
@@ -77,7 +96,18 @@ def test_charts_draw_at_most_eight_methods_each_in_a_colour_of_its_own(visit: Vi
     lines.last.click()
     becomes(page, lambda: [last in dict(chart) for chart in page.evaluate(SERIES)], [True] * 3)
     assert all(len({color for _, color in chart}) == 8 for chart in page.evaluate(SERIES))
+
+
+@pytest.mark.slow("the page opened again")
+def test_a_given_answer_is_marked_in_the_library_and_left_out(visit: Visit) -> None:
+    page = visit(f"&runs=gallery-0,gallery-{len(RUNS)}")
+    expect(page.locator(".svd-defined tbody tr")).to_have_count(1)
     expect(page.locator(".svd-lead").first).to_contain_text("1 run of a given answer left out")
+    page.click("text=← All runs")
+    row = page.locator(f"tr[data-id=gallery-{len(RUNS)}]")
+    expect(row.locator(".svr-method")).to_have_text("PLD (given answer)")  # and not (lossy)
+    row.locator(".svr-check input").check()
+    expect(page.locator(".svr-bar button:has-text('Acceptance')")).to_be_disabled()
 
 
 @pytest.mark.slow("the page opened again")
@@ -86,16 +116,16 @@ def test_calibration_says_what_each_confidence_is_worth(visit: Visit) -> None:
     expect(page.locator(".svd-table tbody tr").first).to_contain_text("right:")
     expect(page.locator(".svd-charts .svp-chart .main-svg").first).to_be_visible()
     page.click("[data-view=definitions]")
-    becomes(page, lambda: "acceptance=" in page.url, False)
+    becomes(page, lambda: "acceptance=definitions" in page.url, True)
 
 
 @pytest.mark.slow("the page opened again")
-def test_two_outputs_are_judged_by_the_model_in_use(visit: Visit, target: Any) -> None:
-    page = visit("&acceptance=outputs")
+def test_two_outputs_are_judged_by_the_model_in_use(moved: Visit, target: Any) -> None:
+    page = moved("outputs", ".svp-compare[data-ready]")
     expect(page.locator(".svd-go")).to_be_disabled()
     prompt = Prompt.from_text(target.tokenizer, PROMPT)
     written = target.tokenizer.decode(generate(target, prompt, max_new_tokens=16))
-    areas = page.locator(".svd-body textarea")
+    areas = page.locator(".svc-outputs textarea")
     for area, text in zip(areas.all(), (PROMPT, written, written[:-3] + "<b>"), strict=True):
         area.fill(text)
     page.click(".svd-go")
@@ -105,14 +135,14 @@ def test_two_outputs_are_judged_by_the_model_in_use(visit: Visit, target: Any) -
     areas.nth(2).fill(written)
     page.click(".svd-go")
     expect(page.locator(".svd-verdict")).to_have_text("Both outputs are the same, token by token.")
-    page.click("[data-view=definitions]")
-    page.click("[data-view=outputs]")
+    page.click(".svc-outputs summary")
+    page.click(".svc-outputs summary")
     expect(areas.nth(1)).to_have_value(written)  # nothing that was typed is lost
 
 
 @pytest.mark.slow("the page opened again")
-def test_the_calculator_answers_as_it_is_moved(visit: Visit) -> None:
-    page = visit("&acceptance=speedup")
+def test_the_calculator_answers_as_it_is_moved(moved: Visit) -> None:
+    page = moved("speedup", ".svp-lab .svd-numbers dd")
     speedup = page.locator(".svd-numbers dd").nth(2)
     expect(speedup).to_have_text("2.35×")  # (1 - .7^6) / .3 / (5 * .05 + 1)
     page.fill(".svd-rows", "1:30, 6:60")
@@ -133,5 +163,6 @@ def test_the_calculator_answers_as_it_is_moved(visit: Visit) -> None:
 
 @pytest.mark.matrix("every part of the page")
 @pytest.mark.parametrize("view", ["definitions", "calibration", "outputs", "speedup"])
-def test_it_fits_a_phone(visit: Visit, view: str) -> None:
-    fits(visit(f"&acceptance={view}", width=400), 400)
+def test_it_fits_a_phone(moved: Visit, view: str) -> None:
+    ready = {"outputs": ".svp-compare[data-ready]", "speedup": ".svp-lab .svd-numbers dd"}
+    fits(moved(view, ready.get(view, ".svp-acceptance[data-ready]")), 400)

@@ -22,8 +22,6 @@ PAGES = {  # and what is there when one is drawn
     "attribution": ".svp-attribution[data-ready]",
     "lessons": ".svp-lessons[data-ready]",
     "lab": ".svp-lab > *",
-    "acceptance": ".svd-table",
-    "trees": ".svp-trees[data-ready]",
     "runs": ".svp-grid",
 }
 

@@ -84,6 +84,37 @@ def written(page: Any) -> list[int]:
     return [int(text.split()[0].replace(",", "")) for text in page.locator(".svc-numbers").all_inner_texts() if text]
 
 
+def test_runs_selected_in_the_library_are_compared_and_held_against_each_other(page: Any, port: int) -> None:
+    """By the keyboard alone: two runs of one prompt, their difference, a step of it on Inspect, and the race."""
+    page.goto(f"http://127.0.0.1:{port}/?tab=runs")
+    page.wait_for_selector(".svp-grid")
+    for name in ("gallery-1", "gallery-2"):
+        page.focus(f"tr[data-id={name}] .svr-check input")
+        page.keyboard.press("Space")
+    other = page.locator("tr[data-id=gallery-5] .svr-check input")
+    other.check()  # of another prompt
+    expect(page.locator(".svr-bar button:has-text('Compare')")).to_be_disabled()
+    expect(page.locator(".svr-bar button:has-text('Difference')")).to_have_attribute("title", "Select two runs")
+    other.uncheck()
+    page.focus(".svr-bar button:has-text('Difference')")
+    page.keyboard.press("Enter")
+    expect(page.locator(".svr-gains h3").nth(1)).to_contain_text("Method C accepted, Method B did not")
+    row = page.locator(".svr-gains").nth(1).locator("tbody tr").first
+    expect(row).to_contain_text("of")
+    step = int(row.locator("button").first.inner_text().split()[1])
+    page.reload()  # the address says which two
+    page.locator(".svr-gains").nth(1).locator("tbody tr button").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => specviz.app.tab === 'inspect' && specviz.app.shown === 'gallery-2'")
+    becomes(page, lambda: page.evaluate("specviz.inspector.step") + 1, step)
+    page.goto(f"http://127.0.0.1:{port}/?tab=runs")
+    for name in ("gallery-1", "gallery-2"):
+        page.check(f"tr[data-id={name}] .svr-check input")
+    page.click(".svr-bar button:has-text('Compare')")
+    expect(page.locator(".svc-lane")).to_have_count(2)
+    becomes(page, lambda: "lanes=gallery-1%2Cgallery-2" in page.url, True)
+
+
 @pytest.mark.slow("a figure is made")
 def test_a_comparison_is_a_figure_in_one_click(visit: Visit, desk: Lanes) -> None:
     page = visit()

@@ -1,4 +1,4 @@
-/* Page "Acceptance", calibration: what methods are confident of, and how often they are right. */
+/* Acceptance of runs, calibration: what methods are confident of, and how often they are right. */
 
 import { h, heads, table } from "specviz/base/dom.js";
 import { format, percentage } from "specviz/base/numbers.js";

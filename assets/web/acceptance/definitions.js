@@ -1,4 +1,4 @@
-/* Page "Acceptance", the definitions: one table of all, and where drafted tokens stood. */
+/* Acceptance of runs, the definitions: one table of all, and where drafted tokens stood. */
 
 import { h, heads, replace, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
@@ -71,7 +71,7 @@ function key(changed) {
     return h("button.svd-line", attributes, h("i", { style: slot >= 0 && `background:${COLORS[slot]}` }), title);
   });
   const many = buttons.length > COLORS.length;
-  const how = `${COLORS.length} of ${buttons.length} methods are drawn, those that drafted most: take one out for another.`;
+  const how = `${COLORS.length} of ${buttons.length} methods are drawn, those that drafted most: swap them here.`;
   return h("div.svd-key", { role: "group", "aria-label": "Lines drawn" }, buttons, many && h("small", how));
 }
 
@@ -177,7 +177,7 @@ export function drawDefinitions(place) {
   replace(place, [
     h(
       "p.svd-lead",
-      page.forced > 0 && h("b", `${plural(page.forced, "run")} of a given answer left out: nothing was decided there. `),
+      page.forced > 0 && h("b", `${plural(page.forced, "run")} of a given answer left out. `),
       "The same runs by every definition in use. Large: all steps pooled. Small: the formula with its numbers, and " +
         "the mean of each run's own value (SpecForge's way), which can order two methods the other way round.",
     ),

@@ -1,14 +1,9 @@
-/* Page "Acceptance": what it knows, and what its views share. */
+/* Acceptance of runs: what is known, and what its views share. */
 
 import { h, must } from "specviz/base/dom.js";
 import { charts, layout as common } from "specviz/base/plotly.js";
 
-export const VIEWS = {
-  definitions: "Definitions",
-  calibration: "Calibration",
-  outputs: "Two outputs",
-  speedup: "Speedup",
-};
+export const VIEWS = { definitions: "Definitions", calibration: "Calibration" };
 
 export const page = {
   /** @type {HTMLElement} */
@@ -17,8 +12,6 @@ export const page = {
   data: null,
   /** @type {keyof typeof VIEWS} */
   view: "definitions",
-  /** @type {Set<string> | null} the chosen runs; null: none was chosen by hand yet */
-  chosen: null,
   /** @type {AcceptanceSet[]} */
   sets: [],
   /** Runs of given answers that were left out. */

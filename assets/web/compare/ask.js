@@ -4,7 +4,7 @@ import { append, h, must } from "specviz/base/dom.js";
 import { bound, fields, valuesOf } from "specviz/base/field.js";
 import { getJson, sentence, tell } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
-import { inLine } from "specviz/base/text.js";
+import { inLine, safe } from "specviz/base/text.js";
 import { MARKS, going, page, part, post, tint } from "specviz/compare/state.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { badge, methodGroups, missingMethods } from "specviz/shell/methods.js";
@@ -59,8 +59,18 @@ export function drawPrompt() {
   const run = app.inspector?.model?.run;
   const made = h("p.svm-offer", { hidden: true });
   const what = run ? `“${inLine(run.title)}”: its prompt, token by token.` : "No run is open on Inspect yet.";
-  place.append(h("p.svc-help", what), made);
+  place.append(h("p.svc-help", what));
+  if (run) place.append(h("pre.svc-recorded-prompt", { tabindex: 0, "aria-label": "Prompt" }, promptText()));
+  place.append(made);
   if (run) offerModel(made, run.id);
+}
+
+/** The prompt of the run that is open on Inspect, without what its chat template adds. */
+function promptText() {
+  const { model } = must(app.inspector);
+  const ids = model.trace.tokens.id.slice(0, model.promptLength);
+  const said = ids.filter((_, at) => model.trace.tokens.segment[at] !== "template");
+  return safe(model.pieces.cells(said).map(({ text }) => text).join(""));
 }
 
 /** How the prompt is made up, and its texts. */

@@ -63,7 +63,8 @@ export function frame() {
       h("a.svp-button.svc-figure", { hidden: true, download: "", title: FIGURE }, "Figure"),
     ),
     card(
-      "race", "Race", "Every lane as it was recorded, on one clock.",
+      "race", "Race", "A bar is as long as its lane took; the race plays them back on one clock.",
+      h("p.svc-outcome", { role: "status", hidden: true }),
       h(
         "div.svc-controls",
         h("button.svp-button.svc-play", playing, "▶ Race"),

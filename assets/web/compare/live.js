@@ -198,6 +198,10 @@ function over(ticket) {
     page.stretches = stretches;
     drawStretches();
   });
+  asked("outcome", ticket, "outcome", ({ sentence: words }) => {
+    part("outcome").textContent = words;
+    part("outcome").hidden = false;
+  });
   asked("numbers", ticket, "table", (answer) => {
     page.numbers = answer;
     changed();

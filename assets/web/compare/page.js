@@ -8,6 +8,7 @@ import { catalog, choosePrompt, drawPrompt, note, run } from "specviz/compare/as
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed } from "specviz/compare/frame.js";
 import { begin, lens } from "specviz/compare/live.js";
+import { drawOutputs } from "specviz/compare/outputs.js";
 import { pause } from "specviz/compare/race.js";
 import { drawExample, drawRecorded, example, openRuns } from "specviz/compare/recorded.js";
 import { going, page, part } from "specviz/compare/state.js";
@@ -16,6 +17,7 @@ import { app } from "specviz/shell/state.js";
 
 const WHAT =
   "A comparison runs several methods on one prompt and plays them back as a race, aligned by output position.";
+const OUTPUTS = "Pasted, written with drafting and without: do they differ by rounding, by design or by a bug?";
 const HOW =
   "Two to four methods draft for the same model on the same prompt, beside plain decoding: see who needs how many " +
   "forwards for which part of the output.";
@@ -48,7 +50,17 @@ function layout() {
       ),
     ),
     h("div.svc-results"),
+    outputs(),
   );
+}
+
+/** What a server wrote with drafting and without, pasted: judged by the model in use. */
+function outputs() {
+  const open = new URLSearchParams(location.search).has("outputs");
+  const inside = h("div.svp-acceptance");
+  const summary = h("summary", h("h2", "Two outputs of a server"), h("span.svc-help", OUTPUTS));
+  drawOutputs(inside);
+  return h("details.svc-setup.svc-outputs", { open }, summary, inside);
 }
 
 async function load() {
@@ -56,7 +68,7 @@ async function load() {
   try {
     page.data = await getJson("api/compare");
     layout();
-    choosePrompt(page.data.examples[0]?.id ?? "own");
+    choosePrompt(app.shown ? "trace" : page.data.examples[0]?.id ?? "own");
     await catalog();
   } catch (problem) {
     page.box.replaceChildren(alertNote(problem));
@@ -76,6 +88,7 @@ async function load() {
         if (page.lanes.length && !going()) lens(page.ticket);
       }),
   );
+  on("lanes", openRuns);
   on("current", () => {
     if (page.form.choice === "trace") drawPrompt();
   });

@@ -3,7 +3,7 @@
 import { closest, h, must } from "specviz/base/dom.js";
 import { clamp, plural } from "specviz/base/numbers.js";
 import { tell, words } from "specviz/compare/oracle.js";
-import { drawn, mark, name, page, part, seconds, settings, tint } from "specviz/compare/state.js";
+import { drawn, going, mark, name, page, part, seconds, settings, tint } from "specviz/compare/state.js";
 import { onInspect } from "specviz/shell/open.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
@@ -13,6 +13,7 @@ const STATES = { waiting: "waiting", running: "running", failed: "failed", stopp
 
 /** What a lane's row is made of. @param {DrawnLane | CompareLane} lane */
 export const laneParts = (lane) => ({
+  row: h("li.svc-lane", { style: tint(lane.n) }),
   name: h("b.svc-name"),
   settings: h("span.svc-params"),
   verdict: h("span.svc-verdict"),
@@ -25,6 +26,22 @@ export const laneParts = (lane) => ({
   inspect: h("button.svp-link.svc-inspect", { onclick: () => inspect(lane) }, "Inspect ↗"),
 });
 
+/** What a lane took until it was done, by the clock. @param {DrawnLane} one */
+const cost = ({ lane }) => (page.clock === "step" ? lane.steps : lane.ms);
+
+/** Whether all lanes are over and the clock stands at its end: each bar is as long as its lane took. */
+const atRest = () => !page.live && !page.playing && !going() && page.at >= limit();
+
+/** At rest the first to finish stands on top; what did not finish stands last. */
+function sortRows() {
+  if (!atRest()) return;
+  /** @param {CompareLane} one */
+  const rank = (one) => (one.state === "done" && one.lane ? cost(/** @type {DrawnLane} */ (one)) : Infinity);
+  const rows = [...page.lanes].sort((a, b) => rank(a) - rank(b) || 0).map((one) => must(one.parts).row);
+  const list = part("lanes");
+  if (rows.some((row, n) => list.children[n] !== row)) list.append(...rows);
+}
+
 /** A row per lane: who it is, how it fares. */
 export function drawRows() {
   const list = part("lanes");
@@ -32,14 +49,13 @@ export function drawRows() {
     list.replaceChildren(
       ...page.lanes.map((lane) => {
         const p = (lane.parts = laneParts(lane));
-        return h(
-          "li.svc-lane",
-          { style: tint(lane.n) },
+        p.row.append(
           h("div.svc-who", mark(lane), p.name, p.settings, p.state, p.verdict, p.oracle, p.inspect),
           h("div.svc-track", { "aria-hidden": "true" }, p.fill),
           p.own,
           p.text,
         );
+        return p.row;
       }),
     );
   }
@@ -207,14 +223,15 @@ export function paint() {
     ...(lanes.some((one) => one.state === "done") ? [] : open),
   );
   const order = lanes.map((_, n) => n).filter((n) => done[n] === lanes[n].lane.steps && lanes[n].state === "done");
-  /** @param {number} n */
-  const cost = (n) => (page.clock === "step" ? lanes[n].lane.steps : lanes[n].lane.ms);
-  order.sort((a, b) => cost(a) - cost(b));
+  order.sort((a, b) => cost(lanes[a]) - cost(lanes[b]));
+  const rest = atRest() && page.clock !== "position";
+  const longest = Math.max(1, ...lanes.map(cost));
+  sortRows();
   lanes.forEach((one, n) => {
     const { lane } = one;
     const parts = must(one.parts);
     const ended = one.state === "done" && done[n] === lane.steps && !page.live;
-    parts.fill.style.transform = `scaleX(${written[n] / most})`;
+    parts.fill.style.transform = `scaleX(${rest ? cost(one) / longest : written[n] / most})`;
     const place =
       ended && page.clock !== "position" ? ` · ${["1st", "2nd", "3rd", "4th", "5th"][order.indexOf(n)]}` : "";
     const numbers =

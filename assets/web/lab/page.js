@@ -8,11 +8,19 @@ import * as batch from "specviz/lab/batch.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { drawMain } from "specviz/lab/form.js";
 import { drawResults, show } from "specviz/lab/results.js";
-import { BATCH, OWN, SHORT, address, catalog, lab, note, parts, recipe, refresh, restore } from "specviz/lab/state.js";
+import {
+  BATCH, OWN, SHORT, TOOLS, address, catalog, lab, note, parts, recipe, refresh, restore,
+} from "specviz/lab/state.js";
+import { speedupView } from "specviz/lab/speedup.js";
 import { app } from "specviz/shell/state.js";
+import { treesView } from "specviz/trees/view.js";
 
 /** @type {Record<string, string>} */
-const NAMES = { [OWN]: "Your own sweep", [BATCH]: "Methods × prompts" };
+const NAMES = { [OWN]: "Your own sweep", [BATCH]: "Methods × prompts", ...TOOLS };
+/** What draws a tool, when it is first looked at. @type {Record<string, () => HTMLElement>} */
+const VIEWS = { trees: treesView, speedup: speedupView };
+/** @type {Map<string, HTMLElement>} */
+const drawnTools = new Map();
 const side = h("details.svl-side", parts.chosen, parts.list);
 
 /** The list: experiments and results. */
@@ -54,6 +62,8 @@ function items() {
   return [
     item(OWN, "", NAMES[OWN], "A method, one or two parameters, values, prompts and a metric"),
     item(BATCH, "", NAMES[BATCH], "Batch mode: a table of tasks and methods, as in the papers"),
+    item("trees", "", TOOLS.trees, "PPD's trees of every state: which size pays on this machine"),
+    item("speedup", "", TOOLS.speedup, "What a draft of K tokens is expected to gain"),
     ...(earlier.length ? [h("details.svl-earlier", { open }, h("summary", count), earlier)] : []),
     ...groups.flat(2),
   ];
@@ -75,6 +85,11 @@ function fold() {
 /** @param {string} name */
 function choose(name) {
   lab.choice = name;
+  if (name in TOOLS) {
+    show("");
+    fold();
+    return draw();
+  }
   const { results, recorded } = catalog();
   const named = (/** @type {LabListed} */ about) => about.name === name;
   const example = recipe(name) ? recorded.find(named) : undefined; // it comes along
@@ -107,7 +122,15 @@ async function reopen({ id, name }) {
 
 function draw() {
   drawSide();
-  drawMain();
+  const name = lab.choice;
+  const tool = name in TOOLS;
+  parts.tool.hidden = !tool;
+  parts.setup.hidden = parts.results.hidden = tool;
+  if (tool) {
+    const view = drawnTools.get(name) ?? VIEWS[name]();
+    drawnTools.set(name, view);
+    parts.tool.replaceChildren(view);
+  } else drawMain();
   address();
 }
 
@@ -119,7 +142,7 @@ async function begin() {
   const { results, recorded } = catalog();
   if (!name && !results.length && recorded.length) return reopen(recorded[0]); // nothing was run yet: one that was
   if (!name) return choose(first);
-  if ([OWN, BATCH].includes(name) || recipe(name)) return choose(name);
+  if ([OWN, BATCH, ...Object.keys(TOOLS)].includes(name) || recipe(name)) return choose(name);
   try {
     reopen((await resultsOf(name)).about);
   } catch (problem) {
@@ -140,7 +163,7 @@ export async function mount({ element }) {
     return;
   }
   side.open = innerWidth >= 900;
-  box.replaceChildren(side, h("section.svl-main", parts.setup, parts.results), parts.dialog);
+  box.replaceChildren(side, h("section.svl-main", parts.setup, parts.results, parts.tool), parts.dialog);
   await begin();
   parts.list.querySelector(".svl-item[aria-current]")?.scrollIntoView({ block: "nearest" });
   on("lab", drawSide); // what there is has changed

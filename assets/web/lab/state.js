@@ -9,6 +9,8 @@ import { app } from "specviz/shell/state.js";
 
 export const OWN = "own";
 export const BATCH = "batch";
+/** What is looked at and not run, in place of an experiment. @type {Record<string, string>} */
+export const TOOLS = { trees: "Trees of prompt tokens", speedup: "Speedup of a draft length" };
 
 /** @type {Record<string, string>} */
 export const SHORT = {
@@ -44,6 +46,7 @@ export const parts = {
   estimate: h("span.svl-estimate", { role: "status" }),
   note: h("p.svp-note.svl-note", { role: "status" }),
   results: h("div.svl-results"),
+  tool: h("div.svl-tool", { hidden: true }),
   dialog: h("dialog.svl-dialog"),
 };
 

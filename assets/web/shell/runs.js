@@ -50,11 +50,20 @@ export async function refreshRuns() {
   }
 }
 
+/** Runs that tell how much their method has accepted: over, not empty, and not of a given answer. */
+export const countable = () => app.runs.filter((run) => run.kind !== "live" && !run.forced && (run.tokens ?? 0) > 0);
+
+/** A teacher-forced run drafted over a text that it did not write: that is no loss. */
+/** @param {Pick<RunRecord, "forced" | "lossless">} run */
+export const variant = ({ forced, lossless }) =>
+  forced ? " (given answer)" : lossless === false ? " (lossy)" : "";
+
 /** A run in a line; its title keeps to itself which way it is written (an option has no element to isolate it). */
-/** @param {Pick<RunRecord, "title" | "method" | "lossless" | "tokens_per_step">} run */
-export function brief({ title, method, lossless, tokens_per_step: speed }) {
+/** @param {Pick<RunRecord, "title" | "method" | "forced" | "lossless" | "tokens_per_step">} run */
+export function brief(run) {
+  const { title, method, tokens_per_step: speed } = run;
   const perStep = typeof speed === "number" && `${speed.toFixed(2)} tokens/step`;
-  return [title && inLine(title), method + (lossless === false ? " (lossy)" : ""), perStep].filter(Boolean).join(" · ");
+  return [title && inLine(title), method + variant(run), perStep].filter(Boolean).join(" · ");
 }
 
 /** The runs to choose from, by kind; ``current`` is chosen, be it in the list or not. */

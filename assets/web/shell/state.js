@@ -1,5 +1,7 @@
 /* What the page knows. */
 
+import "specviz/shell/moved.js";
+
 /** The address's parameters as the page was opened. */
 export const params = new URLSearchParams(location.search);
 

@@ -1,4 +1,4 @@
-/* Page "Trees": a size is picked, and its numbers and charts. */
+/* Trees of prompt tokens: a size is picked, and its numbers and charts. */
 
 import { h, rested } from "specviz/base/dom.js";
 import { plural } from "specviz/base/numbers.js";

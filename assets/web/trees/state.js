@@ -1,4 +1,4 @@
-/* Page "Trees": what it knows, and the small things its modules share. */
+/* Trees of prompt tokens: what it knows, and the small things its modules share. */
 
 import { h, must } from "specviz/base/dom.js";
 import { setAddress } from "specviz/shell/address.js";
@@ -12,7 +12,6 @@ export const page = {
   m: 0,
   size: 0,
   timer: 0,
-  asked: false,
 };
 
 /** The parts that are filled as the page's numbers change. */
@@ -71,5 +70,5 @@ export const point = () => must(budget().points.find(({ size }) => size === page
 
 /** Puts what is shown into the address. */
 export function address() {
-  if (page.size && app.tab === "trees") setAddress({ trees: `${page.m}x${page.size}` });
+  if (page.size && app.tab === "lab") setAddress({ trees: `${page.m}x${page.size}` });
 }

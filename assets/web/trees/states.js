@@ -1,4 +1,4 @@
-/* Page "Trees": the trees of every state, drawn. */
+/* Trees of prompt tokens: the trees of every state, drawn. */
 
 import { closest, h, level, must, s } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";

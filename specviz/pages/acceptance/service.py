@@ -45,9 +45,9 @@ class Outputs(Body):
 
 
 class AcceptancePage(Service):
-    """The page "Acceptance"."""
+    """Acceptance of chosen runs, on the page "Runs"; expected speedups for the Lab; two outputs for Compare."""
 
-    name, title, order = "acceptance", "Acceptance", 55
+    name, order = "acceptance", 55
     cannot = "Acceptance cannot"
 
     def __init__(self, desk: Any) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specviz.server.bodies import Body, Ids, Texts
+from specviz.server.bodies import Body, Ids, Listed, Texts
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import Rejected
 from specviz.server.http import Owner
 from specviz.server.store import EVERYBODY, MAX_TAGS, MAX_TITLE, checked_tag
 from specviz.words import sentence
+
+from .difference import difference
 
 
 class Change(Body):
@@ -102,6 +104,18 @@ class Runs(Service):
                     library.describe(key, **about, **({"owner": owner} if owner else {}))
             done.append(key)
         return done
+
+    @get("difference")
+    def difference(self, runs: Listed) -> dict[str, Any]:
+        """Where each of two runs of one prompt accepted drafted tokens that the other did not. Raises UnknownTrace, and
+        Rejected where the two cannot be held against each other.
+        """
+        if len(runs) != 2:
+            raise Rejected("runs", f"{len(runs)} runs are given: two are compared step by step, choose two.")
+        try:
+            return difference(*(self.desk.trace(key) for key in runs))
+        except ValueError as problem:
+            raise Rejected("runs", sentence(problem)) from None
 
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> list[str]:

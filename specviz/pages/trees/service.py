@@ -50,9 +50,9 @@ class _RunFirst(Exception):
 
 
 class Trees(Service):
-    """The page "Trees": designs of every size and prompt budget, and the machine's latency."""
+    """The Lab's view of trees: designs of every size and prompt budget, and the machine's latency."""
 
-    name, title, order = "trees", "Trees", 60
+    name, order = "trees", 60
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)

@@ -1,4 +1,4 @@
-/* Page "Acceptance", two outputs: pasted, read by the model in use, judged. */
+/* Page "Compare", two outputs of a server: pasted, read by the model in use, judged. */
 
 import { h } from "specviz/base/dom.js";
 import { alertNote, postJson } from "specviz/base/json.js";

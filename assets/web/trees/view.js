@@ -1,7 +1,7 @@
-/* Page "Trees": PPD's trees of every state by size and prompt budget, their worth on this machine. Text nodes only. */
+/* The Lab's view of PPD's trees: every state by size and prompt budget, their worth on this machine. */
 
 import { on } from "specviz/base/bus.js";
-import { coded, h, heads, place, s, table } from "specviz/base/dom.js";
+import { coded, h, heads, s, table } from "specviz/base/dom.js";
 import { alertNote, getJson, postJson, sentence } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { onTheme } from "specviz/base/plotly.js";
@@ -231,22 +231,16 @@ async function load() {
   box.dataset.ready = `${page.m}x${page.size}`;
 }
 
-/** @param {Part} part */
-export function mount({ element }) {
+/** The view of trees in a place of its own: nothing is designed before it is first shown. @returns {HTMLElement} */
+export function treesView() {
   app.pages.trees = page;
-  page.box = place(element, "trees");
-  page.box.replaceChildren(h("p.svp-empty", "Designing trees …"));
+  page.box = h("div.svp-trees", h("p.svp-empty", "Designing trees …"));
   listen();
-  // nothing is designed before the page is looked at
-  new ResizeObserver(() => {
-    if (!page.box.offsetWidth || page.asked) return;
-    page.asked = true;
-    load();
-  }).observe(page.box);
+  load();
   on("model", () => {
-    if (!page.asked) return;
     Object.assign(page, { size: 0, m: 0 });
     load();
   });
   onTheme(() => page.data && parts.charts.childElementCount && drawCharts());
+  return page.box;
 }

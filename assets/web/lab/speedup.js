@@ -1,22 +1,43 @@
-/* Page "Acceptance", the calculator: what a draft of K tokens is expected to gain. */
+/* The Lab's calculator: what a draft of K tokens is expected to gain. */
 
 import { h } from "specviz/base/dom.js";
-import { alertNote, postJson } from "specviz/base/json.js";
-import { charts } from "specviz/base/plotly.js";
+import { alertNote, getJson, postJson } from "specviz/base/json.js";
+import { charts, layout, onTheme } from "specviz/base/plotly.js";
 import { bound } from "specviz/base/field.js";
 import { plural } from "specviz/base/numbers.js";
-import { COLORS, data, layout, page } from "specviz/acceptance/state.js";
+import { countable } from "specviz/shell/runs.js";
 
 const given = { acceptance: 0.7, cost: 0.05, gamma: 5, rows: "" };
-const UNMEASURED = "empty: any number of rows takes as long as one; Trees measures this machine's";
-let begun = false;
+const UNMEASURED = "empty: any number of rows takes as long as one; the Lab's trees measure this machine's";
+const [SPEEDUP, CHOSEN, TOKENS] = ["#0072B2", "#D55E00", "#8A8A8A"];
+/** @type {AcceptanceAnswer} */
+let data = { definitions: [], plotly: "", rows: "", model: "" };
+/** Recorded runs by method: what α and c can be taken from. @type {AcceptanceSet[]} */
+let sets = [];
 let costOf = ""; // whose c is set
 let newest = 0;
 
+/** The calculator in a place of its own. */
+export function speedupView() {
+  const box = h("div.svp-acceptance", h("p.svp-empty", "Looking for runs …"));
+  const begin = async () => {
+    try {
+      data = await getJson("api/acceptance");
+      const ids = countable().map((run) => run.id);
+      if (ids.length) ({ sets } = await postJson("api/acceptance/runs", { ids }));
+    } catch (problem) {
+      return box.replaceChildren(alertNote(problem));
+    }
+    given.rows = data.rows;
+    drawSpeedup(box);
+  };
+  begin();
+  onTheme(() => box.querySelector(".main-svg") && drawSpeedup(box));
+  return box;
+}
+
 /** @param {HTMLElement} place */
-export function drawSpeedup(place) {
-  if (!begun) given.rows = data().rows;
-  begun = true;
+function drawSpeedup(place) {
   const result = h("div.svd-result");
   const numbers = h("dl.svd-numbers", { role: "status" });
   const grid = h("div.svd-charts");
@@ -39,7 +60,7 @@ export function drawSpeedup(place) {
     });
     return h("label.svd-slider", h("b", label), output, input, h("small", help));
   };
-  const known = page.sets.filter((set) => set.pooled.tested_acceptance !== null);
+  const known = sets.filter((set) => set.pooled.tested_acceptance !== null);
   const from = h(
     "select.svp-select",
     { "aria-label": "Take α and c from runs" },
@@ -83,13 +104,13 @@ export function drawSpeedup(place) {
       fact("best K", best ? `${best} (${top.speedup.toFixed(2)}×)` : "none: drafting does not pay", "largest speedup"),
     );
     const x = forecasts.map((one) => one.gamma);
-    /** @type {(key: "speedup" | "tokens", name: string, n: number, dash: string) => object} */
-    const line = (key, name, n, dash) => ({
+    /** @type {(key: "speedup" | "tokens", name: string, color: string, dash: string) => object} */
+    const line = (key, name, color, dash) => ({
       x,
       y: forecasts.map((one) => one[key]),
       name,
       mode: "lines",
-      line: { color: COLORS[n], dash, width: 2 },
+      line: { color, dash, width: 2 },
       hovertemplate: `K = %{x}: %{y:.2f}`,
     });
     const marks = {
@@ -97,26 +118,30 @@ export function drawSpeedup(place) {
       y: [now.speedup],
       name: "chosen K",
       mode: "markers",
-      marker: { color: COLORS[1], size: 12, symbol: "diamond" },
+      marker: { color: CHOSEN, size: 12, symbol: "diamond" },
       hovertemplate: "K = %{x}: %{y:.2f}×",
     };
     const beyond = measured_to === null ? "" : `; L(n) beyond ${measured_to} rows is its last slope`;
-    const data_ = [line("speedup", "speedup", 0, "solid"), line("tokens", "tokens per step", 6, "dot"), marks];
+    const data_ = [line("speedup", "speedup", SPEEDUP, "solid"), line("tokens", "tokens per step", TOKENS, "dot"), marks];
     const title = `Expected speedup by draft length${beyond}`;
-    const look = layout(title, "draft length K", "×, tokens per step", { showlegend: true });
+    const look = layout(title, "draft length K", "×, tokens per step", {
+      margin: { l: 56, r: 14, t: 44, b: 50 },
+      yaxis: { rangemode: "tozero" },
+    });
     const label = "Expected speedup and tokens per step by draft length";
-    charts(grid, data().plotly, () => (grid.isConnected ? [{ label, data: data_, layout: look }] : null));
+    charts(grid, data.plotly, () => (grid.isConnected ? [{ label, data: data_, layout: look }] : null));
   }
 
   const rows = bound(h("input.svp-input.svd-rows", { placeholder: "1:30, 8:34, 32:52" }), given, "rows", ask);
   place.replaceChildren(
+    h("h2", "Speedup of a draft length"),
     h(
       "p.svd-lead",
       "Leviathan's formula with the cost of verifying: speedup = (1 − α^(K+1)) ÷ (1 − α) ÷ (K·c + L(K+1) ÷ L(1)). " +
         "Every position is taken for equally likely to stand; copied text is not so, and does better at large K. " +
         "K is the length of a chain: a tree as deep has more rows to check, and is likelier to stand at each position.",
     ),
-    h("div.svd-row", h("label", "α and c from the chosen runs: ", from), h("small", costOf)),
+    h("div.svd-row", h("label", "α and c from recorded runs: ", from), h("small", costOf)),
     h(
       "div.svd-sliders",
       slider("acceptance", "Acceptance α", 1, 0.01, "chance that a drafted token stands where all before it did"),
@@ -127,7 +152,7 @@ export function drawSpeedup(place) {
       "label.svd-field",
       h("b", "L(n), rows:ms"),
       rows,
-      h("small", data().rows ? "this machine's, as Trees measured it; or type another's" : UNMEASURED),
+      h("small", data.rows ? "this machine's, as the Lab's trees measured it; or type another's" : UNMEASURED),
     ), // fmt: skip
     result,
   );

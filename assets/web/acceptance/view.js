@@ -1,0 +1,59 @@
+/* Acceptance of chosen runs: by every definition, and the calibration of each confidence. Text nodes only. */
+
+import { drawCalibration } from "specviz/acceptance/calibration.js";
+import { drawDefinitions } from "specviz/acceptance/definitions.js";
+import { VIEWS, page } from "specviz/acceptance/state.js";
+import { h } from "specviz/base/dom.js";
+import { alertNote, getJson, postJson } from "specviz/base/json.js";
+import { onTheme } from "specviz/base/plotly.js";
+import { setAddress } from "specviz/shell/address.js";
+import { app } from "specviz/shell/state.js";
+
+/** @typedef {keyof typeof VIEWS} View */
+
+const DRAWN = { definitions: drawDefinitions, calibration: drawCalibration };
+const names = /** @type {View[]} */ (Object.keys(VIEWS));
+const tabs = h(
+  "div.svd-views",
+  { role: "group", "aria-label": "What is shown of the runs" },
+  names.map((name) => h("button.svd-view", { "data-view": name, onclick: () => show(name) }, VIEWS[name])),
+);
+const body = h("div.svd-body");
+
+/** @param {View} view */
+function show(view) {
+  page.view = view;
+  for (const button of tabs.querySelectorAll("button"))
+    button.setAttribute("aria-pressed", String(button.dataset.view === view));
+  if (app.tab === "runs") setAddress({ acceptance: view });
+  if (page.sets.length) DRAWN[view](body);
+  else body.replaceChildren(h("p.svd-soft", { role: "status" }, page.forced ? GIVEN : NOTHING));
+  page.box.dataset.ready = view;
+}
+
+const NOTHING = "No run is chosen: select some in the library.";
+const GIVEN = "Every chosen run wrote an answer that was given to it, so nothing says how much a method accepts.";
+
+/** Fills a place with the acceptance of runs. */
+/** @type {(box: HTMLElement, ids: string[], view: string) => Promise<void>} */
+export async function drawAcceptance(box, ids, view) {
+  app.pages.acceptance = page;
+  page.box = box;
+  delete box.dataset.ready;
+  body.replaceChildren(h("p.svp-empty", "Counting …"));
+  box.replaceChildren(tabs, body);
+  const asked = ++page.asked;
+  Object.assign(page, { sets: [], forced: 0, charted: [] });
+  try {
+    page.data ??= await getJson("api/acceptance");
+    const answer = ids.length ? await postJson("api/acceptance/runs", { ids }) : {};
+    if (asked !== page.asked) return;
+    Object.assign(page, answer);
+  } catch (problem) {
+    if (asked === page.asked) body.replaceChildren(alertNote(problem));
+    return;
+  }
+  show(names.find((name) => name === view) ?? "definitions");
+}
+
+onTheme(() => page.box.querySelector(".main-svg") && show(page.view));

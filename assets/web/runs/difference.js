@@ -1,0 +1,77 @@
+/* Two runs of one prompt, step by step: where one accepted drafted tokens that the other wrote by itself. */
+
+import { h, heads, replace, table } from "specviz/base/dom.js";
+import { alertNote, getJson } from "specviz/base/json.js";
+import { plural, short } from "specviz/base/numbers.js";
+import { onInspect } from "specviz/shell/open.js";
+import { app } from "specviz/shell/state.js";
+
+/** A token or text as code; blanks are seen. @param {string} text */
+const code = (text) => h("code", text.replace(/\n/g, "⏎").replace(/ /g, "␣") || "∅");
+
+/** What the other run did there. @param {RunGain} gain */
+function instead(gain) {
+  if (!gain.drafted) return ["drafted nothing", gain.reason && `: ${gain.reason}`];
+  const much = `accepted ${gain.other_accepted} of ${gain.drafted} drafted`;
+  if (!gain.offered.length) return [`${much}, then wrote `, code(gain.wrote)];
+  const offered = gain.offered.flatMap((token, n) => [n ? ", " : "", code(token)]);
+  return [`${much}; it offered `, ...offered, ", the target wrote ", code(gain.wrote)];
+}
+
+/** The steps of one run; ``names`` and ``ids``: its own, then the other's. */
+/** @type {(gains: RunGain[], names: string[], ids: string[]) => HTMLElement} */
+function gained(gains, [name, other], [id, otherId]) {
+  const missed = gains.reduce((sum, gain) => sum + gain.missed, 0);
+  /** @type {(step: number, of: string, whose: string) => HTMLElement} */
+  const step = (step, of, whose) =>
+    h(
+      "button.svp-link",
+      { "aria-label": `Step ${step + 1} of ${whose} on Inspect`, onclick: () => onInspect(of, { step }) },
+      `step ${step + 1} ↗`,
+    );
+  const rows = gains.map((gain) =>
+    h(
+      "tr",
+      h("td", step(gain.step, id, name)),
+      h("td.svr-gained", code(gain.text)),
+      h("td.svp-num", `${gain.missed} of ${gain.stop - gain.start}`),
+      h("td", step(gain.other_step, otherId, other), gain.other_steps > 1 && ` and ${gain.other_steps - 1} more`),
+      h("td.svr-instead", instead(gain)),
+    ),
+  );
+  const title = `${name} accepted, ${other} did not`;
+  const sum = `${plural(missed, "token")} in ${plural(gains.length, "step")}`;
+  const empty = h("p.svp-empty", `${name} accepted nothing that ${other} did not accept, too.`);
+  const head = heads([name, "accepted", "missed", other, "what it did there"]);
+  return h(
+    "section.svr-gains",
+    { "aria-label": title },
+    h("h3", title, gains.length > 0 && h("small", sum)),
+    gains.length > 0
+      ? h("div.svl-scroll", { tabindex: 0, role: "region", "aria-label": title }, table({}, head, rows))
+      : empty,
+  );
+}
+
+/** Fills a place with the difference of two runs. @type {(box: HTMLElement, ids: string[]) => Promise<void>} */
+export async function drawDifference(box, ids) {
+  box.replaceChildren(h("p.svp-empty", "Comparing step by step …"));
+  try {
+    /** @type {RunDifference} */
+    const { agreed, tokens, gains } = await getJson(`api/runs/difference?runs=${ids.map(encodeURIComponent)}`);
+    const methods = ids.map((id) => short(app.runs.find((run) => run.id === id)?.method || "run"));
+    const names = methods[0] === methods[1] ? methods.map((name, n) => `${name} (${n + 1})`) : methods;
+    const whole = agreed === Math.max(...tokens);
+    const shared = whole
+      ? `Both wrote the same ${plural(agreed, "token")}.`
+      : `They write the same up to token ${agreed} (of ${tokens.join(" and ")}); beyond it nothing is compared.`;
+    replace(box, [
+      h("p.svr-shared", shared, " Below: the steps in which one accepted drafted tokens that the other wrote itself."),
+      gained(gains[0], names, ids),
+      gained(gains[1], [...names].reverse(), [...ids].reverse()),
+    ]);
+  } catch (problem) {
+    box.replaceChildren(alertNote(problem));
+  }
+  box.dataset.ready = ids.join();
+}

@@ -1,0 +1,388 @@
+/* The library of runs: searched, sorted, tagged, renamed, kept, deleted. */
+
+import { on } from "specviz/base/bus.js";
+import { h, replace, table } from "specviz/base/dom.js";
+import { postJson, sentence } from "specviz/base/json.js";
+import { plural, when } from "specviz/base/numbers.js";
+import { safe } from "specviz/base/text.js";
+import { onInspect } from "specviz/shell/open.js";
+import { KINDS, refreshRuns, variant } from "specviz/shell/runs.js";
+import { app } from "specviz/shell/state.js";
+
+/** What is made of selected runs. @typedef {"compare" | "acceptance" | "difference"} Look */
+/** @typedef {{ids: string[], title?: string, add?: string[], drop?: string[], keep?: boolean}} RunChange */
+
+const PAGE = 200; // rows drawn at a time
+const UNDO_MS = 10000; // within which what was deleted can be taken back
+const JSON_TYPE = { type: "application/json" };
+const NO_RUNS = "There is no recorded run yet: run a method on the Inspect page.";
+
+const MOST_LANES = 5; // that Compare shows
+const PROMPT = "Select runs of one prompt";
+const MIB = 1 << 20;
+
+/** @param {number} bytes */
+const size = (bytes) =>
+  bytes < MIB ? `${Math.max(1, Math.round(bytes / 1024))} KiB` : `${(bytes / MIB).toFixed(1)} MiB`;
+/** @type {(value: number | null | undefined, text: (value: number) => string) => string} */
+const told = (value, text) => (value === null || value === undefined ? "" : text(value));
+/** @param {RunRecord} run */
+const ended = (run) => (run.kind === "live" ? run.state : run.stop) || "";
+/** @param {number} count */
+const whole = (count) => count.toFixed(0);
+
+/**
+ * A column: its classes, its text, and what sorts it (text from A on, numbers from the highest).
+ *
+ * @typedef {{ key: string, head: string, kind: string, text: (run: RunRecord) => string,
+ *   by: (run: RunRecord) => string | number }} Column
+ */
+/** @type {(key: string, head: string, text: (run: RunRecord) => string) => Column} */
+const words = (key, head, text) => ({ key, head, kind: `svr-${key}`, text, by: (run) => text(run).toLowerCase() });
+/** @type {(key: string, head: string, by: (run: RunRecord) => number | null | undefined,
+ *   text: (value: number) => string) => Column} */
+const numbers = (key, head, by, text) => ({
+  key, head, kind: `svp-num svr-${key}`, text: (run) => told(by(run), text), by: (run) => by(run) ?? -1,
+});
+/** @type {Column[]} */
+const COLUMNS = [
+  words("title", "Run", (run) => safe(run.title)),
+  words("method", "Method", (run) => (run.method || "") + variant(run)),
+  words("model", "Model", (run) => run.model || ""),
+  numbers("tokens", "Tokens", (run) => run.tokens, whole),
+  numbers("steps", "Steps", (run) => run.steps, whole),
+  numbers("per", "Tokens/step", (run) => run.tokens_per_step, (value) => value.toFixed(2)),
+  words("ended", "Ended", ended),
+  numbers("size", "Size", (run) => run.bytes, size),
+  { ...words("when", "When", (run) => when(run.created)), by: (run) => +new Date(run.created) || 0 },
+];
+
+/** What a search asks for: a test per word; method:, model: and tag: look in their place, "a b" is one word. */
+/** @param {string} text @returns {(run: RunRecord) => boolean} */
+function wanted(text) {
+  /** @type {((run: RunRecord) => boolean)[]} */
+  const tests = [];
+  for (const [, name, quoted, plain] of text.toLowerCase().matchAll(/(?:(method|model|tag):)?(?:"([^"]*)"?|(\S+))/g)) {
+    const word = quoted ?? plain;
+    /** @param {...string | undefined} texts */
+    const within = (...texts) => texts.join(" ").toLowerCase().includes(word);
+    if (name === "method") tests.push((run) => run.method_name === word || within(run.method));
+    else if (name === "model") tests.push((run) => within(run.model));
+    else if (name === "tag") tests.push((run) => (run.tags || []).some((tag) => tag.startsWith(word)));
+    else if (word === "lossy" || word === "lossless")
+      tests.push((run) => run.kind !== "live" && !run.forced && (run.lossless === false) === (word === "lossy"));
+    else if (word === "kept") tests.push((run) => Boolean(run.keep));
+    else tests.push((run) => within(run.title, run.method, run.model, KINDS[run.kind], ...(run.tags || [])));
+  }
+  return (run) => tests.every((test) => test(run));
+}
+
+/** Fills a place with the library; ``look`` shows what selected runs have to say. */
+/** @type {(box: HTMLElement, look: (what: Look, ids: string[]) => void) => void} */
+export function drawLibrary(box, look) {
+  const search = h("input.svp-input.svp-search", {
+    type: "search",
+    placeholder: "Search: words, method:pld, model:demo, tag:good, lossy, kept",
+    "aria-label": "Search the runs",
+  });
+  const room = h("span.svr-room");
+  const problem = h("p.svr-problem", { role: "alert" });
+  const tags = h("div.svr-tags");
+  const bar = h("div.svr-bar", { role: "group", "aria-label": "Selected runs", hidden: true });
+  const all = h("input", { type: "checkbox", "aria-label": "Select all runs that are shown" });
+  const heads = COLUMNS.map(({ key, head, kind }) =>
+    h("th", { scope: "col", class: kind }, h("button.svr-sort", { onclick: () => sortBy(key) }, head)),
+  );
+  const acts = h("th", { "aria-label": "Actions" });
+  const grid = table({}, [h("th.svr-check", all), heads, acts], []);
+  const [body] = grid.tBodies;
+  const empty = h("p.svp-empty");
+  const further = () => {
+    most += PAGE;
+    draw();
+  };
+  const more = h("button.svp-button", { hidden: true, onclick: further });
+  /** @type {Set<string>} */
+  const chosen = new Set();
+  /** @type {RunRecord[]} */
+  let matching = [];
+  let sorted = { key: "", up: false };
+  let most = PAGE;
+  let editing = false;
+  let said = "";
+
+  /** Names from A, numbers from the highest; then the other way, and back to the order by kind. @param {string} key */
+  function sortBy(key) {
+    const first = ["title", "method", "model"].includes(key);
+    if (sorted.key !== key) sorted = { key, up: first };
+    else sorted = sorted.up === first ? { key, up: !first } : { key: "", up: false };
+    draw();
+  }
+
+  /** @param {"change" | "delete"} what @param {RunChange} asked */
+  async function act(what, asked) {
+    try {
+      /** @type {{done: string[]}} */
+      const { done } = await postJson(`api/runs/${what}`, asked);
+      const left = asked.ids.length - done.length;
+      said = left ? `${left} of ${asked.ids.length} runs are not yours, or are gone: they stay as they are.` : "";
+      if (what === "delete") for (const id of done) chosen.delete(id);
+    } catch (error) {
+      said = sentence(error);
+    }
+    await refreshRuns();
+    draw();
+  }
+
+  // --- one row ---
+
+  /** A field in place of what it changes; Enter and leaving it give its text to `done`, Escape does not. */
+  /** @param {HTMLInputElement} field @param {(text: string) => void} done */
+  function edit(field, done) {
+    editing = true;
+    let over = false;
+    const end = (/** @type {string | null} */ text) => {
+      if (over) return;
+      over = true;
+      editing = false;
+      if (text === null) draw();
+      else done(text);
+    };
+    field.addEventListener("click", (event) => event.stopPropagation());
+    field.addEventListener("keydown", (event) => {
+      event.stopPropagation();
+      if (event.key === "Enter") end(field.value.trim());
+      else if (event.key === "Escape") end(null);
+    });
+    field.addEventListener("blur", () => end(field.value.trim() || null));
+    field.focus();
+    field.select();
+  }
+
+  /** @param {RunRecord} run @param {HTMLElement} cell */
+  function rename(run, cell) {
+    const field = h("input.svp-input", { maxlength: 200, "aria-label": "Title", value: run.title });
+    cell.replaceChildren(field);
+    edit(field, (title) => (title && title !== run.title ? act("change", { ids: [run.id], title }) : draw()));
+  }
+
+  /** @param {string[]} ids @param {HTMLElement} at */
+  function addTag(ids, at) {
+    const field = h("input.svp-input.svr-newtag", { maxlength: 30, placeholder: "tag", "aria-label": "New tag" });
+    at.append(field);
+    edit(field, (text) => (text ? act("change", { ids, add: text.split(/[\s,]+/).filter(Boolean) }) : draw()));
+  }
+
+  /** @param {string} tag */
+  function filterBy(tag) {
+    const word = `tag:${tag}`;
+    const words = search.value.split(/\s+/).filter(Boolean);
+    search.value = (words.includes(word) ? words.filter((w) => w !== word) : [...words, word]).join(" ");
+    most = PAGE;
+    draw();
+  }
+
+  const quiet = (/** @type {() => void} */ fn) => (/** @type {Event} */ event) => {
+    event.stopPropagation();
+    fn();
+  };
+
+  /** A tag: shows its runs alone; one's own can be taken away. @type {(run: RunRecord, tag: string) => Child} */
+  function tagOf(run, tag) {
+    const only = { title: `Only runs tagged ${tag}`, onclick: quiet(() => filterBy(tag)) };
+    const drop = quiet(() => act("change", { ids: [run.id], drop: [tag] }));
+    const remove = h("button", { "aria-label": `Remove the tag ${tag}`, onclick: drop }, "×");
+    return h("span.svr-tag", h("button", only, tag), run.mine && remove);
+  }
+
+  /** @param {RunRecord} run */
+  function row(run) {
+    const { id, title, keep } = run;
+    const go = () => onInspect(id);
+    const check = h("input", {
+      type: "checkbox",
+      "aria-label": `Select ${title}`,
+      disabled: run.kind === "live",
+      checked: chosen.has(id),
+      onchange: ({ currentTarget }) => {
+        chosen[currentTarget.checked ? "add" : "delete"](id);
+        said = "";
+        drawBar();
+      },
+    });
+    const chips = h("span.svr-chips", (run.tags || []).map((tag) => tagOf(run, tag)));
+    const name = h("td.svr-title", h("button.svp-link", title), chips);
+    /** @type {(mark: string, label: string, fn: () => void, more?: object) => HTMLElement} */
+    const button = (mark, label, fn, more) => {
+      const told = { title: label, "aria-label": `${label}: ${title}`, ...more };
+      return h("button.svr-act", { ...told, onclick: quiet(fn) }, mark);
+    };
+    const kept = keep ? "Kept: it is not removed to make room" : "Keep: never remove it to make room";
+    const change = () => act("change", { ids: [id], keep: !keep });
+    const removeIt = () => {
+      chosen.clear();
+      chosen.add(id);
+      remove();
+    };
+    const acts = run.mine && [
+      button(keep ? "★" : "☆", kept, change, { "aria-pressed": String(Boolean(keep)) }),
+      button("#", "Add a tag", () => addTag([id], chips)),
+      button("✎", "Rename", () => rename(run, name)),
+      button("×", "Delete", removeIt),
+    ];
+    return h(
+      "tr",
+      { class: id === app.current && "svp-now", "data-id": id, onclick: go },
+      h("td.svr-check", { onclick: quiet(() => {}) }, check),
+      name,
+      COLUMNS.slice(1).map(({ kind, text }) => h("td", { class: kind }, text(run))),
+      h("td.svr-acts", acts),
+    );
+  }
+
+  // --- what is done with several ---
+
+  const barButton = (/** @type {string} */ text, /** @type {() => void} */ fn, kind = "") =>
+    h("button", { class: `svp-button ${kind}`, onclick: () => fn() }, text);
+
+  // what was deleted leaves the list at once and the server a little later, so that it can be taken back
+  const gone = h("div.svr-bar.svr-gone", { role: "status", hidden: true });
+  /** @type {Set<string>} */
+  const leaving = new Set();
+  let timer = 0;
+
+  /** What leaves is deleted now; ``last``: the page goes, too. @param {boolean} [last] */
+  async function deleteNow(last) {
+    clearTimeout(timer);
+    const ids = [...leaving];
+    if (!ids.length) return;
+    gone.hidden = true;
+    if (last) return navigator.sendBeacon("api/runs/delete", new Blob([JSON.stringify({ ids })], JSON_TYPE));
+    await act("delete", { ids });
+    for (const id of ids) leaving.delete(id);
+  }
+
+  function remove() {
+    const ids = app.runs.filter((run) => run.mine && chosen.has(run.id)).map((run) => run.id);
+    const first = app.runs.find((run) => run.id === ids[0]);
+    deleteNow(); // what was deleted before
+    for (const id of ids) leaving.add(id);
+    chosen.clear();
+    const undo = () => {
+      clearTimeout(timer);
+      leaving.clear();
+      gone.hidden = true;
+      draw();
+    };
+    const back = barButton("Undo", undo);
+    const what = ids.length === 1 && first ? `“${first.title}”` : plural(ids.length, "run");
+    gone.replaceChildren(h("span", `Deleted ${what}.`), back);
+    gone.hidden = false;
+    timer = setTimeout(deleteNow, UNDO_MS);
+    draw();
+    back.focus();
+  }
+  addEventListener("pagehide", () => deleteNow(true));
+
+  function drawBar() {
+    const ids = [...chosen];
+    const runs = app.runs.filter((run) => chosen.has(run.id));
+    bar.hidden = !ids.length;
+    all.checked = ids.length > 0 && matching.every((run) => run.kind === "live" || chosen.has(run.id));
+    problem.textContent = said || app.room?.problem || "";
+    if (!ids.length) return;
+    const mine = runs.filter((run) => run.mine).map((run) => run.id);
+    const kept = runs.length > 0 && runs.every((run) => run.keep || !run.mine);
+    const one = new Set(runs.map((run) => run.prompt)).size === 1;
+    /** What can be looked at, or why it cannot. */
+    /** @type {(what: Look, text: string, why: string | false) => HTMLElement} */
+    const looking = (what, text, why) => {
+      const button = barButton(text, () => look(what, ids));
+      button.disabled = Boolean(why);
+      button.title = why || "";
+      return button;
+    };
+    const few = (/** @type {number} */ most) => ids.length < 2 || ids.length > most;
+    replace(bar, [
+      h("span", `${plural(ids.length, "run")} selected`),
+      looking("compare", "Compare", few(MOST_LANES) ? `Select 2 to ${MOST_LANES} runs` : !one && PROMPT),
+      looking("acceptance", "Acceptance", runs.every((run) => run.forced) && "Nothing is decided over a given answer"),
+      looking("difference", "Difference", few(2) ? "Select two runs" : !one && PROMPT),
+      mine.length > 0 && [
+        h("i.svr-between"),
+        barButton("Add tag", () => addTag(mine, bar)),
+        barButton(kept ? "Do not keep" : "Keep", () => act("change", { ids: mine, keep: !kept })),
+        barButton(mine.length < ids.length ? `Delete ${mine.length} of yours` : "Delete", remove, "svr-danger"),
+      ],
+      barButton("Clear selection", () => {
+        chosen.clear();
+        draw();
+      }),
+    ]);
+  }
+
+  all.addEventListener("change", () => {
+    for (const run of matching) if (run.kind !== "live") chosen[all.checked ? "add" : "delete"](run.id);
+    draw();
+  });
+
+  function drawRoom() {
+    if (!app.room) return;
+    const { count, others, max_count, bytes, max_bytes } = app.room;
+    const mib = `${Math.ceil(bytes / (1 << 20))} of ${max_bytes >> 20} MiB`;
+    const text = `${plural(count - others, "run")}; ${count} of ${max_count} kept here, ${mib}`;
+    const share = Math.min(100, 100 * Math.max(count / max_count, bytes / max_bytes));
+    room.replaceChildren(text, h("i", { "aria-hidden": "true" }, h("b", { style: `width: ${share}%` })));
+    room.title = "When it is full, the runs that were not looked at for longest make room; kept runs (★) stay. " +
+      "Runs behind results of other pages, and other users', take room without being listed.";
+  }
+
+  function draw() {
+    if (editing) return; // drawn when the field is left
+    const there = new Set(app.runs.filter((run) => run.kind !== "live").map((run) => run.id));
+    for (const id of chosen) if (!there.has(id)) chosen.delete(id);
+    const test = wanted(search.value);
+    matching = app.runs.filter((run) => !leaving.has(run.id) && test(run));
+    const by = COLUMNS.find(({ key }) => key === sorted.key)?.by;
+    const way = sorted.up ? 1 : -1;
+    if (by) matching = [...matching].sort((a, b) => (by(a) < by(b) ? -way : by(a) > by(b) ? way : 0));
+    heads.forEach((head, k) => {
+      const order = COLUMNS[k].key === sorted.key && (sorted.up ? "ascending" : "descending");
+      head.ariaSort = order || null;
+    });
+    const rows = [];
+    let kind = "";
+    for (const run of matching.slice(0, most)) {
+      if (!by && run.kind !== kind) {
+        kind = run.kind;
+        rows.push(h("tr.svp-kind", h("th", { colspan: COLUMNS.length + 2, scope: "colgroup" }, KINDS[kind] || kind)));
+      }
+      rows.push(row(run));
+    }
+    body.replaceChildren(...rows);
+    const used = [...new Set(app.runs.flatMap((run) => run.tags || []))].sort();
+    const words = search.value.split(/\s+/);
+    const chips = used.slice(0, 30).map((tag) => {
+      const on = words.includes(`tag:${tag}`);
+      const button = h("button", { "aria-pressed": String(on), onclick: () => filterBy(tag) }, tag);
+      return h("span.svr-tag", { "data-on": on }, button);
+    });
+    tags.replaceChildren(...chips);
+    more.hidden = matching.length <= most;
+    more.textContent = `Show ${Math.min(PAGE, matching.length - most)} more of ${matching.length}`;
+    if (matching.length) empty.textContent = "";
+    else empty.textContent = app.runs.length ? "No run matches." : NO_RUNS;
+    grid.hidden = !matching.length;
+    drawBar();
+    drawRoom();
+  }
+
+  search.addEventListener("input", () => {
+    most = PAGE;
+    draw();
+  });
+  on("runs", draw);
+  on("current", draw);
+  box.append(h("div.svr-head", search, room), tags, problem, gone, bar, h("div.svr-scroll", grid), empty, more);
+  draw();
+}
