@@ -1,6 +1,6 @@
 /* What was copied from where, in numbers: shares, the threshold, every signal's runs along the answer. */
 
-import { SOURCES, at, look, passages, size, tag } from "specviz/attribution/links.js";
+import { SOURCES, agreement, at, look, ranked, size, tag } from "specviz/attribution/links.js";
 import { append, button, h, s, stretched } from "specviz/base/dom.js";
 import { clamp, percent, plural, short, thousandths } from "specviz/base/numbers.js";
 
@@ -12,6 +12,9 @@ const WHY = {
   whole: "A drafted run with the words beside it that its source has too, whoever wrote them.",
   drafted: "Only tokens that were drafted from a source and stood: PLD+'s own signal.",
 };
+
+const RANKED = 3; // sources named in a lane
+const NO_SIGNAL = "This method records no source: the text alone tells";
 
 /** The card above an answer and its sources; ``view`` is the Attribution it belongs to. */
 export class Board {
@@ -56,9 +59,10 @@ export class Board {
   }
 
   drawSummary() {
-    const { doc, found } = this.view;
+    const { doc, signal, found, minRun } = this.view;
     const all = doc.output_tokens;
     const wrong = found.not_verbatim;
+    const stands = at(signal.verbatim, minRun);
     const bar = h("div.sv-a-bar", { role: "img" });
     const list = h("ul.sv-a-shares");
     /** @type {(name: string, text: string, count: number, number: string) => void} */
@@ -67,27 +71,43 @@ export class Board {
       bar.append(h("i", { class: name, style: `flex:${count}` }));
       list.append(h("li", h("span.sv-a-key", { class: name }, number), ` ${text} `, h("b", percent(count, all))));
     };
-    found.sources.forEach((mine, k) => {
-      const source = doc.sources[k];
+    stands.sources.forEach((mine, k) => {
+      const source = signal.verbatim.sources[k];
       row(look(source, k), SOURCES.includes(source.kind) ? "" : source.name, mine.copied_tokens, tag(source));
     });
-    row("sv-a-none", "not found in the sources", found.own_tokens, "–");
+    row("sv-a-none", "not word for word in the sources", stands.own_tokens, "–");
     bar.setAttribute("aria-label", [...list.children].map((line) => line.textContent).join(", "));
-    const used = found.sources.filter((mine, k) => mine.links && SOURCES.includes(doc.sources[k].kind)).length;
-    const given = doc.sources.filter((source) => SOURCES.includes(source.kind)).length;
+    const there = signal.verbatim.sources;
+    const used = stands.sources.filter((mine, k) => mine.links && SOURCES.includes(there[k].kind)).length;
+    const given = there.filter((source) => SOURCES.includes(source.kind)).length;
     const runs = plural(found.links.length, "run");
+    const longest = Math.max(0, ...stands.links.map(size));
     const facts = [
-      `${found.copied_tokens} of ${plural(all, "token")}`,
-      runs,
-      given ? `${used} of ${plural(given, "passage")} used` : "no passages",
+      `${stands.copied_tokens} of ${plural(all, "token")}`,
+      plural(stands.links.length, "quotation"),
+      longest > 0 && `longest ${longest}`,
+      given ? `${used} of ${plural(given, "passage")} used` : "no passages: held against the prompt",
+    ].filter(Boolean);
+    const by = [
+      doc.run.signal ? `${short(doc.run.method_title)} linked ${found.copied_tokens} in ${runs}` : NO_SIGNAL,
     ];
     const check = wrong ? `≠ ${wrong} of ${runs} not verbatim` : "✓ every run verbatim";
     const verdict =
       found.links.length > 0 && h("span", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
     if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the run's.");
     this.summary.replaceChildren(
-      h("div.sv-a-big", h("b", percent(found.copied_tokens, all)), h("span", "copied")),
-      h("div.sv-a-how", h("p", facts.join(" · "), verdict ? " · " : "", verdict), bar, list),
+      this.view.tip.add(
+        h("div.sv-a-big", { tabindex: "0" }, h("b", percent(stands.copied_tokens, all)), h("span", "word for word")),
+        "Tokens of the answer whose words stand in the sources in the same order, in runs of two words or more, ÷ all " +
+          "tokens. By the text alone: no method, no signal.",
+      ),
+      h(
+        "div.sv-a-how",
+        h("p", facts.join(" · ")),
+        bar,
+        list,
+        !this.view.text && h("p.sv-a-signal", by.join(" · "), verdict ? " · " : "", verdict),
+      ),
       found.score ? this.goldBox(found.score) : "",
     );
   }
@@ -139,18 +159,15 @@ export class Board {
   drawLanes() {
     const { doc, found, gold, signals } = this.view;
     const length = doc.output_tokens;
-    const ours = passages(found.links, length);
-    const several = signals.length > 1 || gold;
-    this.lanes.hidden = !several;
-    if (!several) return;
-    const rows = signals.map((signal, k) => this.lane(signal, k, ours));
+    const rows = [this.textLane(found.links), ...signals.map((signal, k) => this.lane(signal, k, found.links))];
     if (gold) rows.unshift(this.goldLane(gold, length));
     const head = h(
       "div.sv-a-lane.sv-a-lane-head",
       { "aria-hidden": "true" },
       h("span", "signal"),
       h("span", `the answer, ${plural(length, "token")}`),
-      h("span", "copied"),
+      h("span", "sources, most first"),
+      h("span", "linked"),
       h("span", gold ? "F1" : "agrees"),
     );
     this.lanes.replaceChildren(head, ...rows);
@@ -164,11 +181,24 @@ export class Board {
     return stretched("sv-a-strip", length, 10, rects);
   }
 
-  /** A signal's copied runs along the answer; ``ours``: the passages of the one shown. */
-  /** @type {(signal: SignalDocument, k: number, ours: number[]) => HTMLElement} */
+  /** What stands in the sources by its text alone. @param {SourceLink[]} ours the links shown */
+  textLane(ours) {
+    const choose = () => this.view.set({ text: true });
+    return this.row(this.view.signal.verbatim, "Text alone", this.view.text, ours, choose);
+  }
+
+  /** A signal's copied runs along the answer. @type {(signal: SignalDocument, k: number, ours: SourceLink[]) => Element} */
   lane(signal, k, ours) {
     const doc = signal.views[this.view.counted];
-    const chosen = k === this.view.active;
+    const chosen = k === this.view.active && !this.view.text;
+    const choose = () => this.view.set({ active: k, text: false });
+    return this.row(doc, short(doc.run.method_title), chosen, ours, choose, !doc.run.signal);
+  }
+
+  /** A lane; ``ours``: the links of the one shown. */
+  /** @type {(doc: AttributedView, name: string, chosen: boolean, ours: SourceLink[], onclick: () => void,
+   *   none?: boolean) => HTMLElement} */
+  row(doc, name, chosen, ours, onclick, none = false) {
     const { links, score, copied_tokens: copied } = chosen ? this.view.found : at(doc, this.view.minRun);
     const length = doc.output_tokens;
     /** @type {Parameters<typeof this.strip>[1]} */
@@ -176,19 +206,25 @@ export class Board {
       const name = look(doc.sources[link.source_index], link.source_index);
       return [...link.output_tokens, name, chosen ? link.number : null];
     });
-    const theirs = passages(links, length);
-    const same = theirs.filter((passage, i) => passage === ours[i]).length;
-    const last = this.view.gold ? thousandths(score?.f1) : chosen ? "" : percent(same, length);
-    const name = short(doc.run.method_title);
-    const none = doc.run.signal ? "" : "no source recorded";
-    const what = none || `${percent(copied, length)} copied in ${plural(links.length, "run")}`;
-    const beside = chosen ? "shown" : `${percent(same, length)} of the tokens as the one shown`;
+    const agreed = chosen ? null : agreement(ours, links, length);
+    const agrees = agreed ? percent(agreed.same, agreed.shared) : chosen ? "" : "–";
+    const last = this.view.gold ? thousandths(score?.f1) : agrees;
+    const what = none ? "no source recorded" : `${percent(copied, length)} linked in ${plural(links.length, "run")}`;
+    const beside = chosen
+      ? "shown"
+      : agreed
+        ? `the same source for ${agreed.same} of ${plural(agreed.shared, "token")} that both link`
+        : "no token is linked by both";
     const text = `${name}: ${what}, ${beside}`;
+    const order = ranked(links);
+    const best = order.slice(0, RANKED).map(({ source }) => tag(source)).join(" › ");
+    const tokens = order.map(({ source, tokens: n }) => `${tag(source)} ${n}`).join(", ");
     const row = h(
       "button.sv-a-lane",
-      { "aria-pressed": String(chosen), "aria-description": text, onclick: () => this.view.set({ active: k }) },
+      { "aria-pressed": String(chosen), "aria-description": `${text}. Tokens by source: ${tokens || "none"}`, onclick },
       h("span.sv-a-lane-name", name),
-      none ? h("span.sv-faint", none) : this.strip(length, spans),
+      none ? h("span.sv-faint", "no source recorded") : this.strip(length, spans),
+      h("span.sv-a-ranked", best || "–"),
       h("span", percent(copied, length)),
       h("span", last),
     );
@@ -211,6 +247,7 @@ export class Board {
       { role: "img", "aria-label": `Known quotes: ${percent(quoted, length)} of the answer` },
       h("span.sv-a-lane-name", "known quotes"),
       this.strip(length, spans),
+      h("span"),
       h("span", percent(quoted, length)),
       h("span"),
     );

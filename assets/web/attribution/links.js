@@ -28,13 +28,31 @@ export function at(view, minRun) {
   return { ...outcome, links };
 }
 
-/** The passage of every output token by links to passages: its number, -1 unknown, -2 none. */
-/** @type {(links: SourceLink[], length: number) => number[]} */
-export function passages(links, length) {
-  const passageOf = new Array(length).fill(-2);
-  for (const link of links)
-    if (SOURCES.includes(link.kind)) passageOf.fill(link.passage, ...link.output_tokens);
-  return passageOf;
+/** The source of every output token by links: its kind and passage, "" for none. */
+/** @type {(links: SourceLink[], length: number) => string[]} */
+function sourcesOf(links, length) {
+  const sourceOf = new Array(length).fill("");
+  for (const { kind, passage, output_tokens: span } of links) sourceOf.fill(`${kind} ${passage}`, ...span);
+  return sourceOf;
+}
+
+/** Of the tokens that both of two signals link, how many have the same source; null where they share none. */
+/** @type {(ours: SourceLink[], theirs: SourceLink[], length: number) => { same: number, shared: number } | null} */
+export function agreement(ours, theirs, length) {
+  const [one, other] = [ours, theirs].map((links) => sourcesOf(links, length));
+  const shared = one.flatMap((source, at) => (source && other[at] ? [source === other[at]] : []));
+  return shared.length ? { same: shared.filter(Boolean).length, shared: shared.length } : null;
+}
+
+/** The sources that links go to, the one that most tokens came from first. @param {SourceLink[]} links */
+export function ranked(links) {
+  /** @type {Map<string, { source: Pick<SourceLink, "kind" | "passage">, tokens: number }>} */
+  const sums = new Map();
+  for (const link of links) {
+    const key = `${link.kind} ${link.passage}`;
+    sums.set(key, { source: link, tokens: (sums.get(key)?.tokens ?? 0) + size(link) });
+  }
+  return [...sums.values()].sort((a, b) => b.tokens - a.tokens);
 }
 
 /** From code points, in which offsets are counted, to places in a string; no array where they are the same. */
@@ -79,7 +97,7 @@ export function pieces(spans, from, to) {
   });
 }
 
-/** A source's short name. @param {AttributedSource} source */
+/** A source's short name. @param {Pick<AttributedSource, "kind" | "passage">} source */
 export function tag({ kind, passage }) {
   if (kind === "prompt") return "prompt";
   return kind === "output" ? "answer" : `${kind === "pool" ? "pool " : "P"}${passage + 1}`;

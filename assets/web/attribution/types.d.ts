@@ -48,6 +48,8 @@ interface KnownQuotes { tokens: number[]; quotes: [from: number, to: number, pas
 /** A run's attribution as its page draws it. */
 interface SignalDocument {
   id?: string; title: string; method: string; views: Record<Counted, AttributedView>; gold: KnownQuotes | null;
+  /** What stands in the sources by its text alone. */
+  verbatim: AttributedView;
 }
 
 /** ``api/attribution/runs/<id>`` of a run that is over, and of one that is not. */

@@ -19,6 +19,8 @@ export class Attribution {
   minRun = 2;
   /** @type {Counted} */
   counted = "words";
+  /** Whether what stands in the sources by its text alone is shown, in place of a signal's links. */
+  text = false;
   /** Whether what nobody copied is marked. */
   rest = true;
   /** Numbers of runs, 0 for none. */
@@ -81,6 +83,7 @@ export class Attribution {
     if (minRun) this.minRun = Math.max(1, Math.round(minRun));
     if (counted && counted in COUNTED) this.counted = counted;
     this.pinned = this.hovered = 0;
+    this.text = signals.length > 0 && !this.signal.views[this.counted].links.length; // nothing else can be shown
     this.draw();
     return this;
   }
@@ -90,10 +93,10 @@ export class Attribution {
   }
 
   get doc() {
-    return this.signal.views[this.counted];
+    return this.text ? this.signal.verbatim : this.signal.views[this.counted];
   }
 
-  /** @param {Partial<AttributionChoice & { rest: boolean }>} changes */
+  /** @param {Partial<AttributionChoice & { rest: boolean, text: boolean }>} changes */
   set(changes) {
     const run = this.pinned ? this.found.links[this.pinned - 1] : null;
     Object.assign(this, changes);
@@ -113,7 +116,7 @@ export class Attribution {
     this.board.draw();
     this.sides.draw();
     this.drawLinks();
-    this.root.dataset.drawn = `${this.signal.method} ${this.counted} ${this.minRun}`;
+    this.root.dataset.drawn = `${this.text ? "text" : this.signal.method} ${this.counted} ${this.minRun}`;
   }
 
   drawHead() {

@@ -9,6 +9,7 @@ from typing import Any
 from decoders.study.attribution import WAYS, Link, coverage, links, uncopied
 from decoders.study.attribution_export import to_json
 from decoders.study.quotes import QuotedAnswer, gold_json, score_links
+from decoders.study.verbatim import quotations
 from decoders.trace.trace import Trace
 from specviz.views.export import standalone_page
 
@@ -17,19 +18,22 @@ SCHEMA = "specattribution-page/1"
 
 def document(trace: Trace, gold: QuotedAnswer | None = None) -> dict[str, Any]:
     """All links of a run: "views" holds ``to_json`` at min_run 1 with its ``thresholds``, by every way to count
-    (``WAYS``); "gold" the known quotes and how many tokens are quoted (None where there are none).
+    (``WAYS``); "verbatim" the same of what stands in the sources by its text alone, whatever any signal says; "gold"
+    the known quotes and how many tokens are quoted (None where there are none).
     """
     run = trace.run
     quotes = gold_json(trace, gold) if gold is not None else None
     if quotes is not None:
         quotes["quoted_tokens"] = sum(passage >= -1 for passage in quotes["tokens"])
-    views: dict[str, list[Link]] = {name: links(trace, 1, **how) for name, how in WAYS.items()}
+
+    def drawn(every: list[Link]) -> dict[str, Any]:
+        exported = to_json(trace, every)
+        return {**exported, "thresholds": thresholds(trace, every, exported["links"], gold)}
+
     return {
         "schema": SCHEMA, "title": str(run.get("title") or ""), "method": run["method"]["name"], "gold": quotes,
-        "views": {
-            name: {**(told := to_json(trace, every)), "thresholds": thresholds(trace, every, told["links"], gold)}
-            for name, every in views.items()
-        },
+        "views": {name: drawn(links(trace, 1, **how)) for name, how in WAYS.items()},
+        "verbatim": drawn(quotations(trace)),
     }  # fmt: skip
 
 
