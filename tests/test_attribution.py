@@ -36,6 +36,7 @@ from decoders.study.quotes import (
     sweep,
     token_score,
 )
+from decoders.study.verbatim import quotations
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
 from decoders.training.demo.quotes import demo_quotes
@@ -100,6 +101,36 @@ def test_runs_end_where_the_source_jumps_or_changes_its_passage():
     assert all(verbatim(trace, link) for link in links(trace, 1, whole=False))
     with pytest.raises(ValueError, match="min_run=0"):
         links(trace, 0, whole=False)
+
+
+def test_quotations_are_found_by_their_text_alone():
+    """No token says where it came from: the longest run of words wins, whatever cuts them, and case counts."""
+    trace = two_passages([(" A", -1), (" new", -1), (" la", -1), ("mp", -1), (" stood", -1), (",", -1), ("the", -1),
+                          (" old", -1), (" lamp", -1), (" stood", -1)])  # fmt: skip
+    assert links(trace, 1) == []
+    found = quotations(trace)
+    assert found == [Link(1, 5, 6, 9, 1, "context"), Link(6, 9, 1, 4, 0, "context")]
+    assert all(verbatim(trace, link) for link in found)
+    assert quotations(two_passages([(" lamp", -1), (" Which", -1)])) == []  # a word is none; nor is what is no passage
+
+
+def test_without_passages_the_prompt_is_the_source_but_not_its_template():
+    parts = [("template", -1, ["hello", " there"]), ("chat", -1, ["say", " it", " again"])]
+    trace = made(parts, [("say", -1), (" it", -1), (".", -1), ("hello", -1), (" there", -1)])
+    assert quotations(trace) == [Link(0, 2, 2, 4, -1, "prompt")]
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=14), st.lists(st.sampled_from("abc"), max_size=14))
+def test_quotations_are_as_long_as_any_in_the_source(said: list[str], source: list[str]):
+    """Against every run of words of the source, one by one."""
+    trace = made([("context", 0, [f" {word}" for word in source] or [" z"])], [(f" {word}", -1) for word in said])
+    runs = {tuple(source[a:b]) for a in range(len(source)) for b in range(a + 2, len(source) + 1)}
+    at, expected = 0, []
+    while at < len(said):
+        most = max((n for n in range(2, len(said) - at + 1) if tuple(said[at : at + n]) in runs), default=0)
+        expected += [(at, at + most)] if most else []
+        at += max(1, most)
+    assert [(link.start, link.stop) for link in quotations(trace)] == expected
 
 
 def test_kinds_and_what_no_one_copied():

@@ -83,7 +83,8 @@ FLOORS = (
     ("ui",),
     ("inspect",),
     ("shell",),
-    ("acceptance", "attribution", "compare", "dev", "lab", "lesson", "models", "runs", "trees", "whatif"),
+    ("acceptance", "trees"),
+    ("attribution", "compare", "dev", "lab", "lesson", "models", "runs", "whatif"),
     ("opening",),
 )
 

@@ -42,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from specviz.pages.compare.outcome import BASELINE, check_output, lane_numbers, outcome
+    from specviz.pages.compare.outcome import BASELINE, check_output, lane_numbers, lane_title, outcome
     from specviz.pages.compare.stretches import stretches
 
     asked = args.prompt is not None or args.prompt_file is not None
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         check: dict[str, Any] = {"state": "unknown", "text": "plain decoding of this prompt was not recorded"}
         if reference is not None:
             check = check_output(trace, reference, target and _judge(target, trace, reference))
-        lanes[key] = {"method": trace.run["method"]["name"], "title": _title(trace), **lane_numbers(trace, plain),
+        lanes[key] = {"method": trace.run["method"]["name"], "title": lane_title(trace), **lane_numbers(trace, plain),
                       "output": check, "output_ids": list(trace.output_ids)}  # fmt: skip
     named = {BASELINE if key == base else key: (lane["title"], lane) for key, lane in lanes.items()}
     words, won = outcome(named), stretches(traces, BASELINE)
@@ -142,13 +142,6 @@ def _judge(target: Target, trace: Trace, plain: list[int]) -> Any:
     from decoders.study.divergences import divergence
 
     return lambda: divergence(target, trace, plain=plain)
-
-
-def _title(trace: Trace) -> str:
-    """A lane's name; a method that may change the text says so."""
-    method = trace.run["method"]
-    lossy = " (teacher-forced)" if trace.run.get("forced") else "" if method.get("lossless", True) else " (lossy)"
-    return f"{str(method.get('title') or method['name']).partition(':')[0]}{lossy}"
 
 
 def _by_title(won: list[dict[str, Any]], lanes: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -79,8 +79,8 @@ def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> N
                         {name: getattr(score, name) for name in mine["score"]}
                     )
     # the page itself: several signals, the keys, the threshold, what is hostile stays text
-    assert page.locator(".sv-a-lane").count() == 6  # head, known quotes, four signals
-    page.locator("button.sv-a-lane").nth(1).click()
+    assert page.locator(".sv-a-lane").count() == 7  # head, known quotes, the text alone, four signals
+    page.locator("button.sv-a-lane").nth(2).click()
     assert page.inner_text(".sv-a-answer .sv-a-text").count("<") == to_json(traces[1], [])["output"].count("<")
     assert page.locator(".sv-a-grid :is(script, img, i i, svg svg, b b)").count() == 0
     page.focus('[data-side="answer"][data-run="1"]')
@@ -121,8 +121,19 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     page.wait_for_selector("body.sv-mounted")
     page.click("[aria-label='Attribute this run']")
     page.wait_for_selector(".svp-attribution[data-ready='one']")
-    # a recorded run: two signals that wrote the same, the threshold without the server, both ends of a link
-    expect(page.locator("button.sv-a-lane")).to_have_count(2)
+    # a recorded run: the text alone, two signals that wrote the same, the threshold without the server
+    lanes = page.locator("button.sv-a-lane")
+    expect(lanes).to_have_count(3)
+    expect(page.locator(".sv-a-big")).to_contain_text(re.compile(r"^\d+ %word for word"))
+    shown = lanes.nth(1)
+    expect(shown).to_have_attribute("aria-pressed", "true")
+    lanes.first.focus()
+    page.keyboard.press("Enter")
+    expect(lanes.first).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".sv-a-signal")).to_have_count(0)
+    lanes.nth(1).click()
+    expect(page.locator(".sv-a-signal")).to_contain_text("linked")
+    # both ends of a link
     asked = attribution_requests(page)
     before = page.locator('[data-side="answer"]').count()
     page.evaluate("""() => { const s = document.querySelector(".sv-a-range"); s.value = 12;
@@ -132,8 +143,8 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     page.hover('[data-side="answer"] >> nth=0')
     for linked in ('[data-side="source"].sv-a-lit', ".sv-a-line"):
         expect(page.locator(linked)).not_to_have_count(0)
-    page.click("button.sv-a-lane >> nth=1")
-    expect(page.locator("button.sv-a-lane").nth(1)).to_have_attribute("aria-pressed", "true")
+    page.click("button.sv-a-lane >> nth=2")
+    expect(page.locator("button.sv-a-lane").nth(2)).to_have_attribute("aria-pressed", "true")
     assert attribution_requests(page) == asked
     page.wait_for_function("new URL(location.href).searchParams.get('min_run') === '12'")
     expect(page.locator(".sv-a-min")).to_contain_text("minimum length 12")
@@ -148,7 +159,7 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     page.fill(".sva-own [name=answer]", ANSWER)
     page.click(".sva-own .sva-go")
     page.wait_for_selector(".svp-attribution:not([data-ready='one'])")
-    page.wait_for_function("document.querySelectorAll('button.sv-a-lane').length === 2")
+    page.wait_for_function("document.querySelectorAll('button.sv-a-lane').length === 3")
     expect(page.locator(".sv-a-title .sv-chip")).to_have_text("answer given")
     expect(page.locator(".sv-a-answer")).to_contain_text("<b>now</b>")
     with page.expect_download() as saved:
@@ -156,7 +167,7 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     told = json.loads(Path(saved.value.path()).read_text("utf-8"))
     assert told["min_run"] == 12 and all(ANSWER[slice(*link["output"])] == link["text"] for link in told["links"])
     page.click("text=+ PLD+ by attention")
-    page.wait_for_function("document.querySelectorAll('button.sv-a-lane').length === 3")
+    page.wait_for_function("document.querySelectorAll('button.sv-a-lane').length === 4")
     # known quotes: a wrong line is named, the good one scored and opened
     page.click("[data-opens=quotes]")
     page.fill(".sva-quotes textarea", "{bad\n" + json.dumps(ROW))

@@ -81,7 +81,15 @@ def over(page: Any) -> None:
 
 
 def written(page: Any) -> list[int]:
-    return [int(text.split()[0].replace(",", "")) for text in page.locator(".svc-numbers").all_inner_texts() if text]
+    """Tokens of the lanes in the order of their letters, however they are sorted."""
+    lanes = page.evaluate(f"{STATE}.lanes.map((lane) => lane.parts.own.textContent)")
+    return [int(text.split()[0].replace(",", "")) for text in lanes if text]
+
+
+def bars(page: Any) -> dict[str, float]:
+    """How far the bar of each lane is filled, by its letter."""
+    length = "Number(/scaleX\\(([^)]+)/.exec(lane.parts.fill.style.transform)[1])"
+    return dict(page.evaluate(f"{STATE}.lanes.map((lane) => [lane.mark, {length}])"))
 
 
 def test_runs_selected_in_the_library_are_compared_and_held_against_each_other(page: Any, port: int) -> None:
@@ -106,7 +114,7 @@ def test_runs_selected_in_the_library_are_compared_and_held_against_each_other(p
     page.locator(".svr-gains").nth(1).locator("tbody tr button").first.focus()
     page.keyboard.press("Enter")
     page.wait_for_function("() => specviz.app.tab === 'inspect' && specviz.app.shown === 'gallery-2'")
-    becomes(page, lambda: page.evaluate("specviz.inspector.step") + 1, step)
+    becomes(page, lambda: page.evaluate("specviz.inspector.state().step") + 1, step)
     page.goto(f"http://127.0.0.1:{port}/?tab=runs")
     for name in ("gallery-1", "gallery-2"):
         page.check(f"tr[data-id={name}] .svr-check input")
@@ -195,9 +203,14 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     runs = {name: desk.store.get(f"gallery-{n}") for n, name in enumerate("PABCD")}
     total = len(runs["P"].output_ids)
     assert "lanes=gallery-0%2Cgallery-1%2Cgallery-2%2Cgallery-3%2Cgallery-4" in page.url
-    expect(page.locator(".svc-lane .sv-lane-mark")).to_have_text(list("PABCD"))
+    # at rest: the first to finish on top, a bar as long as its lane took, and a sentence that says who won
+    took = {name: trace.tables["steps"]["elapsed_ms"][-1] for name, trace in runs.items()}
+    expect(page.locator(".svc-lane .sv-lane-mark")).to_have_text(sorted(runs, key=took.__getitem__))
     becomes(page, lambda: written(page)[:4], [total] * 4)
-    expect(page.locator(".svc-numbers:has-text('1st')")).not_to_have_count(0)
+    expect(page.locator(".svc-lane").first.locator(".svc-numbers")).to_contain_text("1st")
+    for name, share in bars(page).items():
+        assert share == pytest.approx(took[name] / max(took.values()), abs=1e-4)
+    expect(page.locator(".svc-outcome")).to_contain_text(re.compile(r"Method [ABC]|Lossy method"))
 
     page.check(".svc-clocks input[value=step]", force=True)  # the same number of forwards for all
     page.focus(".svc-slider")
@@ -264,7 +277,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     page.keyboard.press("Home")
     for _ in range(5):
         page.keyboard.press("ArrowRight")
-    page.locator(".svc-inspect").nth(2).click()
+    page.locator(".svc-lane:has(.sv-lane-mark:text-is('B')) .svc-inspect").click()
     page.wait_for_function("() => specviz.app.shown === 'gallery-2'")
     becomes(page, lambda: page.evaluate("specviz.app.inspector.state().step"), 4)
 

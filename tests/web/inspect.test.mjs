@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { at, parts, passages, pieces, places } from "specviz/attribution/links.js";
+import { agreement, at, parts, pieces, places, ranked } from "specviz/attribution/links.js";
 import { Model } from "specviz/base/model.js";
 import { percent } from "specviz/base/numbers.js";
 import { firstDifference } from "specviz/compare/lane.js";
@@ -153,9 +153,18 @@ test("a threshold leaves the longer links, numbered anew, with what the server s
   assert.deepEqual(at(doc, 9).links, []);
 });
 
-test("the passage of every token, and shares as text", () => {
+test("signals agree on tokens that both link, and on nothing where they share none", () => {
   const links = [link(0, 4), link(4, 6, { passage: 1 })];
-  assert.deepEqual(passages(links, 8), [0, 0, 0, 0, 1, 1, -2, -2]);
+  const other = [link(2, 5), link(6, 8, { kind: "prompt", passage: -1 })];
+  assert.deepEqual(agreement(links, other, 8), { same: 2, shared: 3 });
+  assert.equal(agreement(links, [link(6, 8)], 8), null);
+  assert.equal(agreement([], [], 8), null); // what neither links is no agreement
+  assert.deepEqual(agreement(other, [link(6, 8, { passage: -1 })], 8), { same: 0, shared: 2 }); // not the same kind
+});
+
+test("a signal ranks sources by the tokens that came from them, and shares are text", () => {
+  const links = [link(0, 2), link(2, 6, { passage: 1 }), link(7, 8)];
+  assert.deepEqual(ranked(links).map(({ source, tokens }) => [source.passage, tokens]), [[1, 4], [0, 3]]);
   assert.deepEqual([percent(1, 3), percent(0, 0)], ["33 %", "–"]);
 });
 

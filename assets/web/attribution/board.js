@@ -98,8 +98,8 @@ export class Board {
     this.summary.replaceChildren(
       this.view.tip.add(
         h("div.sv-a-big", { tabindex: "0" }, h("b", percent(stands.copied_tokens, all)), h("span", "word for word")),
-        "Tokens of the answer whose words stand in the sources in the same order, in runs of two words or more, ÷ all " +
-          "tokens. By the text alone: no method, no signal.",
+        "Tokens of the answer whose words stand in the sources in the same order, in runs of two words or more, ÷ " +
+          "all tokens. By the text alone: no method, no signal.",
       ),
       h(
         "div.sv-a-how",
@@ -187,7 +187,8 @@ export class Board {
     return this.row(this.view.signal.verbatim, "Text alone", this.view.text, ours, choose);
   }
 
-  /** A signal's copied runs along the answer. @type {(signal: SignalDocument, k: number, ours: SourceLink[]) => Element} */
+  /** A signal's copied runs along the answer. */
+  /** @type {(signal: SignalDocument, k: number, ours: SourceLink[]) => HTMLElement} */
   lane(signal, k, ours) {
     const doc = signal.views[this.view.counted];
     const chosen = k === this.view.active && !this.view.text;

@@ -53,7 +53,8 @@ export function openRuns(ids) {
 const titleOf = (runs) => `${runs[0].title} · ${runs.length} runs${runs[0].kind === "gallery" ? " · gallery" : ""}`;
 /** @param {RunRecord} run */
 const about = ({ tokens_per_step: speed, lossless, forced, kind, created }) =>
-  [speed && `${speed.toFixed(2)} tokens/step`, forced ? "given answer" : !lossless && "lossy", kind !== "gallery" && when(created, "short")]
+  [speed && `${speed.toFixed(2)} tokens/step`, forced ? "given answer" : !lossless && "lossy",
+    kind !== "gallery" && when(created, "short")]
     .filter(Boolean)
     .join(" · ");
 

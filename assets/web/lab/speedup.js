@@ -122,7 +122,8 @@ function drawSpeedup(place) {
       hovertemplate: "K = %{x}: %{y:.2f}×",
     };
     const beyond = measured_to === null ? "" : `; L(n) beyond ${measured_to} rows is its last slope`;
-    const data_ = [line("speedup", "speedup", SPEEDUP, "solid"), line("tokens", "tokens per step", TOKENS, "dot"), marks];
+    const tokens = line("tokens", "tokens per step", TOKENS, "dot");
+    const data_ = [line("speedup", "speedup", SPEEDUP, "solid"), tokens, marks];
     const title = `Expected speedup by draft length${beyond}`;
     const look = layout(title, "draft length K", "×, tokens per step", {
       margin: { l: 56, r: 14, t: 44, b: 50 },

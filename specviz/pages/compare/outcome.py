@@ -36,6 +36,13 @@ def lane_numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:
     }
 
 
+def lane_title(trace: Trace) -> str:
+    """Name of a run's method in a sentence; one that may change the text says so."""
+    method = trace.run["method"]
+    lossy = " (teacher-forced)" if trace.run.get("forced") else "" if method.get("lossless", True) else " (lossy)"
+    return f"{str(method.get('title') or method['name']).partition(':')[0]}{lossy}"
+
+
 def check_output(trace: Trace, plain: Sequence[int], judge: Callable[[], Any] | None = None) -> dict[str, Any]:
     """Whether a run wrote plain decoding's tokens: {"state": "identical" or "differs"}, with the divergence. ``judge``
     reads the place again with the model, where there is one; else what the run recorded of it decides.

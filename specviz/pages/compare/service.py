@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from typing import Annotated, Any
@@ -31,7 +32,7 @@ from specviz.shell.assets import plotly
 from specviz.views.examples import examples
 from specviz.words import sentence
 
-from .outcome import BASELINE, check_output, lane_numbers
+from .outcome import BASELINE, check_output, lane_numbers, lane_title, outcome
 from .stretches import stretches
 
 log = logging.getLogger(__name__)
@@ -206,9 +207,29 @@ class Compare(Service):
         """Per run that is over its numbers (``lane_numbers``). The baseline of the speedup is the plain run among
         ``runs``, else what a run recorded of plain decoding.
         """
-        traces = self._traces(runs)
+        return self._lanes(self._traces(runs))
+
+    @staticmethod
+    def _lanes(traces: Mapping[str, Trace]) -> dict[str, dict[str, Any]]:
         base = next((t for t in traces.values() if t.run["method"]["name"] == BASELINE and _whole(t)), None)
         return {key: lane_numbers(trace, base) for key, trace in traces.items()}
+
+    @get("outcome")
+    def outcome_of(self, runs: Runs) -> dict[str, str]:
+        """``{"sentence"}``: of the runs that are over, who won, by how much and why (``outcome``). Runs of one method
+        are told apart by the letters that they have on the page.
+        """
+        traces = self._traces(runs)
+        titles = {key: lane_title(trace) for key, trace in traces.items()}
+        letters = iter("ABCDE")
+        marks = {key: "" if trace.run["method"]["name"] == BASELINE else next(letters) for key, trace in traces.items()}
+        several = Counter(titles.values())
+        lanes = {}
+        for key, numbers in self._lanes(traces).items():
+            title = titles[key] if several[titles[key]] == 1 else f"{titles[key]} {marks[key]}".rstrip()
+            plain = not marks[key] and BASELINE not in lanes and _whole(traces[key])
+            lanes[BASELINE if plain else key] = title, numbers
+        return {"sentence": outcome(lanes)}
 
     @get("figure")
     def figure(self, runs: Runs) -> Response:
