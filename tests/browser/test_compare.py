@@ -196,6 +196,8 @@ def test_the_text_of_a_lane_follows_the_clock(visit: Visit) -> None:
 def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     page = visit()
     expect(page.locator(".svc-empty")).to_contain_text("aligned by output position")
+    expect(page.locator("#svc-prompt")).to_have_value("trace")  # the prompt of the run that is open on Inspect
+    expect(page.locator(".svc-recorded-prompt")).to_contain_text("Edit the code: bool, not int.")
     assert page.locator(".svc-form-card option[disabled]").count() >= 1  # ppd lacks its prompt tokens
     assert "specviz train ppd" in page.text_content(".svc-settings")
     page.click(".svc-example")
@@ -210,7 +212,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     expect(page.locator(".svc-lane").first.locator(".svc-numbers")).to_contain_text("1st")
     for name, share in bars(page).items():
         assert share == pytest.approx(took[name] / max(took.values()), abs=1e-4)
-    expect(page.locator(".svc-outcome")).to_contain_text(re.compile(r"Method [ABC]|Lossy method"))
+    expect(page.locator(".svc-outcome")).to_contain_text(re.compile("Method [ABCD] .*: no speedup: the device"))
 
     page.check(".svc-clocks input[value=step]", force=True)  # the same number of forwards for all
     page.focus(".svc-slider")
@@ -290,6 +292,8 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     for _ in range(page.locator(".svc-remove").count() - 2):
         page.locator(".svc-remove").last.click()
     expect(page.locator(".svc-remove")).to_have_count(2)
+    page.select_option("#svc-prompt", "own")
+    page.check(".svc-modes input[value=segments]")
     page.fill("#svc-instruction", "Edit the code.")
     desk.gate.clear()
     page.click(".svc-run")
@@ -342,7 +346,9 @@ def test_steps_that_come_while_a_run_is_fetched_are_drawn_when_it_is_there(visit
         page.select_option("#svc-method-0", "pld")
         for _ in range(page.locator(".svc-remove").count() - 1):
             page.locator(".svc-remove").last.click()
-        page.fill("#svc-instruction", "Edit the code.")
+        page.select_option("#svc-prompt", "own")
+    page.check(".svc-modes input[value=segments]")
+    page.fill("#svc-instruction", "Edit the code.")
         page.click(".svc-run")
         page.wait_for_function(f"() => {STATE}.lanes[0]?.source?.readyState === 1")  # it waits, and is listened to
         held: list[Any] = []

@@ -8,6 +8,7 @@ import { ROW } from "specviz/inspect/candidates.js";
 import { Inspector, METRICS } from "specviz/inspect/inspector.js";
 import { metrics } from "specviz/inspect/summary.js";
 import { before } from "specviz/lesson/asked.js";
+import { WAITING, panelsMet, withoutOracle } from "specviz/lesson/panels.js";
 import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 
 const SIZES = [1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
@@ -22,6 +23,8 @@ export class Lesson {
   ticket = 0;
   /** The button back to the stop's step. @type {HTMLElement | null} */
   away = null;
+  /** Whether all panels are shown, those too that no stop was about yet. */
+  everything = false;
   /** @param {KeyboardEvent} event */
   onKey = (event) => this.key(event);
 
@@ -51,13 +54,14 @@ export class Lesson {
     const label = h("span", "Copy link");
     const copy = () => copyLink(new URL(link?.(this.at) ?? "", location.href).href, label);
     const share = link ? tool("Copy a link to this stop", copy, icon("link"), label) : null;
+    this.all = tool("Show every panel", () => this.showEverything(), "Show everything");
     const present = tool("Present", () => this.presenter.toggle(), "Present ", h("kbd", "F"));
     const head = h(
       "header.sv-lesson-head",
       back,
       h("h2.sv-lesson-title", lesson.title),
       this.dots,
-      h("span.sv-lesson-tools", share, present),
+      h("span.sv-lesson-tools", this.all, share, present),
     );
     this.words = h("div.sv-lesson-words", { "aria-live": "polite" });
     this.nav = h("nav.sv-lesson-nav", { "aria-label": "Lesson" });
@@ -199,11 +203,28 @@ export class Lesson {
     this.root.dataset.ready = `${this.lesson.id || ""} ${this.at}${this.waiting ? " asked" : ""}`;
   }
 
-  /** @type {(trace: Trace, stop: LessonStop) => void} */
-  draw(trace, stop) {
+  /** Shows the panels that no stop was about yet, or hides them again. */
+  showEverything() {
+    this.everything = !this.everything;
+    this.ready = this.show();
+  }
+
+  /** Hides the panels that are still to come. @param {Set<string>} met */
+  unfold(met) {
+    const later = WAITING.filter((name) => !met.has(name));
+    for (const name of WAITING) this.inspector.root.classList.toggle(`sv-later-${name}`, later.includes(name));
+    this.all.setAttribute("aria-pressed", String(this.everything));
+    this.all.hidden = !later.length && !this.everything;
+  }
+
+  /** @type {(run: Trace, stop: LessonStop) => void} */
+  draw(run, stop) {
     const { inspector, waiting } = this;
     const open = Boolean(waiting);
-    const key = open ? `${stop.run} before ${this.at}` : stop.run;
+    const met = this.everything ? new Set(WAITING) : panelsMet(this.lesson.stops, this.at);
+    const trace = withoutOracle(run, met);
+    const key = (open ? `${stop.run} before ${this.at}` : stop.run) + (trace === run ? "" : " without its oracle");
+    this.unfold(met);
     inspector.root.classList.toggle("sv-open", open);
     inspector.root.classList.toggle("sv-open-ranking", waiting?.kind === "candidate");
     const view = { step: stop.step, pins: [] };
