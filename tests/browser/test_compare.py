@@ -347,8 +347,8 @@ def test_steps_that_come_while_a_run_is_fetched_are_drawn_when_it_is_there(visit
         for _ in range(page.locator(".svc-remove").count() - 1):
             page.locator(".svc-remove").last.click()
         page.select_option("#svc-prompt", "own")
-    page.check(".svc-modes input[value=segments]")
-    page.fill("#svc-instruction", "Edit the code.")
+        page.check(".svc-modes input[value=segments]")
+        page.fill("#svc-instruction", "Edit the code.")
         page.click(".svc-run")
         page.wait_for_function(f"() => {STATE}.lanes[0]?.source?.readyState === 1")  # it waits, and is listened to
         held: list[Any] = []

@@ -68,6 +68,33 @@ def at(page: Any, state: str) -> None:
     page.wait_for_selector(f'.sv-lesson[data-ready="{state}"]')
 
 
+def test_a_panel_comes_with_the_stop_that_is_about_it(visit: Visit, page: Any) -> None:
+    """Lesson 1 has no oracle, no regret and no candidates at its first stop, and its tree from the second on."""
+    visit("?tab=lessons&lesson=1-drafting", '.sv-lesson[data-ready="1-drafting 0"]')
+    inside = page.locator(".sv-lesson-view")
+    panels = {name: inside.locator(f".sv-{name} >> visible=true") for name in ("tree", "candidates", "sentence")}
+    oracle = inside.locator(".sv-oracle >> visible=true")
+    regret = inside.locator("[data-key=ranking_regret] >> visible=true")
+    for one in (*panels.values(), oracle, regret, inside.locator(".sv-prompt >> visible=true")):
+        expect(one).to_have_count(0)
+    expect(inside.locator(".sv-timeline")).to_be_visible()
+    expect(inside.locator(".sv-output")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    at(page, "1-drafting 1 asked")
+    expect(panels["tree"]).to_have_count(1)
+    expect(inside.locator(".sv-prompt")).to_be_visible()
+    expect(panels["sentence"]).to_have_count(0)
+    page.focus("button:has-text('Show everything')")
+    page.keyboard.press("Enter")
+    expect(panels["candidates"]).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(panels["candidates"]).to_have_count(0)
+    # a lesson that begins with candidates shows them at once, with what a ranking means
+    visit("?tab=lessons&lesson=3-ranking&at=6", '.sv-lesson[data-ready^="3-ranking 5"]')
+    expect(panels["candidates"]).to_have_count(1)
+    expect(oracle).to_have_count(1)
+
+
 @pytest.mark.slow("every stop of every lesson")
 def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
     visit("?tab=lessons")
