@@ -11,8 +11,8 @@ from . import common, options
 
 DESCRIPTION = (
     "How much of the drafts of recorded runs was accepted, pooled by method, by every definition that papers and "
-    "servers use; and what each confidence that a method gave was worth. The app shows the same of runs that are selected "
-    "on its page Runs."
+    "servers use; and what each confidence that a method gave was worth. The app shows the same of "
+    "runs that are selected on its page Runs."
 )
 
 
