@@ -297,7 +297,7 @@ def test_every_third_party_import_is_declared():
     extras = project["optional-dependencies"]
     asked = project["dependencies"] + extras["llmlingua"] + extras["ray"] + extras["slurm"]
     names = {re.split(r"[\[<>=!~ ]", r)[0].replace("-", "_") for r in asked}
-    names |= {"fontTools", "fpdf"}  # as fonttools and fpdf2 are imported
+    names |= {"fontTools", "fpdf", "yaml"}  # as fonttools, fpdf2 and pyyaml are imported
     names |= {"vllm", "xllamacpp"}  # in the server itself, and in a process of its own
     # by fastapi, pydantic (two), transformers, pandas, gradio (three) and uvicorn
     brought = {"starlette", "pydantic_core", "annotated_types", "huggingface_hub", "pyarrow", "httpx"}

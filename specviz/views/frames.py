@@ -12,7 +12,7 @@ from decoders.trace.trace import Trace
 from specviz.markup import inert
 
 # columns that hold a token id, and the column of text that is put after them
-_TOKENS = {"pieces": "id", "tokens": "id", "nodes": "token", "targets": "token", "probes": "token", "steps": "bonus",
+TOKENS = {"pieces": "id", "tokens": "id", "nodes": "token", "targets": "token", "probes": "token", "steps": "bonus",
            "pool": "id", "plain": "id", "guesses": "token", "pruned": "token"}  # fmt: skip
 _TEXT = {"steps": "bonus_text"}
 # text columns with few distinct values
@@ -35,7 +35,7 @@ def frame(trace: Trace, table: str) -> pd.DataFrame:
         raise ValueError(f"there is no table {table!r}: choose one of {', '.join(trace.tables)}")
     declared = columns_of(table, trace.run)
     columns: dict[str, pd.Series] = {}
-    texts: dict[Any, str] = trace.texts() if table in _TOKENS else {}
+    texts: dict[Any, str] = trace.texts() if table in TOKENS else {}
     for name, values in trace.tables[table].items():
         kind = declared[name].type if name in declared else type_of(values)
         if kind == "any":
@@ -43,7 +43,7 @@ def frame(trace: Trace, table: str) -> pd.DataFrame:
         columns[name] = pd.Series(values, dtype=_DTYPES[kind])
         if name in _CATEGORIES:
             columns[name] = columns[name].astype("category")
-        if name == _TOKENS.get(table):
+        if name == TOKENS.get(table):
             columns[_TEXT.get(table, "text")] = pd.Series([texts.get(token, "") for token in values], dtype="str")
     return pd.DataFrame(columns)
 

@@ -1,0 +1,48 @@
+"""``specviz push``: recorded runs into a dataset of Parquet files, in a folder or on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from decoders.errors import UserError
+from specviz.words import counted
+
+from . import common, options
+
+DESCRIPTION = (
+    "Add recorded runs to a dataset of Parquet files, one config per table: a folder, or a dataset on the Hugging Face "
+    "hub (owner/name; private unless --public), which its viewer, DuckDB and `datasets` open. Runs that are there "
+    "already are left out."
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dataset", metavar="DATASET", help="a folder, or owner/name on the hub")
+    options.file(parser, "traces", ".spectrace files, or folders of them", "TRACE", nargs="+")
+    options.flag(parser, "--public", "a dataset that is made on the hub can be seen by everybody")
+
+
+def run(args: argparse.Namespace) -> int:
+    from decoders import load
+    from specviz.views.dataset import push
+
+    paths = trace_files(args.traces)
+    pushed = push(args.dataset, (load(path) for path in paths), private=not args.public)
+    there = f", {counted(pushed.there, 'run')} there already" if pushed.there else ""
+    common.say(f"{pushed.place}: {counted(pushed.added, 'run')} added{there}")
+    return 0
+
+
+def trace_files(paths: list[Path]) -> list[Path]:
+    """The trace files that were named, and those in folders that were. Raises UserError where there is none."""
+    from decoders.trace.files import SUFFIX
+
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"there is no {path}: give {SUFFIX} files, or folders of them")
+        found += sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
+    if not found:
+        raise UserError(f"there is no {SUFFIX} file in {', '.join(map(str, paths))}: `specviz run --out` records one")
+    return found

@@ -1,0 +1,454 @@
+"""Runs as a dataset of Parquet files, in a folder or on the Hugging Face hub, and back again without loss.
+
+One config per table of ``spectrace/1``, each with one schema for all runs: ``data/<table>/<shard>.parquet``, a row of
+the table per row, with the ``run`` it belongs to and the ``text`` of its token. Columns that methods declare
+(``term:<key>``) would give every method a schema of its own, so their values stand in the config ``terms``; columns and
+tables of a later version stand as JSON in ``more``. ``runs`` has a row per run, with its record. A push writes a shard
+of each config, the runs' last: what a push that broke off left is not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from decoders.errors import UserError
+from decoders.trace.check import MAX_CELLS
+from decoders.trace.tables import TABLES, TraceError, columns_of
+from decoders.trace.trace import Trace
+from specviz.markup import md
+from specviz.places import SUFFIX
+from specviz.words import counted
+
+from .frames import TOKENS
+
+RUNS, TERMS, MORE = "runs", "terms", "more"
+ARROW = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
+BEGIN, END = "<!-- specviz -->", "<!-- /specviz -->"  # around what a card says of its runs
+NUMBERS = ("tokens", "steps", "tokens_per_step", "acceptance_rate", "tokens_per_s")
+TAGS = ("speculative-decoding", "specviz")
+HELD = 4 << 30  # bytes of a shard, unpacked, at most
+_RUN = pa.schema(
+    [
+        *((name, pa.string()) for name in ("run", "digest", "title", "created", "model", "method")),
+        ("prompt_length", pa.int64()), ("output_tokens", pa.int64()),
+        *((name, pa.float64()) for name in NUMBERS), ("record", pa.string()),
+    ]
+)  # fmt: skip
+_TERM = pa.schema(
+    [("run", pa.string()), ("table", pa.string()), ("key", pa.string()), ("row", pa.int64()), ("value", pa.float64())]
+)
+_MORE = pa.schema([("run", pa.string()), ("table", pa.string()), ("column", pa.string()), ("values", pa.string())])
+
+
+def schema_of(table: str) -> pa.Schema:
+    """The columns of a config: of ``runs``, ``terms`` or ``more``, or of a table of traces."""
+    if table in (RUNS, TERMS, MORE):
+        return {RUNS: _RUN, TERMS: _TERM, MORE: _MORE}[table]
+    text = [("text", pa.string())] if table in TOKENS else []
+    return pa.schema([("run", pa.string()), *((c.name, ARROW[c.type]) for c in TABLES[table]), *text])
+
+
+def digest_of(trace: Trace) -> str:
+    """Of all that a run holds: the same for the same run."""
+    return hashlib.sha256(json.dumps(trace.to_json(), sort_keys=True).encode()).hexdigest()[:32]
+
+
+# --- writing ---
+
+
+class Shard:
+    """Runs on their way into Parquet files of the same name, one per config."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, list[pa.Table]] = {name: [] for name in (RUNS, TERMS, MORE, *TABLES)}
+        self.digests: dict[str, str] = {}
+
+    def add(self, trace: Trace) -> None:
+        """Take a run. Raises UserError for one of the same id and other content."""
+        run, digest = trace.run, digest_of(trace)
+        key = str(run["id"])
+        if (earlier := self.digests.setdefault(key, digest)) != digest:
+            raise UserError(f"two different runs are called {key} ({earlier[:8]}, {digest[:8]}): leave one of them out")
+        metrics = run.get("metrics") or {}
+        row = {
+            "run": key, "digest": digest, "title": run.get("title"), "created": run.get("created"),
+            "model": (run.get("model") or {}).get("name"), "method": run["method"].get("name"),
+            "prompt_length": run["prompt_length"], "output_tokens": len(trace.output_ids),
+            **{name: _number(metrics.get(name)) for name in NUMBERS}, "record": json.dumps(run),
+        }  # fmt: skip
+        self.parts[RUNS].append(pa.Table.from_pylist([row], schema=_RUN))
+        for table, columns in trace.tables.items():
+            self._add(key, trace, table, columns)
+
+    def _add(self, run: str, trace: Trace, table: str, columns: Mapping[str, list[Any]]) -> None:
+        rows, declared = trace.rows(table), columns_of(table, trace.run)
+        own = {column.name: column for column in TABLES.get(table, ())}
+        arrays: dict[str, pa.Array] = {"run": pa.array([run] * rows, pa.string())}
+        for name, values in columns.items():
+            if name in own:
+                arrays[name] = pa.array(values, ARROW[own[name].type])
+            elif name in declared:
+                there = [(row, value) for row, value in enumerate(values) if value is not None]
+                part = {"run": [run] * len(there), "table": [table] * len(there), "key": [name[5:]] * len(there)}
+                part |= {"row": [row for row, _ in there], "value": [value for _, value in there]}
+                self.parts[TERMS].append(pa.table(part, schema=_TERM))
+            else:
+                more = {"run": run, "table": table, "column": name, "values": json.dumps(values)}
+                self.parts[MORE].append(pa.Table.from_pylist([more], schema=_MORE))
+        if table in TABLES and rows:
+            if table in TOKENS:
+                texts = trace.texts()
+                arrays["text"] = pa.array([texts.get(token, "") for token in columns[TOKENS[table]]], pa.string())
+            self.parts[table].append(pa.table(arrays, schema=schema_of(table)))
+
+    def write(self, folder: Path) -> str:
+        """Write all configs' files below ``folder``; gives their name. A config without rows has a file, too, so that
+        every config can be opened.
+        """
+        name = hashlib.sha256("".join(sorted(self.digests.values())).encode()).hexdigest()[:16]
+        for config, parts in self.parts.items():
+            place = folder / "data" / config
+            place.mkdir(parents=True, exist_ok=True)
+            schema = schema_of(config)
+            pq.write_table(pa.concat_tables(parts) if parts else schema.empty_table(), place / f"{name}.parquet")
+        return name
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def card(rows: Sequence[Mapping[str, Any]], before: str = "") -> str:
+    """A dataset's README: how its configs are opened, and which runs it has. What people wrote into an earlier one
+    stays, in its front matter and in its text.
+    """
+    import yaml
+
+    front, body = _front_matter(before)
+    front["configs"] = [
+        {"config_name": name, "data_files": f"data/{name}/*.parquet", **({"default": True} if name == RUNS else {})}
+        for name in (RUNS, *TABLES, TERMS, MORE)
+    ]
+    front["tags"] = list(dict.fromkeys([*(front.get("tags") or []), *TAGS]))
+    head = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
+    about = f"{BEGIN}\n{_about(rows)}\n{END}"
+    if BEGIN in body and END in body.partition(BEGIN)[2]:
+        first, _, rest = body.partition(BEGIN)
+        body = first + about + rest.partition(END)[2]
+    else:
+        body = (f"{body.rstrip()}\n\n" if body.strip() else "# Runs of speculative decoding\n\n") + about + "\n"
+    return f"---\n{head}---\n\n{body.lstrip()}"
+
+
+def _front_matter(text: str) -> tuple[dict[str, Any], str]:
+    import yaml
+
+    if not text.startswith("---\n") or "\n---" not in text[4:]:
+        return {}, text
+    head, _, body = text[4:].partition("\n---")
+    try:
+        front = yaml.safe_load(head)
+    except yaml.YAMLError as fault:
+        raise UserError(f"the front matter of its README.md is no YAML: {str(fault).splitlines()[0]}") from None
+    if not isinstance(front, dict | None):
+        raise UserError("the front matter of its README.md is no list of names and values")
+    return front or {}, body.partition("\n")[2]
+
+
+def _about(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The runs by model and method: tokens per step pooled, as every table of ours is."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["model"], row["method"]), []).append(row)
+    lines = [
+        f"{counted(len(rows), 'run')} recorded with specviz, one config per table:"
+        " `runs` has a row per run, `steps` one per verify step, `nodes` one per drafted token with its decision. "
+        "`specviz pull` makes trace files of it again.",
+        "", "| model | method | runs | tokens | steps | tokens per step |", "| --- | --- | --: | --: | --: | --: |",
+    ]  # fmt: skip
+    for (model, method), part in sorted(groups.items()):
+        tokens, steps = (sum(int(row[name] or 0) for row in part) for name in ("tokens", "steps"))
+        rate = f"{tokens / steps:.2f}" if steps else ""
+        lines.append(f"| {md(model)} | {md(method)} | {len(part)} | {tokens:,} | {steps:,} | {rate} |")
+    return "\n".join([*lines, "", "Tokens per step: emitted tokens ÷ verify steps, over all runs of the row."])
+
+
+# --- reading ---
+
+
+@dataclass(slots=True)
+class Read:
+    """What was found in a dataset: its runs as traces, and sentences on what could not be taken."""
+
+    traces: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def runs_in(folder: Path) -> list[dict[str, Any]]:
+    """The rows of ``runs``, without the records. Raises UserError for files that a push did not write."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted((folder / "data" / RUNS).glob("*.parquet")):
+        names = [name for name in _RUN.names if name != "record"]
+        rows += [{**row, "shard": path.name} for row in _table(path, _RUN, names).to_pylist()]
+    return rows
+
+
+def traces_in(folder: Path, wanted: Callable[[Mapping[str, Any]], bool], read: Read) -> Iterator[Trace]:
+    """The runs that are ``wanted``, by their rows of ``runs``, each checked as a file is; a faulty one is a sentence
+    in ``read.problems``, and the others follow.
+    """
+    shards: dict[str, list[str]] = {}
+    for row in runs_in(folder):
+        if wanted(row):
+            shards.setdefault(row["shard"], []).append(row["run"])
+    for shard, keys in shards.items():
+        records = _table(folder / "data" / RUNS / shard, _RUN, ["run", "record"]).to_pylist()
+        taken = {row["run"]: row["record"] for row in records}
+        tables = {name: _by_run(folder, name, shard, read) for name in (*TABLES, TERMS, MORE)}
+        for key in keys:
+            try:
+                trace = _trace(json.loads(taken[key]), {name: part.get(key) for name, part in tables.items()})
+                if str(trace.run["id"]) != key:
+                    raise TraceError(f"its record calls it {str(trace.run['id'])[:40]!r}")
+            except (TraceError, ValueError, KeyError, TypeError, IndexError) as fault:
+                read.problems.append(f"run {key} of {shard} was left out: {fault}")
+                continue
+            read.traces += 1
+            yield trace
+
+
+def _by_run(folder: Path, config: str, shard: str, read: Read) -> dict[str, pa.Table]:
+    """A shard's rows of a config by their run; nothing where a later version added the table."""
+    path = folder / "data" / config / shard
+    if not path.is_file():
+        read.problems.append(f"data/{config}/{shard} is missing: the runs of this shard are read without it")
+        return {}
+    schema = schema_of(config)
+    table = _table(path, schema, [name for name in schema.names if name != "text"])
+    if foreign := set(pq.read_schema(path).names) - set(schema.names):
+        read.problems.append(f"data/{config}/{shard} has columns that are not read: {', '.join(sorted(foreign)[:8])}")
+    runs = table.column("run").to_pylist()
+    starts = [row for row, run in enumerate(runs) if not row or run != runs[row - 1]]
+    parts: dict[str, list[pa.Table]] = {}
+    for start, end in zip(starts, [*starts[1:], len(runs)], strict=False):  # no rows: no start
+        parts.setdefault(runs[start], []).append(table.slice(start, end - start))
+    return {run: pa.concat_tables(part) for run, part in parts.items()}
+
+
+def _trace(run: dict[str, Any], parts: Mapping[str, pa.Table | None]) -> Trace:
+    document: dict[str, Any] = {"schema": "spectrace/1", "run": run}
+    rows: dict[str, int] = {}
+    for table in TABLES:
+        part = parts.get(table)
+        rows[table] = part.num_rows if part is not None else 0
+        names = [column.name for column in TABLES[table]]
+        document[table] = {name: part.column(name).to_pylist() if part is not None else [] for name in names}
+        document[table] |= {name: [None] * rows[table] for name in columns_of(table, run) if name not in names}
+    if (terms := parts.get(TERMS)) is not None:
+        for row in terms.to_pylist():
+            document[row["table"]][f"term:{row['key']}"][row["row"]] = row["value"]
+    if (more := parts.get(MORE)) is not None:
+        for row in more.to_pylist():
+            document.setdefault(row["table"], {})[row["column"]] = json.loads(row["values"])
+    return Trace.from_json(document)
+
+
+def _table(path: Path, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
+    """Columns of a Parquet file in the types that they are to have. Raises UserError."""
+    place = "/".join(path.parts[-3:])
+    try:
+        file = pq.ParquetFile(path)
+        meta = file.metadata
+        size = sum(meta.row_group(number).total_byte_size for number in range(meta.num_row_groups))
+        if size > HELD or meta.num_rows > 50 * MAX_CELLS:
+            raise UserError(f"{place} unpacks to {size >> 20:,} MiB, and {HELD >> 20:,} are allowed")
+        if missing := [name for name in names if name not in file.schema_arrow.names]:
+            raise UserError(f"{place} lacks the column {missing[0]}: it was not written by specviz push")
+        table = file.read(columns=list(names))
+        return table.select(list(names)).cast(pa.schema([schema.field(name) for name in names]))
+    except (pa.ArrowException, OSError) as fault:
+        raise UserError(f"{place} cannot be read: {str(fault).splitlines()[0][:120]}; pull it again") from None
+
+
+# --- places: a folder, or the hub ---
+
+
+def is_hub(name: str) -> bool:
+    """Whether a dataset's name is an id on the hub: ``owner/name``, where no folder is called so.
+
+    >>> is_hub("someone/drafts"), is_hub("./someone/drafts"), is_hub("drafts"), is_hub("/tmp/drafts")
+    (True, False, False, False)
+    """
+    parts = name.split("/")
+    return len(parts) == 2 and all(parts) and name[0] not in ".~" and not Path(name).exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What a push did: the runs it added, those that were there already, and where the dataset is now."""
+
+    added: int
+    there: int
+    place: str
+
+
+def push(name: str, traces: Iterable[Trace], *, private: bool = True) -> Pushed:
+    """Add runs to a dataset: a folder, or a dataset on the hub (made where there is none). On the hub they come in one
+    commit; a run that is there already is left out. Raises UserError, with nothing written, for a run whose id is taken
+    by another, and where the hub does not answer.
+    """
+    place: _Folder | _Hub = _Hub(name, private) if is_hub(name) else _Folder(Path(name).expanduser())
+    with tempfile.TemporaryDirectory(prefix="specviz-push-") as scratch:
+        before = place.read(Path(scratch) / "before")
+        known = {row["run"]: row["digest"] for row in runs_in(before)}
+        shard, there = Shard(), 0
+        for trace in traces:
+            key = str(trace.run["id"])
+            if key not in known:
+                shard.add(trace)
+            elif known[key] == digest_of(trace):
+                there += 1
+            else:
+                raise UserError(f"{name} has another run that is called {key}: nothing was written, use another place")
+        if shard.digests:
+            new = Path(scratch) / "new"
+            shard.write(new)
+            readme = before / "README.md"
+            rows = [*runs_in(before), *runs_in(new)]
+            text = card(rows, readme.read_text(encoding="utf-8") if readme.is_file() else "")
+            (new / "README.md").write_text(text, encoding="utf-8")
+            place.write(new, f"{counted(len(shard.digests), 'run')} from specviz")
+    return Pushed(len(shard.digests), there, place.title)
+
+
+def pull(
+    name: str, folder: Path, wanted: Callable[[Mapping[str, Any]], bool], save: Callable[[Trace, Path], Any]
+) -> Read:
+    """Write the ``wanted`` runs of a dataset as trace files into ``folder``. A file that is there with other content is
+    not written over, which ``Read.problems`` says. Raises UserError.
+    """
+    place: _Folder | _Hub = _Hub(name, True) if is_hub(name) else _Folder(Path(name).expanduser())
+    read = Read()
+    with tempfile.TemporaryDirectory(prefix="specviz-pull-") as scratch:
+        source = place.read(Path(scratch) / "data", everything=True)
+        if not (source / "data" / RUNS).is_dir():
+            raise UserError(f"{name} has no runs of specviz (data/{RUNS}): check the name, or push runs to it first")
+        folder.mkdir(parents=True, exist_ok=True)
+        for trace in traces_in(source, wanted, read):
+            path = folder / f"{trace.run['id']}{SUFFIX}"
+            if path.exists() and not _same(path, trace):
+                read.problems.append(f"{path.name} is there with other content and was left as it is")
+                read.traces -= 1
+                continue
+            save(trace, path)
+    return read
+
+
+def _same(path: Path, trace: Trace) -> bool:
+    from decoders.trace.files import load
+
+    try:
+        return digest_of(load(path)) == digest_of(trace)
+    except TraceError:
+        return False
+
+
+class _Folder:
+    """A dataset in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.title = folder, str(folder)
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder} is a file: give a folder, or owner/name on the hub")
+
+    def read(self, scratch: Path, *, everything: bool = False) -> Path:
+        return self.folder
+
+    def write(self, new: Path, message: str) -> None:
+        """Move the files in; those of ``runs`` after all others, and the card last. Half of one is never seen."""
+        files = sorted(path.relative_to(new) for path in new.rglob("*") if path.is_file())
+        files.sort(key=lambda path: (path.name == "README.md", path.parts[1:2] == (RUNS,)))
+        for path in files:
+            goal = self.folder / path
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            partial = goal.with_name(f".{goal.name}.part")
+            shutil.copyfile(new / path, partial)
+            os.replace(partial, goal)
+
+
+class _Hub:
+    """A dataset on the Hugging Face hub."""
+
+    def __init__(self, name: str, private: bool) -> None:
+        self.name, self.private, self.title = name, private, f"https://huggingface.co/datasets/{name}"
+        self._parent: str | None = None
+
+    def read(self, scratch: Path, *, everything: bool = False) -> Path:
+        """What there is: all of it, or the runs' rows and the card. A dataset that does not exist is empty."""
+        from huggingface_hub import HfApi, snapshot_download
+        from huggingface_hub.errors import RepositoryNotFoundError
+
+        scratch.mkdir(parents=True)
+        patterns = ["README.md", "data/**" if everything else f"data/{RUNS}/*"]
+        with _hub_faults(self.name):
+            try:
+                self._parent = HfApi().dataset_info(self.name).sha
+                snapshot_download(
+                    self.name, repo_type="dataset", revision=self._parent, allow_patterns=patterns, local_dir=scratch
+                )
+            except RepositoryNotFoundError:
+                if everything:
+                    raise UserError(
+                        f"there is no dataset {self.name} on the hub, or you may not see it: check the name, or sign "
+                        "in with `hf auth login`"
+                    ) from None
+        return scratch
+
+    def write(self, new: Path, message: str) -> None:
+        """One commit on what ``read`` saw, so that two pushes at once cannot lose one another's card."""
+        from huggingface_hub import CommitOperationAdd, HfApi
+
+        files = sorted(path for path in new.rglob("*") if path.is_file())
+        operations = [CommitOperationAdd(path.relative_to(new).as_posix(), path) for path in files]
+        with _hub_faults(self.name):
+            api = HfApi()
+            api.create_repo(self.name, repo_type="dataset", private=self.private, exist_ok=True)
+            api.create_commit(
+                self.name, operations, commit_message=message, repo_type="dataset", parent_commit=self._parent
+            )
+
+
+@contextmanager
+def _hub_faults(name: str) -> Iterator[None]:
+    """What the hub refuses, as sentences."""
+    import httpx
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+
+    try:
+        yield
+    except HFValidationError:
+        raise UserError(f"{name} is no name of a dataset on the hub: give owner/name") from None
+    except HfHubHTTPError as fault:
+        status = fault.response.status_code
+        advice = {
+            401: "sign in with `hf auth login`", 403: "sign in as someone who may write there (`hf auth login`)",
+            409: "somebody wrote at the same time: push again", 412: "somebody wrote at the same time: push again",
+        }.get(status, "try again later")  # fmt: skip
+        raise UserError(f"the hub refused {name} (HTTP {status}): {advice}; nothing was written") from None
+    except (OfflineModeIsEnabled, httpx.HTTPError, OSError) as fault:
+        raise UserError(
+            f"the hub does not answer ({type(fault).__name__}): nothing was written; check the connection and "
+            "HF_HUB_OFFLINE, or give a folder"
+        ) from None
