@@ -141,19 +141,25 @@ def open_desk(
 
 def create_app(
     model: str | None = None, trace: str | Path | None = None, *, desk: Desk | None = None, users: Users | None = None,
-    hosts: Hosts | None = None,
+    hosts: Hosts | None = None, assistants: bool = False,
 ) -> FastAPI:  # fmt: skip
     """The whole application; with ``users`` only they may use it, after signing in. It answers to ``hosts``, which are
-    this machine's own names where none are given.
+    this machine's own names where none are given. ``assistants`` find its tools at ``/mcp``.
 
     The model starts to load when it starts; raises ValueError if ``trace`` cannot be read.
     """
     desk = desk or open_desk(model, trace)
+    tools: Any = None
+    if assistants:
+        from specviz.mcp import routes_of, server_of
+
+        tools = server_of(desk)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         desk.begin()
-        yield
+        async with tools.session_manager.run() if tools else contextlib.nullcontext():
+            yield
         await run_in_threadpool(desk.end)
 
     app = FastAPI(title="specviz", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
@@ -162,6 +168,8 @@ def create_app(
     for service in desk.services.values():
         routes.add_page(app, service)
     app.get("/web/{name:path}")(_web)
+    if tools is not None:
+        app.router.routes.extend(routes_of(tools))
     if users is not None:
         login.add(app, users)
     tell_errors(app)
@@ -225,12 +233,14 @@ def serve(
     allow_hosts: Sequence[str] = (),
     prepare: Callable[[Desk], str] | None = None,
     backends: Backends | None = None,
+    assistants: bool = False,
 ) -> None:
     """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs. ``drafter``
     is the draft model that SpS uses. ``auth_file`` names who may sign in, ``public``, ``limits`` and ``pickers`` what
     users may do (``limits.rules_for``); ``allow_hosts`` are names that the server is reached by besides ``host``
-    (``Hosts.of``). ``backends`` do the runs, where they are given. ``prepare`` is called with the desk before the page
-    is put together, and gives the name of the tab that a browser is opened on.
+    (``Hosts.of``). ``backends`` do the runs, where they are given. ``assistants`` may call its tools at ``/mcp``.
+    ``prepare`` is called with the desk before the page is put together, and gives the name of the tab that a browser is
+    opened on.
 
     Raises ValueError with one sentence if a file cannot be read, a limit is none, or the port is taken.
     """
@@ -254,7 +264,7 @@ def serve(
         threads=threads, backends=backends,
     )  # fmt: skip
     tab = prepare(desk) if prepare is not None else ""
-    app = create_app(desk=desk, users=users, hosts=hosts)
+    app = create_app(desk=desk, users=users, hosts=hosts, assistants=assistants)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/{tab and f'?tab={tab}'}"
     print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)

@@ -126,11 +126,11 @@ class StubTarget:
 TESTED = Hosts((*LOOPBACK, "testserver"))  # what Starlette's TestClient asks for
 
 
-def app_of(desk: Desk, users: Users | None = None, hosts: Hosts = TESTED) -> FastAPI:
+def app_of(desk: Desk, users: Users | None = None, hosts: Hosts = TESTED, **more: Any) -> FastAPI:
     """The application, made inside a running loop (Gradio would otherwise make one and never close it)."""
 
     async def make() -> FastAPI:
-        return create_app(desk=desk, users=users, hosts=hosts)
+        return create_app(desk=desk, users=users, hosts=hosts, **more)
 
     return in_thread(make)
 
@@ -164,8 +164,8 @@ def listening() -> socket.socket:
 class serving:
     """A real server on a free port, for the time of a with block."""
 
-    def __init__(self, desk: Desk, users: Users | None = None, hosts: Hosts = TESTED) -> None:
-        app = app_of(desk, users, hosts)
+    def __init__(self, desk: Desk, users: Users | None = None, hosts: Hosts = TESTED, **more: Any) -> None:
+        app = app_of(desk, users, hosts, **more)
         config = uvicorn.Config(app, http=Connection, log_level="error", timeout_graceful_shutdown=1)
         self.server = uvicorn.Server(config)
         self.socket = listening()

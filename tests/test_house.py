@@ -18,7 +18,8 @@ DECODERS = (
     "prompt_tokens", "parts", "drafters", "engine", "recorder", "study", "training",
 )  # fmt: skip
 SPECVIZ = (
-    "", "workers", "views", "figures", "server", "experiments", "shell", "pages", "app", "commands", "cli", "__main__",
+    "", "workers", "views", "figures", "server", "experiments", "shell", "pages", "mcp", "app", "commands", "cli",
+    "__main__",
 )  # fmt: skip
 FLOORS = {"decoders": DECODERS, "specviz": SPECVIZ}
 

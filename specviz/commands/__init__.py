@@ -25,6 +25,7 @@ GROUPS = {
         "figure": "a step, a comparison or a race as a vector figure",
         "push": "add runs to a dataset: a folder, or one on the Hugging Face hub",
         "pull": "write the runs of a dataset as trace files",
+        "mcp": "the tools for an assistant, over the Model Context Protocol",
         "import": "open a server's record of its drafts: answers, streams, logs",
         "users": "who may sign in: make and change the file for app --auth-file",
     },

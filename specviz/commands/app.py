@@ -29,6 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="do the runs in N backends, each with a model of its own: "
         + "; ".join(f"{name}:N, {what}" for name, what in BACKENDS.items()) + " (docs/scale.md)",
     )  # fmt: skip
+    options.flag(parser, "--mcp", "assistants may call its tools, at /mcp (docs/commands.md)")
     parser.add_argument("--ray-address", metavar="A", help="of a Ray cluster: auto, host:6379 or ray://host:10001")
 
 
@@ -86,6 +87,6 @@ def run(args: argparse.Namespace) -> int:
     serve(
         args.model, args.host, args.port, args.trace, args.open,
         device=args.device, dtype=args.dtype, engine=args.engine, weights=args.weights, drafter=args.drafter,
-        threads=args.threads, backends=behind, **shared(args),
+        threads=args.threads, backends=behind, assistants=args.mcp, **shared(args),
     )  # fmt: skip
     return 0
