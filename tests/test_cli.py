@@ -535,7 +535,7 @@ def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     shared = {"auth_file": Path("users"), "public": False, "limits": {"runs": "5"}, "pickers": [], "allow_hosts": []}
     assert calls[0][0] == ("x", "127.0.0.1", 0, None, False)
     opening = dict.fromkeys(("device", "dtype", "drafter", "engine", "threads", "backends"))
-    assert calls[0][1] == opening | shared | {"weights": "int8"}
+    assert calls[0][1] == opening | shared | {"weights": "int8", "assistants": False}
     assert calls[1][0] == (None, "127.0.0.1", 7860)
     alone = {"auth_file": None, "public": False, "limits": {}, "pickers": [], "allow_hosts": []}
     assert calls[1][1] == {"trace": tmp_path / "a.spectrace", "open_browser": True} | alone
