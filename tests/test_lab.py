@@ -898,7 +898,7 @@ def test_a_sweep_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str) -
     [
         (("pldplus-fig9",), "there is no recipe 'pldplus-fig9' (did you mean pldplus-fig"),
         (("--vary", "k=1"), "--vary needs a recipe or --methods"),
-        (("pldplus-fig4", "--method", "pld"), "--method is for a sweep of your own"),
+        (("pldplus-fig4", "--method", "pld"), "--methods is for a sweep of your own"),
         (("--method", "pld", "--vary", "k"), "--vary 'k' is not of the form name=values"),
         (("--method", "pld", "--vary", "k=5", "--vary", "k=9"), "--vary gives k twice"),
         (("--method", "pld", "--vary", "k=0..500 step 100"), "k=0 is out of range"),

@@ -166,3 +166,24 @@ def test_the_link_check_catches_a_broken_one():
 def test_every_page_of_docs_is_linked():
     linked = set(re.findall(r"\]\((docs/[\w-]+\.md)", page("README.md")))
     assert linked == set(PAGES) - {"README.md"}
+
+
+def test_the_results_are_those_of_the_measured_files():
+    """Whoever records or measures anew runs ``python -m tests.results``."""
+    from . import results
+
+    assert page("docs/results.md") == results.page(), "docs/results.md is older than its files: python -m tests.results"
+
+
+def test_a_measurement_that_no_chapter_names_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Negative control, and a changed number changes the page."""
+    from . import results
+
+    made = results.page()
+    for path in results.MEASURED.glob("*.json"):
+        (tmp_path / path.name).write_text(path.read_text("utf-8").replace("GLIDE .968, vanilla", "GLIDE .969, vanilla"))
+    monkeypatch.setattr(results, "MEASURED", tmp_path)
+    assert results.page() == made.replace("GLIDE .968, vanilla", "GLIDE .969, vanilla") != made
+    (tmp_path / "new.json").write_text('{"title": "New", "blocks": []}')
+    with pytest.raises(KeyError, match="names no chapter for new"):
+        results.page()

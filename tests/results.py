@@ -1,0 +1,114 @@
+"""``python -m tests.results``: docs/results.md, made of the measurements in ``assets/measured``.
+
+A file is a section: its title, and its blocks in order, a paragraph or a table as ``{"heads", "rows"}``, cells as
+Markdown; ``index.json`` has the beginning and the chapters. What the repository itself tells is counted, not written
+down: the Lab's example results and the runs of the gallery. ``--check`` compares, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+MEASURED, PAGE = ROOT / "assets" / "measured", ROOT / "docs" / "results.md"
+EXAMPLE = "class-docstring"  # of the gallery, whose runs stand in a table
+SPS = (
+    " Of these, `ppd-sps` lacks a part: SmolLM2 has no smaller model with prompt tokens of its own, which its third "
+    "line needs."
+)
+
+
+def page() -> str:
+    """The page as Markdown. Raises KeyError for a file of ``assets/measured`` that no chapter names."""
+    index = _read("index")
+    named = [name for chapter in index["chapters"] for name in chapter["files"]]
+    if unnamed := {path.stem for path in MEASURED.glob("*.json")} - {*named, "index"}:
+        raise KeyError(f"assets/measured/index.json names no chapter for {', '.join(sorted(unnamed))}")
+    parts = [f"# {index['title']}", *map(_block, index["blocks"])]
+    for chapter in index["chapters"]:
+        parts.append(f"## {chapter['title']}")
+        for name in chapter["files"]:
+            section = _read(name)
+            parts += [f"### {section['title']}"] if section["title"] else []
+            parts += map(_block, COUNTED[name](section["blocks"]) if name in COUNTED else section["blocks"])
+    return "\n\n".join(parts) + "\n"
+
+
+def _read(name: str) -> dict[str, Any]:
+    return json.loads((MEASURED / f"{name}.json").read_text("utf-8"))
+
+
+def _block(block: str | Mapping[str, Any]) -> str:
+    if isinstance(block, str):
+        return block
+    lines = (block["heads"], ["---"] * len(block["heads"]), *block["rows"])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _recipes(blocks: list[str]) -> list[str]:
+    """The Lab's recipes with and without an example result."""
+    from specviz.experiments import recipes
+    from specviz.experiments.shipped import SHIPPED, comes_along, example
+
+    every, there = recipes(), comes_along()
+    loads = [example(SHIPPED / f"{name}.zip").about["recorded"]["load"] for name in there]
+    without = [experiment for name, experiment in every.items() if name not in there]
+    trained, others = (
+        ", ".join(f"`{one.name}`" for one in without if bool(one.trains) is training) or "none"
+        for training in (True, False)
+    )
+    told = {
+        "recorded": len(there), "all": len(every), "low": f"{min(loads):.0f}", "high": f"{max(loads):.0f}",
+        "trained": trained, "others": others, "sps": SPS if "ppd-sps" not in there else "",
+    }  # fmt: skip
+    return [block.format(**told) for block in blocks]
+
+
+def _gallery(blocks: list[str]) -> list[Any]:
+    """The gallery's runs of one prompt, plain decoding's first: a column each."""
+    from decoders import load
+    from specviz.pages.compare.outcome import lane_numbers
+    from specviz.places import GALLERY
+    from specviz.words import decimals
+
+    traces = [load(path) for path in sorted(GALLERY.glob(f"*-{EXAMPLE}-*.spectrace"))]
+    traces.sort(key=lambda trace: trace.run["method"]["name"] != "plain")
+    plain, *_ = traces
+    numbers = [lane_numbers(trace, plain)["metrics"] for trace in traces]
+    rows = [
+        ["forwards", *(f"{trace.rows('steps'):,}" for trace in traces)],
+        ["tokens per step", *(decimals(one["tokens_per_step"], 2) for one in numbers)],
+        ["tokens per second", *(decimals(one["tokens_per_s"], 1) for one in numbers)],
+        ["speedup", *(f"{decimals(one['speedup'], 2)}×" for one in numbers)],
+        ["identical", *("yes" if trace.output_ids == plain.output_ids else "no" for trace in traces)],
+    ]
+    heads = ["", *(f"`{trace.run['method']['name']}`" for trace in traces)]
+    machine = plain.run["machine"]
+    told = {
+        "tokens": len(plain.output_ids), "date": plain.run["created"][:10],
+        "machine": f"{machine['processor']}, {machine['threads']} threads, engine {machine['engine']}",
+    }  # fmt: skip
+    return [*(block.format(**told) for block in blocks), {"heads": heads, "rows": rows}]
+
+
+COUNTED = {"smollm2-recipes": _recipes, "smollm2-gallery": _gallery}
+
+
+def main() -> int:
+    """1 where ``--check`` finds that the page is not the one that the files make."""
+    made = page()
+    if "--check" in sys.argv[1:]:
+        same = PAGE.read_text("utf-8") == made
+        print("docs/results.md", "is what assets/measured says" if same else "differs: python -m tests.results")
+        return 0 if same else 1
+    PAGE.write_text(made, "utf-8")
+    print(f"{PAGE.relative_to(ROOT)}: {len(made.split()):,} words")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
