@@ -6,21 +6,33 @@ import copy
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import transformers as hf
+from scipy.stats import chisquare
 
-from decoders import Prompt, generate
+import specviz
+from decoders import Prompt, Sampling, UserError, generate, record
 from decoders.draft.draft import Draft, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
-from decoders.model import recurrent
+from decoders.engine.decoding import Decoding
+from decoders.errors import TooLarge
+from decoders.model import recurrent, room
 from decoders.model import target as engine
 from decoders.model.recurrent import LayerState, Paths
+from decoders.model.shape import ModelShape
 from decoders.model.target import Target
+from decoders.recorder.recorder import Recorder
+from decoders.study.lens import lens
 from decoders.study.stock import StockModel
 from decoders.study.together import decode_together
+from decoders.study.whatif import ReadRun
+from decoders.verifiers.match import MatchVerifier
+from decoders.verifiers.sampling import Chooser
 
-from .families.cases import cases
+from .families.cases import VOCAB, cases
 from .families.compare import IDENTICAL, compare, network, opened
 from .models import prompt_ids, tiny_tokenizer
 from .tiers import matrix
@@ -152,3 +164,101 @@ def test_several_runs_share_a_forward(family: str) -> None:
     alone = [tuple(generate(target, prompt, "pld", max_new_tokens=16)) for prompt in prompts]
     for method in ("plain", "pld"):
         assert list(decode_together(target, prompts, method, max_new_tokens=16).outputs) == alone
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("method", ["pld", "lookahead"])
+def test_what_if_drafts_a_step_again_as_it_was_and_the_lens_reads_it(family: str, method: str) -> None:
+    target, params = opened(HYBRIDS[family]), {} if method == "pld" else {"prompt": True, "n": 2}
+    trace = record(target, Prompt.from_ids(prompt_ids(3, 60)), method, params, max_new_tokens=16)
+    read = ReadRun(target, trace)
+    drafted = [step for step, count in enumerate(trace.tables["steps"]["drafted"]) if count]
+    assert drafted
+    for step in (drafted[0], drafted[-1]):
+        assert read.redraft(step).same, step
+        other = read.redraft(step, "recycling" if method == "pld" else "pld+h")
+        assert other.emitted[0] == trace.tables["tokens"]["id"][trace.tables["steps"]["context"][step]]
+    seen = lens(read, drafted[-1], 1)
+    assert seen.layers == target.shape.layers and seen.apart < 1e-3
+    step = trace.tables["steps"]["context"][drafted[-1]]
+    text = trace.tables["tokens"]["id"][:step]
+    best = target.reference_logits(text, 1)[0].softmax(-1)
+    assert seen.own.probs[-1] == pytest.approx(float(best[seen.own.token]), abs=1e-4)
+
+
+@pytest.mark.parametrize("family", KINDS)
+def test_sampled_tokens_are_the_targets_own(family: str) -> None:
+    """Chi-square of the token behind a draft's root, and behind a branch, at temperature 1; and a seed's text is that
+    of plain decoding.
+    """
+    target, warm = opened(HYBRIDS[family]), Sampling(temperature=1.0, top_k=6, seed=3)
+    prompt = Prompt.from_ids(prompt_ids(3, 60))
+    plain = generate(target, prompt, sampling=warm, max_new_tokens=16)
+    prompt = Prompt.from_ids((*prompt.tokens, *plain, *prompt.tokens[-8:]))
+    again = generate(target, prompt, sampling=warm, max_new_tokens=16)
+    for method, params in {"recycling": {}, "suffix": {"tree": True, "factor": 2.0}}.items():
+        steps = list(Decoding.of(target, prompt, method, params, sampling=warm, max_new_tokens=16))
+        assert [token for step in steps for token in step.emitted] == again
+    step = max(steps, key=lambda one: one.draft.tree.drafted)
+    text = [*prompt.tokens, *again][: step.context_length]
+    expected = Chooser(warm).probabilities(target.reference_logits(text, 1).float())[0].double().numpy()
+    counts, runs = np.zeros(VOCAB), 1500
+    for seed in range(runs):
+        verdict = MatchVerifier(Chooser(Sampling(temperature=1.0, top_k=6, seed=seed)))(step.draft, step.scored)
+        counts[step.draft.tree.tokens[verdict.path[1]] if verdict.accepted else verdict.bonus] += 1
+    keep = expected > 0
+    assert step.draft.tree.drafted and not counts[~keep].any()
+    assert chisquare(counts[keep], expected[keep] / expected[keep].sum() * runs).pvalue > 1e-3
+
+
+def test_memory_of_states_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = opened(HYBRIDS["qwen3_next"])
+    shape, session = target.shape, target.session(Needs(), 400)
+    assert shape.kv_layers == (3,) and shape.recurrent_layers == (0, 1, 2)
+    session.prefill(prompt_ids(1, 300))
+    states = session.cache.states
+    assert states is not None and session.cache.store is not None and session.cache.store.shape[0] == 2
+    assert states.bytes() == shape.state_bytes * len({*states.kept, states.length})
+    size = room.RunSize.of(shape, target.dtype, Needs(), 400, spare=64, rows=256)
+    assert size.states >= states.bytes() + shape.row_bytes and size.bytes > size.states
+    target.shape = replace(shape, state_bytes=1 << 30)
+    monkeypatch.setattr(room, "free_memory", lambda device: 1_000_000_000)
+    with pytest.raises(TooLarge, match=r"needs about 3\.2 GB .*3\.2 GB recurrent states.* and 1\.0 GB are free on cpu"):
+        target.session(Needs(), 400)
+
+
+def test_generate_is_recorded_on_a_hybrid_and_drafts_where_transformers_does_not() -> None:
+    """transformers refuses assisted generation on models with a state; this engine drafts under the user's own call."""
+    model, ids = network(HYBRIDS["qwen3_next"]), torch.tensor([prompt_ids(3, 60)])
+    options = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 20, "do_sample": False, "pad_token_id": 0}
+    plain = model.generate(ids, **options)[0, 60:].tolist()
+    with pytest.raises(ValueError, match="stateful"):
+        model.generate(ids, prompt_lookup_num_tokens=4, **options)
+    with Recorder(model, tiny_tokenizer()) as recorder:
+        model.generate(ids, **options)
+        assert recorder.trace.output_ids == plain
+        model.generate(ids, custom_generate=specviz.generate, method="pld", **options)
+    trace = recorder.trace
+    assert trace.output_ids == plain and max(trace.tables["steps"]["drafted"]) > 1
+    assert ReadRun(opened(HYBRIDS["qwen3_next"]), trace).redraft(3).same
+    assert model.generate(ids, **options)[0, 60:].tolist() == plain
+    convolution = network(HYBRIDS["lfm2"])
+    with Recorder(convolution, tiny_tokenizer()) as recorder:
+        output = convolution.generate(ids, prompt_lookup_num_tokens=4, **options)[0, 60:].tolist()
+    assert recorder.trace.output_ids == output == convolution.generate(ids, **options)[0, 60:].tolist()
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "reason"),
+    [
+        (hf.JambaConfig, {}, "recurrent state"),
+        (hf.MiniMaxConfig, {}, "recurrent state"),
+        (hf.Mamba2Config, {"num_heads": 8, "head_dim": 8}, "recurrent state"),
+        (hf.Lfm2Config, {"layer_types": ["conv"] * 2}, "none of its layers caches keys"),
+    ],
+)  # fmt: skip
+def test_what_cannot_follow_a_tree_is_refused_with_the_reason(config: Any, settings: Any, reason: str) -> None:
+    given = config(**{"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "pad_token_id": None, **settings})
+    with pytest.raises(UserError, match=reason):
+        ModelShape.of(given)
+        Target(hf.AutoModelForCausalLM.from_config(given, attn_implementation="eager"), None, "x")
