@@ -9,25 +9,19 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from decoders.draft_models import eagle_published, heads_published
 from decoders.draft_models.borrowing import Borrowing
-from decoders.draft_models.eagle_head import EagleConfig, EagleHead
 from decoders.draft_models.fitted import Fitted
-from decoders.draft_models.heads import HeadsConfig, ParallelHeads
-from decoders.draft_models.network import DraftConfig, DraftModel
 from decoders.draft_models.published import Published
 from decoders.folders import settings_folder
+from decoders.method.part import OFFERED, Kind, kinds
 from decoders.model.catalog import SHIPPED, current_key, shipped_key
 from decoders.model.linear import pack, packable, packed
-from decoders.model.shape import ModelShape
-from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 
 from .errors import UserError
 from .folders import ASSETS, replacing, write_bytes
@@ -42,44 +36,6 @@ PACKAGED = tuple(folder / "parts" for folder in SHIPPED.values())
 DESCRIPTION, WEIGHTS = "part.json", "part.safetensors"
 SCALE = ".scale"  # ends the name of a matrix's row scales, where it is stored in int8
 MOST_JSON = 1 << 20
-
-
-class PartConfig(Protocol):
-    """The shape of a part, as its description holds it."""
-
-    def to_json(self) -> dict[str, Any]: ...
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
-        """Back from ``to_json``. Raises KeyError, TypeError or ValueError for anything else."""
-        ...
-
-    def misfit(self, shape: ModelShape) -> str | None:
-        """Why a part of this shape cannot run on such a target, in a clause; None if it can."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of part: what one is called, its configuration, the network of that shape, and how one that others
-    published is fitted to a target.
-    """
-
-    title: str
-    config: type[PartConfig]
-    network: Callable[[Any], nn.Module]
-    published: Callable[[Published, Target], Fitted] | None = None
-
-
-KINDS: dict[str, Kind] = {
-    "glide": Kind("GLIDE draft model", DraftConfig, DraftModel),
-    "drafter": Kind("vanilla drafter", DraftConfig, DraftModel),
-    "ppd": Kind("set of prompt tokens", PromptConfig, PromptTokens),
-    "medusa": Kind("set of Medusa heads", HeadsConfig, ParallelHeads, partial(heads_published.fitted, "medusa")),
-    "hydra": Kind("set of Hydra heads", HeadsConfig, ParallelHeads, partial(heads_published.fitted, "hydra")),
-    "eagle": Kind("EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fitted, False)),
-    "eagle3": Kind("EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fitted, True)),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +57,10 @@ class Part:
     @classmethod
     def from_json(cls, data: Any) -> Part:
         """Back from ``to_json``. Raises ValueError in one sentence for anything else."""
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("kind") not in KINDS:
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("kind") not in kinds():
             raise ValueError(f"not a trained part of this version ({SCHEMA})")
         try:
-            config = KINDS[data["kind"]].config.from_json(data["config"])
+            config = kinds()[data["kind"]].config.from_json(data["config"])
             key = current_key(str(data["model_key"]))
             return cls(data["kind"], key, str(data["model"]), config, dict(data.get("training", {})))
         except (KeyError, TypeError, ValueError) as error:
@@ -176,6 +132,49 @@ def shrink_part(folder: Path) -> tuple[int, int]:
     return before, file.stat().st_size
 
 
+@dataclass(frozen=True, slots=True)
+class TrainedPart:
+    """A method's trained part (``Method.part``): its kind, and the parameter that names another than the target's own.
+
+    ``offered`` is the parameter that names a whole draft model: left open, one that was offered for all runs drafts.
+    ``owner`` gives the model that the part belongs to, where that is not the target: what is missing there is
+    the method's to say (``Method.available``). ``instead`` ends the sentence on a missing part with another way.
+    """
+
+    kind: Kind
+    parameter: str = "part"
+    offered: str = ""
+    instead: str = ""
+    owner: Callable[[Target, Any], Target] | None = None
+
+    def named(self, params: Any) -> bool:
+        """Whether the parameters name it, so that the target's own is not needed."""
+        return self.owner is None and getattr(params, self.parameter) is not None
+
+    def missing(self, target: Target) -> str | None:
+        """What is missing for the target, in one sentence; None if its part is there."""
+        if self.owner is not None or (self.offered and OFFERED in target.companions):
+            return None
+        reason = missing_part(target, self.kind.name)
+        return reason and f"{reason}{self.instead}"
+
+    def load(self, target: Target, params: Any) -> Any:
+        """The network of a run with these parameters. Raises UserError as ``load_part``."""
+        owner = target if self.owner is None else self.owner(target, params)
+        return load_part(owner, self.kind.name, getattr(params, self.parameter))
+
+    def about(self, target: Target, params: Any) -> dict[str, Any]:
+        """A run's record of the part that drafts: kind, where from, format and fingerprint. Of a whole model that
+        drafts in its place (a companion of the target under the kind and its source) its name and fingerprint.
+        """
+        if self.offered and self.owner is None:
+            source = getattr(params, self.offered) or target.companions.get(OFFERED)
+            if (model := target.companions.get((self.kind.name, source))) is not None:
+                return {"kind": self.kind.name, "from": model.name, "format": "causal LM", "fingerprint": model.key}
+            return load_part(target, self.kind.name, source).about
+        return self.load(target, params).about
+
+
 def is_part(folder: Path) -> bool:
     """Whether a folder holds a trained part."""
     return (folder / DESCRIPTION).is_file()
@@ -210,7 +209,7 @@ def missing_part(target: Target, kind: str) -> str | None:
     if find_part(target.key, kind) is not None:
         return None
     model = " --model and this model" if target.name != "specviz-demo" else ""
-    reason = f"there is no {KINDS[kind].title} for {target.name}: make one with `specviz train {kind}`{model}"
+    reason = f"there is no {kinds()[kind].title} for {target.name}: make one with `specviz train {kind}`{model}"
     return f"{reason}, or {elsewhere}" if (elsewhere := left_out(target.key, kind)) else reason
 
 
@@ -230,21 +229,22 @@ def left_out(key: str, kind: str) -> str:
 
 def load_part(target: Target, kind: str, folder: str | Path | None = None) -> Any:
     """The part for this target, ready to run: the network of its kind. ``folder`` is where it lies, if not in the usual
-    places; of kinds that others publish, it may be their folder, file or hub id. ``about_part`` says what it is.
+    places; of kinds that others publish, it may be their folder, file or hub id. Its ``about`` is what a
+    run's record says of it.
 
     Loaded once per target. Raises UserError for a part that is missing, damaged or of another target or kind.
     """
     place = find_part(target.key, kind) if folder is None else Path(folder).expanduser()
     if place is None:
         raise UserError(str(missing_part(target, kind)))
-    if (fit := KINDS[kind].published) is not None and not is_part(place):
+    if (fit := kinds()[kind].published) is not None and not is_part(place):
         return _published(target, kind, str(folder), fit)
     part = read_part(place)
     if part.kind != kind:
-        raise UserError(f"{place} holds a {KINDS[part.kind].title}, not a {KINDS[kind].title}")
+        raise UserError(f"{place} holds a {kinds()[part.kind].title}, not a {kinds()[kind].title}")
     if part.model_key != target.key:
         raise UserError(
-            f"the {KINDS[kind].title} in {place} was trained for {part.model} (fingerprint {part.model_key}), "
+            f"the {kinds()[kind].title} in {place} was trained for {part.model} (fingerprint {part.model_key}), "
             f"not for {target.name} ({target.key}): train one for it with `specviz train {kind} --model ...`"
         )
     weights = place / WEIGHTS
@@ -256,13 +256,6 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
     return target.companions[version]
 
 
-def about_part(network: nn.Module) -> dict[str, Any]:
-    """What a run's record says of a part that ``load_part`` gave: where from, its format and fingerprint, and what was
-    found of it when it was loaded.
-    """
-    return getattr(network, "about", {})
-
-
 def _published(target: Target, kind: str, place: str, fit: Callable[[Published, Target], Fitted]) -> nn.Module:
     """A head that others published, beside this target; read again where one of its files changed."""
     kept = target.companions.get((kind, place))
@@ -271,7 +264,7 @@ def _published(target: Target, kind: str, place: str, fit: Callable[[Published, 
     head = Published.open(place)
     fitted = fit(head, target)
     with torch.device("meta"):  # no random weights first: heads may be large
-        network: Any = KINDS[kind].network(fitted.config)
+        network: Any = kinds()[kind].network(fitted.config)
     network.load_state_dict(fitted.weights, assign=True)
     settled(network, target)
     more = fitted.tried(network) if fitted.tried is not None else {}
@@ -298,7 +291,7 @@ def keep_published(target: Target, place: str) -> tuple[Part, Path]:
         return part, own_place(part.kind, target.key)
     kind = Published.open(place).kind
     network = load_part(target, kind, place)
-    part = Part(kind, target.key, target.name, network.config, {"published": about_part(network)})
+    part = Part(kind, target.key, target.name, network.config, {"published": network.about})
     return part, save_part(part, network.state_dict(), own_place(kind, target.key), dtype=target.dtype)
 
 
@@ -307,14 +300,14 @@ def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
 
     if reason := part.config.misfit(target.shape):
         raise UserError(f"{weights} does not fit {target.name}: {reason}")
-    model: Any = KINDS[part.kind].network(part.config)
+    model: Any = kinds()[part.kind].network(part.config)
     try:
         model.load_state_dict(_read_weights(weights))
     except (RuntimeError, KeyError, SafetensorError) as error:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
     settled(model, target)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:24]
-    title = KINDS[part.kind].title
+    title = kinds()[part.kind].title
     trained = {"kind": part.kind, "from": "trained here", "format": SCHEMA, "title": title, "fingerprint": digest}
     model.about = part.training.get("published") or trained
     return model

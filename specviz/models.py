@@ -135,10 +135,11 @@ def _converted(file: Path) -> bool:
 
 def _parts(key: str) -> list[str]:
     """What was trained and measured for the model with this fingerprint, in the methods' words."""
+    from decoders.method.part import kinds
     from decoders.model.calibration import has_calibration
-    from decoders.parts import KINDS, find_part
+    from decoders.parts import find_part
 
-    there = [about.title for kind, about in KINDS.items() if find_part(key, kind) is not None]
+    there = [about.title for kind, about in kinds().items() if find_part(key, kind) is not None]
     return [*there, *(["calibration"] if has_calibration(key) else [])]
 
 

@@ -98,7 +98,7 @@ def usable(target: Any) -> list[str]:
     """Methods that have all they need for a target, plain first."""
     from decoders import methods
 
-    return [name for name, method in methods().items() if method.available(target) is None]
+    return [name for name, method in methods().items() if method.missing(target) is None]
 
 
 # --- the parts

@@ -57,7 +57,9 @@ class StubMethod:
     title: str
     params: type = StubParams
     lossless: bool = True
-    missing: str | None = None
+    lacks: str | None = None
+    signal: str = ""
+    part: None = None
     paper: str = "A paper 2024"
     summary: str = "Copies what followed an earlier place."
     pooled: bool = False
@@ -67,8 +69,8 @@ class StubMethod:
     def needs(self, target: Any, params: Any) -> SimpleNamespace:
         return SimpleNamespace(pool=self.pooled)
 
-    def available(self, _: Any) -> str | None:
-        return self.missing
+    def missing(self, target: Any, params: Any = None) -> str | None:
+        return self.lacks
 
 
 METHODS = {
@@ -78,7 +80,7 @@ METHODS = {
         StubMethod("pld", "PLD"),
         StubMethod("pld+h", "PLD+ (hidden states)"),
         StubMethod("casd", "CASD", params=StubLossyParams, lossless=False, pooled=True),
-        StubMethod("ppd", "PPD", missing="Prompt tokens are missing: make them with `specviz train ppd`."),
+        StubMethod("ppd", "PPD", lacks="Prompt tokens are missing: make them with `specviz train ppd`."),
     )
 }
 

@@ -200,7 +200,7 @@ def test_every_method_is_lossless_and_generate_agrees():
     seen, target = [], tiny_target()
     able = [
         name for name, method in methods().items()
-        if method.available(target) is None and all(method.applies(prompt) is None for prompt in PROMPTS)
+        if method.missing(target) is None and all(method.applies(prompt) is None for prompt in PROMPTS)
     ]  # fmt: skip
     outcomes = check_lossless(
         target, PROMPTS, dict.fromkeys(able), max_new_tokens=16, stock=StockModel(network()),

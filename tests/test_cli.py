@@ -437,23 +437,6 @@ def test_heat_map_shades_by_count():
     assert heat_map(((0, 4), (2, 1))) == ["   0   ██", "   1 ▒▒░░"]
 
 
-def test_expand_writes_a_larger_model(capsys, model, tmp_path, monkeypatch):
-    from decoders.study import shapes
-
-    shape = shapes.Shape("103m", hidden=128, layers=4, heads=4, kv_heads=4, head_dim=32, mlp=128)
-    monkeypatch.setitem(shapes.SHAPES, "103m", shape)
-    assert specviz("expand", model, "--to", "103m", "--out", tmp_path / "big") == 0
-    assert "M parameters" in capsys.readouterr().out
-    outputs = []
-    for folder in (model, tmp_path / "big"):
-        assert specviz("run", "--model", folder, "--prompt", "the old", "--max-new-tokens", 12, "--json") == 0
-        outputs.append(json.loads(capsys.readouterr().out)["output_ids"])
-    assert outputs[0] == outputs[1]
-    assert "already there" in refused(capsys, "expand", model, "--to", "103m", "--out", tmp_path / "big")
-    assert "unknown size '3b'" in refused(capsys, "expand", model, "--to", "3b", "--out", tmp_path / "c")
-    assert "given twice" in refused(capsys, "expand", model, "--model", model, "--to", "1b", "--out", tmp_path / "c")
-
-
 def test_a_recorded_run_is_decoded_again_and_compared(capsys, model, tmp_path):
     trace = tmp_path / "a.spectrace"
     run = ("--prompt", "the old lamp at the old", "--max-new-tokens", 9, "--method", "pld", "--set", "k=3")
@@ -604,7 +587,6 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
         (["bench", "--prompts", "x", "--repeats", "0"], "from 1 to 1000"),
         (["methods", "nope"], "there is no method 'nope'"),
         (["app", "--port", "70000"], "from 0 to 65535"),
-        (["expand", "--to", "1b"], "--out"),
     ],
 )  # fmt: skip
 def test_a_mistake_gives_one_sentence_and_2(capsys, args, words):

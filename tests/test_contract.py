@@ -9,7 +9,7 @@ import pytest
 from decoders import Prompt, generate, methods, record
 from decoders.drafters.sps import offer_drafter, opened
 from decoders.engine.decoding import Decoding, read_once
-from decoders.parts import KINDS
+from decoders.method.part import kinds
 from decoders.study import contract
 from decoders.study.contract import NEW
 
@@ -31,7 +31,7 @@ def target(tmp_path_factory):
     tiny_tokenizer().save_pretrained(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        for kind in KINDS:
+        for kind in kinds():
             save_tiny_part(made, kind)
         offer_drafter(made, str(folder))
         save_tiny_part(opened(made, str(folder)), "ppd")
@@ -53,7 +53,7 @@ def plain(target, prompt):
 
 @pytest.mark.parametrize("name", matrix(NAMES, {*NAMES} - ALIKE, "they draft as other methods do"))
 def test_lossless_and_repeatable(target, prompt, plain, name):
-    assert methods()[name].available(target) is None
+    assert methods()[name].missing(target) is None
     assert list(contract.output_faults(target, prompt, name, plain)) == []
 
 

@@ -239,7 +239,7 @@ def test_half_precision_and_other_families_run(name):
 
 
 def test_without_a_head_the_command_is_named(target):
-    reason = find_method("eagle3").available(target)
+    reason = find_method("eagle3").missing(target)
     assert reason and reason.startswith("there is no EAGLE-3 head") and "`specviz train eagle3`" in reason
     with pytest.raises(UserError, match="there is no EAGLE head"):
         generate(target, Prompt.from_ids(prompt_ids(2)), "eagle2", max_new_tokens=4)

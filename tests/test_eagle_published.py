@@ -10,7 +10,7 @@ import torch
 from decoders import Prompt, UserError, generate, record
 from decoders.draft_models import eagle_published
 from decoders.draft_models.eagle_published import Trial
-from decoders.parts import about_part, load_part
+from decoders.parts import load_part
 
 from . import eagle_oracle as oracle
 from .eagle_oracle import LLAMA, published, speculators, tensors
@@ -100,16 +100,16 @@ def test_a_head_is_read_once_and_again_when_its_file_changed(target, tmp_path):
     assert load_part(target, "eagle", place) is first
     published(tmp_path / "head", LLAMA, {**FIRST, "fc.bias": FIRST["fc.bias"] + 1})
     again = load_part(target, "eagle", place)
-    assert again is not first and about_part(again)["fingerprint"] != about_part(first)["fingerprint"]
+    assert again is not first and again.about["fingerprint"] != first.about["fingerprint"]
 
 
 def test_an_embedding_of_its_own_is_kept_and_told(target, tmp_path):
     theirs = target.embeddings.weight.detach().clone()
     copied = load_part(target, "eagle", published(tmp_path / "copy", LLAMA, {**FIRST, "embed_tokens.weight": theirs}))
-    assert not copied.config.own_embedding and about_part(copied)["warnings"] == []
+    assert not copied.config.own_embedding and copied.about["warnings"] == []
     own = load_part(target, "eagle", published(tmp_path / "own", LLAMA, {**FIRST, "embed_tokens.weight": theirs + 1}))
     assert torch.equal(own.embedding.weight, theirs + 1)
-    assert about_part(own)["warnings"] == [
+    assert own.about["warnings"] == [
         "its embedding is not the target's: it may have been trained for another model"
     ]
 
@@ -130,7 +130,7 @@ def test_readings_are_tried_on_a_text(target, tmp_path, monkeypatch):
     """States one below and above, both positions; the share is that of the equations."""
     monkeypatch.setattr(eagle_published, "TEXT", "the old lamp at the station was sold")
     head = load_part(target, "eagle3", published(tmp_path / "head", *speculators(LLAMA, THIRD)))
-    trials = about_part(head)["trials"]
+    trials = head.about["trials"]
     assert [(one["features"], one["offset"]) for one in trials] == [
         ([2, 1, 0], 0), ([2, 1, 0], 1), ([3, 2, 1], 0), ([3, 2, 1], 1)
     ]  # fmt: skip
@@ -153,7 +153,7 @@ def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path
     trials = [Trial((2, 1, 0), 0, 0.5), Trial((3, 2, 1), 0, better)]
     monkeypatch.setattr(eagle_published, "tried", lambda network, target: trials)
     head = load_part(target, "eagle3", published(tmp_path / "head", LLAMA, THIRD))
-    about = about_part(head)
+    about = head.about
     assert head.config.features == taken == tuple(about["features"])
     assert about["acceptance"] == (better if taken == (3, 2, 1) else 0.5)
     if taken == (3, 2, 1):
@@ -172,13 +172,13 @@ def test_what_norm_output_means_is_settled_by_second_guesses(target, tmp_path, m
     monkeypatch.setattr(eagle_published, "second_guesses", lambda network, target: {True: 0.5, False: better})
     config = {**LLAMA, "norm_output": True}
     head = load_part(target, "eagle3", published(tmp_path / "head", config, THIRD))
-    told = [words for words in about_part(head)["warnings"] if "before the last norm fed back" in words]
-    assert head.config.norm_output == about_part(head)["norm_output"] == taken and len(told) == (not taken)
+    told = [words for words in head.about["warnings"] if "before the last norm fed back" in words]
+    assert head.config.norm_output == head.about["norm_output"] == taken and len(told) == (not taken)
     if told:
         assert "agrees with 90% of its second guesses on a short text, against 50% with that after it" in told[0]
     theirs = published(tmp_path / "theirs", *speculators(LLAMA, THIRD, norm_output=True))
     head = load_part(target, "eagle3", theirs)
-    assert head.config.norm_output and "norm_output" not in about_part(head)
+    assert head.config.norm_output and "norm_output" not in head.about
 
 
 @pytest.mark.parametrize("output", [True, False])
@@ -208,7 +208,7 @@ def test_a_target_without_a_tokenizer_takes_the_checkpoint_at_its_word(tmp_path)
     bare = tiny_target("llama")
     bare.tokenizer = None
     head = load_part(bare, "eagle3", published(tmp_path / "head", LLAMA, THIRD))
-    assert head.config.features == (2, 1, 0) and "trials" not in about_part(head)
+    assert head.config.features == (2, 1, 0) and "trials" not in head.about
 
 
 def test_a_head_that_is_kept_drafts_by_itself(tmp_path, capsys):

@@ -122,7 +122,7 @@ def test_every_method_and_wild_trees_equal_generate(family):
     ids = prompt_ids(3)
     prompt, expected = Prompt.from_ids(ids), reference(family, ids)
     for name, method in methods().items():
-        if method.lossless and method.available(target) is None:
+        if method.lossless and method.missing(target) is None:
             assert generate(target, prompt, name, max_new_tokens=NEW) == expected, name
     everything = Needs(layers=(1,), heads=((0, 1), (2, 3)), top_tokens=4)
     for probes in (0, 3):

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from decoders import UserError, load_target
+from decoders.method.part import kinds
 from decoders.model import catalog
 from decoders.model.catalog import BUNDLED, SMOLLM2, default_model, missing_smollm2, model_name, model_place, toy_note
-from decoders.parts import KINDS
 from specviz import cli
 from specviz.app import open_desk
 from specviz.remembered import MOST, places_of, remember, remembered
@@ -131,7 +131,7 @@ def test_the_command_lists_what_is_here(wheel, folder, capsys):
     assert specviz("models", "--json") == 0
     listed = {one["model"]: one for one in json.loads(capsys.readouterr().out)["models"]}
     assert list(listed) == [BUNDLED, SMOLLM2] and listed[BUNDLED]["default"]
-    assert listed[BUNDLED]["parts"] == [*(kind.title for kind in KINDS.values()), "calibration"], "of every kind one"
+    assert listed[BUNDLED]["parts"] == [*(kind.title for kind in kinds().values()), "calibration"], "of every kind one"
     assert "calibration" in listed[SMOLLM2]["parts"] and "converted when it is opened first" in listed[SMOLLM2]["notes"]
     for model in (folder, SMOLLM2):
         assert specviz("run", "--model", model, "--method", "pld", "--prompt", "the old", "--max-new-tokens", 2) == 0

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from decoders import Prompt, UserError, find_method, generate, parts
+from decoders import Prompt, UserError, find_method, generate, methods, parts, record
 from decoders.parts import (
     SCALE,
     WEIGHTS,
@@ -63,11 +63,23 @@ def test_the_users_own_part_comes_before_the_bundled_one(target, home):
 
 def test_what_is_missing_and_the_command_that_makes_it(target, home):
     for name, kind in (("glide", "glide"), ("glide+cape", "glide"), ("sps", "drafter")):
-        assert f"make one with `specviz train {kind}`" in find_method(name).available(target)
+        assert f"make one with `specviz train {kind}`" in find_method(name).missing(target)
         with pytest.raises(UserError, match=f"specviz train {kind}"):
             generate(target, Prompt.from_ids([5, 6]), name, max_new_tokens=4)
     save_tiny_part(target, "glide")
-    assert find_method("glide").available(target) is None is missing_part(target, "glide")
+    assert find_method("glide").missing(target) is None is missing_part(target, "glide")
+
+
+def test_a_run_records_the_part_that_drafted(target, home):
+    """Every method with a part does, from its card."""
+    prompt = Prompt.from_ids([5, 6, 7, 8])
+    for method in methods().values():
+        if method.part is not None and method.part.owner is None:
+            save_tiny_part(target, method.part.kind.name)
+            part = record(target, prompt, method, max_new_tokens=2).run["part"]
+            network = method.part.load(target, method.params())
+            assert part["kind"] == method.part.kind.name and part == network.about and part["fingerprint"], method.name
+    assert "part" not in record(target, prompt, "pld", max_new_tokens=2).run
 
 
 def test_a_part_that_had_no_room_in_the_wheel_is_brought_by_a_command(target, home, monkeypatch):
@@ -91,7 +103,7 @@ def test_an_explicit_part_is_enough(target, home):
     prompt = Prompt.from_ids(prompt_ids(3))
     plain = generate(target, prompt, max_new_tokens=8)
     assert generate(target, prompt, "glide", {"part": str(folder)}, max_new_tokens=8) == plain
-    assert find_method("glide").available(target) is not None
+    assert find_method("glide").missing(target) is not None
 
 
 def test_parts_of_other_targets_and_kinds_are_refused(target, home):

@@ -573,7 +573,7 @@ def test_a_part_follows_its_target_into_half_precision(target, home):
 
 
 def test_missing_prompt_tokens_name_the_command(target):
-    assert "make one with `specviz train ppd`" in find_method("ppd").available(target)
+    assert "make one with `specviz train ppd`" in find_method("ppd").missing(target)
 
 
 @pytest.mark.parametrize(

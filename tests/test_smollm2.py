@@ -57,7 +57,7 @@ def test_every_method_writes_what_the_model_would_and_copying_pays(smollm2, name
     )
     texts = [copy.prompt(smollm2.tokenizer), Prompt.from_text(smollm2.tokenizer, "The capital of France is", chat=True)]
     lossless = [name for name, method in methods().items() if method.lossless]
-    able = names or [name for name in lossless if methods()[name].available(smollm2) is None]
+    able = names or [name for name in lossless if methods()[name].missing(smollm2) is None]
     stock = StockModel.load(SMOLLM2, smollm2.dtype, smollm2.device)
     outcomes = {
         o.method: o for o in check_lossless(smollm2, texts, dict.fromkeys(able), max_new_tokens=NEW, stock=stock)

@@ -11,11 +11,11 @@ import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from decoders import Prompt, Sampling, UserError, find_method, generate
+from decoders import Prompt, Sampling, UserError, find_method, generate, record
 from decoders.draft.needs import Needs
 from decoders.draft.params import make_params
 from decoders.draft_models.drafter import ModelDrafter
-from decoders.drafters.sps import LanguageModelRun, differing, offer_drafter
+from decoders.drafters.sps import LanguageModelRun, differing, offer_drafter, opened
 from decoders.engine.decoding import Decoding
 
 from .drafts import save_tiny_part, saved_drafters
@@ -146,13 +146,16 @@ def other_tokenizer(change) -> PreTrainedTokenizerFast:
 
 def test_a_drafter_may_be_offered_once_for_all_runs(folders, tmp_path):
     target = tiny_target("llama")
-    assert find_method("sps").available(target)
+    assert find_method("sps").missing(target)
     with pytest.raises(UserError):
         offer_drafter(target, str(tmp_path / "nowhere"))
-    assert find_method("sps").available(target)
+    assert find_method("sps").missing(target)
     offer_drafter(target, folders["gpt2"])
-    assert find_method("sps").available(target) is None
-    prompt = Prompt.from_ids(prompt_ids(3))
+    assert find_method("sps").missing(target) is None
+    prompt, other = Prompt.from_ids(prompt_ids(3)), opened(target, folders["gpt2"])
+    whole = {"kind": "drafter", "from": other.name, "format": "causal LM", "fingerprint": other.key}
+    for params in ({}, {"drafter": folders["gpt2"]}):
+        assert record(target, prompt, "sps", params, max_new_tokens=2).run["part"] == whole
     run = Decoding.of(target, prompt, "sps", max_new_tokens=NEW)
     assert run.drafter.run.drafter.info["family"] == "gpt2"
     assert [t for s in run for t in s.emitted] == generate(target, prompt, max_new_tokens=NEW)

@@ -181,9 +181,9 @@ def test_what_is_missing_is_named_with_its_command(folders, tmp_path):
     foreign = save_tiny_part(target, "ppd", tmp_path / "foreign")
     refused("was trained for tiny-llama .* not for", drafter=folders["gpt2"], part=str(foreign))
     offer_drafter(target, folders["gpt2"])
-    assert "specviz train ppd --model" in str(method.available(target))
+    assert "specviz train ppd --model" in str(method.missing(target))
     save_tiny_part(opened(target, folders["gpt2"]), "ppd")
-    assert method.available(target) is None
+    assert method.missing(target) is None
     assert len(generate(target, prompt, "sps+ppd", max_new_tokens=3)) == 3
     step = next(iter(Decoding.of(target, prompt, "sps+ppd", max_new_tokens=3)))
     assert np.isfinite(float(step.draft.notes["forward_ms"]))

@@ -13,7 +13,6 @@ from decoders.draft_models.heads import ParallelHeads
 from decoders.model.shape import ModelShape
 from decoders.parts import load_part, own_place, read_part
 from decoders.training.batches import PROMPT, RESPONSE, Document, pad
-from decoders.training.head_kinds import KINDS
 from decoders.training.heads import RANKS, Lesson, Recipe, places_of, ranked
 from decoders.training.learning import HeadDivergence, muon_and_adamw, position_weights
 from decoders.training.prompt_tokens import label_weights
@@ -22,9 +21,9 @@ from specviz import cli
 
 from .models import network, prompt_ids, tiny_target
 from .tiers import matrix
-from .training import run_of, save_model, source_for, train_kind
+from .training import HEAD_KINDS, run_of, save_model, source_for, train_kind
 
-NAMES = tuple(KINDS)
+NAMES = tuple(HEAD_KINDS)
 PARALLEL = ("medusa", "hydra")
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -42,7 +41,7 @@ def lesson_of(kind, tmp_path, *, hard=False, draft_vocab=0):
         for seed, length in ((1, 20), (2, 13))
     ]
     batch = pad(documents, 0)
-    heads = KINDS[kind].network(ModelShape.of(model.config), Recipe(heads=3, draft_vocab=draft_vocab), 0).float()
+    heads = HEAD_KINDS[kind].network(ModelShape.of(model.config), Recipe(heads=3, draft_vocab=draft_vocab), 0).float()
     generator = torch.Generator().manual_seed(1)
     for parameter in heads.parameters():
         parameter.data.normal_(0, 0.1, generator=generator)
@@ -80,7 +79,7 @@ def test_the_loss_is_the_sum_of_divergences_from_the_targets_own_words(kind, dra
                 told = (head @ states[row, p + 1 + i]).log_softmax(-1)
                 losses.append(F.kl_div((head @ made).log_softmax(-1), told, reduction="sum", log_target=True))
         expected += torch.stack(losses).mean()
-    got = KINDS[kind].loss(lesson)
+    got = HEAD_KINDS[kind].loss(lesson)
     assert got.item() == pytest.approx(expected.item(), rel=1e-4)
     mine = torch.autograd.grad(got, heads.outputs[1].weight, retain_graph=True)[0]
     assert torch.allclose(mine, torch.autograd.grad(expected, heads.outputs[1].weight)[0], atol=1e-5)
@@ -101,7 +100,7 @@ def test_hard_labels_are_the_texts_own_tokens(draft_vocab, tmp_path):
                 if place >= 0:
                     losses.append(F.cross_entropy(logits[None], torch.tensor([place])))
         expected += torch.stack(losses).mean().item()
-    assert KINDS["medusa"].loss(lesson).item() == pytest.approx(expected, rel=1e-4)
+    assert HEAD_KINDS["medusa"].loss(lesson).item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_heads_divergence_is_exact_in_any_number_of_rows():
@@ -152,11 +151,11 @@ def test_a_dimension_that_is_large_in_every_state_is_no_lever_in_scaled_heads(ki
     states[..., :2] += 60 * states.std()
     moved = dict[bool, float]()
     for scaled in (True, False):
-        config = KINDS[kind].network(ModelShape.of(model.config), Recipe(heads=3), 0).config
+        config = HEAD_KINDS[kind].network(ModelShape.of(model.config), Recipe(heads=3), 0).config
         assert config.scaled
         heads = ParallelHeads(replace(config, scaled=scaled), 0)
-        KINDS[kind].begin(heads, model)
-        KINDS[kind].fit(heads, lambda: states.flatten(0, 1))
+        HEAD_KINDS[kind].begin(heads, model)
+        HEAD_KINDS[kind].fit(heads, lambda: states.flatten(0, 1))
         heads.share(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
         if scaled:
             embedded = heads.embedding(lesson.ids)[:, :, None]
@@ -166,9 +165,9 @@ def test_a_dimension_that_is_large_in_every_state_is_no_lever_in_scaled_heads(ki
             assert torch.allclose(read.std((0, 1)), torch.ones(64), atol=0.05)
             assert float((embedded / heads.size).detach().pow(2).mean()) == pytest.approx(1, rel=0.2)
         taught = replace(lesson, network=heads, kept={**lesson.kept, "states": states})
-        KINDS[kind].loss(taught).backward()
+        HEAD_KINDS[kind].loss(taught).backward()
         muon_and_adamw(heads, heads, 0.1, 1e-3, fast=False).step(1.0)
-        moved[scaled] = float(torch.stack(list(KINDS[kind].guesses(taught))).detach().pow(2).mean().sqrt())
+        moved[scaled] = float(torch.stack(list(HEAD_KINDS[kind].guesses(taught))).detach().pow(2).mean().sqrt())
     assert 5 * moved[True] < moved[False], moved
 
 
@@ -190,7 +189,7 @@ def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, s
     target = tiny_target("llama")
     assert kept == own_place(kind, target.key)
     assert load_part(target, kind).config == part.config
-    method = next(name for name in (kind, "eagle2") if find_method(name).available(target) is None)
+    method = next(name for name in (kind, "eagle2") if find_method(name).missing(target) is None)
     prompt = Prompt.from_ids(prompt_ids(3))
     assert generate(target, prompt, method, max_new_tokens=8) == generate(target, prompt, max_new_tokens=8)
 

@@ -339,7 +339,7 @@ def test_the_command_trains_draws_and_resumes(tmp_path, text, model, capsys):
     assert page.startswith("<!doctype html>") and "acceptance" in page
     assert cli.main([*asked, "--steps", "5"]) == 0
     assert [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines()][-1] == 5
-    assert find_method("glide").available(load_target(model)) is None
+    assert find_method("glide").missing(load_target(model)) is None
 
 
 def test_the_command_refuses_in_a_sentence(tmp_path, text, model, capsys):

@@ -342,7 +342,7 @@ def test_the_command_trains_draws_and_resumes(tmp_path, text, model, capsys):
     assert page.startswith("<!doctype html>") and "top-5, distance 2" in page
     assert cli.main([*asked, "--steps", "2"]) == 0
     assert [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines()] == [1, 2]
-    assert find_method("ppd").available(load_target(model)) is None
+    assert find_method("ppd").missing(load_target(model)) is None
 
 
 def test_the_command_refuses_in_a_sentence(model, text, capsys):

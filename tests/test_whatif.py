@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from decoders import Prompt, Sampling, methods, record, save
 from decoders.drafters.sps import opened
 from decoders.errors import UserError
-from decoders.parts import KINDS
+from decoders.method.part import kinds
 from decoders.prompt.prompt import Pool
 from decoders.study.forced import forced
 from decoders.study.recorded import other_model, sampling_of
@@ -61,7 +61,7 @@ def target(tmp_path_factory):
     made = tiny_target("qwen3")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        for kind in KINDS:
+        for kind in kinds():
             few = {"heads": 2, "draft_vocab": 64} if kind in ("medusa", "hydra") else {}  # fewer ranks are near ties
             save_tiny_part(made, kind, **few)
         yield made

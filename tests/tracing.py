@@ -88,7 +88,7 @@ def main() -> int:
         torch.set_num_threads(given.threads)
     target = load_target(given.model, engine=given.engine)
     prompt = Prompt.from_text(target.tokenizer, TEXT)
-    able = [m for m in methods().values() if not m.available(target) and not m.needs(target, m.params()).pool]
+    able = [m for m in methods().values() if not m.missing(target) and not m.needs(target, m.params()).pool]
     chosen = [method for method in able if not given.methods or method.name in given.methods]
     steps, off, on = dict[str, int](), dict[str, list[Times]](), dict[str, list[Times]]()
     parts = dict[str, list[float]]()

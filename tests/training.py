@@ -6,13 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from decoders.method.part import HEADS, kinds
 from decoders.training import drafter, heads, prompt_tokens
 from decoders.training.data import FileSource
-from decoders.training.head_kinds import KINDS as HEAD_KINDS
 from decoders.training.loop import PartRun, train
 
 from .models import network, tiny_tokenizer
 
+HEAD_KINDS: dict[str, Any] = {
+    name: kind.training.opened_lesson()
+    for name, kind in kinds().items()
+    if kind.training is not None and kind.training.family == HEADS
+}
 TINY: dict[str, Any] = {
     **dict.fromkeys(("glide", "drafter"), drafter.Recipe(batch_tokens=1500, warmup_steps=3, validate_steps=12)),
     "ppd": prompt_tokens.Recipe(batch_tokens=600, rows=600, validate_steps=12),

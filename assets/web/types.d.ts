@@ -277,6 +277,8 @@ interface MethodCard {
   controls: Control[];
   /** What its runs leave behind for later ones, in a word; "": nothing. */
   keeps: string;
+  /** By what it finds an answer's sources, where Attribution may use it; "": it is no such method. */
+  signal: string;
 }
 /** How much a method keeps of somebody's runs: ``count`` of ``unit`` (a plural), from ``runs`` runs. */
 interface KeptAmount { count: number; unit: string; runs: number }

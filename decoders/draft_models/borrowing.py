@@ -31,7 +31,8 @@ class Borrowing(nn.Module):
     @torch.no_grad()
     def share(self, embedding: Float[Tensor, "vocab hidden"], head: Float[Tensor, "vocab hidden"]) -> None:
         """Take the target's embedding and, where the head is the target's, its rows of the tokens that can be drafted.
-        Of a grown target (``study.expand``) these are the first columns. Comes after any move to a dtype or device.
+        Of a wider target (one that an earlier version grew) these are the first columns. Comes after any move to a
+        dtype or device.
         """
         like, width = next(self.parameters()), self.config.hidden
         table = nn.Embedding.from_pretrained(embedding.detach()[:, :width].to(like))

@@ -16,6 +16,7 @@ from decoders.draft.params import make_params
 from decoders.errors import UserError
 from decoders.method.guard import guarded
 from decoders.method.method import Method
+from decoders.method.part import register_kind
 from decoders.method.plugins import Plugin, Unusable, file_source, load, sources
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ def register(method: Method) -> Method:
     see it.
     """
     _methods[method.name] = method
+    if method.part is not None:
+        register_kind(method.part.kind)
     return method
 
 

@@ -414,6 +414,7 @@ METHOD = Method(
     params=AdaPldParams,
     build=lambda target, params: AdaPldDrafter(params, UnitEmbeddings(target, params.center_embeddings)),
     origins=(MAIN, BRANCH, SUCCESSOR),
+    signal="the place whose hidden state is most alike, or what followed a branch",
     needs=lambda target, params: Needs(
         layers=(hidden_layer(target, params.layer),),
         top_tokens=TOP_TOKENS if params.branches else 0,

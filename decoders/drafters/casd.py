@@ -177,6 +177,7 @@ METHOD = Method(
     params=CasdParams,
     build=lambda target, params: CasdDrafter(params),
     needs=lambda target, params: Needs(pool=True),
+    signal="the longest match in the pool of passages",
     lossless=False,
     origins=(DATASTORE,),
     terms=(

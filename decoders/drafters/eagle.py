@@ -19,17 +19,20 @@ from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.said import DraftVocab, Said
 from decoders.draft.terms import Term
+from decoders.draft_models import eagle_published
 from decoders.draft_models.drafter import STEP_TERMS
 from decoders.draft_models.eagle_compiled import CompiledEagle
+from decoders.draft_models.eagle_head import EagleConfig, EagleHead
 from decoders.draft_models.eagle_run import EagleRun
 from decoders.draft_models.eagle_trees import EAGLE_TREE, Grown, dynamic, settled
 from decoders.draft_models.head_trees import SettledTrees
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
+from decoders.method.part import HEADS, Kind, Training
 from decoders.model.memory import Context
 from decoders.model.target import Target
 from decoders.model.transfer import Span, mark
-from decoders.parts import about_part, load_part, missing_part
+from decoders.parts import TrainedPart, load_part
 from decoders.trace.origins import DRAFTER, EXPANSION
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.residual import ResidualVerifier
@@ -104,7 +107,6 @@ class EagleDrafter(Drafter):
     def __init__(self, run: EagleRun, params: EagleParams | DynamicParams) -> None:
         head = run.head
         self.run, self.params, self.config = run, params, head.config
-        self.part = about_part(head)
         self.can_draft = head.config.draft_vocab or head.config.vocab
         self.trees = SettledTrees(EAGLE_TREE, self.can_draft)
         self.vocab = DraftVocab.of(head.drafted, head.config.vocab)
@@ -221,12 +223,12 @@ def build(kind: str, target: Target, params: EagleParams | DynamicParams) -> Eag
     return EagleDrafter(EagleRun(head, CompiledEagle.of(target, head)), params)
 
 
-def of_kind(kind: str) -> dict[str, Any]:
-    """What a method's card says of heads of this kind: how drafters are built, what they read, what is missing."""
+def heads_of(kind: Kind) -> dict[str, Any]:
+    """A card's facts on heads of this kind: how drafters are built, what they read, the part."""
     return {
-        "build": partial(build, kind),
-        "needs": lambda target, params: Needs(layers=load_part(target, kind, params.part).config.features),
-        "available": lambda target: missing_part(target, kind),
+        "build": partial(build, kind.name),
+        "needs": lambda target, params: Needs(layers=load_part(target, kind.name, params.part).config.features),
+        "part": TrainedPart(kind),
     }
 
 
@@ -257,6 +259,20 @@ PAPERS = {
 """),
 }  # fmt: skip
 
+KIND = Kind(
+    "eagle", "EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fitted, False),
+    Training(
+        HEADS, "an EAGLE head for a target", "a head that imitates the target's next states, for eagle and eagle2",
+        own=("mlp", "unroll", "own_states"), lesson="decoders.training.head_kinds:EAGLE",
+    ),
+)  # fmt: skip
+THIRD = Kind(
+    "eagle3", "EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fitted, True),
+    Training(
+        HEADS, "an EAGLE-3 head for a target", "a head that reads three of the target's states, for eagle3",
+        own=("mlp", "unroll"), lesson="decoders.training.head_kinds:EAGLE3",
+    ),
+)  # fmt: skip
 EAGLE = Method(
     name="eagle",
     title="EAGLE",
@@ -264,14 +280,13 @@ EAGLE = Method(
     bibtex=PAPERS["eagle"][1],
     summary="A small head imitates the target's next states from its last ones, and fills a settled tree.",
     params=EagleParams,
-    **of_kind("eagle"),
+    **heads_of(KIND),
     origins=(DRAFTER, EXPANSION),
     node_terms=NODE_TERMS,
     step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, COSINE, OUTSIDE),
     verifier=lambda params, chooser, stop_ids: (
         TurnsVerifier(chooser) if params.rule == "in turn" else ResidualVerifier(chooser)
     ),
-    brings=lambda params: params.part is not None,
     order=43,
 )
 EAGLE2 = replace(
@@ -291,7 +306,7 @@ EAGLE3 = replace(
     paper=PAPERS["eagle3"][0],
     bibtex=PAPERS["eagle3"][1],
     summary="EAGLE-2's trees by a head that reads three of the target's states and need not imitate them.",
-    **of_kind("eagle3"),
+    **heads_of(THIRD),
     step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, OUTSIDE),
     order=45,
 )

@@ -12,15 +12,16 @@ from decoders.draft.params import param
 from decoders.draft_models.compiled import CompiledDraft
 from decoders.draft_models.drafter import KV_DELAY, NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
-from decoders.draft_models.network import DraftRun, refusal, target_rotary
+from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, refusal, target_rotary
 from decoders.method.method import Method
+from decoders.method.part import DRAFT_MODELS, Kind, Training
 from decoders.model.target import Target
-from decoders.parts import load_part, missing_part
+from decoders.parts import TrainedPart
 from decoders.trace.origins import DRAFTER, EXPANSION
 from decoders.verifiers.block import RULE, drawn_verifier
 from decoders.verifiers.residual import ResidualVerifier
 
-from .sps import SIZE
+from .sps import SIZE, VARIES
 
 _PART = param(None, "Draft model", "Folder of a trained GLIDE draft model. Off: the one trained for this target.")
 
@@ -45,16 +46,23 @@ class CapeParams:
     size: int = SIZE
 
 
+PART = TrainedPart(
+    Kind(
+        "glide", "GLIDE draft model", DraftConfig, DraftModel,
+        training=Training(
+            DRAFT_MODELS, "a GLIDE draft model for a target",
+            "a draft model that reads the target's cached keys, for glide", 60.0, own=("kv_layer", "copied"),
+            settings={"glimpse": True}, varies=VARIES,
+        ),
+    )
+)  # fmt: skip
+
+
 def build(target: Target, params: GlideParams | CapeParams) -> ModelDrafter:
-    model, rotary = load_part(target, "glide", params.part), target_rotary(target.stack)
+    model, rotary = PART.load(target, params), target_rotary(target.stack)
     run = DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
     expansion, size = (params.expansion, params.size) if isinstance(params, CapeParams) else ("none", 0)
     return ModelDrafter(run, params.gamma, expansion, size, delayed=True)
-
-
-def available(target: Target) -> str | None:
-    """Why GLIDE cannot draft for this target: its family, or no trained draft model."""
-    return refusal(target.shape) or missing_part(target, "glide")
 
 
 BIBTEX = r"""
@@ -79,14 +87,16 @@ GLIDE = Method(
     node_terms=(*NODE_TERMS, KV_DELAY),
     step_terms=(*STEP_TERMS, KV_DELAY),
     verifier=drawn_verifier,
-    available=available,
-    brings=lambda params: params.part is not None,
+    part=PART,
+    available=lambda target: refusal(target.shape),
+    signal="where the draft model's cross-attention looked",
     order=21,
 )
 CAPE = replace(
     GLIDE,
     name="glide+cape",
     title="GLIDE with CAPE",
+    signal="",
     summary="GLIDE's drafts, with more candidates beside a token the less sure the draft model is of it.",
     params=CapeParams,
     verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),

@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from decoders.parts import missing_part
+from decoders.draft_models import heads_published
+from decoders.draft_models.heads import HeadsConfig, ParallelHeads
+from decoders.method.part import HEADS, Kind, Training
 
-from .medusa import MEDUSA, build_heads, heads_needs
+from .medusa import HEADS_OPTIONS, MEDUSA, heads_of
 
 BIBTEX = r"""
 @inproceedings{ankner2024hydra,
@@ -22,6 +24,13 @@ BIBTEX = r"""
 }
 """
 
+KIND = Kind(
+    "hydra", "set of Hydra heads", HeadsConfig, ParallelHeads, partial(heads_published.fitted, "hydra"),
+    Training(
+        HEADS, "Hydra's heads for a target", "heads that also read the tokens drafted before theirs, for hydra",
+        own=(*HEADS_OPTIONS, "prefix"), lesson="decoders.training.head_kinds:HYDRA",
+    ),
+)  # fmt: skip
 METHOD = replace(
     MEDUSA,
     name="hydra",
@@ -29,8 +38,6 @@ METHOD = replace(
     paper="Ankner et al. 2024, Hydra: sequentially-dependent draft heads for Medusa decoding",
     bibtex=BIBTEX,
     summary="Medusa's heads that also read the tokens drafted before their own, so that guesses follow their path.",
-    build=partial(build_heads, "hydra"),
-    needs=partial(heads_needs, "hydra"),
-    available=lambda target: missing_part(target, "hydra"),
+    **heads_of(KIND),
     order=42,
 )

@@ -10,16 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
+from decoders.draft_models import heads_published
 from decoders.draft_models.head_drafter import HEAD, NODE_TERMS, STEP_TERMS, HeadsDrafter
 from decoders.draft_models.head_trees import MC_SIM, Ranks
-from decoders.draft_models.heads import MOST_HEADS
+from decoders.draft_models.heads import MOST_HEADS, HeadsConfig, ParallelHeads
 from decoders.errors import UserError
 from decoders.method.method import Method
+from decoders.method.part import HEADS, Kind, Training
 from decoders.model.target import Target
-from decoders.parts import about_part, find_part, is_part, load_part, missing_part, read_part
+from decoders.parts import TrainedPart, find_part, is_part, load_part, read_part
 from decoders.prompt_tokens.design import candidates
 from decoders.verifiers.residual import ResidualVerifier
 from decoders.verifiers.typical import ALPHA, EPSILON, FAST, DrawnTypicalVerifier, TypicalVerifier
@@ -68,9 +71,7 @@ def build_heads(kind: str, target: Target, params: HeadsParams) -> HeadsDrafter:
         raise UserError(f"heads={params.heads} is not allowed: there are {stored} heads, for as many tokens ahead")
     count = params.heads or stored
     paths = _paths(kind, target, params, count)
-    drafter = HeadsDrafter(heads, heads.config.layer(target.shape), paths, count, params.top_k)
-    drafter.part = about_part(heads)
-    return drafter
+    return HeadsDrafter(heads, heads.config.layer(target.shape), paths, count, params.top_k)
 
 
 def _paths(kind: str, target: Target, params: HeadsParams, count: int) -> Sequence[Ranks]:
@@ -94,6 +95,23 @@ def heads_needs(kind: str, target: Target, params: HeadsParams) -> Needs:
     return Needs(layers=(load_part(target, kind, params.part).config.layer(target.shape),))
 
 
+def heads_of(kind: Kind) -> dict[str, Any]:
+    """A card's facts on heads of this kind: how drafters are built, what they read, the part."""
+    return {
+        "build": partial(build_heads, kind.name), "needs": partial(heads_needs, kind.name), "part": TrainedPart(kind),
+    }  # fmt: skip
+
+
+HEADS_OPTIONS = ("heads", "blocks")
+KIND = Kind(
+    "medusa", "set of Medusa heads", HeadsConfig, ParallelHeads, partial(heads_published.fitted, "medusa"),
+    Training(
+        HEADS, "Medusa's heads for a target", "heads that each guess one token further ahead, for medusa",
+        own=HEADS_OPTIONS, lesson="decoders.training.head_kinds:MEDUSA",
+    ),
+)  # fmt: skip
+
+
 BIBTEX = r"""
 @inproceedings{cai2024medusa,
   author = {Tianle Cai and Yuhong Li and Zhengyang Geng and Hongwu Peng and Jason D. Lee and Deming Chen and Tri Dao},
@@ -110,14 +128,11 @@ MEDUSA = Method(
     bibtex=BIBTEX,
     summary="Heads on the target's last state each guess one token further ahead, and their guesses make a tree.",
     params=HeadsParams,
-    build=partial(build_heads, "medusa"),
-    needs=partial(heads_needs, "medusa"),
+    **heads_of(KIND),
     origins=(HEAD,),
     node_terms=NODE_TERMS,
     step_terms=STEP_TERMS,
     verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
-    available=lambda target: missing_part(target, "medusa"),
-    brings=lambda params: params.part is not None,
     order=40,
 )
 TYPICAL = replace(

@@ -213,6 +213,7 @@ METHODS = (
         terms=(
             Term("cosine", "hidden cosine", "cos(H[j-1], H[t-1]): how alike the states before both places are.", -1, 1),
         ),
+        signal="the place whose hidden state is most alike",
         order=2,
     ),
     Method(
@@ -236,6 +237,7 @@ METHODS = (
             Term("layer", "layer", "Layer of the head with the greatest weight.", 0, 0),
             Term("head", "head", "The head with the greatest weight.", 0, 0),
         ),
+        signal="the place that copying heads attend to",
         order=3,
     ),
 )

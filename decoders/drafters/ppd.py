@@ -36,14 +36,15 @@ from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
+from decoders.method.part import PROMPT_TOKENS, Kind, Training
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Target
 from decoders.model.transfer import fetched
 from decoders.names import DESIGNED, TREE_KINDS
-from decoders.parts import find_part, load_part, missing_part
+from decoders.parts import TrainedPart, find_part
 from decoders.prompt_tokens.design import assumed_acceptance, naive_trees, random_trees, trees_for, wide_trees
 from decoders.prompt_tokens.latency import load_latency
-from decoders.prompt_tokens.tokens import PromptTokens
+from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 from decoders.prompt_tokens.trees import RANKS, PromptTree, PromptTrees, load_trees
 from decoders.trace.origins import PROMPT
 from decoders.verifiers.typical import ALPHA, EPSILON, TypicalVerifier
@@ -293,7 +294,7 @@ def trees_of(target: Target, prompts: PromptTokens, params: PpdParams) -> Prompt
     elif not params.tree:
         trees = chain(m, n)
     else:
-        place = find_part(target.key, "ppd") if params.part is None else Path(params.part).expanduser()
+        place = find_part(target.key, PART.kind.name) if params.part is None else Path(params.part).expanduser()
         latency = load_latency(target) if params.size is None else None
         trees = trees_for(place, m, params.size, latency, n)
         if params.kind != DESIGNED:
@@ -314,7 +315,7 @@ def build(target: Target, params: PpdParams) -> PpdDrafter:
     layers = target.info["layers"]
     if params.watch is not None and params.watch >= layers:
         raise UserError(f"watch={params.watch} is not allowed: {target.name} has the layers 0 to {layers - 1}")
-    prompts = load_part(target, "ppd", params.part)
+    prompts = PART.load(target, params)
     trees = trees_of(target, prompts, params)
     return PpdDrafter(prompts, trees, target.context_length, params.top_k, params.watch, target.shape.heads)
 
@@ -334,6 +335,17 @@ STEP_TERMS = (
     Term("state", "state", "Prompt tokens that the last accepted node had: how deep this tree can be.", 0, 3),
     Term("next_state", "next state", "Prompt tokens on the node where acceptance ended.", 0, 3),
 )
+PART = TrainedPart(
+    Kind(
+        "ppd", "set of prompt tokens", PromptConfig, PromptTokens,
+        training=Training(
+            PROMPT_TOKENS, "PPD's prompt tokens for a target", "prompt tokens for a target, for ppd",
+            varies=(
+                "tokens", "vectors", "mask", "learned", "prefix", "exits", "head", "hard_labels", "epochs", "batch",
+            ),
+        ),
+    )
+)  # fmt: skip
 PPD = Method(
     name="ppd",
     title="PPD: prompt tokens",
@@ -346,8 +358,7 @@ PPD = Method(
     origins=(PROMPT,),
     node_terms=NODE_TERMS,
     step_terms=STEP_TERMS,
-    available=lambda target: missing_part(target, "ppd"),
-    brings=lambda params: params.part is not None,
+    part=PART,
     order=30,
 )
 TYPICAL = replace(

@@ -177,11 +177,6 @@ class SamDrafter(Drafter):
         draft = self.fallback.propose(context, budget)
         return replace(draft, route="fallback" if draft.tree.drafted else draft.route, notes={**draft.notes, **notes})
 
-    @property
-    def part(self) -> dict[str, Any] | None:  # type: ignore[override]
-        """The fallback's."""
-        return None if self.fallback is None else self.fallback.part
-
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         """Token Recycling learns from every step; what another fallback did not draft is not its own."""
         if self.fallback is None or (draft.route in COPIES and not isinstance(self.fallback, RecyclingDrafter)):
@@ -215,7 +210,7 @@ def needs(target: Target, params: SamParams) -> Needs:
     other = fallback_of(params)
     if other is None:
         return Needs(pool=True)
-    if missing := other[0].available(target):
+    if missing := other[0].missing(target):
         raise UserError(f"fallback={params.fallback}: {missing}, or choose another fallback")
     return Needs(pool=True) | other[0].needs(target, other[1])
 
@@ -252,6 +247,7 @@ METHOD = Method(
     build=build,
     needs=needs,
     verifier=verifier,
+    fallback=fallback_of,
     origins=(MAIN, DATASTORE, *RECYCLING.origins, *(o for o in ADAPLD.origins if o != MAIN), *EAGLE2.origins),
     terms=_once(
         (Term("matched", "matched", "Tokens up to this place that equal the last tokens of the text.", 0, 0),),

@@ -20,9 +20,10 @@ from decoders.draft.params import param
 from decoders.draft_models.compiled import CompiledDraft
 from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
-from decoders.draft_models.network import DraftRun, common_prefix, target_rotary
+from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, common_prefix, target_rotary
 from decoders.errors import UserError
 from decoders.method.method import Method
+from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, Training
 from decoders.model.attention import Masks
 from decoders.model.cache import TreeCache
 from decoders.model.capture import Captured
@@ -30,12 +31,23 @@ from decoders.model.load import load_target
 from decoders.model.memory import Context
 from decoders.model.static import ROWS, Rows
 from decoders.model.target import SPARE_ROWS, Target, Tokens
-from decoders.parts import is_part, load_part, missing_part
+from decoders.parts import TrainedPart, is_part, load_part
 from decoders.trace import origins
 from decoders.verifiers.block import RULE, drawn_verifier
 
+VARIES = ("layers", "width", "kv_layer", "distill", "stages")  # between draft models that an experiment trains
+PART = TrainedPart(
+    Kind(
+        "drafter", "vanilla drafter", DraftConfig, DraftModel,
+        training=Training(
+            DRAFT_MODELS, "a vanilla drafter for a target", "a small draft model, for the method sps", 60.0,
+            settings={"glimpse": False}, varies=VARIES,
+        ),
+    ),
+    parameter="drafter", offered="drafter",
+    instead=", or name a model with the same tokenizer (parameter drafter)",
+)  # fmt: skip
 PROBE = "The 12 quick foxes, naïve 東京 🙂\n\tdef f(x):\n        return x  # don't"
-OFFERED = "drafter"  # a target's companion: the source of the drafter for runs that name none
 
 GAMMA = param(5, "Draft length γ", "Tokens drafted per step.", low=1, high=32)
 SCHEDULE = param(
@@ -177,7 +189,7 @@ def differing(target: Any, drafter: Any) -> str | None:
 
 def opened(target: Target, source: str) -> Target:
     """A causal LM as a drafter for the target, loaded once. Raises UserError where the tokenizer is another."""
-    key = ("drafter", source)
+    key = (PART.kind.name, source)
     if key not in target.companions:
         engine = target.engines.engine
         drafter = load_target(source, dtype=target.info["dtype"], device=str(target.device), engine=engine)
@@ -213,17 +225,9 @@ def build(target: Target, params: SpsParams) -> ModelDrafter:
 def _running(target: Target, source: str | None) -> Any:
     """A draft model at work: a trained part (that of the target where no source is given), or a causal LM."""
     if source is None or is_part(Path(source).expanduser()):
-        model, rotary = load_part(target, "drafter", source), target_rotary(target.stack)
+        model, rotary = load_part(target, PART.kind.name, source), target_rotary(target.stack)
         return DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
     return LanguageModelRun(opened(target, source), target.info["vocab"])
-
-
-def available(target: Target) -> str | None:
-    """What is missing where no drafter is named."""
-    if OFFERED in target.companions:
-        return None
-    missing = missing_part(target, "drafter")
-    return missing and f"{missing}, or name a model with the same tokenizer (parameter drafter)"
 
 
 BIBTEX = r"""
@@ -247,7 +251,6 @@ METHOD = Method(
     node_terms=NODE_TERMS,
     step_terms=STEP_TERMS,
     verifier=drawn_verifier,
-    available=available,
-    brings=lambda params: params.drafter is not None,
+    part=PART,
     order=20,
 )

@@ -22,15 +22,17 @@ from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, Chain, Choose,
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.network import common_prefix
 from decoders.errors import UserError
+from decoders.method.part import OFFERED
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Session, Target
-from decoders.parts import find_part, is_part, load_part
+from decoders.parts import TrainedPart, find_part, is_part
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import PromptTrees
 from decoders.verifiers.block import RULE
 
 from .ppd import BIBTEX, PAPER, Plan, PpdDrafter, PpdParams, trees_of
-from .sps import GAMMA, OFFERED, SCHEDULE, SIZE, LanguageModelRun, opened
+from .ppd import PART as PROMPT_TOKENS
+from .sps import GAMMA, SCHEDULE, SIZE, LanguageModelRun, opened
 from .sps import METHOD as SPS
 
 NAME_ONE = (
@@ -202,10 +204,7 @@ class PromptedRun(LanguageModelRun):
 
 
 def build(target: Target, params: SpsPpdParams) -> ModelDrafter:
-    drafter, missing = drafter_of(target, params.drafter, params.part)
-    if missing is not None or drafter is None:
-        raise UserError(missing or NAME_ONE)
-    prompts = load_part(drafter, "ppd", params.part)
+    drafter, prompts = owner(target, params), PART.load(target, params)
     trees = trees_of(drafter, prompts, PpdParams(part=params.part, size=params.tree_size))
     run = PromptedRun(drafter, prompts, trees, target.info["vocab"])
     return ModelDrafter(
@@ -227,7 +226,7 @@ def drafter_of(target: Target, source: str | None, part: str | None = None) -> t
             "folder or hub id as the drafter, or use the method sps"
         )
     drafter = opened(target, source)
-    if part is not None or find_part(drafter.key, "ppd") is not None:
+    if part is not None or find_part(drafter.key, PART.kind.name) is not None:
         return drafter, None
     return drafter, (
         f"there is no set of prompt tokens for the drafter {drafter.name}: make one with "
@@ -243,6 +242,15 @@ def available(target: Target) -> str | None:
         return str(error)
 
 
+def owner(target: Target, params: SpsPpdParams) -> Target:
+    """The drafter, which the prompt tokens were trained for. Raises UserError where none is named or offered."""
+    drafter, missing = drafter_of(target, params.drafter, params.part)
+    if missing is not None or drafter is None:
+        raise UserError(missing or NAME_ONE)
+    return drafter
+
+
+PART = TrainedPart(PROMPT_TOKENS.kind, offered="drafter", owner=owner)
 METHOD = replace(
     SPS,
     name="sps+ppd",
@@ -263,6 +271,8 @@ METHOD = replace(
         Term("draft_forwards", "forwards made", "Forwards of the draft model in this step; plain SpS makes γ.", 0, 0),
         Term("hits", "guessed right", "Drafted tokens that the drafter's prompt tokens had guessed.", 0, 0),
     ),
+    part=PART,
     available=available,
+    brings=lambda params: params.drafter is not None,
     order=32,
 )  # fmt: skip

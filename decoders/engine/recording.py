@@ -158,8 +158,6 @@ class Run:
             }
         if (kept := self.decoding.drafter.kept) is not None:
             self.trace.run["kept"] = {**kept, "before": kept["count"]}
-        if self.decoding.drafter.part:
-            self.trace.run["part"] = self.decoding.drafter.part
         if self.decoding.drafter.looks_at:
             self.trace.run["attention"] = self.decoding.drafter.looks_at
 
@@ -243,6 +241,7 @@ def described(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]
             "controls": [{"name": c.name, "label": c.label, "help": c.help} for c in controls(method.params)],
             "code": {"drafts": _code(decoding.drafter, "propose"), "verifies": _code(decoding.verifier, "__call__")},
         },
+        **({"part": part} if (part := method.part_about(decoding.target, params)) else {}),
         **{name: [asdict(one) for one in getattr(method, name)] for name in ("origins", *TERMS)},
     }
 

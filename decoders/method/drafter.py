@@ -18,7 +18,6 @@ class Drafter:
     """
 
     looks_at: dict[str, Any] | None = None
-    part: dict[str, Any] | None = None  # what a run's record says of the trained part that drafts (``about_part``)
     keeps: Any = None  # what outlasts the run (``decoders.method.kept``), where the method has anything of the kind
     warm = False  # whether the run began with what earlier ones left there
 

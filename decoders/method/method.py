@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from decoders.draft.needs import Needs
 from decoders.draft.terms import Term
@@ -17,6 +17,7 @@ from decoders.verifiers.sampling import Chooser, Sampling
 from decoders.verifiers.verifier import Verifier
 
 from .drafter import Drafter
+from .part import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,24 @@ class Parts:
     chooser: Chooser
 
 
+class PartCard(Protocol):
+    """A method's trained part: ``decoders.parts.TrainedPart``."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def parameter(self) -> str: ...
+    @property
+    def offered(self) -> str: ...
+    @property
+    def owner(self) -> Callable[[Target, Any], Target] | None: ...
+
+    def named(self, params: Any) -> bool: ...
+    def missing(self, target: Target) -> str | None: ...
+    def load(self, target: Target, params: Any) -> Any: ...
+    def about(self, target: Target, params: Any) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True)
 class Method:
     """A registry entry. One method, one file; nothing else has to know of it.
@@ -38,10 +57,12 @@ class Method:
     sweeps are made from it. ``bibtex`` is the paper's entry. ``origins`` are those that its nodes name. ``terms``,
     ``node_terms`` and ``step_terms`` declare the numbers that it records per candidate, tree node and step.
     ``verifier`` makes the verifier from the parameters, the chooser and the stop tokens. ``prompt`` may rewrite the
-    prompt before anything is read. ``order`` places the method in lists. ``available`` returns None, or one
-    sentence that says what is missing for this target and which command makes it (``brings`` says of parameters
-    that they name it, so that nothing is missing); ``applies`` returns None, or one sentence that says what a
-    prompt lacks. ``cold`` gives the parameters of the same run without what earlier runs left behind, where
+    prompt before anything is read. ``order`` places the method in lists. ``part`` is the trained part that it drafts
+    with. ``available`` returns None, or one sentence that says what else is missing for this target and which command
+    makes it (``brings`` says of parameters that they name it, so that nothing is missing); ``applies`` returns None, or
+    one sentence that says what a prompt lacks. ``fallback`` gives the method, with its parameters, that drafts where
+    this one does not. ``signal`` says in a clause by what the method finds an answer's sources, where attribution may
+    use it. ``cold`` gives the parameters of the same run without what earlier runs left behind, where
     parameters can ask for that: no trace records it. ``keeps`` names what its runs leave behind for later ones, if
     anything (``decoders.method.kept``). ``null``: not a method but a model of chance, which no comparison of all
     methods takes in.
@@ -62,13 +83,30 @@ class Method:
     step_terms: tuple[Term, ...] = ()
     verifier: Callable[[Any, Chooser, frozenset[int]], Verifier] = lambda params, chooser, stops: MatchVerifier(chooser)
     prompt: Callable[[Target, Any, Prompt], Prompt] | None = None
+    part: PartCard | None = None
     available: Callable[[Target], str | None] = lambda target: None
     brings: Callable[[Any], bool] = lambda params: False
     applies: Callable[[Prompt], str | None] = lambda prompt: None
+    fallback: Callable[[Any], tuple[Method, Any] | None] = lambda params: None
+    signal: str = ""
     cold: Callable[[Any], Any] = lambda params: params
     keeps: str = ""
     null: bool = False
     order: int = 50
+
+    def missing(self, target: Target, params: Any = None) -> str | None:
+        """What is missing for this target and which command makes it, in one sentence; None if the method can draft.
+        Nothing is missing that ``params`` name.
+        """
+        if params is not None and (self.brings(params) or (self.part is not None and self.part.named(params))):
+            return None
+        return self.available(target) or (self.part.missing(target) if self.part is not None else None)
+
+    def part_about(self, target: Target, params: Any) -> dict[str, Any] | None:
+        """A run's record of the trained part that drafts (``spectrace``: part), a fallback's too; None without one."""
+        if (other := self.fallback(params)) is not None:
+            return other[0].part_about(target, other[1])
+        return None if self.part is None else self.part.about(target, params)
 
     def parts(
         self,
@@ -84,7 +122,7 @@ class Method:
 
         Raises UserError, before any work, for what is missing for the target and what the prompt lacks.
         """
-        if not self.brings(params) and (missing := self.available(target)):
+        if missing := self.missing(target, params):
             raise UserError(missing)
         if lacking := self.applies(prompt):
             raise UserError(lacking)

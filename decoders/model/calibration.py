@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,25 +60,6 @@ class Calibration:
     def top_heads(self, count: int | None) -> list[tuple[int, int]]:
         """The ``count`` (layer, head) pairs that copied most often (None: all), best first."""
         return ranked(self.head_counts)[:count]
-
-    def grown(
-        self, key: str, name: str, layers: Sequence[int], heads: Sequence[int], size: tuple[int, int]
-    ) -> Calibration:
-        """The same for a model that this one was expanded to: layer i became ``layers[i]``, head h ``heads[h]``.
-
-        ``size`` is its (layers, heads). What was added does nothing: no head there copies, and a hidden state is that
-        of the layer before.
-        """
-        depth, width = size
-        counts = [[0] * width for _ in range(depth)]
-        for layer, row in zip(layers, self.head_counts, strict=True):
-            for head, count in zip(heads, row, strict=True):
-                counts[layer][head] = count
-        live = [sum(layer < k for layer in layers) for k in range(depth + 1)]  # hidden state k has passed so many
-        return replace(
-            self, model_key=key, model=name, tokens_per_step=tuple(self.tokens_per_step[k] for k in live),
-            best_layer=live.index(self.best_layer), head_counts=tuple(map(tuple, counts)),
-        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self)}

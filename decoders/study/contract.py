@@ -204,7 +204,7 @@ def check(
     tell = told or (lambda rule: None)
     tell("controls")
     put("controls", lambda: controls_faults(method))
-    if missing := method.available(target):
+    if missing := method.missing(target):
         return [*findings, Finding("available", missing)]
     fit = [(number, prompt) for number, prompt in enumerate(prompts) if not method.applies(prompt)]
     plain = {number: generate(target, prompt, max_new_tokens=NEW) for number, prompt in fit}

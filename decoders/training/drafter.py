@@ -16,6 +16,7 @@ from torch import Tensor
 
 from decoders.draft_models.network import DraftConfig, DraftModel, Seen, block_mask
 from decoders.errors import UserError
+from decoders.method.part import training_of
 from decoders.model.shape import ModelShape
 from decoders.model.transfer import wait
 from decoders.trace.speedup import expected_speedup
@@ -61,7 +62,7 @@ class Run(BorrowingRun):
         states: Path | None = None,
     ) -> None:  # fmt: skip
         config = DraftConfig.of(
-            ModelShape.of(model.config), glimpse=kind == "glide", layers=recipe.layers, hidden=recipe.hidden,
+            ModelShape.of(model.config), layers=recipe.layers, hidden=recipe.hidden, **training_of(kind).settings,
             mlp=recipe.mlp, kv_layer=recipe.kv_layer, shared=recipe.shared, draft_vocab=recipe.draft_vocab,
         )  # fmt: skip
         if recipe.soft and (reason := soft_refusal(model, config)):

@@ -1,4 +1,4 @@
-"""The kinds of heads that can be trained, one entry each."""
+"""Lessons of Medusa's, Hydra's and EAGLE's heads."""
 
 from __future__ import annotations
 
@@ -55,6 +55,5 @@ class Parallel(HeadKind):
             yield heads.outputs[number](heads.state(number, states, tokens))
 
 
-KINDS: dict[str, HeadKind] = {
-    "medusa": Parallel(grounded=False), "hydra": Parallel(grounded=True), "eagle": Eagle(), "eagle3": Eagle3(),
-}  # fmt: skip
+MEDUSA, HYDRA = Parallel(grounded=False), Parallel(grounded=True)
+EAGLE, EAGLE3 = Eagle(), Eagle3()

@@ -2,7 +2,7 @@
 
 What is common to them stands here: the documents, the positions that are learnt from, the target's own distributions as
 labels, validation, the part. A kind of head says the rest in one entry (``HeadKind``): its network, what it reads of
-the target, its loss. ``decoders.training.head_kinds`` lists them.
+the target, its loss. ``decoders.training.head_kinds`` has those of specviz.
 
 A line of the log has ``ranks`` [distances][10]: how often the target's first choice, given the text, was a head's guess
 of each rank, on held-out answers: trees are designed from it.
@@ -128,7 +128,7 @@ def places_of(tokens: Int[Tensor, "*rows"], drafted: Int[Tensor, "drafted"] | No
 
 
 class HeadKind(ABC):
-    """A kind of head that can be trained: one entry of ``decoders.training.head_kinds``."""
+    """What a kind of head learns (``decoders.method.part.Training.lesson``)."""
 
     @abstractmethod
     def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> Borrowing:

@@ -25,8 +25,9 @@ from torch import Tensor, nn
 
 from decoders.errors import UserError, first_line
 from decoders.folders import write_text
+from decoders.method.part import kinds
 from decoders.model.calibration import fingerprint
-from decoders.parts import KINDS, Part, own_place, save_part
+from decoders.parts import Part, own_place, save_part
 
 from .batches import Batch, batches_of
 from .data import Source
@@ -398,8 +399,8 @@ def train(
         return run.export(own_place(run.kind, run.key)) if keep else part
     except (OSError, RuntimeError) as error:
         raise UserError(
-            f"the {KINDS[run.kind].title} could not be written ({first_line(error, 160)}): make room and give the same "
-            f"command again; {run.folder} holds the last good checkpoint"
+            f"the {kinds()[run.kind].title} could not be written ({first_line(error, 160)}): make room and give the "
+            f"same command again; {run.folder} holds the last good checkpoint"
         ) from None
 
 

@@ -37,7 +37,6 @@ GROUPS = {
         "train": "train the bundled target, or parts for a target",
         "parts": "keep a published head, or a trained part, for a model; or store a part in int8",
         "tree": "design PPD's trees for this machine",
-        "expand": "grow a model without changing its function",
     },
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}

@@ -115,7 +115,7 @@ def chosen_methods(
     params = {name: make_params(entry.params, values[name]) for name, entry in entries.items()}
     left_out: dict[str, str] = {}
     for name, entry in entries.items():
-        missing = None if entry.brings(params[name]) else entry.available(target)
+        missing = entry.missing(target, params[name])
         unfit = [reason for prompt in prompts if (reason := entry.applies(prompt))] if not missing else []
         if not missing and not unfit:
             continue

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         lacks, unknown = None, str(error)
     else:
-        lacks, unknown = {method.name: method.available(target) for method in chosen}, ""
+        lacks, unknown = {method.name: method.missing(target) for method in chosen}, ""
     if args.name:
         _explain(chosen[0], lacks)
     else:

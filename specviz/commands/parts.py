@@ -27,7 +27,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.parts import KINDS, keep_published, shrink_part
+    from decoders.method.part import kinds
+    from decoders.parts import keep_published, shrink_part
 
     if args.action == "shrink":
         for folder in args.folder:
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     target = common.open_target(args)
     part, place = keep_published(target, args.head)
     about = part.training.get("published") or {"from": args.head, "title": "trained by specviz"}
-    lines = [f"{about['from']} ({about['title']}) is kept as the {KINDS[part.kind].title} of {target.name}: {place}"]
+    lines = [f"{about['from']} ({about['title']}) is kept as the {kinds()[part.kind].title} of {target.name}: {place}"]
     if "features" in about:
         lines.append(f"it reads the states {', '.join(map(str, about['features']))}")
     if "acceptance" in about:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.folders import write_text
+from decoders.method.part import DRAFT_MODELS, HEADS, MINUTES, PROMPT_TOKENS, Kind, kinds, training_of
 from decoders.model.catalog import BUNDLED, model_place
 from decoders.training.recipes import RECIPES, DraftModelRecipe, HeadRecipe, PromptTokenRecipe
 from specviz.workers.work import Work
@@ -17,23 +18,14 @@ from specviz.workers.work import Work
 from . import common, options, train_units
 
 OUT = Path("runs") / "demo"
-ANSWERS, REFERENCES = "answers.jsonl", "references.jsonl"  # as in decoders.training.text.making
 AGAIN = "Interrupted runs go on where they stopped when asked again."
-# computing time by default
-MINUTES = {"demo": 240.0, "drafter": 60.0, "glide": 60.0, "ppd": 45.0, "text": 60.0, "heads": 45.0}
-DRAFTERS = {
-    "drafter": ("a vanilla drafter for a target", "a small draft model, for the method sps"),
-    "glide": ("a GLIDE draft model for a target", "a draft model that reads the target's cached keys, for glide"),
-}
-HEAD_KINDS = {  # decoders.training.head_kinds.KINDS
-    "medusa": ("Medusa's heads for a target", "heads that each guess one token further ahead, for medusa"),
-    "hydra": ("Hydra's heads for a target", "heads that also read the tokens drafted before theirs, for hydra"),
-    "eagle": ("an EAGLE head for a target", "a head that imitates the target's next states, for eagle and eagle2"),
-    "eagle3": ("an EAGLE-3 head for a target", "a head that reads three of the target's states, for eagle3"),
-}
-
-
+DEMO_MINUTES = 240.0  # computing time by default
 DESCRIPTION = "Train models."
+
+
+def trainable() -> Mapping[str, Kind]:
+    """The kinds of parts that can be trained, by name."""
+    return {name: kind for name, kind in kinds().items() if kind.training is not None}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     demo = parts.add_parser("demo", help="the bundled target", description="Train the bundled target, or evaluate it.")
     options.file(demo, "--out", f"where it goes, checkpoints included (default: {OUT})", "FOLDER")
     budget = demo.add_mutually_exclusive_group()
-    _add_minutes(budget, MINUTES["demo"])
+    _add_minutes(budget, DEMO_MINUTES)
     options.count(budget, "--tokens", "training tokens to spend")
     options.count(demo, "--seed", "of data and weights", low=0)
     _add_resume(demo)
@@ -55,35 +47,35 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.count(demo, "--prompts", "held-out prompts", 200)
     demo.add_argument("--model", metavar="FOLDER", help="model to evaluate (default: --out's, else the bundled target)")
     options.file(demo, "--json", "write the evaluation to a file too")
-    for kind, (short, what) in DRAFTERS.items():
-        _add_drafter(parts, kind, short, what)
-    _add_ppd(parts)
-    for kind, (short, what) in HEAD_KINDS.items():
-        _add_heads(parts, kind, short, what)
+    adds = {DRAFT_MODELS: _add_drafter, PROMPT_TOKENS: _add_prompt_tokens, HEADS: _add_heads}
+    for name, kind in trainable().items():
+        training = training_of(name)
+        adds[training.family](_add_part(parts, name, training.summary, training.about, training.minutes), kind)
     _add_several(parts)
-    _add_text(parts)
 
 
-def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
-    parser = _add_part(parts, kind, short, what)
-    options.add_settings(parser, DraftModelRecipe, but=() if kind == "glide" else ("kv_layer", "copied"))
+def _of_others(kind: Kind) -> set[str]:
+    """The settings of a family's recipe that other kinds alone have."""
+    mine = training_of(kind.name)
+    alike = [training for name in trainable() if (training := training_of(name)).family == mine.family]
+    return {setting for training in alike for setting in training.own} - {*mine.own}
+
+
+def _add_drafter(parser: argparse.ArgumentParser, kind: Kind) -> None:
+    options.add_settings(parser, DraftModelRecipe, but=_of_others(kind))
     embeddings = "embedding and head: the target's, which the part does not hold, or its own (default: the target's"
     parser.add_argument("--embeddings", choices=("target", "own"), help=f"{embeddings} where its vocabulary is large)")
     options.file(parser, "--states", "where that is kept, to share it with another draft model", "FOLDER")
     parser.set_defaults(run=lambda args: _train_drafter(kind, args))
 
 
-def _add_ppd(parts: Any) -> None:
-    parser = _add_part(parts, "ppd", "PPD's prompt tokens for a target", "prompt tokens for a target, for ppd")
-    options.add_settings(parser, PromptTokenRecipe)
-    parser.set_defaults(run=_train_ppd)
+def _add_prompt_tokens(parser: argparse.ArgumentParser, kind: Kind) -> None:
+    options.add_settings(parser, PromptTokenRecipe, but=_of_others(kind))
+    parser.set_defaults(run=lambda args: _train_prompt_tokens(kind, args))
 
 
-def _add_heads(parts: Any, kind: str, short: str, what: str) -> None:
-    parser = _add_part(parts, kind, short, what)
-    own = {"medusa": ("heads", "blocks"), "hydra": ("heads", "blocks", "prefix")}.get(kind, ("mlp", "unroll"))
-    others = {"heads", "blocks", "prefix", "mlp", "unroll"} - set(own)
-    options.add_settings(parser, HeadRecipe, but=others)
+def _add_heads(parser: argparse.ArgumentParser, kind: Kind) -> None:
+    options.add_settings(parser, HeadRecipe, but=_of_others(kind))
     options.file(
         parser, "--states", "where the target's states are kept, to share them with other parts (default: in --out)",
         "FOLDER",
@@ -91,15 +83,15 @@ def _add_heads(parts: Any, kind: str, short: str, what: str) -> None:
     parser.add_argument(
         "--recipe", choices=RECIPES, default=RECIPES[0],
         help="ours: Muon for matrices (default). paper: AdamW for everything, as the heads' authors train"
-        + (", and no step on its own states" if kind == "eagle" else ""),
+        + (", and no step on its own states" if "own_states" in training_of(kind.name).own else ""),
     )  # fmt: skip
     parser.set_defaults(run=lambda args: _train_heads(kind, args))
 
 
 def _add_several(parts: Any) -> None:
     parser = _add_part(parts, "several", "several of these parts for a target", "several parts for a target")
-    kinds = (*DRAFTERS, "ppd", *HEAD_KINDS)
-    parser.add_argument("parts", nargs="+", choices=kinds, metavar="PART", help=", ".join(kinds))
+    names = tuple(trainable())
+    parser.add_argument("parts", nargs="+", choices=names, metavar="PART", help=", ".join(names))
     parser.set_defaults(run=lambda args: train_units.train_all(args, args.parts, open_trainings))
 
 
@@ -116,57 +108,7 @@ def open_trainings(about: Mapping[str, Any]) -> Work:
     return train_units.work_of(about, train)
 
 
-def _add_text(parts: Any) -> None:
-    short = "a chat model's own answers, for its parts to learn from"
-    about = (
-        "Let a chat model answer prompts over text that lies on this machine (Python's library, descriptions of "
-        f"packages, manual pages), and keep the answers in a file: what its parts learn from with --data. {AGAIN}"
-    )
-    parser = parts.add_parser("text", help=short, description=about)
-    budget = parser.add_mutually_exclusive_group()
-    _add_minutes(budget, MINUTES["text"])
-    options.count(budget, "--conversations", "conversations to have in all")
-    options.file(parser, "--out", f"where {ANSWERS} goes (default: {Path('runs') / 'text'})", "FOLDER")
-    options.count(
-        budget, "--references", f"write N conversations with answers made by rule to {REFERENCES} instead, without a "
-        "model: for --soft-labels and ppd, which learn the target's distributions along them", metavar="N",
-    )  # fmt: skip
-    options.count(parser, "--seed", "of prompts and sampled answers", 0, low=0)
-    options.add_model(parser, "the model that answers", plugins=False)
-    parser.set_defaults(run=_write_text)
-
-
-def _write_text(args: argparse.Namespace) -> int:
-    common.settle(args.threads)
-
-    from decoders.model.load import load_network
-    from decoders.training.text.making import write_answers, write_references
-
-    out = args.out or Path("runs") / "text"
-    if args.references:
-        common.say(f"{write_references(out, args.references, args.seed)} is written: learn from it with --data")
-        return 0
-    network, tokenizer, name = load_network(
-        common.model_source(args), dtype=args.dtype, device=args.device, attention="sdpa"
-    )
-    minutes = None if args.conversations else args.minutes or MINUTES["text"]
-
-    def show(now: Any) -> None:
-        common.say(
-            f"{now.conversations:,} conversations; {now.tokens:,} tokens of answers in {now.seconds / 60:.1f} min, "
-            f"{now.tokens_per_second:,.0f} a second",
-            error=True,
-        )
-
-    path = write_answers(
-        network, tokenizer, out, conversations=args.conversations, minutes=minutes,
-        seed=args.seed, progress=show,
-    )  # fmt: skip
-    common.say(f"{path} holds what {name} answered: learn from it with --data {path}")
-    return 0
-
-
-def _add_part(parts: Any, kind: str, short: str, what: str) -> argparse.ArgumentParser:
+def _add_part(parts: Any, kind: str, short: str, what: str, minutes: float = MINUTES) -> argparse.ArgumentParser:
     """The options that every trained part has."""
     about = f"Train {what}. {AGAIN}"
     parser = parts.add_parser(kind, help=short, description=about)
@@ -175,7 +117,7 @@ def _add_part(parts: Any, kind: str, short: str, what: str) -> argparse.Argument
         help="text files, or JSONL with conversations; `demo` for the generator of the bundled tasks (default)",
     )  # fmt: skip
     budget = parser.add_mutually_exclusive_group()
-    _add_minutes(budget, MINUTES.get(kind, MINUTES["heads"]))
+    _add_minutes(budget, minutes)
     options.count(budget, "--steps", "steps to make: to train two models alike")
     options.file(
         parser, "--out", f"where checkpoints, curves and the part go (default: {Path('runs') / kind})", "FOLDER"
@@ -200,7 +142,7 @@ def _add_resume(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action=resume, default=True, help="go on from the last checkpoint (default)")
 
 
-def _train_drafter(kind: str, args: argparse.Namespace) -> int:
+def _train_drafter(kind: Kind, args: argparse.Namespace) -> int:
     from decoders.training.drafter import Run
 
     shared = None if args.embeddings is None else args.embeddings == "target"
@@ -209,38 +151,37 @@ def _train_drafter(kind: str, args: argparse.Namespace) -> int:
     return _train_for(kind, args, run_of, recipe, _learnt, lambda drawn: drawn.training_charts)
 
 
-def _train_ppd(args: argparse.Namespace) -> int:
+def _train_prompt_tokens(kind: Kind, args: argparse.Namespace) -> int:
     from decoders.training.prompt_tokens import Run
 
     recipe = options.settings_of(args, PromptTokenRecipe, fast=args.fast)
-    return _train_for("ppd", args, Run, recipe, _guessed, lambda drawn: partial(drawn.guess_charts, counted="points"))
+    return _train_for(kind, args, Run, recipe, _guessed, lambda drawn: partial(drawn.guess_charts, counted="points"))
 
 
-def _train_heads(kind: str, args: argparse.Namespace) -> int:
-    from decoders.training.head_kinds import KINDS
+def _train_heads(kind: Kind, args: argparse.Namespace) -> int:
     from decoders.training.heads import run_of
 
     ours = args.recipe == "ours"
     recipe = options.settings_of(args, HeadRecipe, muon=ours, own_states=ours, fast=args.fast)
-    run = run_of(KINDS[kind], args.states)
+    run = run_of(training_of(kind.name).opened_lesson(), args.states)
     return _train_for(kind, args, run, recipe, _foresaw, lambda drawn: partial(drawn.guess_charts, counted="tokens"))
 
 
 def _train_for(
-    kind: str, args: argparse.Namespace, run_of: Callable[..., Any], recipe: Any, sentence: Callable[[Any], str],
+    kind: Kind, args: argparse.Namespace, run_of: Callable[..., Any], recipe: Any, sentence: Callable[[Any], str],
     charts: Callable[[Any], Callable[..., Any]],
 ) -> int:  # fmt: skip
     """Train a part of ``kind`` for a target; ``sentence`` puts a log line into words, ``charts`` takes its drawing
     from ``views.charts``, which is imported when there is something to draw."""
     if train_units.wanted(args):
-        return train_units.train_all(args, [kind], open_trainings)
+        return train_units.train_all(args, [kind.name], open_trainings)
     common.settle(args.threads)
 
     from decoders.model.load import load_network
     from decoders.training.demo.source import source_of
     from decoders.training.loop import train
 
-    out = args.out or Path("runs") / kind
+    out = args.out or Path("runs") / kind.name
     place = model_place(args.model or BUNDLED)
     model, tokenizer, name = load_network(place, dtype="float32", device=args.device, attention="sdpa")
     source = source_of(args.data, tokenizer, args.seed, model if args.distill else None)
@@ -249,9 +190,9 @@ def _train_for(
         from decoders.training.drafter import epoch_steps
 
         steps = epoch_steps(source)
-    minutes = None if steps else args.minutes or MINUTES.get(kind, MINUTES["heads"])
-    title = f"{kind} for {name}"
-    with common.progress_bar(f"training the {kind}") as bar:
+    minutes = None if steps else args.minutes or training_of(kind.name).minutes
+    title = f"{kind.name} for {name}"
+    with common.progress_bar(f"training the {kind.name}") as bar:
 
         def show(now: Any) -> None:
             bar(round(now.done * 1000), 1000)
@@ -261,7 +202,7 @@ def _train_for(
                 common.say(sentence(now), error=True)
                 _draw(out, title, charts)
 
-        begun = run_of(kind, out, model, name, source, recipe, args.seed)
+        begun = run_of(kind.name, out, model, name, source, recipe, args.seed)
         kept = train(begun, minutes=minutes, steps=steps, resume=args.resume, progress=show, keep=not args.apart)
     common.say(
         f"{out / 'part'} holds the part, {out / 'curves.html'} its curves; "
@@ -330,7 +271,7 @@ def _train(args: argparse.Namespace) -> int:
     from decoders.training.demo.making import Recipe, train_demo
 
     out = args.out or OUT
-    minutes = args.minutes if args.minutes or args.tokens else MINUTES["demo"]
+    minutes = args.minutes if args.minutes or args.tokens else DEMO_MINUTES
     options: dict[str, Any] = {} if args.seed is None else {"seed": args.seed}
     if args.fast:
         options["recipe"] = Recipe(fast=True)

@@ -19,6 +19,7 @@ from typing import Any
 
 from decoders.draft.params import controls, make_params, param
 from decoders.errors import UserError
+from decoders.method.part import DRAFT_MODELS, PROMPT_TOKENS
 
 from .quantities import LEARNT, QUANTITIES, Breakdown, Profile, Quantity
 
@@ -34,17 +35,6 @@ PAPERS = {
 }
 NAMED = "drafter"  # the parameter that names a draft model
 CATEGORY, LINE = "category", "line"  # what x may be beside a parameter
-PART_OF = {  # method → the kind of trained part it drafts with (``decoders.parts.KINDS``)
-    "glide": "glide", "glide+cape": "glide", "sps": "drafter", "ppd": "ppd", "ppd+typical": "ppd",
-    "medusa": "medusa", "medusa+typical": "medusa", "hydra": "hydra", "eagle": "eagle", "eagle2": "eagle",
-    "eagle3": "eagle3",
-}  # fmt: skip
-DRAFT_MODEL = ("layers", "width", "kv_layer", "distill", "stages")
-TRAINED = {  # kind → what may differ between parts that are trained for an experiment
-    "glide": DRAFT_MODEL, "drafter": DRAFT_MODEL,
-    "ppd": ("tokens", "vectors", "mask", "learned", "prefix", "exits", "head", "hard_labels", "epochs", "batch"),
-}  # fmt: skip
-TRAINABLE = {method: kind for method, kind in PART_OF.items() if kind in TRAINED}  # for an experiment
 AS_IT_IS = (  # fields of an experiment that its description has as they are
     "name", "title", "paper", "figure", "question", "finding", "note", "prompts", "count", "max_new_tokens",
     "temperature", "by_category", "chart", "against", "repeats", "rounds",
@@ -79,7 +69,7 @@ class Axis:
 class Line:
     """A method with fixed parameters: a line of the chart. ``fixed``: the axes do not apply (drawn level).
 
-    With ``trains`` (settings of ``TRAINED``; none: the usual ones) it drafts with a part that is trained for the
+    With ``trains`` (settings that its kind of part varies; none: the usual ones) it drafts with a part trained for the
     experiment; an axis may vary such a setting too. ``asks``: it drafts with a model of other people's, which is named
     by a setting of this name; until then it is left out.
     """
@@ -243,10 +233,11 @@ class Experiment:
         >>> Experiment("x", "X", (Line("PPD", "ppd", trains={}),)).parts
         ('set of prompt tokens', 'sets of prompt tokens')
         """
-        kinds = {TRAINABLE.get(line.method) for line in self.lines if line.trains is not None}
-        if kinds == {"ppd"}:
+        kinds = {trainable(line.method) for line in self.lines if line.trains is not None}
+        families = {kind.training.family for kind in kinds if kind is not None}
+        if families == {PROMPT_TOKENS}:
             return "set of prompt tokens", "sets of prompt tokens"
-        return ("part", "parts") if "ppd" in kinds else ("draft model", "draft models")
+        return ("draft model", "draft models") if families == {DRAFT_MODELS} else ("part", "parts")
 
     @property
     def needs_reference(self) -> bool:
@@ -274,8 +265,9 @@ class Experiment:
                     f"there is no method {line.method!r}{near(line.method, methods)}: "
                     f"choose one of {', '.join(methods)}"
                 )
-            if line.trains is not None and line.method not in TRAINABLE:
-                raise UserError(f"{line.method} has no part to train: choose one of {', '.join(TRAINABLE)}")
+            if line.trains is not None and trainable(line.method) is None:
+                there = ", ".join(name for name in methods if trainable(name) is not None)
+                raise UserError(f"{line.method} has no part to train: choose one of {there}")
             for name in line.trains or ():
                 if name not in trained(line):
                     raise UserError(f"{name!r} is no setting of training: choose one of {', '.join(trained(line))}")
@@ -323,9 +315,17 @@ def registered() -> Mapping[str, Any]:
     return methods()
 
 
+def trainable(method: str) -> Any:
+    """The kind of part (``decoders.method.part.Kind``) of a method, where an experiment can train it; else None."""
+    entry = registered().get(method)
+    part = entry.part if entry is not None and entry.part is not None and entry.part.owner is None else None
+    return part.kind if part is not None and part.kind.training is not None and part.kind.training.varies else None
+
+
 def trained(line: Line) -> tuple[str, ...]:
     """The settings of training that may differ between a line's parts; none where it takes the part that is there."""
-    return TRAINED.get(TRAINABLE.get(line.method, ""), ()) if line.trains is not None else ()
+    kind = trainable(line.method) if line.trains is not None else None
+    return () if kind is None else kind.training.varies
 
 
 def near(name: str, names: Mapping[str, Any]) -> str:

@@ -260,9 +260,7 @@ def _missing(method: Any, line: Line, target: Any) -> str | None:
             f"it is a draft model of other people's: give it with --set {line.asks}=FOLDER (or a hub id) if it has the "
             f"tokenizer of {target.name}"
         )
-    reason = method.available(target)
-    named = reason and line.params and method.brings(make_params(method.params, line.params))
-    return None if line.trains is not None or named else reason
+    return method.missing(target, make_params(method.params, line.params)) if line.trains is None else None
 
 
 def pace(target: Any) -> float:

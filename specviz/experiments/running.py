@@ -25,7 +25,7 @@ from .prompts import Case
 from .quantities import clocked, learning, measured
 from .quoted import maker, swept
 from .results import Results
-from .variants import PARAMETER, Variant, named, training, trim, variant_of
+from .variants import Variant, named, part_parameter, training, trim, variant_of
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -198,7 +198,7 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
             counted = {"round": float(round)} if experiment.rounds > 1 and case is not None else {}
             variant = variant_of(experiment, setting)
             folder, shared = parts[variant] if variant is not None else (None, {})
-            part = {PARAMETER[variant.kind]: str(folder)} if variant is not None else {}
+            part = {part_parameter(setting.line.method): str(folder)} if variant is not None else {}
             labels = labels_of(case, setting) | counted
             if shared.get("error"):
                 yield [{**labels, **shared}]

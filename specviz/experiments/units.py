@@ -23,12 +23,12 @@ from specviz.places import SUFFIX, TRACES
 from specviz.workers.plain import code_of
 from specviz.workers.work import Made, Refused, Unit, Work, digest
 
-from .experiment import PART_OF, Experiment, Line, Row, Setting
+from .experiment import Experiment, Line, Row, Setting, registered
 from .plan import PLAIN, Plan
 from .prompts import Case
 from .recipes import recipes
 from .running import labels_of, rows_of
-from .variants import PARAMETER, variant_of
+from .variants import variant_of
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 PACKAGES = ("decoders", "specviz/experiments")  # what decides the rows of a run
 UNIT_RUN = re.compile(r"[0-9a-f]{24}-\d+")  # what a unit's runs are called
-OFFERED_TO = ("sps", "sps+ppd")  # methods that draft with the model that was offered for all runs
 DRAFTING = ("part.*", "trees*", "config.json", "*.safetensors", "*.bin", "*.pt", "*.gguf")  # files of a part or a model
 WHOLE = 64 << 20
 ALIKE = ("max_new_tokens", "repeats", "rounds", "forced", "chart")  # in a worker's experiment as in the sweep's
@@ -87,22 +86,23 @@ def determined(target: Target, planned: Plan) -> dict[str, Any]:
 
 def parts_of(target: Target, experiment: Experiment, settings: Iterable[Setting]) -> dict[str, str]:
     """The trained parts and the files that the settings draft with, by a hash of their contents."""
-    from decoders.drafters.sps import OFFERED
+    from decoders.method.part import OFFERED
     from decoders.parts import find_part
 
     digests: dict[str, str] = {}
     offered = target.companions.get(OFFERED)
     for setting in settings:
-        variant, kind = variant_of(experiment, setting), PART_OF.get(setting.line.method)
+        variant, part = variant_of(experiment, setting), registered()[setting.line.method].part
         named = {name: str(value) for name, value in setting.params.items() if isinstance(value, str)}
         if variant is not None:
             digests[f"trained {digest([variant.kind, asdict(variant)])[:12]}"] = _contents(
                 variant.folder(target.key) / "part"
             )
-        elif kind is not None and PARAMETER.get(kind, "part") not in named:
-            digests[kind] = _contents((offered if kind == "drafter" else None) or find_part(target.key, kind))
-        elif offered and setting.line.method in OFFERED_TO and "drafter" not in named:
-            digests["drafter"] = _contents(offered)
+        elif part is not None and (part.offered or part.parameter) not in named:
+            if part.offered and offered:
+                digests[part.offered] = _contents(offered)
+            elif part.owner is None:
+                digests[part.kind.name] = _contents(find_part(target.key, part.kind.name))
         digests |= {f"{name}={value}": held for name, value in named.items() if (held := _contents(value))}
     return digests
 
@@ -134,7 +134,7 @@ def _contents(place: Any) -> str:
 
 def about_of(target: Target, planned: Plan, opening: Opening) -> dict[str, Any]:
     """What all workers of an experiment are told: what determines it, and how to open the model."""
-    from decoders.drafters.sps import OFFERED
+    from decoders.method.part import OFFERED
 
     return {
         "determined": determined(target, planned), "opening": asdict(opening),

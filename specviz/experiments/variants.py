@@ -17,9 +17,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from decoders.errors import UserError
+from decoders.method.part import PROMPT_TOKENS, kinds, training_of
 from specviz.places import home
 
-from .experiment import TRAINABLE, TRAINED, Experiment, Setting
+from .experiment import Experiment, Setting, registered, trainable
 from .stages import BOTH, EPOCH, FINETUNED, PRETRAINED, STAGES, Epochs, Stage, stage_files
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ EPOCH_BATCH = 4  # documents of a step, where epochs are counted, as in PPD's tr
 LATER = ("stages", "epochs", "batch")  # settings that earlier trainings lack: unset, they change no folder's name
 SEED = 0
 MOST_BYTES = 4 << 30  # kept trainings; beyond it the oldest go
-PARAMETER = {"glide": "part", "drafter": "drafter", "ppd": "part"}  # of the methods: the folder of their part
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,9 @@ class DraftVariant(Variant):
         if reason := refusal(target.shape):
             raise UserError(reason)
         return DraftConfig.of(
-            target.shape, glimpse=self.kind == "glide", layers=self.layers, hidden=self.width, kv_layer=self.kv_layer
-        )
+            target.shape, layers=self.layers, hidden=self.width, kv_layer=self.kv_layer,
+            **training_of(self.kind).settings,
+        )  # fmt: skip
 
     def check(self, target: Target) -> None:
         self.config(target)
@@ -183,7 +184,7 @@ class PromptVariant(Variant):
     def recipe(self) -> Any:
         from decoders.training.prompt_tokens import Recipe
 
-        settings = {name: getattr(self, name) for name in TRAINED["ppd"] if name not in LATER}
+        settings = {name: getattr(self, name) for name in training_of(self.kind).varies if name not in LATER}
         rows, look = POINTS * self.tokens * self.vectors, max(1, self.steps // LOOKS)
         if self.epochs:  # as many insertion points of a document, whatever the others of its step
             rows = rows * (self.batch or EPOCH_BATCH) // EPOCH_BATCH
@@ -226,16 +227,21 @@ class PromptVariant(Variant):
             save_trees(default_trees(self.tokens, size, ranks, self.vectors), part / FILE)
 
 
+def part_parameter(method: str) -> str:
+    """The parameter of a method that names its trained part."""
+    return registered()[method].part.parameter
+
+
 def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
     """What has to be trained for a setting; None where it takes the part that is there."""
     if setting.trains is None:
         return None
-    kind = TRAINABLE[setting.line.method]
-    variant = PromptVariant if kind == "ppd" else DraftVariant
+    kind = trainable(setting.line.method)
+    variant = PromptVariant if kind.training.family == PROMPT_TOKENS else DraftVariant
     steps, epochs = experiment.training_steps, int(setting.trains.get("epochs") or 0)
     if epochs:
         steps = epochs * -(-EPOCH // int(setting.trains.get("batch") or EPOCH_BATCH))
-    return variant(kind, steps, experiment.data, **setting.trains)
+    return variant(kind.name, steps, experiment.data, **setting.trains)
 
 
 def check_variants(variants: Sequence[Variant], target: Target) -> None:
@@ -319,8 +325,6 @@ def named(variant: Variant, differing: Mapping[str, Any]) -> str:
     >>> named(PromptVariant("ppd", 150), {"vectors": 4, "hard_labels": True})
     'set of prompt tokens, vectors 4, hard labels'
     """
-    from decoders.parts import KINDS
-
     words = {
         "kv_layer": "KV layer", "distill": "learning the target's answers", "learned": "learned weights",
         "hard_labels": "hard labels", "prefix": "prefix tokens", "exits": "exits",
@@ -330,7 +334,7 @@ def named(variant: Variant, differing: Mapping[str, Any]) -> str:
         for name, value in differing.items()
         if value is not False
     ]
-    return ", ".join([KINDS[variant.kind].title, *settings])
+    return ", ".join([kinds()[variant.kind].title, *settings])
 
 
 def _size_and_rate(target: Target) -> tuple[float, float]:

@@ -32,6 +32,7 @@ from .store import FAIR_SHARE, TraceStore, UnknownTrace
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 log = logging.getLogger(__name__)
+CARD = ("name", "title", "paper", "summary", "lossless", "keeps", "signal")  # a method's facts as the browser has them
 
 
 def get(path: str = "", verb: str = "GET") -> Callable[[Work], Work]:
@@ -206,12 +207,12 @@ class Desk(Counter):
         missing, pooled = None, False
         if target is not None:
             try:
-                missing, pooled = method.available(target), self._pooled(method, method.params())
+                missing, pooled = method.missing(target), self._pooled(method, method.params())
             except Exception as problem:
                 log.exception("method %s cannot say what it needs", method.name)
                 missing = sentence(problem)
         return {
-            **{name: getattr(method, name) for name in ("name", "title", "paper", "summary", "lossless", "keeps")},
+            **{name: getattr(method, name) for name in CARD},
             "pooled": pooled,
             "missing": missing or "",
             # those that name files are for the commands
@@ -221,7 +222,7 @@ class Desk(Counter):
     def _pooled(self, method: Any, params: Any, target: Any = None) -> bool:
         """Whether a method drafts from a pool of text; False while there is no model to ask for."""
         target = target or self.loader.target
-        if target is None or method.available(target):
+        if target is None or method.missing(target):
             return False
         return bool(method.needs(target, params).pool)
 
@@ -339,7 +340,7 @@ class Desk(Counter):
             raise Rejected("method", f"There is no method {str(name)[:40]!r}: choose one of {', '.join(methods)}.")
         method = methods[name]
         target = target or self.loader.target
-        if target is not None and (missing := method.available(target)):
+        if target is not None and (missing := method.missing(target)):
             raise Rejected("method", missing)
         return method, checked_params(method.params, params)
 

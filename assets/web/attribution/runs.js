@@ -47,10 +47,7 @@ export async function load(id) {
     say(doc.error, Boolean(doc.error));
     keep(doc);
     draw();
-    const signals = new Set([...catalog().signals.map((one) => one.name), "pld"]);
-    const more = doc.others.filter(
-      (one) => signals.has(one.method) && !has(one.method) && !page.waiting.has(one.method),
-    );
+    const more = doc.others.filter((one) => !has(one.method) && !page.waiting.has(one.method));
     const others = await Promise.all(more.map((one) => getRun(one.id).catch(() => null)));
     if (ticket !== page.ticket) return;
     for (const other of others) if (other?.views) keep(other);

@@ -21,7 +21,7 @@ def batches(target: Any, _: str, params: Mapping[str, Any]) -> Iterator[Row]:
     from specviz.experiments.prompts import cases, records
 
     prompts = [case.prompt for case in cases(target.tokenizer, records("demo:chat,summary", SIZES[-1]))]
-    there = {label: name for label, name in METHODS.items() if not methods()[name].available(target)}
+    there = {label: name for label, name in METHODS.items() if not methods()[name].missing(target)}
     for name in there.values():
         decode_together(target, prompts[:1], name, max_new_tokens=8)
     for size in SIZES:

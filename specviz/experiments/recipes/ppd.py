@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from specviz.experiments.experiment import PART_OF, Row
+from specviz.experiments.experiment import Row, registered
 from specviz.experiments.guesses import acceptance_of, part_of
 from specviz.experiments.quantities import learning
-from specviz.experiments.variants import PARAMETER
 
 if TYPE_CHECKING:
     from decoders import Prompt
@@ -34,8 +33,8 @@ def _place(target: Any, method: str, params: Mapping[str, Any]) -> Path:
     """The folder of the part that a method drafts with. Raises UserError where it drafts with none."""
     from decoders.parts import find_part
 
-    kind = PART_OF[method]
-    named = params.get(PARAMETER.get(kind, "part"))
+    part = registered()[method].part
+    kind, named = part.kind.name, params.get(part.parameter)
     folder = Path(str(named)).expanduser() if named else find_part(target.key, kind)
     if folder is None:
         raise UserError(f"{method} drafts with no trained part here: train one with `specviz train {kind}`")

@@ -30,7 +30,7 @@ from specviz.views.examples import passages
 
 from .document import document, standalone
 from .scoring import MAX_ROWS, MIN_RUNS, Rows, Scorings
-from .signals import SIGNALS, chosen_signals, unfit
+from .signals import chosen_signals, unfit
 
 if TYPE_CHECKING:
     from decoders import Prompt
@@ -98,15 +98,12 @@ class Attribution(Service):
     def catalog(self) -> dict[str, Any]:
         """The signals with what is missing for them, and why nothing can be run, if so."""
         catalog = self.desk.catalog()
-        methods, reason = {method["name"]: method for method in catalog["methods"]}, catalog["reason"]
-        unknown = {"missing": "" if reason else "It is not registered."}
         return {
-            "reason": reason, "plotly": plotly(),
+            "reason": catalog["reason"], "plotly": plotly(),
             "signals": [
-                {"name": name, "tells": tells, "title": name, **unknown}
-                | {key: methods[name][key] for key in ("title", "missing") if name in methods}
-                for name, tells in SIGNALS.items()
-                if name in methods or reason
+                {"tells": method["signal"], **{key: method[key] for key in ("name", "title", "missing")}}
+                for method in catalog["methods"]
+                if method["signal"]
             ],
             "min_runs": MIN_RUNS, "counted": COUNTED, "max_rows": MAX_ROWS,
             "paper": {"where": "PLD+ table 10, Vicuna-7B, the QuoteSum test set", "rows": PAPER},
@@ -152,7 +149,7 @@ class Attribution(Service):
         return digest
 
     def _others(self, key: str, digest: str, tokens: int, owner: str) -> list[dict[str, str]]:
-        """Runs of other methods on the list that wrote the same, one per method."""
+        """Runs of other methods on the list that wrote the same and copied something, one per method."""
         others: dict[str, str] = {}
         for run in self.desk.store.listing(owner):
             if run["id"] == key or run["tokens"] != tokens or run["method_name"] in others:
@@ -161,7 +158,9 @@ class Attribution(Service):
                 theirs = self._digests.get(run["id"])
             if theirs is None:
                 try:
-                    theirs = self._digest(run["id"], self.desk.store.get(run["id"]))
+                    trace = self.desk.store.get(run["id"])
+                    copied = max(trace.tables["nodes"]["source"], default=-1) >= 0
+                    theirs = self._digest(run["id"], trace) if copied else ""
                 except UnknownTrace:
                     continue
             if theirs == digest:

@@ -11,18 +11,10 @@ from specviz.server.desk import Desk
 if TYPE_CHECKING:
     from decoders import Prompt
 
-SIGNALS = {  # method → what tells its sources
-    "pld+h": "the place whose hidden state is most alike",
-    "pld+a": "the place that copying heads attend to",
-    "adapld": "the place whose hidden state is most alike, or what followed a branch",
-    "casd": "the longest match in the pool of passages",
-    "glide": "where the draft model's cross-attention looked",
-}
-
 
 def chosen_signals(desk: Desk, names: Sequence[str]) -> tuple[str, ...]:
     """Names of signals, each once. Raises UserError where there is none, or one is no signal."""
-    allowed = [name for name in SIGNALS if name in desk.methods()]
+    allowed = [name for name, method in desk.methods().items() if method.signal]
     if not names:
         raise UserError(f"no signal is chosen: choose at least one of {', '.join(allowed)}")
     for name in names:
@@ -35,7 +27,7 @@ def unfit(desk: Desk, name: str, prompt: Prompt) -> str:
     """Why a method cannot draft for this prompt on the loaded model; "" if it can."""
     target: Any = desk.target()
     method = desk.methods()[name]
-    if missing := method.available(target):
+    if missing := method.missing(target):
         return f"{method.title} was left out: {missing}"
     if method.needs(target, method.params()).pool and prompt.context_pool() is None:
         return f"{method.title} was left out: it drafts from passages, and this prompt has none"

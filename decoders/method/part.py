@@ -1,0 +1,96 @@
+"""Kinds of trained parts, as the cards of the methods that draft with them declare them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from decoders.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from decoders.model.shape import ModelShape
+    from decoders.model.target import Target
+
+OFFERED = "drafter"  # a target's companion: the draft model of runs that name none (``Method.offered``)
+DRAFT_MODELS, PROMPT_TOKENS, HEADS = FAMILIES = "draft models", "prompt tokens", "heads"
+MINUTES = 45.0  # of computing, for a kind that says nothing else
+
+
+class PartConfig(Protocol):
+    """The shape of a part, as its description holds it."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Back from ``to_json``. Raises KeyError, TypeError or ValueError for anything else."""
+        ...
+
+    def misfit(self, shape: ModelShape) -> str | None:
+        """Why a part of this shape cannot run on such a target, in a clause; None if it can."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Training:
+    """Training of a kind of part: a line of ``specviz train``, and what the Lab may vary.
+
+    ``family`` (of ``FAMILIES``) names the training loop and its options, ``own`` those settings of its recipe that not
+    every kind of the family has. ``minutes`` is the usual computing time. ``settings`` are passed to the loop as they
+    are. ``lesson`` is what heads learn: a ``decoders.training.heads.HeadKind``, or "module:name" of one. ``varies``
+    names the settings that an experiment may vary between parts.
+    """
+
+    family: str
+    summary: str
+    about: str
+    minutes: float = MINUTES
+    own: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    lesson: Any = None
+    varies: tuple[str, ...] = ()
+
+    def opened_lesson(self) -> Any:
+        """What heads learn, imported where only its place is named."""
+        return pkgutil.resolve_name(self.lesson) if isinstance(self.lesson, str) else self.lesson
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """A kind of trained part: its name in commands and folders, its title, its configuration, the network of that
+    shape, how one that others published is fitted to a target, and how it is trained here.
+    """
+
+    name: str
+    title: str
+    config: type[PartConfig]
+    network: Callable[[Any], nn.Module]
+    published: Callable[[Any, Target], Any] | None = None
+    training: Training | None = None
+
+
+_kinds: dict[str, Kind] = {}
+
+
+def register_kind(kind: Kind) -> None:
+    """Add the kind of part that a registered method drafts with."""
+    _kinds[kind.name] = kind
+
+
+def kinds() -> Mapping[str, Kind]:
+    """Kinds of parts by name: those of all registered methods, in their order."""
+    importlib.import_module("decoders.drafters").methods()  # by name: the registry stands above
+    return _kinds
+
+
+def training_of(kind: str) -> Training:
+    """How parts of a kind are trained. Raises UserError where they are not trained here."""
+    training = kinds()[kind].training
+    if training is None:
+        raise UserError(f"parts of the kind {kind} are not trained here: keep a published one with `specviz parts add`")
+    return training
