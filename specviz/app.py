@@ -60,17 +60,21 @@ def open_desk(
     rules: Rules | None = None,
     threads: int | None = None,
     backends: Backends | None = None,
+    read_only: bool = False,
 ) -> Desk:
     """A desk for the server: the gallery, what earlier servers left, and the model, which loads in the background; with
     ``backends`` it is theirs too, and they do the runs.
 
-    With a ``trace`` and no ``model`` nothing is loaded: for viewing only. Raises Rejected if the trace cannot be read.
+    With a ``trace`` and no ``model``, and where it is ``read_only``, nothing is loaded: for viewing only. Raises
+    Rejected if the trace cannot be read.
     """
     store = TraceStore()
     library = Library(home() / "runs")
     load_folder(store, GALLERY, "gallery")
     pool = None
-    if trace is not None and model is None:
+    if read_only:
+        loader = Loader(None, reason="This server shows recorded runs; to run methods, install specviz yourself.")
+    elif trace is not None and model is None:
         loader = Loader(None, reason="Opened for viewing only: start “python app.py” to run methods.")
     else:
         chosen = str(model) if model is not None else default_model()
@@ -234,11 +238,13 @@ def serve(
     prepare: Callable[[Desk], str] | None = None,
     backends: Backends | None = None,
     assistants: bool = False,
+    read_only: bool = False,
 ) -> None:
     """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs. ``drafter``
     is the draft model that SpS uses. ``auth_file`` names who may sign in, ``public``, ``limits`` and ``pickers`` what
     users may do (``limits.rules_for``); ``allow_hosts`` are names that the server is reached by besides ``host``
     (``Hosts.of``). ``backends`` do the runs, where they are given. ``assistants`` may call its tools at ``/mcp``.
+    ``read_only``: no model is loaded.
     ``prepare`` is called with the desk before the page is put together, and gives the name of the tab that a browser is
     opened on.
 
@@ -261,7 +267,7 @@ def serve(
             ) from None
     desk = open_desk(
         model, trace, device=device, dtype=dtype, engine=engine, weights=weights, drafter=drafter, rules=rules,
-        threads=threads, backends=backends,
+        threads=threads, backends=backends, read_only=read_only,
     )  # fmt: skip
     tab = prepare(desk) if prepare is not None else ""
     app = create_app(desk=desk, users=users, hosts=hosts, assistants=assistants)

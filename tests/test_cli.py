@@ -518,12 +518,28 @@ def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     shared = {"auth_file": Path("users"), "public": False, "limits": {"runs": "5"}, "pickers": [], "allow_hosts": []}
     assert calls[0][0] == ("x", "127.0.0.1", 0, None, False)
     opening = dict.fromkeys(("device", "dtype", "drafter", "engine", "threads", "backends"))
-    assert calls[0][1] == opening | shared | {"weights": "int8", "assistants": False}
+    assert calls[0][1] == opening | shared | {"weights": "int8", "assistants": False, "read_only": False}
     assert calls[1][0] == (None, "127.0.0.1", 7860)
     alone = {"auth_file": None, "public": False, "limits": {}, "pickers": [], "allow_hosts": []}
     assert calls[1][1] == {"trace": tmp_path / "a.spectrace", "open_browser": True} | alone
     assert specviz("app", "--backends", "local:2", "--threads", 3) == 0
     assert (calls[2][1]["backends"].count, calls[2][1]["backends"].threads_each) == (2, 3)
+
+
+def test_in_a_space_the_app_is_public_and_read_only_until_a_model_is_named(monkeypatch, capsys):
+    calls = []
+    server = types.ModuleType("specviz.app")
+    server.serve = lambda *a, **k: calls.append((a, k))
+    monkeypatch.setitem(sys.modules, "specviz.app", server)
+    monkeypatch.delenv("SPECVIZ_MODEL")
+    monkeypatch.setenv("SPACE_ID", "me/specviz")
+    monkeypatch.setenv("GRADIO_SERVER_PORT", "7861")
+    assert specviz("app") == 0
+    monkeypatch.setenv("SPECVIZ_MODEL", "bundled")
+    assert specviz("app") == 0 and specviz("app", "--read-only") == 0
+    assert [args[1:3] for args, _ in calls] == [("0.0.0.0", 7861)] * 3
+    assert [(more["public"], more["read_only"]) for _, more in calls] == [(True, True), (True, False), (True, True)]
+    assert "--read-only loads no model" in refused(capsys, "app", "--read-only", "--model", "x")
 
 
 def test_backends_that_make_no_sense_are_refused(capsys, tmp_path):

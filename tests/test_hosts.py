@@ -196,6 +196,21 @@ def test_a_space_answers_to_its_own_name(monkeypatch: pytest.MonkeyPatch) -> Non
     assert Hosts.of("0.0.0.0").refusal(sent) == "" and Hosts.of("127.0.0.1").refusal(sent)
 
 
+def test_a_space_is_shown_in_the_hubs_frame_and_in_no_other(desk: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPACE_HOST", "me-specviz.hf.space")
+    framing = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe", "sec-fetch-site": "cross-site"}
+    for hosts, host, status in ((Hosts.of("0.0.0.0"), "me-specviz.hf.space", 200), (OWN, "localhost", 403)):
+        with TestClient(app_of(desk, hosts=hosts)) as client:
+            page = client.get("/", headers={**framing, "host": host})
+            assert page.status_code == status
+            policy = page.headers["content-security-policy"]
+            assert policy.endswith("frame-ancestors 'self'" + " https://huggingface.co" * (status == 200))
+            if status == 200:  # a browser keeps no Lax cookie there
+                assert "SameSite=None; Secure; Partitioned" in page.headers["set-cookie"]
+            fetching = {**framing, "sec-fetch-mode": "cors", "sec-fetch-dest": "empty", "host": host}
+            assert client.get("/api/runs", headers=fetching).status_code == 403
+
+
 @pytest.mark.parametrize("name", ["http://a.org", "a.org:80", "a.org/x", "", "*.a.org", "a b"])
 def test_a_name_that_is_none_is_told_at_the_start(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["app", "--allow-host", name]) == 2

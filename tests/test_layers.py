@@ -292,6 +292,18 @@ def test_the_constraints_pin_every_dependency_exactly():
     assert {plain(name) for name in asked} <= set(pinned)
 
 
+def test_a_space_gets_what_the_constraints_pin_and_the_gradio_of_the_readme():
+    """``.ci/requirements`` makes the file anew, after a change of dependencies."""
+    pins = set((ROOT / "constraints.txt").read_text("utf-8").splitlines())
+    lines = (ROOT / "requirements.txt").read_text("utf-8").splitlines()[1:]
+    assert lines and set(lines) <= pins
+    there = {re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in lines}
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    assert {re.split(r"[\[<>=!~ ]", need)[0].lower() for need in asked} <= there
+    (version,) = (line.split("==")[1] for line in lines if line.startswith("gradio=="))
+    assert f"sdk: gradio\nsdk_version: {version}\n" in (ROOT / "README.md").read_text("utf-8")
+
+
 def test_every_third_party_import_is_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]

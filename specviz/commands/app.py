@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from decoders.imports import nothing_collected
+from decoders.model.catalog import DEFAULT
 from specviz.workers.kinds import BACKENDS
 
 from . import common, options
 
 LIMITS = ("runs", "waiting", "prompt", "new_tokens", "upload", "asks")
+SPACE = "SPACE_ID"  # in the environment of a Hugging Face Space
+HOST, PORT = "GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT"  # as a Space and a container set them
 
 
 DESCRIPTION = "Serve the web app."
@@ -29,15 +33,21 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="do the runs in N backends, each with a model of its own: "
         + "; ".join(f"{name}:N, {what}" for name, what in BACKENDS.items()) + " (docs/scale.md)",
     )  # fmt: skip
+    options.flag(parser, "--read-only", "show recorded runs alone: no model is loaded, and nobody runs anything")
     options.flag(parser, "--mcp", "assistants may call its tools, at /mcp (docs/commands.md)")
     parser.add_argument("--ray-address", metavar="A", help="of a Ray cluster: auto, host:6379 or ray://host:10001")
 
 
 def add_address(parser: argparse.ArgumentParser) -> None:
+    space = SPACE in os.environ
     parser.add_argument(
-        "--port", type=options.whole(0, 65535), default=7860, metavar="N", help="default: 7860; 0 picks a free one"
-    )
-    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="default: this machine only")
+        "--port", type=options.whole(0, 65535), default=os.environ.get(PORT, "7860"), metavar="N",
+        help="default: 7860; 0 picks a free one",
+    )  # fmt: skip
+    parser.add_argument(
+        "--host", default=os.environ.get(HOST) or ("0.0.0.0" if space else "127.0.0.1"), metavar="ADDRESS",
+        help="default: this machine only",
+    )  # fmt: skip
     options.several(
         parser, "--allow-host", "NAME",
         "a name that the server is reached by besides --host, such as a proxy's; may be repeated; * is any "
@@ -55,8 +65,9 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
     """What ``serve`` is told about other people."""
     pairs = [text.partition("=") for text in args.limit]
     limits = {name: value for name, _, value in pairs}
+    public = args.public or (SPACE in os.environ and args.auth_file is None)
     return {
-        "auth_file": args.auth_file, "public": args.public, "limits": limits, "pickers": args.picks,
+        "auth_file": args.auth_file, "public": public, "limits": limits, "pickers": args.picks,
         "allow_hosts": args.allow_host,
     }  # fmt: skip
 
@@ -77,6 +88,9 @@ def backends(args: argparse.Namespace) -> Any:
 def run(args: argparse.Namespace) -> int:
     import logging
 
+    read_only = args.read_only or (SPACE in os.environ and not args.model and DEFAULT not in os.environ)
+    if args.read_only and (args.model or args.backends or args.drafter):
+        raise common.UserError("--read-only loads no model: leave --model, --drafter and --backends out")
     behind = backends(args)
     with nothing_collected():
         from specviz.app import serve
@@ -87,6 +101,6 @@ def run(args: argparse.Namespace) -> int:
     serve(
         args.model, args.host, args.port, args.trace, args.open,
         device=args.device, dtype=args.dtype, engine=args.engine, weights=args.weights, drafter=args.drafter,
-        threads=args.threads, backends=behind, assistants=args.mcp, **shared(args),
+        threads=args.threads, backends=behind, assistants=args.mcp, read_only=read_only, **shared(args),
     )  # fmt: skip
     return 0

@@ -104,7 +104,8 @@ class Guard:
             return Refused(403 if len(headers.getlist("host")) == 1 else 400, text)
         link = (
             request.method in ("GET", "HEAD")
-            and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
+            and headers.get("sec-fetch-mode") == "navigate"
+            and headers.get("sec-fetch-dest") in ("document", "iframe" if self.hosts.framed_by else "document")
             and not path.startswith("/gradio_api/")
         )
         if not link and is_foreign(headers, request.scope["scheme"]):
@@ -138,7 +139,8 @@ class Guard:
 
     def _with_headers(self, send: Send, request: Request) -> Send:
         locked = self.users is not None and request.scope["path"] == LOGIN
-        wanted = HEADERS | {"content-security-policy": LOCKED if locked else POLICY}
+        policy = POLICY + "".join(f" {origin}" for origin in self.hosts.framed_by)
+        wanted = HEADERS | {"content-security-policy": LOCKED if locked else policy}
         wanted |= STRICT if self.rules.shared else {}
         named_by_content = request.scope["path"].startswith("/assets/") and request.method == "GET"  # Gradio's scripts
 
@@ -173,7 +175,8 @@ class Guard:
             headers = MutableHeaders(scope=start)
             headers["cache-control"], headers["content-length"] = "no-cache", str(len(whole))
             if self.users is None and not browser_id(request.headers.get("cookie")):
-                headers.append("set-cookie", cookie(COOKIE, secrets.token_hex(16), 31536000))
+                framed = bool(self.hosts.framed_by)
+                headers.append("set-cookie", cookie(COOKIE, secrets.token_hex(16), 31536000, framed=framed))
             await send(start)
             await send({"type": "http.response.body", "body": whole})
 

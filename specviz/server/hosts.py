@@ -20,6 +20,7 @@ from starlette.datastructures import Headers
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ALL_ADDRESSES = ("", "0.0.0.0", "::")  # of a machine: a server that listens on one of these listens on all
 ANY = "*"
+HUB = "https://huggingface.co"  # shows a Space in a frame
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::(\d{1,5}))?", re.ASCII)
 MOST_NAME = 253  # characters, RFC 1035
 PORTS = {"http": "80", "https": "443"}
@@ -29,7 +30,8 @@ PORTS = {"http": "80", "https": "443"}
 class Hosts:
     """The names a server is reached by, at any port: a tunnel or a container may have another one.
 
-    ``addresses``: it answers to every IP address too. No name leads to one, so that none can be rebound.
+    ``addresses``: it answers to every IP address too. No name leads to one, so that none can be rebound. ``framed_by``
+    are the origins whose pages may show it in a frame.
 
     >>> Hosts().refusal(Headers({"host": "127.0.0.1:7860"}))
     ''
@@ -40,6 +42,7 @@ evil.com if that is its name.
 
     names: tuple[str, ...] = LOOPBACK
     addresses: bool = False
+    framed_by: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, host: str, allowed: Sequence[str] = ()) -> Hosts:
@@ -47,13 +50,13 @@ evil.com if that is its name.
         machine these are the machine's name and that of a Hugging Face Space, too. Raises ValueError with one sentence.
         """
         everywhere = host in ALL_ADDRESSES
-        names = [*LOOPBACK, *map(_name, allowed)]
+        names, space = [*LOOPBACK, *map(_name, allowed)], os.environ.get("SPACE_HOST", "").lower()
         if everywhere:
             mine = socket.gethostname().lower()
-            names += [name for name in (mine, f"{mine}.local", os.environ.get("SPACE_HOST", "").lower()) if name]
+            names += [name for name in (mine, f"{mine}.local", space) if name]
         else:
             names.append(f"[{host.lower()}]" if ":" in host else host.lower())
-        return cls(tuple(dict.fromkeys(names)), everywhere)
+        return cls(tuple(dict.fromkeys(names)), everywhere, (HUB,) if everywhere and space else ())
 
     def refusal(self, headers: Headers) -> str:
         """Why a request is not for this server, in a sentence; "" where it is. What a proxy says the host was

@@ -47,9 +47,12 @@ def user_of(request: Request) -> str:
     return str(request.scope.get(OWNER) or "").removeprefix("user:")
 
 
-def cookie(name: str, value: str, max_age: int, *, secure: bool = False) -> str:
-    """A Set-Cookie header that no script can read and other sites' requests do not carry."""
-    return f"{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
+def cookie(name: str, value: str, max_age: int, *, secure: bool = False, framed: bool = False) -> str:
+    """A Set-Cookie header that no script can read and other sites' requests do not carry; ``framed``: a page in another
+    site's frame has one of its own there.
+    """
+    sites = "None; Secure; Partitioned" if framed else f"Lax{'; Secure' if secure else ''}"
+    return f"{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite={sites}"
 
 
 Owner = Annotated[str, Depends(owner_of)]
