@@ -5,13 +5,13 @@ FROM python:3.11-slim AS built
 ARG TORCH_INDEX=""
 WORKDIR /source
 COPY . .
-RUN sh .ci/install /opt/specviz "$TORCH_INDEX"
+RUN sh .ci/install /specviz "$TORCH_INDEX"
 
 FROM python:3.11-slim
-COPY --from=built /opt/specviz /opt/specviz
+COPY --from=built /specviz /specviz
 RUN useradd --uid 1000 --create-home specviz && mkdir /data && chown specviz /data
 USER specviz
-ENV PATH=/opt/specviz/bin:$PATH SPECVIZ_HOME=/data GRADIO_SERVER_NAME=0.0.0.0 PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/specviz/bin:$PATH SPECVIZ_HOME=/data GRADIO_SERVER_NAME=0.0.0.0 PYTHONDONTWRITEBYTECODE=1
 VOLUME /data
 EXPOSE 7860
 HEALTHCHECK --interval=10s --start-period=40s --timeout=5s CMD \
