@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
@@ -46,6 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.file(out, "--csv", "write every run as a line of a table")
     options.file(out, "--parquet", "the same as a Parquet file")
     options.file(out, "--html", "write the charts to a file that works from disk")
+    options.add_tracker(out)
     options.flag(out, "--yes", "start a long experiment without asking")
     options.add_model(parser, weights=True)
 
@@ -78,7 +80,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _finish(args: argparse.Namespace, results: Results, runs: int = 0) -> int:
     """Show results and write the files that are asked for; the exit status. ``runs`` were planned in this process."""
+    from specviz.views.trackers import tracker
+
     _show(results)
+    folder = args.json.parent if args.json else Path()
+    with tracker(args.log_to, str(results.about["title"]), results.about, folder) as send:
+        for number, row in enumerate(results.rows, 1):
+            send(row, number)
     if args.json:
         from specviz.experiments.tables import described
 

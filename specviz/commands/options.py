@@ -139,6 +139,13 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     flag(parser, "--chat", "send plain text through the model's chat template")
 
 
+def add_tracker(parser: argparse._ActionsContainer) -> None:
+    """Where numbers are sent as they come (``specviz.views.trackers``)."""
+    parser.add_argument(
+        "--log-to", choices=("tensorboard", "trackio", "wandb"), help="send the numbers there, too; each is an extra"
+    )
+
+
 def split(names: Sequence[str]) -> list[str]:
     """Names, each once, of words that may hold several.
 

@@ -126,6 +126,7 @@ def _add_part(parts: Any, kind: str, short: str, what: str, minutes: float = MIN
     options.count(parser, "--seed", "of data and weights", 0, low=0)
     _add_resume(parser)
     options.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
+    options.add_tracker(parser)
     train_units.add(parser)
     parser.set_defaults(apart=False)  # one of several: it is not kept where methods look
     options.add_model(parser, "the target (default: the bundled one)", dtype=False, plugins=False)
@@ -180,6 +181,7 @@ def _train_for(
     from decoders.model.load import load_network
     from decoders.training.demo.source import source_of
     from decoders.training.loop import train
+    from specviz.views import trackers
 
     out = args.out or Path("runs") / kind.name
     place = model_place(args.model or BUNDLED)
@@ -192,17 +194,19 @@ def _train_for(
         steps = epoch_steps(source)
     minutes = None if steps else args.minutes or training_of(kind.name).minutes
     title = f"{kind.name} for {name}"
-    with common.progress_bar(f"training the {kind.name}") as bar:
+    begun = run_of(kind.name, out, model, name, source, recipe, args.seed)
+    tracked = trackers.tracker(args.log_to, title, begun.settings, out)
+    with tracked as send, common.progress_bar(f"training the {kind.name}") as bar:
 
         def show(now: Any) -> None:
             bar(round(now.done * 1000), 1000)
             if now.warning:
                 common.say(now.warning, error=True)
             if now.logged:
+                send(now.logged, now.step)
                 common.say(sentence(now), error=True)
                 _draw(out, title, charts)
 
-        begun = run_of(kind.name, out, model, name, source, recipe, args.seed)
         kept = train(begun, minutes=minutes, steps=steps, resume=args.resume, progress=show, keep=not args.apart)
     common.say(
         f"{out / 'part'} holds the part, {out / 'curves.html'} its curves; "
