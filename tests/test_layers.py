@@ -23,7 +23,8 @@ FRONT = {"specviz", "gradio", "plotly", "pandas"}
 HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 # decoders' modules that open, check and count traces where torch is not installed
 LIGHT = {
-    "errors", "folders", "importers.chat", "importers.request", "importers.source", "importers.values", "imports",
+    "errors", "folders", "importers.chat", "importers.importer", "importers.llama_server", "importers.prometheus",
+    "importers.request", "importers.source", "importers.values", "imports", "servers.client", "servers.watching",
     "names", "draft.params", "draft.settings", "draft.tree", "method.kept", "method.plugin_files", "model.activity",
     "model.catalog",
     "study.attribution", "study.attribution_export", "study.attribution_text", "study.verbatim",

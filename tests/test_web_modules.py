@@ -84,7 +84,7 @@ FLOORS = (
     ("inspect",),
     ("shell",),
     ("acceptance", "trees"),
-    ("attribution", "compare", "dev", "lab", "lesson", "models", "runs", "whatif"),
+    ("attribution", "compare", "dev", "lab", "lesson", "models", "runs", "servers", "whatif"),
     ("opening",),
 )
 

@@ -159,24 +159,30 @@ class Prompt:
         Non-empty parts are joined by a blank line, unless the instruction is a template: {context} and {question} in it
         say where they stand (``templates``). ``earlier`` turns of the conversation may come before.
         """
-        passages = [context] if isinstance(context, str) else list(context)
-        passages = [p for p in passages if p.strip()]
-        between: Part = ("\n", "template", -1)
-        numbered: list[Part] = []
-        for i, passage in enumerate(passages):
-            text = f"[{i + 1}] {passage}" if len(passages) > 1 else passage
-            numbered += [*([between] if i else []), (text, "context", i)]
-        if is_template(instruction):
-            parts = laid_out(instruction, numbered, question)
-        else:
-            asked = [[(instruction, "instruction", -1)], numbered, [(question, "question", -1)]]
-            parts = []
-            for some in asked:
-                if some and some[0][0].strip():
-                    parts += [*_gap(parts), *some]
-        _not_empty("".join(text for text, _, _ in parts))
+        parts = segment_parts(instruction, context, question)
         turns = [[(m["content"], "chat", -1)] for m in earlier] + [parts]
         return _templated(tokenizer, [*(m["role"] for m in earlier), "user"], turns)
+
+
+def segment_parts(instruction: str, context: str | Sequence[str], question: str) -> list[Part]:
+    """The parts of one user turn, as ``Prompt.from_segments`` lays them out. Raises UserError for an empty one."""
+    passages = [context] if isinstance(context, str) else list(context)
+    passages = [p for p in passages if p.strip()]
+    between: Part = ("\n", "template", -1)
+    numbered: list[Part] = []
+    for i, passage in enumerate(passages):
+        text = f"[{i + 1}] {passage}" if len(passages) > 1 else passage
+        numbered += [*([between] if i else []), (text, "context", i)]
+    if is_template(instruction):
+        parts = laid_out(instruction, numbered, question)
+    else:
+        asked = [[(instruction, "instruction", -1)], numbered, [(question, "question", -1)]]
+        parts = []
+        for some in asked:
+            if some and some[0][0].strip():
+                parts += [*_gap(parts), *some]
+    _not_empty("".join(text for text, _, _ in parts))
+    return parts
 
 
 def _gap(parts: list[Part]) -> list[Part]:

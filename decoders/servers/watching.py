@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ LIVE_FILES = "live-*.jsonl"
 WINDOW = 10.0  # seconds over which tokens per second are counted
 MOST_POSITIONS = 64
 MOST_METRICS = 8 << 20  # bytes of an answer to GET /metrics
+COUNTS = ("requests", "drafts", "drafted", "accepted", "tokens")
 COUNTER, TOKENS = "spec_decode_num_", ("generation_tokens", "tokens_predicted")
 
 
@@ -37,6 +39,26 @@ class Acceptance:
     tokens: int = 0
     positions: list[int] = field(default_factory=list)
     per_second: float | None = None
+
+    def add(self, drafted: int, accepted: int, emitted: int) -> None:
+        """Count a step."""
+        self.tokens += emitted
+        if drafted > 0:
+            self.drafts, self.drafted, self.accepted = self.drafts + 1, self.drafted + drafted, self.accepted + accepted
+            reach = min(drafted, MOST_POSITIONS)
+            self.positions += [0] * (reach - len(self.positions))
+            for place in range(min(accepted, reach)):
+                self.positions[place] += 1
+
+    def since(self, before: Acceptance) -> Acceptance:
+        """What was counted after ``before``.
+
+        >>> Acceptance(drafts=4, positions=[3, 1]).since(Acceptance(drafts=1, positions=[1])).positions
+        [2, 1]
+        """
+        positions = [n - m for n, m in zip_longest(self.positions, before.positions, fillvalue=0)]
+        counts = {name: getattr(self, name) - getattr(before, name) for name in COUNTS}
+        return Acceptance(**counts, positions=positions, per_second=self.per_second)
 
     @property
     def mean_length(self) -> float | None:
@@ -99,16 +121,9 @@ class Folder:
             at, request = float(step["t"]), f"{path.name} {step['request']}"
         except (ValueError, KeyError, TypeError):
             return
-        seen = self.seen
         self._requests.add(request)
         self._recent.append((at, emitted))
-        seen.tokens += emitted
-        if drafted > 0:
-            seen.drafts, seen.drafted, seen.accepted = seen.drafts + 1, seen.drafted + drafted, seen.accepted + accepted
-            reach = min(drafted, MOST_POSITIONS)
-            seen.positions += [0] * (reach - len(seen.positions))
-            for place in range(min(accepted, reach)):
-                seen.positions[place] += 1
+        self.seen.add(drafted, accepted, emitted)
 
 
 class Metrics:

@@ -79,33 +79,37 @@ def redraft(
     """A run that was read again, with every step drafted by ``method``: the steps' columns ``local_accepted`` and
     ``differs`` say what came of it, and ``run["redrafted"]`` counts. Where the server's drafted tokens are known, they
     have to be a path of the draft; where not, as many have to stand as the server accepted. A draft that is longer than
-    the server's is compared as far as that went. Raises UserError as ``ReadRun.redraft``, and where the steps are not
-    known.
+    the server's (``local_drafted``: its depth) is compared as far as that went, and counted. Raises UserError as
+    ``ReadRun.redraft``, and where the steps are not known.
     """
     if {"steps", "steps.accepted"}.intersection(trace.run["unknown"]):
         raise UserError("this source does not say what each step accepted, so there is nothing to compare drafts with")
     trace = copy.deepcopy(trace)
     entry = find_method(method)
     values = make_params(entry.params, params or {})
-    read = ReadRun(target, trace, wanted(entry.needs(target, values)))
     steps = trace.tables["steps"]
+    room = trace.run["max_new_tokens"] + 1 + max(steps["drafted"], default=0)  # servers draft beyond an answer's end
+    roomy = Trace({**trace.run, "max_new_tokens": room}, trace.tables)
+    read = ReadRun(target, roomy, wanted(entry.needs(target, values)))
     drafts_told = "steps.drafted" not in trace.run["unknown"]
-    count, local, differs = trace.rows("steps"), list[int](), list[bool]()
+    count, local, drafted, differs = trace.rows("steps"), list[int](), list[int](), list[bool]()
     for step in range(count):
         again = read.redraft(step, entry, values)
         most = steps["drafted"][step]  # where drafts are not told: the accepted tokens
         stands = min(again.accepted, most, steps["emitted"][step])
         local.append(stands if most else again.accepted)
+        drafted.append(max(again.trace.tables["nodes"]["depth"], default=0))
         server = [trace.tables["nodes"]["token"][row] for row in read.rows("nodes", step)][1:]
         other = NOT_RECORDED not in server and not _has_path(again.trace.tables["nodes"], server)
         differs.append(most > 0 and (stands != steps["accepted"][step] or other))
         if most and drafts_told and not differs[-1]:
             _fill_draft(trace, read.rows("nodes", step), again.trace)
         progress(step + 1, count)
-    steps["local_accepted"], steps["differs"] = local, differs
+    steps["local_accepted"], steps["local_drafted"], steps["differs"] = local, drafted, differs
+    longer = sum(mine > theirs for mine, theirs in zip(drafted, steps["drafted"], strict=True)) if drafts_told else 0
     trace.run["redrafted"] = {
         "method": method, "params": recorded_params(values), "compared": sum(d > 0 for d in steps["drafted"]),
-        "differing": sum(differs),
+        "differing": sum(differs), "longer": longer,
     }  # fmt: skip
     _describe(target, trace)
     if all(token < NOT_RECORDED for token in trace.tables["nodes"]["token"]):

@@ -75,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
         if row["redrafted"]:
             told = row["redrafted"]
             words = f"{told['differing']} of {counted(told['compared'], 'step')} with a draft differ from the server's"
+            words += f"; {told['longer']} drafts are longer here" if told["longer"] else ""
             common.say(f"  drafted again with {told['method']}: {words}")
         common.say(*(f"  {common.shown(note)}" for note in row["notes"]))
     common.say(*opened.notes)

@@ -142,15 +142,7 @@ class PromptForm:
         """The tokens. Raises Rejected where nothing was typed or the turns make no sense."""
         from decoders import Prompt
 
-        if self.mode not in MODES:
-            raise Rejected("prompt", f"The prompt's form {self.mode!r} is unknown: use one of {', '.join(MODES)}.")
-        typed = self.typed
-        if len(typed) > MAX_PROMPT:
-            raise Rejected(
-                "prompt", f"The prompt has {len(typed):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
-            )
-        if not typed.strip():
-            raise Rejected("prompt", EMPTY)
+        self._check()
         try:
             if self.mode == "segments":
                 parts = passages(self.context)
@@ -162,6 +154,30 @@ class PromptForm:
             return Prompt.from_text(tokenizer, self.text)
         except ValueError as problem:
             raise Rejected("prompt", sentence(problem)) from None
+
+    def messages(self) -> str | list[dict[str, str]]:
+        """The prompt as another server takes it: chat messages, or the plain text. Raises Rejected as ``prompt``."""
+        from decoders.prompt.prompt import segment_parts
+
+        self._check()
+        try:
+            if self.mode == "segments":
+                parts = segment_parts(self.instruction, passages(self.context), self.question)
+                return [{"role": "user", "content": "".join(text for text, _, _ in parts)}]
+            return turns(self.text) if self.mode == "chat" else self.text
+        except ValueError as problem:
+            raise Rejected("prompt", sentence(problem)) from None
+
+    def _check(self) -> None:
+        if self.mode not in MODES:
+            raise Rejected("prompt", f"The prompt's form {self.mode!r} is unknown: use one of {', '.join(MODES)}.")
+        typed = self.typed
+        if len(typed) > MAX_PROMPT:
+            raise Rejected(
+                "prompt", f"The prompt has {len(typed):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
+            )
+        if not typed.strip():
+            raise Rejected("prompt", EMPTY)
 
 
 def checked_params(kind: type, sent: Mapping[str, Any]) -> Any:

@@ -10,9 +10,10 @@ import pytest
 
 from decoders.importers import open_log
 from tests import synthetic
+from tests.model_server import model_server
 from tests.stubs import StubDesk, gallery_desk, nothing_wrong, serving
 from tests.test_imported import served, target
-from tests.waiting import expect
+from tests.waiting import expect, fits
 
 SERVERS = Path(__file__).parent.parent / "servers"
 
@@ -87,3 +88,34 @@ def test_an_import_is_read_and_drafted_again_from_the_page(page: Any, tmp_path: 
         expect(page.locator(".sv-by")).to_contain_text("drafts differ")
         expect(panel).to_be_visible()
         nothing_wrong(page, number)
+
+
+def test_a_server_is_connected_and_the_sheet_fills_while_it_answers(inspect: Any) -> None:
+    """The editor's prompt goes out; numbers and text come in; the run opens; nothing of it is markup."""
+    page = inspect
+    page.fill("#sv-instruction textarea", "Count <i>from</i> one.")
+    page.click("text=Connect a server …")
+    sheet = page.locator("dialog.sv-connect")
+    expect(sheet).to_be_visible()
+    sheet.get_by_label("Address").fill("http://127.0.0.1:9")
+    sheet.get_by_role("button", name="Send the prompt").click()
+    expect(sheet.get_by_role("alert")).to_contain_text("does not answer")
+    assert "422" in page.problems.pop(), "the browser says so, too"
+    with model_server() as server:
+        server.chunks[3]["choices"][0]["delta"]["content"] = "<img src=x onerror=alert(1)>"
+        server.pause = 12
+        sheet.get_by_label("Address").fill(server.address)
+        sheet.get_by_role("button", name="Send the prompt").click()
+        expect(sheet.locator(".sv-connect-text")).to_contain_text("<img src=x onerror=alert(1)>")
+        server.counts = {"drafts": 14, "drafted": 70, "accepted": 14, "tokens": 60}
+        expect(sheet.locator(".ui-table")).to_contain_text("1.50")  # 1 + 2 ÷ 4
+        expect(sheet.locator(".sv-connect-places li")).to_have_text("position 150 %")
+        assert sheet.locator("img").count() == 0
+        fits(page, 390)
+        page.set_viewport_size({"width": 1280, "height": 820})
+        server.gate.set()
+        sheet.get_by_role("button", name="Show the run").click()
+        assert server.asked[0]["messages"][0]["content"].startswith("Count <i>from</i> one.")
+    expect(sheet).to_be_hidden()
+    expect(page.locator(".sv-title")).to_contain_text("Count <i>from</i> one.")
+    assert page.evaluate("document.activeElement.textContent") == "Connect a server …"

@@ -54,7 +54,12 @@ export function mount({ element }) {
     if (folded) fold.click();
     emit("again", app.current);
   });
-  box.append(fold, select, edit, race);
+  /** @type {() => Promise<void>} */
+  const connect = async () => (await import("specviz/servers/page.js")).open(server);
+  const server = h("button.svp-button", { "aria-haspopup": "dialog", hidden: true, onclick: connect });
+  server.textContent = "Connect a server …";
+  on("status", () => (server.hidden = !app.rules || Boolean(app.rules.public || app.rules.accounts)));
+  box.append(fold, select, edit, race, server);
   apply();
   draw();
 }

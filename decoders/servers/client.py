@@ -1,0 +1,269 @@
+"""A client of model servers: which kind one is, and one request streamed into the lines that the importers read.
+
+vLLM and whatever speaks OpenAI's API: ``GET /v1/models``, ``POST /v1/chat/completions`` and ``/v1/completions`` with
+vLLM's ``return_token_ids`` and ``vllm_xargs``. llama.cpp: ``POST /apply-template`` and ``/completion`` with
+``timings_per_token`` and ``return_tokens`` (tools/server/README.md), which tell its steps. Redirects are not followed,
+and no proxy is used: what is asked goes to the address that was typed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from decoders.errors import UserError
+from decoders.importers.chat import text_of
+from decoders.importers.llama_server import steps_of
+from decoders.importers.values import dicts, number, whole
+
+from .watching import Acceptance
+
+CONNECT_S, ANSWER_S = 10.0, 300.0  # most seconds for a first answer, and for the next chunk of a stream (a long prompt)
+MOST_ANSWER, MOST_STREAM = 4 << 20, 32 << 20  # bytes
+CHOICES = 5  # of the target's per token
+KINDS = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang"}  # by owned_by in GET /v1/models
+Chat = Sequence[Mapping[str, str]]
+
+
+class ServerFault(UserError):
+    """Why a server could not be asked, or did not finish, in one sentence."""
+
+
+class Answer:
+    """A server's answer of status 200, not yet read; ``close`` ends it from any thread. Raises ServerFault."""
+
+    def __init__(self, address: str, verb: str, path: str, body: Any = None, key: str = "", seconds: float = CONNECT_S):
+        self.where = f"{address}{path}"
+        parts = urlsplit(address)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        headers = {"Accept": "application/json", "Connection": "close"}
+        headers |= {"Authorization": f"Bearer {key}"} if key else {}
+        headers |= {"Content-Type": "application/json"} if body is not None else {}
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            connection = kind(str(parts.hostname), parts.port, timeout=CONNECT_S)
+            connection.connect()
+            self.socket = connection.sock
+            self.socket.settimeout(seconds)
+            connection.request(verb, f"{parts.path}{path}", data, headers)
+            self.response = connection.getresponse()
+        except (OSError, http.client.HTTPException, ValueError) as problem:
+            why = f"{address} does not answer ({_why(problem)})"
+            raise ServerFault(f"{why}: is the server up, and the port right?") from None
+        if self.response.status != 200:
+            raise self._refused()
+
+    def json(self) -> Any:
+        """All of it. Raises ServerFault where it is no JSON."""
+        try:
+            return json.loads(self.response.read(MOST_ANSWER))
+        except (OSError, http.client.HTTPException, ValueError, RecursionError):
+            raise ServerFault(f"{self.where} does not answer in JSON: is it vLLM, llama.cpp or their like?") from None
+        finally:
+            self.response.close()
+
+    def close(self) -> None:
+        """End it: whoever reads gets nothing more, and the server notices."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def _refused(self) -> ServerFault:
+        status = self.response.status
+        if status in (401, 403):
+            self.response.close()
+            return ServerFault(f"{self.where} refuses the request ({status}): give the API key that it asks for")
+        fault: Any = None
+        with contextlib.suppress(ServerFault):
+            fault = self.json()
+        said = _said(fault.get("error", fault.get("detail", fault)) if isinstance(fault, dict) else fault)
+        return ServerFault(f"{self.where} answers {status}{f': {said}' if said else ''}")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that answered: its address without a path's end, its kind (a value of KINDS, or "OpenAI-like"), the
+    first model that it serves, and the key that it is asked with.
+    """
+
+    address: str
+    kind: str
+    model: str
+    key: str = field(default="", repr=False)
+
+    def post(self, path: str, body: Any, seconds: float = CONNECT_S) -> Answer:
+        """Its answer to JSON, not yet read. Raises ServerFault."""
+        return Answer(self.address, "POST", path, body, self.key, seconds)
+
+
+def checked_address(text: str) -> str:
+    """``http://HOST:PORT`` out of what was typed. Raises ServerFault.
+
+    >>> checked_address(" http://127.0.0.1:8000/v1/ ")
+    'http://127.0.0.1:8000'
+    """
+    address = text.strip().rstrip("/").removesuffix("/v1").rstrip("/")
+    try:
+        parts = urlsplit(address)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    else:
+        good = good and not (parts.username or parts.password or parts.query or parts.fragment)
+    if not good or not address.isascii() or not address.isprintable() or " " in address:
+        raise ServerFault(f"{text.strip()[:80]!r} is no address of a server: give http://HOST:PORT")
+    return address
+
+
+def find_server(address: str, key: str = "") -> Server:
+    """The server at an address. Raises ServerFault where none answers, or none that lists models."""
+    address = checked_address(address)
+    listed = Answer(address, "GET", "/v1/models", key=key).json()
+    models = dicts(listed.get("data")) if isinstance(listed, dict) else []
+    if not models:
+        raise ServerFault(f"{address}/v1/models names no model: is it vLLM, llama.cpp or their like?")
+    kind = KINDS.get(str(models[0].get("owned_by")), "OpenAI-like")
+    return Server(address, kind, str(models[0].get("id") or "")[:300], key)
+
+
+class Stream:
+    """One streamed request. Iterating yields the pieces of the answer's text as they arrive; ``file`` is what the
+    importers read, at any time; ``close`` ends it from any thread.
+
+    ``prompt`` is a text, which is continued, or the messages of a chat. ``key`` is the request's id, once it is known.
+    """
+
+    def __init__(
+        self, server: Server, prompt: str | Chat, *, max_tokens: int, temperature: float = 0.0, seed: int = 0
+    ) -> None:
+        self.server, self.prompt = server, prompt
+        self.settings = {"temperature": temperature, "seed": seed, "stream": True}
+        self.max_tokens = max_tokens
+        self.key, self.lines = "", list[str]()
+        self.began: float | None = None  # when the first token came, and the last
+        self.last = 0.0
+        self.closed = False
+        self._tokens = self._size = 0
+        self._counts: list[tuple[int, int, int, float | None]] = []  # of llama.cpp's chunks, as ``steps_of`` takes them
+        self._answer: Answer | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        """Pieces of text. Raises ServerFault where the server ends in the middle; ``file`` has what came until then."""
+        path, body = self._asked()
+        self._answer = answer = self.server.post(path, body, ANSWER_S)
+        ended, lost = False, ""
+        while not self.closed:
+            try:
+                line = answer.response.readline(MOST_ANSWER)
+            except (OSError, http.client.HTTPException, ValueError) as problem:
+                line, lost = b"", f" ({_why(problem)})"
+            if not line:
+                break
+            self._size += len(line)
+            if self._size > MOST_STREAM:
+                raise ServerFault(f"the answer has more than {MOST_STREAM >> 20} MiB, and no more are read")
+            ended = ended or line.strip() == b"data: [DONE]"
+            if (value := _event(line)) is None:
+                continue
+            if fault := value.get("error"):
+                raise ServerFault(f"{self.server.address} answers: {_said(fault)}")
+            text, over = self._add(value)
+            ended = ended or over
+            if text:
+                yield text
+        answer.response.close()
+        if not ended and not self.closed:
+            raise ServerFault(f"{self.server.address} ended in the middle of its answer{lost}")
+
+    @property
+    def file(self) -> bytes:
+        """The chunks so far, a line each, with the seconds at which they arrived."""
+        return "\n".join(self.lines).encode()
+
+    def close(self) -> None:
+        """End the request; the server notices that nobody reads on."""
+        self.closed = True
+        if self._answer is not None:
+            self._answer.close()
+
+    def look(self) -> Acceptance:
+        """The numbers of this request: acceptance where the chunks tell it (llama.cpp), tokens per second always."""
+        seen = Acceptance(requests=int(bool(self.lines)))
+        for step in steps_of(list(self._counts)) or ():
+            seen.add(step.drafted or 0, min(step.accepted or 0, step.drafted or 0), step.emitted)
+        seen.tokens = self._tokens
+        if self.began is not None and self.last > self.began and self._tokens > 1:
+            seen.per_second = (self._tokens - 1) / (self.last - self.began)
+        return seen
+
+    def _asked(self) -> tuple[str, dict[str, Any]]:
+        """The path and the body of the request."""
+        prompt, chat = self.prompt, not isinstance(self.prompt, str)
+        if self.server.kind == "llama.cpp":
+            if chat:
+                answer = self.server.post("/apply-template", {"messages": prompt}).json()
+                prompt = answer.get("prompt") if isinstance(answer, dict) else None
+                if not isinstance(prompt, str):
+                    raise ServerFault(f"{self.server.address}/apply-template answers without a prompt")
+            more = {"n_predict": self.max_tokens, "return_tokens": True, "timings_per_token": True, "n_probs": CHOICES}
+            return "/completion", {"prompt": prompt, **more, **self.settings}
+        body: dict[str, Any] = {
+            "model": self.server.model, "max_tokens": self.max_tokens, "stream_options": {"include_usage": True},
+            **self.settings,
+        }  # fmt: skip
+        if self.server.kind == "vLLM":
+            body |= {"return_token_ids": True, "vllm_xargs": {"specviz": 1}}
+        if chat:
+            return "/v1/chat/completions", {"messages": prompt, "logprobs": True, "top_logprobs": CHOICES, **body}
+        return "/v1/completions", {"prompt": prompt, "logprobs": CHOICES, **body}
+
+    def _add(self, value: dict[str, Any]) -> tuple[str, bool]:
+        """Take in a chunk: its text, and whether it is the last."""
+        now = time.perf_counter()
+        self.lines.append(json.dumps({"t": round(now, 6), "data": value}, ensure_ascii=False))
+        if isinstance(key := value.get("id"), str):
+            self.key = self.key or key
+        choice = next(iter(dicts(value.get("choices"))), {})
+        delta = choice.get("delta")
+        text = text_of(delta if isinstance(delta, dict) else choice or value)
+        ids = choice.get("token_ids") or value.get("tokens")
+        new = len(ids) if isinstance(ids, list) else bool(text)
+        timings = value.get("timings")
+        if isinstance(timings, dict):
+            counts = [whole(timings.get(name)) or 0 for name in ("predicted_n", "draft_n", "draft_n_accepted")]
+            self._counts.append((*counts, number(timings.get("predicted_ms"))))  # type: ignore[arg-type]
+        if new:
+            self.began, self.last = self.began or now, now
+            self._tokens += new
+        return text, value.get("stop") is True
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    """The object of a server-sent event; None for other lines."""
+    data = line.strip().removeprefix(b"data:").strip()
+    if not data.startswith(b"{"):
+        return None
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _said(fault: Any) -> str:
+    """A server's own sentence, bounded and in one line; "" where it says none."""
+    words = fault.get("message") if isinstance(fault, dict) else fault
+    text = "" if words is None else " ".join(str(words).split())
+    return "".join(c for c in text if c.isprintable())[:300]
+
+
+def _why(problem: Exception) -> str:
+    if isinstance(problem, TimeoutError):
+        return "no answer in time"
+    return (getattr(problem, "strerror", None) or str(problem) or type(problem).__name__).lower()[:120]

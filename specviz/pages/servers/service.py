@@ -1,0 +1,282 @@
+"""Runs of other servers: a prompt is sent to a vLLM, a llama.cpp or a server of their like, its acceptance is shown
+while it answers, and the run arrives as any other.
+
+The app's process connects to the address that was typed, so only the owner of an app of their own may: a server that
+others use (``Rules.shared``) would let them reach what only it can (server-side request forgery).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import Response
+from pydantic import Field
+
+from decoders.errors import UserError
+from decoders.importers.values import clean
+from decoders.servers.client import Server, ServerFault, Stream, find_server
+from decoders.servers.watching import COUNTS, Acceptance, Folder, Metrics
+from decoders.trace.files import SUFFIX, load
+from specviz.places import new_id
+from specviz.server.bodies import Body, Id, needs
+from specviz.server.desk import Service, get, post
+from specviz.server.forms import Missing, PromptForm, Rejected
+from specviz.server.http import Owner, problem
+from specviz.server.opened import imported
+from specviz.words import sentence
+
+log = logging.getLogger(__name__)
+
+AT_ONCE, MOST_KEPT = 4, 16  # connections that go on, and that are remembered
+LOOK_S, RECORDER_S = 0.5, 20.0  # between two looks at the numbers; most seconds until a recorder's file is there
+MOST_TEXT = 200_000  # characters of an answer that are shown while it arrives
+MOST_RUNS = 50  # of a watched folder that arrive
+SHARED = "Only the owner of an app may connect servers: run specviz on a computer of your own."
+
+Text = Annotated[str, Field(max_length=400_000)]
+Line = Annotated[
+    str, Field(max_length=1000), needs("an address, a folder and a key are texts of at most 1,000 characters")
+]
+Length = Annotated[
+    int, Field(ge=1, le=4096), needs("the new tokens are {given}: a whole number from 1 to 4,096, please")
+]
+Heat = Annotated[float, Field(ge=0, le=2), needs("the temperature is {given}: a number from 0 to 2, please")]
+
+
+class Asked(Body):
+    """A server, and the prompt that it is sent. Without an address the recorder's folder is watched."""
+
+    address: Line = ""
+    folder: Line = ""
+    key: Line = ""
+    mode: Text = "segments"
+    instruction: Text = ""
+    context: Text = ""
+    question: Text = ""
+    text: Text = ""
+    max_new_tokens: Length = 256
+    temperature: Heat = 0.0
+
+
+@dataclasses.dataclass(eq=False)
+class Connection:
+    """A server that is asked, or a folder that is watched: what came of it so far. ``look`` gives its numbers, of which
+    ``before`` were there at its start.
+    """
+
+    id: str
+    owner: str
+    title: str
+    server: Server | None = None
+    stream: Stream | None = None
+    folder: Folder | None = None
+    look: Callable[[], Acceptance] = Acceptance
+    before: Acceptance = dataclasses.field(default_factory=Acceptance)
+    seen: Acceptance = dataclasses.field(default_factory=Acceptance)
+    text: str = ""
+    traces: list[str] = dataclasses.field(default_factory=list)
+    note: str = ""
+    problem: str = ""
+    taken: set[str] = dataclasses.field(default_factory=set)  # names of the recorder's files that became runs
+    done: threading.Event = dataclasses.field(default_factory=threading.Event)
+    stopped: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    def stop(self) -> None:
+        """End it; what came until then stays."""
+        self.stopped.set()
+        if self.stream is not None:
+            self.stream.close()
+
+    def refresh(self) -> None:
+        """Look at the numbers; a look that fails leaves those of before."""
+        with contextlib.suppress(UserError):
+            self.seen = self.look().since(self.before)
+
+    def shown(self, after: int = 0) -> dict[str, Any]:
+        """For the page: the text behind ``after`` characters, and the numbers that ``specviz watch`` shows."""
+        seen = self.seen
+        names = (*COUNTS, "mean_length", "rate", "by_position", "per_second")
+        what = f"{self.server.kind}: {Path(self.server.model).name}" if self.server else "the recorder's folder"
+        return {
+            "id": self.id, "server": what, "text": self.text[after:], "length": len(self.text),
+            "acceptance": {name: getattr(seen, name) for name in names}, "traces": self.traces, "note": self.note,
+            "problem": self.problem, "done": self.done.is_set(),
+        }  # fmt: skip
+
+
+class Servers(Service):
+    """Asks servers and watches recorders' folders, for the app's owner."""
+
+    name, order = "servers", 120  # its dialog is opened beside the runs
+    cannot = "A server cannot be asked to"
+
+    def begin(self) -> None:
+        self._connections: dict[str, Connection] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        for one in list(self._connections.values()):
+            one.stop()
+
+    @get("of/{key}")
+    def of(self, key: str, owner: Owner, after: int = 0) -> dict[str, Any]:
+        """A connection as far as it went. Raises Missing."""
+        return self._mine(key, owner).shown(max(0, after))
+
+    @post("stop")
+    def stop(self, id: Id, owner: Owner) -> dict[str, Any]:
+        """End a connection; what arrived becomes a run. Raises Missing."""
+        one = self._mine(id, owner)
+        one.stop()
+        return one.shown()
+
+    @post("ask")
+    def ask(self, asked: Asked, owner: Owner) -> dict[str, Any] | Response:
+        """Send a server a prompt, or watch a folder where no address is given. Raises Rejected, and UserError where the
+        server does not answer.
+        """
+        if self.desk.rules.shared:
+            return problem(403, SHARED)
+        folder = Folder(Path(asked.folder.strip()).expanduser()) if asked.folder.strip() else None
+        if folder is None and not asked.address.strip():
+            raise Rejected("file", "Give a server's address, a recorder's folder, or both.")
+        if sum(not one.done.is_set() for one in self._connections.values()) >= AT_ONCE:
+            raise Rejected("queue", f"{AT_ONCE} servers are being asked: wait for one of them, or stop it.", retry_s=5)
+        one = Connection(new_id(), owner, "a recorder's folder", folder=folder)
+        if asked.address.strip():
+            form = PromptForm(asked.mode, asked.instruction, asked.context, asked.question, asked.text)
+            self.desk.check_size(form, asked.max_new_tokens)
+            prompt, one.title = form.messages(), form.title
+            one.server = find_server(asked.address, asked.key.strip())
+            length, heat = asked.max_new_tokens, asked.temperature
+            one.stream = Stream(one.server, prompt, max_tokens=length, temperature=heat)
+        one.look = self._source(one)
+        with contextlib.suppress(UserError):
+            one.before = one.look().since(Acceptance())  # a copy: a folder counts on in what it gave
+        with self._lock:
+            over = [key for key, old in self._connections.items() if old.done.is_set()]
+            for key in over[: max(0, len(self._connections) + 1 - MOST_KEPT)]:
+                del self._connections[key]
+            self._connections[one.id] = one
+        threading.Thread(target=self._follow, args=(one,), name="ask a server", daemon=True).start()
+        return one.shown()
+
+    def _mine(self, key: str, owner: str) -> Connection:
+        one = self._connections.get(key)
+        if one is None or one.owner != owner:
+            raise Missing("This connection is over and forgotten: its runs are on the page Runs.")
+        return one
+
+    def _source(self, one: Connection) -> Callable[[], Acceptance]:
+        """Where its numbers come from: the recorder, the chunks (llama.cpp tells drafts in them), the metrics."""
+        if one.folder is not None:
+            return one.folder.look
+        assert one.server is not None and one.stream is not None
+        if one.server.kind == "llama.cpp":
+            return one.stream.look
+        metrics = Metrics(one.server.address)
+        try:
+            metrics.look()
+        except UserError as fault:
+            one.note = f"Its acceptance is not shown, since {fault}."
+            return one.stream.look
+        return metrics.look
+
+    # --- while it goes on ---
+
+    def _follow(self, one: Connection) -> None:
+        """The connection's thread: reads, looks, and puts the runs among the owner's."""
+        begun = time.time()
+        watcher = threading.Thread(target=self._watch, args=(one, begun), name="watch a server", daemon=True)
+        watcher.start()
+        try:
+            if one.stream is not None:
+                self._read(one, begun)
+            else:
+                one.stopped.wait()
+        except Exception:
+            log.exception("following a server failed")
+            one.problem = "Something went wrong here; the server's log says what."
+        finally:
+            one.stopped.set()
+            watcher.join()
+            if one.stream is None and one.folder is not None:
+                self._arrive(one, begun)
+            one.refresh()
+            one.done.set()
+
+    def _watch(self, one: Connection, begun: float) -> None:
+        while not one.stopped.wait(LOOK_S):
+            one.refresh()
+            if one.stream is None:
+                self._arrive(one, begun)
+
+    def _read(self, one: Connection, begun: float) -> None:
+        """Read the stream to its end, then take the run: from the recorder where it wrote one, else from the stream."""
+        assert one.stream is not None
+        try:
+            for piece in one.stream:
+                if len(one.text) < MOST_TEXT:
+                    one.text += piece
+        except ServerFault as fault:
+            one.problem = sentence(fault)
+        if one.folder is not None and one.stream.key:
+            name = re.sub(r"[^A-Za-z0-9._-]", "_", one.stream.key)[:80]
+            until = time.monotonic() + RECORDER_S
+            while not (paths := self._files(one, begun, name)) and time.monotonic() < until:
+                time.sleep(LOOK_S / 2)
+            if paths:
+                return self._keep(one, paths[0])
+            one.note = (
+                f"The recorder wrote no file of this request into {one.folder.folder.name} within {RECORDER_S:.0f} s "
+                "(does the server's SPECVIZ_RECORD name that folder?): the run is what the stream tells."
+            )
+        if one.stream.lines:
+            self._keep(one, one.stream.file)
+        elif not one.problem:
+            one.problem = "The server answered with nothing." if not one.stream.closed else ""
+
+    def _arrive(self, one: Connection, begun: float) -> None:
+        """Runs that a watched recorder has written since the watching began."""
+        assert one.folder is not None
+        for path in self._files(one, begun):
+            if len(one.traces) < MOST_RUNS:
+                self._keep(one, path)
+
+    def _files(self, one: Connection, begun: float, name: str = "") -> Sequence[Path]:
+        """The recorder's new files, those of a request alone where it is named; each is given once."""
+        assert one.folder is not None
+        new = []
+        for path in sorted(one.folder.folder.glob(f"*{SUFFIX}")):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime >= begun - 1 and f"-{name}" in path.name and path.name not in one.taken:
+                    new.append(path)
+        one.taken.update(path.name for path in new)
+        return new
+
+    def _keep(self, one: Connection, source: Path | bytes) -> None:
+        """A run among the owner's, on disk too: no file of theirs has it."""
+        try:
+            trace = load(source) if isinstance(source, Path) else imported(source, ServerFault("it cannot be read"))[0]
+        except ValueError as fault:  # a trace's fault, too
+            one.problem = " ".join(filter(None, (one.problem, sentence(fault))))
+            return
+        trace.run |= {"id": new_id(), "complete": True}
+        if one.stream is not None:
+            trace.run["title"] = clean(one.title)
+        if one.problem and isinstance(trace.run.get("imported"), dict):
+            trace.run["imported"]["notes"].append(clean(one.problem))
+        key = self.desk.store.put(trace, kind="opened", owner=one.owner)
+        if (library := self.desk.library) is not None:
+            library.finish(trace)
+            if one.owner:
+                library.describe(key, owner=one.owner)
+        one.traces.append(key)
