@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
-from decoders.folders import write_bytes
+from decoders.folders import write_bytes, write_text
 
 from . import common, options
+
+if TYPE_CHECKING:
+    from decoders import Trace
 
 KINDS = ("pdf", "svg", "zip")
 DESCRIPTION = (
     "Draw a step of a recorded run, or several runs of one prompt, one column wide (3.3 inches). A .pdf or .svg is the "
     "figure alone, a .zip holds both with LaTeX, BibTeX, the runs and (of a step) the interactive page. Printed are a "
-    "caption, the command that makes each run again, and BibTeX."
+    "caption, the command that makes each run again, and BibTeX. With --race the runs write their answers beside one "
+    "another, as an animated picture."
 )
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     options.file(parser, "traces", ".spectrace files: one for a step, several for a comparison", "TRACE", nargs="+")
+    options.flag(parser, "--race", "several runs as an animated .svg of six seconds, at their recorded pace")
     options.count(parser, "--step", "the step (from 1; default: the first that accepted the most)")
     parser.add_argument(
         "-o", "--out", type=Path, metavar="F", required=True, help="the file to write: .pdf, .svg or .zip"
@@ -35,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{args.out.name} is no kind of figure: end it in .{', .'.join(KINDS)}")
     common.check_writable(args.out)
     traces = [load(path) for path in args.traces]
+    if args.race:
+        return _race(args, traces, kind)
     if len(traces) > 1:
         if args.step is not None:
             raise UserError("--step belongs to one run: several are drawn as a comparison")
@@ -48,4 +56,18 @@ def run(args: argparse.Namespace) -> int:
     write_bytes(args.out, written(figure, kind)[0])
     print(common.shown(figure.told()))
     common.say(f"{args.out}: {figure.sheet.width / 72:.1f} × {figure.sheet.height / 72:.1f} inches", error=True)
+    return 0
+
+
+def _race(args: argparse.Namespace, traces: list[Trace], kind: str) -> int:
+    from specviz.figures.race import outcome, race_svg
+
+    if kind != "svg":
+        raise UserError(f"{args.out.name} cannot move: a race is written as .svg")
+    if args.step is not None:
+        raise UserError("--step is of no use to --race: whole runs are shown")
+    picture = race_svg(traces)
+    write_text(args.out, picture)
+    print(common.shown(outcome(traces)))
+    common.say(f"{args.out}: {len(picture.encode()) / 1e3:.0f} kB", error=True)
     return 0

@@ -58,7 +58,7 @@ def _heading(sheet: Sheet, trace: Trace, y: float) -> None:
     room = sheet.width - width(numbers, SMALL) - 8
     forced = " (teacher-forced)" if trace.run.get("forced") else ""
     lossy = forced or ("" if method.get("lossless", True) else " (lossy)")
-    sheet.text(0, y, shortened(f"{method.get('title') or method['name']}{lossy}", room, bold=True), bold=True)
+    sheet.text(0, y, shortened(f"{method.get('title') or method['name']}{lossy}", room, face="bold"), face="bold")
     sheet.text(sheet.width, y, numbers, SMALL, right=True, color=SOFT)
 
 

@@ -7,8 +7,6 @@ from datetime import datetime
 
 from .sheet import FONTS, Shape, Sheet, Text, used
 
-FONT = "specviz"
-
 
 def pdf(sheet: Sheet, created: datetime, *, compress: bool = True) -> bytes:
     """The drawing as one page of its own size; the same drawing gives the same bytes."""
@@ -24,12 +22,12 @@ def pdf(sheet: Sheet, created: datetime, *, compress: bool = True) -> bytes:
     page.set_subject(sheet.about)
     page.set_creator("specviz")
     page.add_page()
-    for bold, file in FONTS.items():
-        if used(sheet.items, bold):
-            page.add_font(FONT, "B" if bold else "", file)
+    for face, file in FONTS.items():
+        if used(sheet.items, face):
+            page.add_font(face, "", file)
     for item in sheet.items:
         if isinstance(item, Text):
-            page.set_font(FONT, "B" if item.bold else "", item.size)
+            page.set_font(item.face, "", item.size)
             page.set_text_color(item.color)
             page.text(item.x, item.y, item.text)
         else:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from decoders.folders import ASSETS
 from specviz.words import SIGNS
@@ -21,11 +22,12 @@ COLUMN = 238.0  # points: a column of a two-column paper, 3.3 inches
 BODY, SMALL = 8.0, 7.0  # sizes of type, in points
 INK, SOFT, RULE, PAPER = "#111111", "#555555", "#8c8c8c", "#ffffff"
 ACCEPTED, OFFERED = "#1f5f99", "#dce8f2"  # dark and light in greyscale, too
-FONTS = {
-    False: ASSETS / "fonts" / "DejaVuSansCondensed.ttf",
-    True: ASSETS / "fonts" / "DejaVuSansCondensed-Bold.ttf",
+Face = Literal["sans", "bold", "mono"]  # mono: tokens, whose spaces count
+FONTS: dict[Face, Path] = {
+    "sans": ASSETS / "fonts" / "DejaVuSansCondensed.ttf",
+    "bold": ASSETS / "fonts" / "DejaVuSansCondensed-Bold.ttf",
+    "mono": ASSETS / "fonts" / "DejaVuSansMono.ttf",
 }
-FAMILY = "DejaVu Sans Condensed"
 
 Point = tuple[float, float]
 
@@ -38,12 +40,12 @@ class Text:
     y: float
     text: str
     size: float = BODY
-    bold: bool = False
+    face: Face = "sans"
     color: str = INK
 
     @property
     def width(self) -> float:
-        return width(self.text, self.size, self.bold)
+        return width(self.text, self.size, self.face)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,14 @@ class Sheet:
     items: list[Text | Shape] = field(default_factory=list)
 
     def text(
-        self, x: float, y: float, text: str, size: float = BODY, *, bold: bool = False, color: str = INK,
+        self, x: float, y: float, text: str, size: float = BODY, *, face: Face = "sans", color: str = INK,
         right: bool = False,
     ) -> float:  # fmt: skip
         """Writes a line from ``x`` on (``right``: up to ``x``), its base line at ``y``; returns its width."""
         text = printable(text)
-        wide = width(text, size, bold)
+        wide = width(text, size, face)
         if text.strip():
-            self.items.append(Text(x - wide if right else x, y, text, size, bold, color))
+            self.items.append(Text(x - wide if right else x, y, text, size, face, color))
         self.height = max(self.height, y + 0.3 * size)
         return wide
 
@@ -125,58 +127,70 @@ def wrapped(text: str, wide: float, size: float = BODY) -> Iterator[str]:
         yield line
 
 
-def shortened(text: str, wide: float, size: float = BODY, bold: bool = False) -> str:
+def shortened(text: str, wide: float, size: float = BODY, face: Face = "sans") -> str:
     """As much of a text as fits, "…" in place of the rest."""
     text = printable(text)
-    if fitting(text, wide, size, bold) == len(text):
+    if fitting(text, wide, size, face) == len(text):
         return text
-    return text[: fitting(text, wide - width("…", size, bold), size, bold)] + "…"
+    return text[: fitting(text, wide - width("…", size, face), size, face)] + "…"
 
 
-def fitting(text: str, wide: float, size: float = BODY, bold: bool = False) -> int:
+def fitting(text: str, wide: float, size: float = BODY, face: Face = "sans") -> int:
     """How many of a printable text's first characters are as wide at most."""
-    advances, units = _metrics(bold)
+    advances, units = _metrics(face)
     widths = accumulate(advances[ord(c)] for c in text)
     return next((n for n, all_so_far in enumerate(widths) if all_so_far * size / units > wide), len(text))
 
 
-def width(text: str, size: float = BODY, bold: bool = False) -> float:
+def width(text: str, size: float = BODY, face: Face = "sans") -> float:
     """How wide a printable text is, in points.
 
     >>> width("ii") < width("ww")
     True
     """
-    advances, units = _metrics(bold)
+    advances, units = _metrics(face)
     return sum(advances[ord(c)] for c in text) * size / units
 
 
-def printable(text: str) -> str:
-    """A text with signs for what cannot be seen, or what the fonts do not have.
+def printable(text: str, face: Face = "sans") -> str:
+    """A text with signs for what cannot be seen, or what the face does not have.
 
     >>> printable("a\\n\\t中\\x00")
     'a⏎→⟨U+4E2D⟩⟨U+0000⟩'
     """
-    advances, _ = _metrics(False)
+    advances, _ = _metrics(face)
     shown = (c if c == " " else SIGNS.get(c, c) for c in text)
     return "".join(c if ord(c) in advances else f"⟨U+{ord(c):04X}⟩" for c in shown)
 
 
-def font(bold: bool) -> TTFont:
+def token_face(text: str) -> Face:
+    """The face of a token: mono, or sans for a token with a character that mono lacks.
+
+    >>> token_face("x = 1"), token_face("ế")
+    ('mono', 'sans')
+    """
+    return "mono" if all(ord(c) in _metrics("mono")[0] for c in printable(text)) else "sans"
+
+
+def font(face: Face) -> TTFont:
     """A font that may be changed: read anew."""
     from fontTools.ttLib import TTFont
 
-    return TTFont(FONTS[bold])
+    return TTFont(FONTS[face], recalcTimestamp=False)
 
 
 @cache
-def _metrics(bold: bool) -> tuple[dict[int, int], int]:
-    """Of a font: character → its advance, for those that both fonts have and can be seen; and units per em."""
-    shared = set.intersection(*(set(font(weight).getBestCmap() or ()) for weight in FONTS))
-    one: Any = font(bold)
+def _metrics(face: Face) -> tuple[dict[int, int], int]:
+    """Of a font: character → its advance, for those that can be seen (and that sans and bold both have); and units per
+    em.
+    """
+    alike: tuple[Face, ...] = (face,) if face == "mono" else ("sans", "bold")
+    shared = set.intersection(*(set(font(each).getBestCmap() or ()) for each in alike))
+    one: Any = font(face)
     names, advances = one.getBestCmap(), one["hmtx"].metrics
     return {c: advances[names[c]][0] for c in shared if chr(c).isprintable()}, one["head"].unitsPerEm
 
 
-def used(items: Sequence[Text | Shape], bold: bool) -> str:
+def used(items: Sequence[Text | Shape], face: Face) -> str:
     """The characters that a font is needed for, in order."""
-    return "".join(sorted({c for item in items if isinstance(item, Text) and item.bold is bold for c in item.text}))
+    return "".join(sorted({c for item in items if isinstance(item, Text) and item.face == face for c in item.text}))

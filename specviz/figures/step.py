@@ -15,7 +15,21 @@ from typing import Any
 from decoders.trace.trace import Trace
 from specviz.words import probability
 
-from .sheet import ACCEPTED, BODY, INK, OFFERED, PAPER, RULE, SMALL, SOFT, Sheet, printable, shortened, width
+from .sheet import (
+    ACCEPTED,
+    BODY,
+    INK,
+    OFFERED,
+    PAPER,
+    RULE,
+    SMALL,
+    SOFT,
+    Sheet,
+    printable,
+    shortened,
+    token_face,
+    width,
+)  # fmt: skip
 from .words import Pieces, part_of, rows_of, step_sentence
 
 ROW, BOX, INDENT, GUTTER = 12.0, 10.4, 9.0, 10.0
@@ -89,12 +103,12 @@ def _span(sheet: Sheet, pieces: Pieces, ids: Any, copied: dict[int, str], span: 
     shown = lines[max(0, start - 1) :][:SOURCE_LINES]
     for line in shown:
         for place, text, x in line:
-            wide = width(text)
+            wide = width(text, SMALL, token_face(text))
             status = copied.get(place)
             if status and first <= place <= last:
                 sheet.box(x, top, wide, BOX, fill=ACCEPTED if status == "accepted" else OFFERED)
             color = PAPER if status == "accepted" and first <= place <= last else INK if status else SOFT
-            sheet.text(x, top + 8.0, text, color=color)
+            sheet.text(x, top + 7.6, text, SMALL, face=token_face(text), color=color)
         top += ROW
     sheet.line((0, top + 1), (sheet.width, top + 1), stroke=RULE, line=0.4)
     return top + 5
@@ -105,13 +119,13 @@ def _set_in_lines(tokens: Sequence[tuple[int, str]], wide: float) -> list[list[t
     lines: list[list[tuple[int, str, float]]] = [[]]
     x = 0.0
     for place, raw in tokens:
-        text = printable(raw)
-        if x and x + width(text) > wide:
+        text, face = printable(raw), token_face(raw)
+        if x and x + width(text, SMALL, face) > wide:
             lines.append([])
             x, text = 0.0, text.lstrip()
-        text = shortened(text, wide)
+        text = shortened(text, wide, SMALL, face)
         lines[-1].append((place, text, x))
-        x += width(text)
+        x += width(text, SMALL, face)
     return lines
 
 
@@ -235,12 +249,12 @@ def _edge(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float], n: int) -
 def _box(sheet: Sheet, row: Row, middle: float, right: float) -> None:
     """A node by its verdict: filled, outlined, dashed or double, so that no colour is needed."""
     x = _x(row)
-    bold = row.kind in ("accepted", "own")
-    label = shortened(row.text, right - x - 6, bold=bold)
     if row.kind == "more":
-        sheet.text(x + 3, middle + 2.8, label, SMALL, color=SOFT)
+        sheet.text(x + 3, middle + 2.8, shortened(row.text, right - x - 6, SMALL), SMALL, color=SOFT)
         return
-    wide = max(14.0, width(label, bold=bold) + 6)
+    face = token_face(row.text)
+    label = shortened(row.text, right - x - 6, SMALL, face)
+    wide = max(14.0, width(label, SMALL, face) + 6)
     top = middle - BOX / 2
     if row.kind == "accepted":
         sheet.box(x, top, wide, BOX, fill=ACCEPTED, stroke=ACCEPTED)
@@ -251,7 +265,7 @@ def _box(sheet: Sheet, row: Row, middle: float, right: float) -> None:
         dash = (2.0, 1.5) if row.kind == "unreached" else None
         sheet.box(x, top, wide, BOX, stroke=RULE if row.kind != "root" else INK, fill=PAPER, dash=dash)
     color = PAPER if row.kind == "accepted" else SOFT if row.kind in ("rejected", "unreached") else INK
-    sheet.text(x + (4 if row.kind == "own" else 3), middle + 2.8, label, bold=bold, color=color)
+    sheet.text(x + (4 if row.kind == "own" else 3), middle + 2.5, label, SMALL, face=face, color=color)
 
 
 def _bracket(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float]) -> None:

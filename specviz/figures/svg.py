@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterable
 from html import escape
 from io import BytesIO
 
-from .sheet import FAMILY, FONTS, Shape, Sheet, Text, font, used
+from .sheet import FONTS, Face, Shape, Sheet, Text, font, used
+
+FAMILY = "specviz {}"  # of each face, so that no font of the machine takes its place
 
 
 def svg(sheet: Sheet) -> str:
     """The drawing as one file. Every line of text has its width, so that no other font can change the layout."""
+    return document(sheet, map(drawn, sheet.items))
+
+
+def document(sheet: Sheet, body: Iterable[str], rules: str = "") -> str:
+    """A file with a sheet's title, size and fonts; ``rules`` go into its style sheet."""
     size = f"{_n(sheet.width)} {_n(sheet.height)}"
     wide, high = f"{_n(sheet.width)}pt", f"{_n(sheet.height)}pt"
-    faces = "".join(_face(sheet, bold) for bold in FONTS)
-    style = f"text{{font-family:'{FAMILY}',sans-serif;font-kerning:none;white-space:pre}}"
+    faces = "".join(_embedded(used(sheet.items, face), face) for face in FONTS)
+    style = "text{font-kerning:none;white-space:pre}" + "".join(
+        f".{face}{{font-family:'{FAMILY.format(face)}',{'monospace' if face == 'mono' else 'sans-serif'}}}"
+        for face in FONTS
+    )
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {size}">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {size}" '
+            'style="background:#fff">',  # figures have dark ink, pages may be dark
             f"<title>{_safe(sheet.title)}</title>",
             f"<desc>{_safe(sheet.about)}</desc>",
-            f"<style>{faces}{style}</style>",
-            *(_text(item) if isinstance(item, Text) else _shape(item) for item in sheet.items),
+            f"<style>{faces}{style}{rules}</style>",
+            *body,
             "</svg>\n",
         ]
     )
+
+
+def drawn(item: Text | Shape) -> str:
+    """An item as an element."""
+    return _text(item) if isinstance(item, Text) else _shape(item)
 
 
 def _n(number: float) -> str:
@@ -37,9 +54,8 @@ def _safe(text: str) -> str:
 
 
 def _text(item: Text) -> str:
-    weight = ' font-weight="700"' if item.bold else ""
     return (
-        f'<text x="{_n(item.x)}" y="{_n(item.y)}" font-size="{_n(item.size)}" fill="{item.color}"{weight} '
+        f'<text class="{item.face}" x="{_n(item.x)}" y="{_n(item.y)}" font-size="{_n(item.size)}" fill="{item.color}" '
         f'textLength="{_n(item.width)}" lengthAdjust="spacingAndGlyphs">{_safe(item.text)}</text>'
     )
 
@@ -51,19 +67,18 @@ def _shape(item: Shape) -> str:
     return f'<{"polygon" if item.closed else "polyline"} points="{points}" fill="{item.fill or "none"}"{pen}/>'
 
 
-def _face(sheet: Sheet, bold: bool) -> str:
-    """A font cut down to the characters that are drawn with it, inside the file; "" where there are none."""
-    if not (text := used(sheet.items, bold)):
+def _embedded(text: str, face: Face) -> str:
+    """A font cut down to the characters of ``text``, inside the file; "" where there are none."""
+    if not text:
         return ""
     from fontTools.subset import Options, Subsetter
 
-    one = font(bold)
-    cutter = Subsetter(Options(notdef_outline=True, drop_tables=["name"]))
+    one = font(face)
+    cutter = Subsetter(Options(notdef_outline=True, name_IDs=[1, 2]))  # browsers open no font without names
     cutter.populate(text=text)
     cutter.subset(one)
     one.flavor = "woff"
     data = BytesIO()
     one.save(data, reorderTables=False)
     source = f"data:font/woff;base64,{b64encode(data.getvalue()).decode()}"
-    weight = 700 if bold else 400
-    return f"@font-face{{font-family:'{FAMILY}';font-weight:{weight};src:url({source}) format('woff')}}"
+    return f"@font-face{{font-family:'{FAMILY.format(face)}';src:url({source}) format('woff')}}"

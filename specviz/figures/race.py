@@ -1,0 +1,202 @@
+"""Runs of one prompt as an animated picture: each writes its answer at its recorded pace, slowed or hastened alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from decoders.trace.metrics import first_difference
+from decoders.trace.trace import Trace
+from specviz.words import counted, decimals
+
+from .comparison import check_comparable
+from .sheet import ACCEPTED, BODY, INK, OFFERED, PAPER, RULE, SMALL, SOFT, Shape, Sheet, printable, shortened, width
+from .svg import document, drawn
+
+SECONDS = 6.0  # of the picture, over and over
+HELD = 1.0  # of these, in which all stands still at the end
+WIDEST, LINES = 64, 24  # characters and lines of a lane's text; what goes beyond is not drawn
+LINE, GAP, MARGIN, BAR = 11.0, 18.0, 10.0, 4.0
+TITLE = 9.5  # size of type
+
+Moment = tuple[float, int, int]  # share of the picture's time at which items of the sheet appear: from, to
+
+
+@dataclass(slots=True)
+class Race:
+    """The picture while it is drawn: what is there from the beginning on its sheet, and what appears when. ``bars``:
+    per lane its bar's item, and by time how much of it is filled.
+    """
+
+    sheet: Sheet
+    moments: list[Moment] = field(default_factory=list)
+    bars: list[tuple[int, list[tuple[float, float]]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that a step brought; ``at``: ms from the first step on."""
+
+    text: str
+    accepted: bool
+    at: float
+
+
+def race_svg(traces: Sequence[Trace]) -> str:
+    """Lanes side by side, in the order given. Times are of decoding, as recorded, without reading the prompt. Raises
+    UserError for runs that cannot be compared.
+    """
+    check_comparable(traces)
+    lanes = [list(pieces(trace)) for trace in traces]
+    longest = max(max((len(line) for line in _whole(lane).split("\n")), default=1) for lane in lanes)
+    wide = max(150.0, width("0" * min(WIDEST, longest), BODY, "mono") + 4)
+    slowest = max(_ms(trace) for trace in traces)
+    share = (SECONDS - HELD) / SECONDS / slowest  # of the picture's time, per ms of a run
+    race = Race(Sheet(_title(traces), outcome(traces), 2 * MARGIN + len(traces) * wide + (len(traces) - 1) * GAP))
+    bottom = max(
+        _lane(race, trace, lane, MARGIN + n * (wide + GAP), wide, share)
+        for n, (trace, lane) in enumerate(zip(traces, lanes, strict=True))
+    )
+    _legend(race.sheet, bottom + LINE, slowest)
+    race.sheet.height += MARGIN - 2
+    return document(race.sheet, _body(race), _timing(race))
+
+
+def pieces(trace: Trace) -> Iterator[Piece]:
+    """A run's answer by step and by how its tokens came; a character whose bytes are partly drafted stands with the
+    last of them.
+    """
+    table, start, steps = trace.tables["tokens"], int(trace.run["prompt_length"]), trace.tables["steps"]
+    stop = frozenset(trace.run.get("stop_ids") or ())
+    columns = (table[name][start:] for name in ("id", "step", "kind"))
+    output = [(i, step, kind == "accepted") for i, step, kind in zip(*columns, strict=True) if i not in stop]
+    ids = [token for token, *_ in output]
+    whole, begun, written = trace.text(ids), 0, 0
+    for (step, accepted), tokens in groupby(output, key=lambda one: one[1:]):
+        begun += len(list(tokens))
+        so_far = first_difference(trace.text(ids[:begun]), whole)
+        yield Piece(whole[written:so_far], accepted, float(steps["elapsed_ms"][step] or 0.0))
+        written = max(written, so_far)
+
+
+def outcome(traces: Sequence[Trace]) -> str:
+    """The runs in one sentence, as in "106 tokens: 106 forwards and 2.80 s by plain decoding, …"."""
+    told = (f"{counted(trace.rows('steps'), 'forward')} and {_seconds(trace)} by {_name(trace)}" for trace in traces)
+    return f"{counted(len(traces[0].output_ids), 'token')}: {', '.join(told)}."
+
+
+def _title(traces: Sequence[Trace]) -> str:
+    return str(traces[0].run.get("title") or "a race")
+
+
+def _name(trace: Trace) -> str:
+    return str(trace.run["method"].get("title") or trace.run["method"]["name"]).partition(":")[0]
+
+
+def _ms(trace: Trace) -> float:
+    return float(trace.run.get("timings", {}).get("decode_ms") or trace.tables["steps"]["elapsed_ms"][-1] or 1.0)
+
+
+def _seconds(trace: Trace) -> str:
+    return f"{decimals(_ms(trace) / 1000, 2)} s"
+
+
+def _whole(lane: Sequence[Piece]) -> str:
+    return "".join(piece.text for piece in lane).expandtabs(4)
+
+
+def _lane(race: Race, trace: Trace, lane: Sequence[Piece], left: float, wide: float, share: float) -> float:
+    """A run: its name, the bar, the text, and its numbers when it is over; returns where it ends."""
+    sheet, top = race.sheet, MARGIN + TITLE
+    numbers = f"{counted(trace.rows('steps'), 'forward')} · {_seconds(trace)}"
+    room = wide - width(numbers, TITLE, "bold") - 8
+    sheet.text(left, top, shortened(_name(trace), room, TITLE, "bold"), TITLE, face="bold")
+    sheet.box(left, top + 6, wide, BAR, fill=OFFERED)
+    sheet.box(left, top + 6, wide, BAR, fill=ACCEPTED)
+    tokens, length, filled = 0, max(1, len(trace.output_ids)), []
+    bar = len(sheet.items) - 1
+    steps = trace.tables["steps"]
+    for emitted, at in zip(steps["emitted"], steps["elapsed_ms"], strict=True):
+        tokens += emitted
+        filled.append((float(at or 0.0) * share, tokens / length))
+    race.bars.append((bar, filled))
+    y = _text(race, lane, left, top + 6 + BAR + LINE + 4, wide, share)
+    first = len(sheet.items)
+    sheet.text(left + wide, top, numbers, TITLE, face="bold", color=ACCEPTED, right=True)
+    race.moments.append((_ms(trace) * share, first, len(sheet.items)))
+    return y
+
+
+def _text(race: Race, lane: Sequence[Piece], left: float, top: float, wide: float, share: float) -> float:
+    """The answer piece by piece: what was accepted of a draft on a ground of its own."""
+    sheet, advance = race.sheet, width("0", BODY, "mono")
+    most, column, row = int(wide / advance), 0, 0
+    for piece in lane:
+        first = len(sheet.items)
+        for n, part in enumerate(piece.text.expandtabs(4).split("\n")):
+            if n:
+                column, row = 0, row + 1
+            text = printable(part, "mono")
+            while text and row < LINES:
+                piece_of_line, text = text[: most - column], text[most - column :]
+                x, y = left + column * advance, top + row * LINE
+                bare = piece_of_line.strip()
+                if piece.accepted and bare:
+                    before = len(piece_of_line) - len(piece_of_line.lstrip())
+                    sheet.box(x + before * advance, y - 7.6, len(bare) * advance, LINE - 1, fill=OFFERED)
+                sheet.text(x, y, piece_of_line, face="mono", color=ACCEPTED if piece.accepted else INK)
+                column += len(piece_of_line)
+                if text:
+                    column, row = 0, row + 1
+        race.moments.append((piece.at * share, first, len(sheet.items)))
+    return top + min(row, LINES) * LINE
+
+
+def _legend(sheet: Sheet, y: float, slowest: float) -> None:
+    sheet.box(MARGIN, y - 6.3, 9, 7, fill=OFFERED)
+    x = MARGIN + 13 + sheet.text(MARGIN + 13, y, "accepted from a draft", SMALL, color=SOFT) + 10
+    sheet.text(x, y, "x", face="mono")
+    sheet.text(x + 9, y, "the target's own token", SMALL, color=SOFT)
+    pace = f"as recorded, {decimals(slowest / 1000, 1)} s shown in {SECONDS - HELD:g} s"
+    sheet.text(sheet.width - MARGIN, y, pace, SMALL, color=SOFT, right=True)
+
+
+def _body(race: Race) -> Iterator[str]:
+    """The items, those that appear together in a group with the name of its moment."""
+    sheet = race.sheet
+    high = sheet.height
+    yield drawn(Shape(((0, 0), (sheet.width, 0), (sheet.width, high), (0, high)), RULE, PAPER))
+    begins = {first: (n, last) for n, (_, first, last) in enumerate(race.moments) if last > first}
+    bars = {item: n for n, (item, _) in enumerate(race.bars)}
+    at = 0
+    while at < len(sheet.items):
+        if at in begins:
+            number, last = begins[at]
+            yield f'<g class="m{number}">{"".join(map(drawn, sheet.items[at:last]))}</g>'
+            at = last
+            continue
+        item = drawn(sheet.items[at])
+        yield f'<g class="b{bars[at]}">{item}</g>' if at in bars else item
+        at += 1
+
+
+def _timing(race: Race) -> str:
+    """Style sheet: every group appears at its moment; who asks for less motion sees the end."""
+    rules = ["@media (prefers-reduced-motion:no-preference){"]
+    for number, (share, first, last) in enumerate(race.moments):
+        if last > first:
+            rules.append(f".m{number}{{animation:m{number} {SECONDS:g}s step-end infinite}}")
+            rules.append(f"@keyframes m{number}{{0%{{opacity:0}}{_percent(share)}{{opacity:1}}}}")
+    for number, (item, filled) in enumerate(race.bars):
+        shape = race.sheet.items[item]
+        assert isinstance(shape, Shape)
+        origin = f"transform-origin:{shape.points[0][0]:g}px 0"
+        rules.append(f".b{number}{{{origin};animation:b{number} {SECONDS:g}s step-end infinite}}")
+        frames = "".join(f"{_percent(share)}{{transform:scaleX({part:.3f})}}" for share, part in filled)
+        rules.append(f"@keyframes b{number}{{0%{{transform:scaleX(0)}}{frames}}}")
+    return "".join([*rules, "}"])
+
+
+def _percent(share: float) -> str:
+    return f"{min(99.9, max(0.01, 100 * share)):.2f}%"
