@@ -23,6 +23,7 @@ from specviz.figures import citing
 from specviz.figures.bundle import of_runs, of_step
 from specviz.figures.comparison import _axis
 from specviz.figures.pdf import pdf
+from specviz.figures.race import pieces, race_svg
 from specviz.figures.sheet import ACCEPTED, COLUMN, OFFERED, SMALL, Sheet, Text
 from specviz.figures.step import tree_rows
 from specviz.figures.svg import svg
@@ -219,3 +220,57 @@ def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: pytest.
     assert "has steps 1 to" in capsys.readouterr().err
     assert cli.main(["figure", trace, "-o", str(tmp_path / "b.png")]) == 2
     assert "no kind of figure" in capsys.readouterr().err and not list(tmp_path.glob("b.*"))
+
+
+def test_a_race_writes_each_answer_at_its_recorded_pace() -> None:
+    """Text by text and moment by moment what was recorded; the slowest run ends last, in five of six seconds."""
+    traces = [recorded("18"), recorded("2")]
+    root = ElementTree.fromstring(race_svg(traces))
+    style = root.findtext(f"{SVG}style") or ""
+    appears = {int(n): float(share) for n, share in re.findall(r"@keyframes m(\d+)\{0%\{opacity:0\}([\d.]+)%", style)}
+    groups = {int(str(g.get("class"))[1:]): g for g in root.iter(f"{SVG}g") if str(g.get("class")).startswith("m")}
+    assert set(groups) == set(appears) and "prefers-reduced-motion:no-preference" in style
+    slowest = max(trace.run["timings"]["decode_ms"] for trace in traces)
+    number = 0
+    for trace in traces:
+        lane = list(pieces(trace))
+        answer = "".join(piece.text for piece in lane)
+        assert answer == trace.text([i for i in trace.output_ids if i not in trace.run["stop_ids"]])
+        for piece in lane:
+            wanted = max(0.01, 100 * 5 / 6 * piece.at / slowest)
+            assert number not in appears or appears[number] == pytest.approx(wanted, abs=0.011)
+            drawn = "".join(text.text or "" for text in (groups[number].iter(f"{SVG}text") if number in groups else ()))
+            assert "".join(drawn.split()) == "".join(piece.text.split()), piece
+            number += 1
+        last = "".join(text.text or "" for text in groups[number].iter(f"{SVG}text"))
+        assert last.startswith(f"{trace.rows('steps')} forward") and last.endswith(" s")
+        assert appears[number] == pytest.approx(100 * 5 / 6 * trace.run["timings"]["decode_ms"] / slowest, abs=0.011)
+        number += 1
+    assert max(appears.values()) == pytest.approx(100 * 5 / 6, abs=0.011)
+
+
+def test_a_race_of_hostile_or_long_text_stays_a_picture() -> None:
+    nasty, long = synthetic.nasty(), synthetic.chain()
+    root = ElementTree.fromstring(race_svg([nasty, nasty]))
+    assert {one.tag.removeprefix(SVG) for one in root.iter()} <= {
+        "svg", "title", "desc", "style", "text", "polygon", "polyline", "g"
+    }  # fmt: skip
+    assert root.findtext(f"{SVG}title") == nasty.run["title"]
+    for one in (root, ElementTree.fromstring(race_svg([long, long]))):
+        height = float(str(one.get("height")).removesuffix("pt"))
+        assert height < 340 and all(float(text.get("y", 0)) < height for text in one.iter(f"{SVG}text"))
+
+
+def test_a_race_is_an_svg_of_whole_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(next(GALLERY.glob(f"{name}-*.spectrace"))) for name in ("18", "2")]
+    out = tmp_path / "race.svg"
+    assert cli.main(["figure", "--race", *files, "-o", str(out)]) == 0
+    assert out.read_text() == race_svg([recorded("18"), recorded("2")]) and len(out.read_bytes()) < 150_000
+    assert "forwards and" in capsys.readouterr().out
+    for args, words in (
+        ([*files, "-o", str(tmp_path / "race.pdf")], "race.pdf cannot move"),
+        ([*files, "-o", str(out), "--step", "1"], "--step is of no use to --race"),
+        ([files[0], "-o", str(out)], "a comparison has 2 to 6 runs, and 1 were given"),
+    ):
+        assert cli.main(["figure", "--race", *args]) == 2
+        assert words in capsys.readouterr().err

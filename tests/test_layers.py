@@ -321,10 +321,10 @@ def test_every_third_party_import_is_declared():
     assert used - STDLIB - {"decoders", "specviz"} <= names | brought
 
 
-def tree_of(readme: str) -> list[str]:
-    """Paths in the README's package list: a folder per line, two spaces per level, each with a description."""
-    block = re.search(r"<!-- tree -->\n```\w*\n(.*?)```", readme, re.DOTALL)
-    assert block, "README.md has no package list after <!-- tree -->"
+def tree_of(page: str) -> list[str]:
+    """Paths in the package list of docs/files.md: a folder per line, two spaces per level, each with a description."""
+    block = re.search(r"<!-- tree -->\n```\w*\n(.*?)```", page, re.DOTALL)
+    assert block, "docs/files.md has no package list after <!-- tree -->"
     above: list[str] = []
     paths = []
     for line in block[1].splitlines():
@@ -346,8 +346,8 @@ def packages(root: Path) -> set[str]:
     }
 
 
-def test_the_readme_names_every_package():
-    named = tree_of((ROOT / "README.md").read_text("utf-8"))
+def test_the_file_tree_names_every_package():
+    named = tree_of((ROOT / "docs" / "files.md").read_text("utf-8"))
     assert len(set(named)) == len(named)
     assert set(named) == packages(ROOT)
 
