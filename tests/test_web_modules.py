@@ -84,7 +84,7 @@ FLOORS = (
     ("inspect",),
     ("shell",),
     ("acceptance", "trees"),
-    ("attribution", "compare", "dev", "lab", "lesson", "models", "runs", "servers", "whatif"),
+    ("attribution", "compare", "dev", "lab", "lesson", "models", "runs", "servers", "site", "whatif"),
     ("opening",),
 )
 
@@ -168,7 +168,7 @@ def reached(names: Iterable[str]) -> set[str]:
 
 
 def test_every_module_is_used() -> None:
-    pages = [name for name in web.modules() if re.search(r"/(page|standalone)\.js$|^specviz/(shell|ui)/", name)]
+    pages = [name for name in web.modules() if re.search(r"/(page|standalone)\.js$|^specviz/(shell|site|ui)/", name)]
     assert set(web.modules()) == reached(pages)
 
 

@@ -16,6 +16,7 @@ export function panelsMet(stops, at) {
   return new Set(places.flatMap((one) => (one.kind === "panel" ? [one.name] : HOME[one.kind])));
 }
 
-/** A run without the oracle's replay, where no ranking was met yet. @type {(trace: Trace, met: Set<string>) => Trace} */
+/** A run without the oracle's replay, where no ranking was met yet. */
+/** @type {(trace: Trace, met: Set<string>) => Trace} */
 export const withoutOracle = (trace, met) =>
   met.has(RANKING) || !trace.report ? trace : { ...trace, report: { ...trace.report, oracle: undefined } };

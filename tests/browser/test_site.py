@@ -1,0 +1,101 @@
+"""A static site in real Chromium, from disk: the list, a run, a hostile one, and one in another page's frame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders import save
+from specviz.cli import main
+from specviz.places import GALLERY
+from specviz.views.site import Entry, write_site
+from tests import synthetic
+from tests.waiting import expect
+
+RUNS = 100
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("site") / "out"
+    assert main(["site", str(GALLERY), "--out", str(out)]) == 0
+    return out
+
+
+def opened(page: Any, place: Path, query: str = "") -> Any:
+    page.goto(place.as_uri() + query)
+    return page
+
+
+def test_the_list_is_searched_and_leads_to_a_run_and_on_to_another_of_its_prompt(page, site):
+    opened(page, site / "index.html")
+    expect(page.get_by_role("status")).to_have_text("16 runs of 7 prompts")
+    expect(page.locator(".st-prompt").first).to_contain_text("plain decoding")  # who won
+    page.get_by_label("Search").fill("class adapld")
+    expect(page.get_by_role("status")).to_have_text("1 run of 1 prompt")
+    page.get_by_label("Show").select_option("run")
+    page.get_by_role("link", name="document a class").click()
+    expect(page.locator(".sv")).to_contain_text("Edit code: document a class")
+    page.get_by_role("link", name="Token Recycling").click()
+    expect(page.locator(".st-nav b")).to_have_text("Token Recycling")
+    expect(page.locator(".sv")).to_contain_text("Token Recycling")
+    assert page.problems == [] and all(url.startswith(("file:", "data:", "blob:")) for url in page.requests)
+
+
+def test_hostile_text_is_text_and_a_run_that_is_not_there_is_a_sentence(page, tmp_path):
+    trace = synthetic.nasty()
+    trace.run["title"] = "</script><img src=x onerror=alert(1)> \u202e ../../x"
+    (key,) = write_site(tmp_path / "out", "<b>Ours</b>", [Entry(trace, ("<i>tag</i>",))], {})
+    assert sorted(path.name for path in (tmp_path / "out" / "traces").iterdir()) == [f"{key}.js"]
+    opened(page, tmp_path / "out" / "index.html")
+    expect(page.get_by_role("heading", level=1)).to_have_text("<b>Ours</b>")
+    expect(page.get_by_role("link")).to_contain_text("</script><img src=x onerror=alert(1)>")
+    expect(page.get_by_role("table")).to_contain_text("<i>tag</i>")
+    opened(page, tmp_path / "out" / "run.html", f"?run={key}")
+    page.wait_for_selector(".sv-row")
+    assert page.locator("img").count() == 0
+    for query in ("?run=../../x", "", "?run=0123456789abcdef"):
+        opened(page, tmp_path / "out" / "run.html", query)
+        expect(page.get_by_role("alert")).to_contain_text("There is no such run here")
+    assert page.problems == []
+
+
+def test_a_run_stands_in_another_page(page, site, tmp_path):
+    key = next((site / "traces").iterdir()).stem
+    script = f'<script src="{(site / "embed.js").as_uri()}" data-run="{key}" data-height="500"></script>'
+    (tmp_path / "other.html").write_text(f"<!doctype html><title>x</title><p>Before</p>{script}", "utf-8")
+    opened(page, tmp_path / "other.html")
+    frame = page.frame_locator("iframe")
+    expect(frame.locator(".sv-row").first).to_be_visible()
+    assert frame.locator(".st-nav").count() == 0
+
+
+def test_a_hundred_runs_are_a_small_list(page, tmp_path):
+    entries = []
+    for number in range(RUNS):
+        trace = synthetic.chain()
+        trace.run |= {"id": f"r{number}", "title": f"Run {number} of a synthetic prompt", "category": "code"}
+        entries.append(Entry(trace, ("tag", f"tag {number % 7}")))
+    keys = write_site(tmp_path / "out", "A hundred", entries, {})
+    assert len(keys) == RUNS
+    loaded = sum((tmp_path / "out" / name).stat().st_size for name in ("index.html", "list.js", "list.css"))
+    assert loaded <= 150_000
+    opened(page, tmp_path / "out" / "index.html")
+    page.get_by_label("Tag").select_option("tag 3")
+    expect(page.get_by_role("status")).to_contain_text("14 runs")
+
+
+def test_only_a_site_of_ours_is_written_over_and_files_that_are_no_runs_are_named(site, tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    assert main(["site", str(GALLERY), "--out", str(tmp_path / "mine")]) == 2
+    assert "is there and no site of ours" in capsys.readouterr().err
+    save(synthetic.chain(), tmp_path / "a.spectrace")
+    (tmp_path / "b.spectrace").write_bytes(b"PK no")
+    both = [str(tmp_path / name) for name in ("a.spectrace", "b.spectrace")]
+    assert main(["site", *both, "--out", str(tmp_path / "s")]) == 1
+    said = capsys.readouterr()
+    assert "1 run" in said.out and "left out: b.spectrace" in said.err
+    assert main(["site", str(tmp_path / "a.spectrace"), "--out", str(tmp_path / "s")]) == 0  # once more, in its place
