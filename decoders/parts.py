@@ -193,6 +193,25 @@ def read_part(folder: Path) -> Part:
         raise UserError(f"{folder} holds no usable part: {error}") from None
 
 
+def training_facts(training: Mapping[str, Any]) -> dict[str, Any]:
+    """How a part was trained, as far as its record says: ``tokens`` read, ``seconds`` of computing, and on held-out text
+    ``acceptance`` (draft models: expected share of drafted tokens that stand) or ``top1`` (heads, prompt tokens: share
+    of first guesses that are the target's own).
+
+    >>> training_facts({"tokens": 218731, "seconds": 2521, "log": [{"acceptance": 0.2017}, {"acceptance": 0.204}]})
+    {'tokens': 218731, 'seconds': 2521, 'acceptance': 0.204}
+    >>> training_facts({"training_tokens": 21043, "log": [{"top1": [0.2484, 0.1473]}]}), training_facts({})
+    ({'tokens': 21043, 'top1': 0.2484}, {})
+    """
+    last = next(iter([*training.get("log", ())][::-1]), {})
+    first = last.get("top1") or [None]
+    facts = {
+        "tokens": training.get("training_tokens", training.get("tokens")), "seconds": training.get("seconds"),
+        "acceptance": last.get("acceptance"), "top1": first[0],
+    }  # fmt: skip
+    return {name: value for name, value in facts.items() if isinstance(value, int | float)}
+
+
 def find_part(key: str, kind: str) -> Path | None:
     """The folder of the part for the model with this fingerprint: the user's own, else one that is
     shipped."""
@@ -308,7 +327,10 @@ def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
     settled(model, target)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:24]
     title = kinds()[part.kind].title
-    trained = {"kind": part.kind, "from": "trained here", "format": SCHEMA, "title": title, "fingerprint": digest}
+    trained = {
+        "kind": part.kind, "from": "trained here", "format": SCHEMA, "title": title, "fingerprint": digest,
+        "training": training_facts(part.training),
+    }  # fmt: skip
     model.about = part.training.get("published") or trained
     return model
 

@@ -64,6 +64,7 @@ class StubMethod:
     summary: str = "Copies what followed an earlier place."
     pooled: bool = False
     keeps: str = ""
+    family: str = "copy"
     prompt: None = None
 
     def needs(self, target: Any, params: Any) -> SimpleNamespace:
@@ -76,11 +77,11 @@ class StubMethod:
 METHODS = {
     m.name: m
     for m in (
-        StubMethod("plain", "Plain decoding", params=NoParams, summary="One token at a time."),
+        StubMethod("plain", "Plain decoding", params=NoParams, summary="One token at a time.", family=""),
         StubMethod("pld", "PLD"),
         StubMethod("pld+h", "PLD+ (hidden states)"),
         StubMethod("casd", "CASD", params=StubLossyParams, lossless=False, pooled=True),
-        StubMethod("ppd", "PPD", lacks="Prompt tokens are missing: make them with `specviz train ppd`."),
+        StubMethod("ppd", "PPD", family="heads", lacks="Prompt tokens are missing: make them with `specviz train ppd`."),
     )
 }
 

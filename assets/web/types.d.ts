@@ -142,6 +142,7 @@ interface Run {
   asked?: boolean;
 }
 interface DraftPart {
+  training?: PartTraining;
   kind: string; from: string; format: string; title?: string; fingerprint?: string; features?: number[]; offset?: number;
   draft_vocab?: number; acceptance?: number; warnings?: string[]; verifier?: string;
 }
@@ -272,8 +273,15 @@ interface Control {
 interface Catalog {
   methods: MethodCard[]; settings: Control[]; state: string; reason: string; note?: string; opening?: string;
 }
+/** Training of a part: tokens read, seconds, and on held-out text its acceptance, or how often its first guess is right. */
+interface PartTraining { tokens?: number; seconds?: number; acceptance?: number; top1?: number }
+
 interface MethodCard {
   name: string; title: string; summary: string; paper: string; lossless: boolean; missing: string; pooled: boolean;
+  /** What it drafts with; "": nothing, or something else. */
+  family: "" | "copy" | "ngram" | "draft model" | "heads";
+  /** How the part was trained that it drafts with; empty without one. */
+  trained: PartTraining;
   controls: Control[];
   /** What its runs leave behind for later ones, in a word; "": nothing. */
   keeps: string;

@@ -407,6 +407,7 @@ NODE_TERMS = (
 
 METHOD = Method(
     name="adapld",
+    family="copy",
     title="AdaPLD",
     paper=PAPER,
     bibtex=BIBTEX,

@@ -170,6 +170,7 @@ BIBTEX = r"""
 
 METHOD = Method(
     name="casd",
+    family="copy",
     title="CASD: context-aware speculative decoding",
     paper="CASD: enhancing generation accuracy via context-aware speculative decoding",
     bibtex=BIBTEX,

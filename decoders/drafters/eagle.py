@@ -275,6 +275,7 @@ THIRD = Kind(
 )  # fmt: skip
 EAGLE = Method(
     name="eagle",
+    family="heads",
     title="EAGLE",
     paper=PAPERS["eagle"][0],
     bibtex=PAPERS["eagle"][1],

@@ -77,6 +77,7 @@ BIBTEX = r"""
 
 GLIDE = Method(
     name="glide",
+    family="draft model",
     title="GLIDE",
     paper="GLIDE with a CAPE: a low-hassle method to accelerate speculative decoding",
     bibtex=BIBTEX,

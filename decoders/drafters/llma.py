@@ -111,6 +111,7 @@ BIBTEX = r"""
 
 METHOD = Method(
     name="llma",
+    family="copy",
     title="LLMA",
     paper="Yang et al. 2023, Inference with reference: lossless acceleration of large language models",
     bibtex=BIBTEX,

@@ -159,6 +159,7 @@ BIBTEX = r"""
 
 METHOD = Method(
     name="logitspec",
+    family="ngram",
     title="LogitSpec",
     paper="Liu et al. 2026, LogitSpec: accelerating retrieval-based speculative decoding via next next token "
     "speculation",

@@ -234,6 +234,7 @@ BIBTEX = r"""
 
 METHOD = Method(
     name="lookahead",
+    family="ngram",
     title="Lookahead decoding",
     paper="Fu et al. 2024, Break the sequential dependency of LLM inference using lookahead decoding",
     bibtex=BIBTEX,

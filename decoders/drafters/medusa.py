@@ -123,6 +123,7 @@ BIBTEX = r"""
 
 MEDUSA = Method(
     name="medusa",
+    family="heads",
     title="Medusa",
     paper="Cai et al. 2024, Medusa: simple LLM inference acceleration framework with multiple decoding heads",
     bibtex=BIBTEX,

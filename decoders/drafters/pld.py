@@ -90,6 +90,7 @@ BIBTEX = r"""
 
 METHOD = Method(
     name="pld",
+    family="copy",
     title="PLD: prompt lookup",
     paper="Saxena 2023, Prompt lookup decoding",
     bibtex=BIBTEX,

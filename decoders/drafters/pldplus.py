@@ -203,6 +203,7 @@ def selected_heads(target: Target, params: AttentionParams) -> tuple[tuple[int, 
 METHODS = (
     Method(
         name="pld+h",
+        family="copy",
         title="PLD+ by hidden states",
         paper=PAPER,
         bibtex=BIBTEX,
@@ -218,6 +219,7 @@ METHODS = (
     ),
     Method(
         name="pld+a",
+        family="copy",
         title="PLD+ by attention",
         paper=PAPER,
         bibtex=BIBTEX,

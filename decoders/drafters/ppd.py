@@ -348,6 +348,7 @@ PART = TrainedPart(
 )  # fmt: skip
 PPD = Method(
     name="ppd",
+    family="heads",
     title="PPD: prompt tokens",
     paper=PAPER,
     bibtex=BIBTEX,

@@ -196,6 +196,7 @@ BIBTEX = r"""
 
 METHOD = Method(
     name="recycling",
+    family="ngram",
     title="Token Recycling",
     paper="Turning trash into treasure: accelerating inference of large language models with token recycling",
     bibtex=BIBTEX,

@@ -143,6 +143,7 @@ BIBTEX = r"""
 
 METHOD = Method(
     name="rest",
+    family="copy",
     title="REST",
     paper="He et al. 2023, REST: retrieval-based speculative decoding",
     bibtex=BIBTEX,

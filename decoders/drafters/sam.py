@@ -239,6 +239,7 @@ BIBTEX = r"""
 
 METHOD = Method(
     name="sam",
+    family="copy",
     title="SAM decoding",
     paper="Hu et al. 2025, SAM decoding: speculative decoding via suffix automaton",
     bibtex=BIBTEX,

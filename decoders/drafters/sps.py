@@ -241,6 +241,7 @@ BIBTEX = r"""
 
 METHOD = Method(
     name="sps",
+    family="draft model",
     title="SpS: a draft model",
     paper="Leviathan et al. 2023, Fast inference from transformers via speculative decoding",
     bibtex=BIBTEX,

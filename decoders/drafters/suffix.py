@@ -397,6 +397,7 @@ BIBTEX = r"""
 
 METHOD = Method(
     name="suffix",
+    family="copy",
     title="SuffixDecoding",
     paper="Oliaro et al. 2025, SuffixDecoding: extreme speculative decoding for emerging AI applications",
     bibtex=BIBTEX,

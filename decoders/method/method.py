@@ -49,23 +49,26 @@ class PartCard(Protocol):
     def about(self, target: Target, params: Any) -> dict[str, Any]: ...
 
 
+FAMILIES = ("copy", "ngram", "draft model", "heads", "")  # what methods draft with; "": something else, or nothing
+
+
 @dataclass(frozen=True)
 class Method:
     """A registry entry. One method, one file; nothing else has to know of it.
 
-    ``params`` is a frozen dataclass made with ``decoders.draft.params.param``: the app's controls, ``--set`` and
-    sweeps are made from it. ``bibtex`` is the paper's entry. ``origins`` are those that its nodes name. ``terms``,
-    ``node_terms`` and ``step_terms`` declare the numbers that it records per candidate, tree node and step.
-    ``verifier`` makes the verifier from the parameters, the chooser and the stop tokens. ``prompt`` may rewrite the
-    prompt before anything is read. ``order`` places the method in lists. ``part`` is the trained part that it drafts
-    with. ``available`` returns None, or one sentence that says what else is missing for this target and which command
-    makes it (``brings`` says of parameters that they name it, so that nothing is missing); ``applies`` returns None, or
-    one sentence that says what a prompt lacks. ``fallback`` gives the method, with its parameters, that drafts where
-    this one does not. ``signal`` says in a clause by what the method finds an answer's sources, where attribution may
-    use it. ``cold`` gives the parameters of the same run without what earlier runs left behind, where
-    parameters can ask for that: no trace records it. ``keeps`` names what its runs leave behind for later ones, if
-    anything (``decoders.method.kept``). ``null``: not a method but a model of chance, which no comparison of all
-    methods takes in.
+    ``params`` is a frozen dataclass made with ``decoders.draft.params.param``: the app's controls, ``--set`` and sweeps
+    are made from it. ``bibtex`` is the paper's entry. ``family`` (of ``FAMILIES``) says what it drafts with.
+    ``origins`` are those that its nodes name. ``terms``, ``node_terms`` and ``step_terms`` declare the numbers that it
+    records per candidate, tree node and step. ``verifier`` makes the verifier from the parameters, the chooser and the
+    stop tokens. ``prompt`` may rewrite the prompt before anything is read. ``order`` places the method in lists.
+    ``part`` is the trained part that it drafts with. ``available`` returns None, or one sentence that says what else is
+    missing for this target and which command makes it (``brings`` says of parameters that they name it, so that nothing
+    is missing); ``applies`` returns None, or one sentence that says what a prompt lacks. ``fallback`` gives the method,
+    with its parameters, that drafts where this one does not. ``signal`` says in a clause by what the method finds an
+    answer's sources, where attribution may use it. ``cold`` gives the parameters of the same run without what earlier
+    runs left behind, where parameters can ask for that: no trace records it. ``keeps`` names what its runs leave behind
+    for later ones, if anything (``decoders.method.kept``). ``null``: not a method but a model of chance, which no
+    comparison of all methods takes in.
     """
 
     name: str
@@ -77,6 +80,7 @@ class Method:
     needs: Callable[[Target, Any], Needs] = lambda target, params: Needs()
     bibtex: str = ""
     lossless: bool = True
+    family: str = ""
     origins: tuple[Origin, ...] = (MAIN,)
     terms: tuple[Term, ...] = ()
     node_terms: tuple[Term, ...] = ()

@@ -32,7 +32,8 @@ from .store import FAIR_SHARE, TraceStore, UnknownTrace
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 log = logging.getLogger(__name__)
-CARD = ("name", "title", "paper", "summary", "lossless", "keeps", "signal")  # a method's facts as the browser has them
+# a method's facts as the browser has them
+CARD = ("name", "title", "paper", "summary", "lossless", "keeps", "signal", "family")
 
 
 def get(path: str = "", verb: str = "GET") -> Callable[[Work], Work]:
@@ -213,7 +214,7 @@ class Desk(Counter):
                 missing = sentence(problem)
         return {
             **{name: getattr(method, name) for name in CARD},
-            "pooled": pooled,
+            "trained": _trained(method, target), "pooled": pooled,
             "missing": missing or "",
             # those that name files are for the commands
             "controls": [dataclasses.asdict(_of_model(c, target)) for c in controls(method.params) if c.kind != "str"],
@@ -407,3 +408,14 @@ def _registered() -> Mapping[str, Any]:
     from decoders import methods
 
     return methods()
+
+
+def _trained(method: Any, target: Any) -> dict[str, Any]:
+    """How the part was trained that a method drafts with for this model (``training_facts``); {} without one."""
+    part = method.part
+    if part is None or target is None:
+        return {}
+    from decoders.parts import find_part, read_part, training_facts
+
+    place = find_part(target.key, part.kind.name)
+    return {} if place is None else training_facts(read_part(place).training)

@@ -123,6 +123,35 @@ def test_runs_selected_in_the_library_are_compared_and_held_against_each_other(p
     becomes(page, lambda: "lanes=gallery-1%2Cgallery-2" in page.url, True)
 
 
+def test_methods_are_grouped_by_family_each_with_a_picture(visit: Visit, page: Any) -> None:
+    """The list is the browser's own: it is walked with the keys, and a picture stands before every name."""
+
+    def heads(route: Any) -> None:
+        catalog = route.fetch().json()
+        trained = {"tokens": 264150, "seconds": 298, "top1": 0.25}
+        for method in catalog["methods"]:
+            method.update({"family": "heads", "trained": trained} if method["name"] == "pld+h" else {})
+        route.fulfill(json=catalog)
+
+    page.route("**/api/methods", heads)
+    try:
+        visit().wait_for_selector("#svc-method-0")
+        groups = page.locator("#svc-method-0 optgroup")
+        labels = [str(groups.nth(n).get_attribute("label")).split(":")[0] for n in range(groups.count())]
+        assert labels == ["Copy", "Heads", "Not available here"]
+        options = page.locator("#svc-method-0 option")
+        assert page.locator("#svc-method-0 option > svg[aria-hidden=true]").count() == options.count() == 4
+        texts = [str(options.nth(n).text_content()) for n in range(options.count())]
+        assert texts == ["PLD", "CASD (lossy)", "PLD+ (hidden states) · trained 5 min", "PPD — not available"]
+        page.focus("#svc-method-0")
+        page.keyboard.press("P")
+        page.select_option("#svc-method-0", "pld+h")
+        said = "Trained for 5 min on 264,150 tokens; on held-out text 25 % of its first guesses are right."
+        expect(page.locator(".svc-form-card").nth(1)).to_contain_text(said)
+    finally:
+        page.unroute("**/api/methods")
+
+
 @pytest.mark.slow("a figure is made")
 def test_a_comparison_is_a_figure_in_one_click(visit: Visit, desk: Lanes) -> None:
     page = visit()

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { trained } from "specviz/shell/methods.js";
+
 import { Model, POOL, groups } from "specviz/base/model.js";
 import { format, plain, plural, probability, thousandths } from "specviz/base/numbers.js";
 import { numbers } from "specviz/base/terms.js";
@@ -165,4 +167,14 @@ test("another file is refused", () => {
 test("what an object holds is told in a line", () => {
   assert.equal(format({ name: "a.gguf", types: { Q4_1: 1210, F32: 61 } }), "name a.gguf, types Q4_1 1,210, F32 61");
   assert.equal(format([1, null, "x"]), "1, –, x");
+});
+
+test("a part says how it was trained, as far as its record does", () => {
+  assert.equal(
+    trained({ tokens: 218731, seconds: 2521, acceptance: 0.204 }),
+    "Trained for 42 min on 218,731 tokens; held-out acceptance 20 %",
+  );
+  assert.equal(trained({ seconds: 7200, top1: 0.5 }), "Trained for 2.0 h; on held-out text 50 % of its first guesses are right");
+  assert.equal(trained({ tokens: 1000 }), "Trained on 1,000 tokens");
+  assert.deepEqual([trained({}), trained(undefined)], ["", ""]);
 });

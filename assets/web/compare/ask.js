@@ -7,7 +7,7 @@ import { plural } from "specviz/base/numbers.js";
 import { inLine, safe } from "specviz/base/text.js";
 import { MARKS, going, page, part, post, tint } from "specviz/compare/state.js";
 import { offerModel } from "specviz/shell/made_with.js";
-import { badge, methodGroups, missingMethods } from "specviz/shell/methods.js";
+import { badge, methodGroups, missingMethods, trained } from "specviz/shell/methods.js";
 import { app } from "specviz/shell/state.js";
 
 const DEFAULTS = ["pld", "pld+h", "adapld"];
@@ -167,7 +167,7 @@ function laneCard(one, n) {
       page.wanted.length > 1 &&
         h("button.svp-x.svc-remove", { "aria-label": `Remove ${lane}`, title: "Remove", onclick: remove }, "×"),
     ),
-    h("p.svc-help", method.summary),
+    h("p.svc-help", method.summary, trained(method.trained) && h("b", ` ${trained(method.trained)}.`)),
     rows.length > 0 && details,
   );
 }

@@ -4,6 +4,7 @@ import { closest, h, must } from "specviz/base/dom.js";
 import { clamp, plural } from "specviz/base/numbers.js";
 import { tell, words } from "specviz/compare/oracle.js";
 import { drawn, going, mark, name, page, part, seconds, settings, tint } from "specviz/compare/state.js";
+import { trained } from "specviz/shell/methods.js";
 import { onInspect } from "specviz/shell/open.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
@@ -62,7 +63,7 @@ export function drawRows() {
   for (const lane of page.lanes) {
     const p = must(lane.parts);
     p.name.textContent = name(lane);
-    p.settings.textContent = settings(lane);
+    p.settings.textContent = [settings(lane), trained(lane.lane?.run.part?.training)].filter(Boolean).join(" · ");
     tell(p.oracle, lane);
     p.state.textContent =
       lane.state === "waiting" && lane.ahead > 0

@@ -1,22 +1,48 @@
 /* Methods to choose from. */
 
 import { coded, h } from "specviz/base/dom.js";
+import { format, percentage } from "specviz/base/numbers.js";
+import { FAMILIES, picture } from "specviz/shell/families.js";
+
+/** A time as people say it. @param {number} seconds */
+const lasting = (seconds) =>
+  seconds < 90
+    ? `${Math.round(seconds)} s`
+    : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+
+/** How a part was trained, in a sentence: a head of minutes is not the method of its paper. "" of what has no part. */
+/** @param {PartTraining | undefined} training */
+export function trained({ tokens, seconds, acceptance, top1 } = {}) {
+  const long = seconds === undefined ? "" : ` for ${lasting(seconds)}`;
+  const much = tokens === undefined ? "" : ` on ${format(tokens)} tokens`;
+  const well =
+    acceptance !== undefined
+      ? `held-out acceptance ${percentage(acceptance)}`
+      : top1 !== undefined
+        ? `on held-out text ${percentage(top1)} of its first guesses are right`
+        : "";
+  return [(long || much) && `Trained${long}${much}`, well].filter(Boolean).join("; ");
+}
 
 /** @param {MethodCard} method @param {string} [more] said after its title */
-export const methodOption = ({ name, title, lossless, missing }, more = "") =>
+export const methodOption = ({ name, title, lossless, missing, family, trained: training = {} }, more = "") =>
   h(
     "option",
-    { value: name, disabled: Boolean(missing) },
-    title + more + (lossless ? "" : " (lossy)") + (missing ? " — not available" : ""),
+    { value: name, disabled: Boolean(missing), title: missing ? null : trained(training) || null },
+    picture(family), // where a browser shows what is in an option; else its text alone
+    title + more + (lossless ? "" : " (lossy)") + (missing ? " — not available" : training.seconds ? ` · trained ${lasting(training.seconds)}` : ""),
   );
 
-/** All of them by kind, those that cannot be chosen last. @param {MethodCard[]} methods */
+/** All of them by family, those that cannot be chosen last. @param {MethodCard[]} methods */
 export function methodGroups(methods) {
   const there = methods.filter((method) => !method.missing);
+  const families = /** @type {(keyof typeof FAMILIES)[]} */ (Object.keys(FAMILIES));
   /** @type {[label: string, methods: MethodCard[]][]} */
   const groups = [
-    ["Lossless: the output is plain decoding's", there.filter((method) => method.lossless)],
-    ["Lossy: the output may differ", there.filter((method) => !method.lossless)],
+    ...families.map((family) => /** @type {[string, MethodCard[]]} */ ([
+      FAMILIES[family],
+      there.filter((method) => (method.family in FAMILIES ? method.family : "") === family),
+    ])),
     ["Not available here", methods.filter((method) => method.missing)],
   ];
   return groups.map(
