@@ -194,7 +194,7 @@ def read_part(folder: Path) -> Part:
 
 
 def training_facts(training: Mapping[str, Any]) -> dict[str, Any]:
-    """How a part was trained, as far as its record says: ``tokens`` read, ``seconds`` of computing, and on held-out text
+    """Training of a part, as far as its record says: ``tokens`` read, ``seconds`` of computing, and on held-out text
     ``acceptance`` (draft models: expected share of drafted tokens that stand) or ``top1`` (heads, prompt tokens: share
     of first guesses that are the target's own).
 

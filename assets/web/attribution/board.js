@@ -71,15 +71,16 @@ export class Board {
       bar.append(h("i", { class: name, style: `flex:${count}` }));
       list.append(h("li", h("span.sv-a-key", { class: name }, number), ` ${text} `, h("b", percent(count, all))));
     };
-    stands.sources.forEach((mine, k) => {
-      const source = signal.verbatim.sources[k];
-      row(look(source, k), SOURCES.includes(source.kind) ? "" : source.name, mine.copied_tokens, tag(source));
-    });
-    row("sv-a-none", "not word for word in the sources", stands.own_tokens, "–");
-    bar.setAttribute("aria-label", [...list.children].map((line) => line.textContent).join(", "));
     const there = signal.verbatim.sources;
     const used = stands.sources.filter((mine, k) => mine.links && SOURCES.includes(there[k].kind)).length;
     const given = there.filter((source) => SOURCES.includes(source.kind)).length;
+    stands.sources.forEach((mine, k) => {
+      const source = signal.verbatim.sources[k];
+      const plain = SOURCES.includes(source.kind) || (source.kind === "prompt" && !given);
+      row(look(source, k), plain ? "" : source.name, mine.copied_tokens, tag(source));
+    });
+    row("sv-a-none", "not word for word in the sources", stands.own_tokens, "–");
+    bar.setAttribute("aria-label", [...list.children].map((line) => line.textContent).join(", "));
     const runs = plural(found.links.length, "run");
     const longest = Math.max(0, ...stands.links.map(size));
     const facts = [
