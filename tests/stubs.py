@@ -81,7 +81,9 @@ METHODS = {
         StubMethod("pld", "PLD"),
         StubMethod("pld+h", "PLD+ (hidden states)"),
         StubMethod("casd", "CASD", params=StubLossyParams, lossless=False, pooled=True),
-        StubMethod("ppd", "PPD", family="heads", lacks="Prompt tokens are missing: make them with `specviz train ppd`."),
+        StubMethod(
+            "ppd", "PPD", family="heads", lacks="Prompt tokens are missing: make them with `specviz train ppd`."
+        ),
     )
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from specviz.server import desk as desks
 from specviz.server.forms import PromptForm, Rejected
 
+from .drafts import save_tiny_part
+from .models import prompt_ids, tiny_target
 from .stubs import METHODS, StubDesk, StubTarget
 from .waiting import WAIT_S
 
@@ -93,3 +96,27 @@ def test_what_is_compared_with_plain_decoding(
     assert method in METHODS
     desks.Desk.run_of(desk, None, None, method, "", None, params={}, settings=settings)  # type: ignore[arg-type]
     assert given["compare"] is compared
+
+
+def test_a_trained_part_says_how_it_was_trained_in_the_catalog_and_in_its_runs(home: Path) -> None:
+    """From the part's own record: tokens, seconds, and how often its first guess is right on held-out text."""
+    from decoders import Prompt, drafters, record
+    from decoders.method.method import FAMILIES
+
+    target = tiny_target("llama")
+    place = save_tiny_part(target, "medusa") / "part.json"
+    about = json.loads(place.read_text())
+    about["training"] |= {"tokens": 264150, "seconds": 129, "log": [{"top1": [0.2, 0.1]}, {"top1": [0.25, 0.12]}]}
+    place.write_text(json.dumps(about))
+    facts = {"tokens": 264150, "seconds": 129, "top1": 0.25}
+    made = StubDesk(load=lambda: target)
+    made._methods = drafters.methods
+    made.loader.start()
+    assert made.loader.wait(WAIT_S)
+    cards = {card["name"]: card for card in made.catalog()["methods"]}
+    assert cards["medusa"]["trained"] == facts == cards["medusa+typical"]["trained"]
+    assert cards["pld"]["trained"] == {} == cards["hydra"]["trained"]  # nothing to train, and nothing trained
+    assert {card["family"] for card in cards.values()} == set(FAMILIES)
+    run = record(target, Prompt.from_ids(prompt_ids(3, 30)), "medusa", max_new_tokens=4).run
+    assert run["part"]["training"] == facts
+    made.end()
