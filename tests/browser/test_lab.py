@@ -70,8 +70,25 @@ def test_a_recipe_opens_with_its_example_result(visit: Visit) -> None:
     expect(page.locator(".svl-compared")).to_contain_text("Beside the paper: ")
     expect(page.locator(".svl-caption")).to_contain_text("An example result, recorded on")
     expect(page.locator(".svl-bar button:has-text('Delete')")).to_have_count(0)
+    # times that a busy machine made rough say so where they are shown
+    page.locator(".svl-item[data-name='adapld-table1']").click()
+    page.wait_for_selector(".svl-results[data-state=complete] .svp-chart .main-svg")
+    expect(page.locator(".svl-rough")).to_contain_text("times and speedups are rough: other work kept")
     page.locator(".svl-item[data-name='glide-fig9']").click()
     expect(page.locator(".svl-compared")).to_have_count(0)
+
+
+def test_every_recipe_with_a_recorded_result_opens_with_it(visit: Visit) -> None:
+    """No blank: what was recorded with SmolLM2 is there before anything was run."""
+    page = visit("?tab=lab&lab=own")
+    recorded = page.evaluate("specviz.app.pages.lab.catalog.recorded.map((one) => [one.name, one.id])")
+    recipes = page.evaluate("specviz.app.pages.lab.catalog.recipes.map((one) => one.name)")
+    examples = {name: key for name, key in recorded if name in recipes}
+    assert len(examples) > 45
+    for name in sorted(examples)[::12]:
+        page.click(f".svl-item[data-name='{name}']")
+        becomes(page, lambda: page.evaluate("specviz.app.pages.lab.id"), examples[name])
+        page.wait_for_selector(".svl-results[data-state=complete] .svp-chart, .svl-results[data-state=complete] table")
 
 
 def test_a_sweep_from_the_first_click_to_its_runs(visit: Visit, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import { emit } from "specviz/base/bus.js";
 import { h, heads, replace } from "specviz/base/dom.js";
 import { alertNote, getJson, sentence } from "specviz/base/json.js";
-import { plural, when } from "specviz/base/numbers.js";
+import { format, plural, when } from "specviz/base/numbers.js";
 import { charts, clearCharts, theme } from "specviz/base/plotly.js";
 import * as batch from "specviz/lab/batch.js";
 import {
@@ -170,6 +170,11 @@ export async function drawResults() {
   parts.results.dataset.state = s.state;
 }
 
+/** What a busy machine did to the times of a recorded result. @param {Recorded} recorded */
+const roughly = ({ load, machine }) =>
+  `‡ times and speedups are rough: other work kept the machine busy (load ${format(load)}, ` +
+  `${plural(machine.cores, "core")})`;
+
 /** @param {LabResults} results */
 function drawBar({ about, state, measured, tables, rows }) {
   const turns = (about.turns ?? 0) > about.cases ? ` in ${plural(about.turns ?? 0, "turn")}` : "";
@@ -193,6 +198,7 @@ function drawBar({ about, state, measured, tables, rows }) {
     rows > 0 && batch.files(lab.metrics),
     rows > 0 && [file("csv", "Runs: CSV"), file("parquet", "Parquet"), file("json", "JSON")],
     about.shipped && h("span.svl-shipped", "example result: run your own above"),
+    about.recorded?.rough && h("span.svl-rough", roughly(about.recorded)),
     !goesOn(state) && !about.shipped && h("button.svp-button", { onclick: remove, title: REMOVES }, "Delete"),
   ]);
 }

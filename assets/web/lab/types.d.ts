@@ -16,6 +16,8 @@ interface LabExperiment {
 /** A recipe; the values of its axes are texts; ``papers``: where printed numbers are from. */
 interface LabRecipe extends LabExperiment { papers: string[]; missing: string[] }
 
+interface Recorded { engine: string; load: number; rough: boolean; machine: { cores: number } }
+
 /** What is known of results: the experiment, the model, what came of it. */
 interface LabAbout extends LabExperiment {
   id: string; state: LabState; created: string; model: { name: string }; notes: string[]; runs: number; cases: number;
@@ -23,6 +25,8 @@ interface LabAbout extends LabExperiment {
   turns?: number;
   /** Line → why it could not be run. */
   absent?: Record<string, string>;
+  /** Of an example result: the machine, and whether other work made its times rough. */
+  recorded?: Recorded;
   /** They come along, and cannot be deleted. */
   shipped?: boolean;
   /** In which an example result is like the paper's, and in which not. */
