@@ -148,6 +148,21 @@ def test_lines_are_short() -> None:
     assert wide(with_module("x" * 121)) == ["specviz/base/wrong.js:1"]
 
 
+PUZZLING = ("losing offers", "score heat", "copied from nowhere", "comes along", "came true", "min_run, tokens")
+
+
+def puzzling(sources: Mapping[str, str]) -> list[str]:
+    """Lines of code, comments aside, that say something which readers of the page did not understand."""
+    lines = [(name, line.strip()) for name, source in sources.items() for line in source.splitlines()]
+    code = [(name, line.split(" // ")[0]) for name, line in lines if not line.startswith(("/*", "*", "//"))]
+    return [f"{name}: {line}" for name, line in code if any(words in line.lower() for words in PUZZLING)]
+
+
+def test_words_that_puzzled_readers_are_gone() -> None:
+    assert puzzling(web.modules()) == []
+    assert puzzling(with_module('h("b", "Score heat");')) and not puzzling(with_module("x(); // what came true"))
+
+
 @pytest.mark.parametrize("code", ["window.x = 1;", "globalThis.x ??= {};", "window.a.b = 2;", "window[name] = 3;"])
 def test_one_global_name_is_set(code: str) -> None:
     assert globals_set(web.modules()) == [] and globals_set(with_module(code)) == ["specviz/base/wrong.js"]

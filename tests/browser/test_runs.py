@@ -46,6 +46,8 @@ def row(title: str) -> str:
 def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: StubDesk, folder: Path) -> None:
     page.goto(f"http://127.0.0.1:{port}/?tab=runs")
     page.wait_for_selector(".svp-grid")
+    heads = page.locator(".svp-grid thead th button").all_inner_texts()
+    assert len(heads) == len(set(heads)) and heads.count("Model") == 1
     mine = next(c["value"] for c in context.cookies() if c["name"] == "specviz_browser")
     jobs = [desk.submit(FORM, "pld", {}, {}, title=title, owner=mine) for title in TITLES]
     stranger = desk.submit(FORM, "pld", {}, {}, title="A stranger's", owner="somebody")

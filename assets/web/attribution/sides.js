@@ -120,7 +120,7 @@ export class Sides {
     }
     const used = percent(mine.used_tokens, source.tokens);
     const note = mine.links
-      ? `${mine.copied_tokens} tokens in ${plural(mine.links, "run")}, longest ${mine.longest}`
+      ? `${plural(mine.copied_tokens, "token")} in ${plural(mine.links, "run")}, longest ${mine.longest}`
       : "not used";
     const thin = count / 100;
     const marks = links.map(({ source: [x, stop] }) => s("rect", { x, width: Math.max(thin, stop - x), height: 6 }));

@@ -41,7 +41,7 @@ function stretch(one, winner) {
   const others = drawn().filter((lane) => lane !== winner && lane.id in one.forwards);
   const theirs = others.map((lane) => `${lane.mark} ${one.forwards[lane.id]}`).join(", ");
   const place = `tokens ${from.toLocaleString("en")}–${one.to.toLocaleString("en")}`;
-  const needs = `${name(winner)} needs ${forwards} forwards, ${one.gain} fewer than the next`;
+  const needs = `${name(winner)} needs ${plural(forwards, "forward")}, ${one.gain} fewer than the next`;
   const open = {
     onclick: () => inspect(winner, winner.lane.stepOf[one.from]),
     "aria-label": `Open ${name(winner)} on Inspect at token ${from}`,

@@ -26,7 +26,10 @@ const DRAWINGS = {
   // a small network before a large one
   "draft model": ["M11 2h11v12H11zM7.5 8H11M14 5h5M14 8h5M14 11h5", "M2 5.5h5.5v5H2z"],
   // a network with heads that branch off its end
-  heads: ["M2 2h8v12H2zM10 8h3.5M13.5 3.5v9M13.5 3.5H16M13.5 8H16M13.5 12.5H16", "M16 2h5v3h-5zM16 6.5h5v3h-5zM16 11h5v3h-5z"],
+  heads: [
+    "M2 2h8v12H2zM10 8h3.5M13.5 3.5v9M13.5 3.5H16M13.5 8H16M13.5 12.5H16",
+    "M16 2h5v3h-5zM16 6.5h5v3h-5zM16 11h5v3h-5z",
+  ],
 };
 
 /** A family's picture, in the colours of the text around it. @param {MethodCard["family"]} family */

@@ -30,7 +30,8 @@ export const methodOption = ({ name, title, lossless, missing, family, trained: 
     "option",
     { value: name, disabled: Boolean(missing), title: missing ? null : trained(training) || null },
     picture(family), // where a browser shows what is in an option; else its text alone
-    title + more + (lossless ? "" : " (lossy)") + (missing ? " — not available" : training.seconds ? ` · trained ${lasting(training.seconds)}` : ""),
+    title + more + (lossless ? "" : " (lossy)"),
+    missing ? " — not available" : training.seconds ? ` · trained ${lasting(training.seconds)}` : "",
   );
 
 /** All of them by family, those that cannot be chosen last. @param {MethodCard[]} methods */
