@@ -76,17 +76,21 @@ def record(target: Target, folder: Path, *, toy: bool = False, count: int = 4, n
 
 
 def record_recipe(
-    target: Target, name: str, folder: Path, *, count: int = 0, new: int = NEW_TOKENS, seconds: float = SECONDS
+    target: Target, name: str, folder: Path, *, count: int = 0, new: int = NEW_TOKENS, seconds: float = SECONDS,
+    training_steps: int = 0,
 ) -> Results:
     """A recipe's results on few prompts and short answers, without their runs, as ``folder``/``name``.zip.
 
-    ``count`` prompts, by default one of each task, four to six. What is done after ``seconds`` is kept, in whole
-    prompts. Raises UserError where these are fewer than two, where every run failed, or where nothing can run.
+    ``count`` prompts, by default one of each task, four to six. Parts that it trains learn for ``training_steps``
+    steps instead of the recipe's own (0). What is done after ``seconds`` is kept, in whole prompts. Raises UserError where these are fewer than two, where every run failed, or where nothing can run.
     """
     recipe = find_recipe(name)
     tasks = recipe.prompts.partition(":")[2].split(",") if ":" in recipe.prompts else list(DEMO)
     count = count or max(PROMPTS[0], min(PROMPTS[1], len(tasks), recipe.count))
-    recipe = replace(recipe, count=count, max_new_tokens=min(new, recipe.max_new_tokens))
+    recipe = replace(
+        recipe, count=count, max_new_tokens=min(new, recipe.max_new_tokens),
+        training_steps=training_steps or recipe.training_steps,
+    )  # fmt: skip
     prompts = [] if recipe.measure else cases(target.tokenizer, records(recipe.prompts, count))
     planned = plan(target, recipe, prompts)
     before, started = _load(), time.monotonic()
@@ -189,6 +193,7 @@ def main() -> None:
     parser.add_argument("recipes", nargs="*", metavar="RECIPE")
     parser.add_argument("--folder", type=Path, default=SHIPPED)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for each recipe, at most")
+    parser.add_argument("--training-steps", type=int, default=0, help="of parts that a recipe trains (0: its own)")
     args = parser.parse_args()
     target = load_target(model_place(args.model), engine="eager")
     if not args.recipes:
@@ -199,7 +204,7 @@ def main() -> None:
             continue
         began = time.monotonic()
         try:
-            results = record_recipe(target, name, args.folder, seconds=args.seconds)
+            results = record_recipe(target, name, args.folder, seconds=args.seconds, training_steps=args.training_steps)
             said = f"{len(results.rows)} rows, {results.about['cases']} prompts, {results.failed} failed"
         except UserError as problem:
             said = f"not recorded: {problem}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BATCH_TOKENS = 2048  # of a step, padding included: less than a part's own training takes
 POINTS = 256  # of a step, at most: insertion points of prompt tokens, whatever the rows of each
 DOCUMENTS = 64  # that are made, or answered, at a time
-LOOKS = 6  # validations along the way
+LOOKS, APART = 6, 8  # validations along the way, and steps between two of them at least: each costs some steps
 HELD_OUT_TOKENS = 14_000  # read by each, about
 HELD_OUT = 12  # documents of them that prompt tokens are tried on: each of their positions takes rows of its own
 HELD_OUT_POINTS = 1_500  # in these, about
@@ -66,6 +66,11 @@ class Variant:
 
     def finish(self, part: Path) -> None:
         """What a trained part needs besides, in its folder; nothing by itself."""
+
+    @property
+    def looks(self) -> int:
+        """Validations of its training."""
+        return -(-self.steps // max(APART, self.steps // LOOKS))
 
     @property
     def before(self) -> Variant | None:
@@ -123,7 +128,7 @@ class DraftVariant(Variant):
 
         return Recipe(
             layers=self.layers, hidden=self.width, kv_layer=self.kv_layer, batch_tokens=BATCH_TOKENS,
-            validate_steps=max(1, self.steps // LOOKS),
+            validate_steps=max(APART, self.steps // LOOKS),
         )  # fmt: skip
 
     def config(self, target: Target) -> Any:
@@ -154,7 +159,7 @@ class DraftVariant(Variant):
         whole, rate = _size_and_rate(target)
         step = BATCH_TOKENS * (3 * draft + (whole if config.kv_layers else 0))
         look = HELD_OUT_TOKENS * (draft + whole)
-        return (4 if self.distill else 1) * (2 + self.steps * (0.02 + step / rate) + LOOKS * look / rate)
+        return (4 if self.distill else 1) * (2 + self.steps * (0.02 + step / rate) + self.looks * look / rate)
 
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
         from decoders.training.drafter import Run
@@ -185,7 +190,7 @@ class PromptVariant(Variant):
         from decoders.training.prompt_tokens import Recipe
 
         settings = {name: getattr(self, name) for name in training_of(self.kind).varies if name not in LATER}
-        rows, look = POINTS * self.tokens * self.vectors, max(1, self.steps // LOOKS)
+        rows, look = POINTS * self.tokens * self.vectors, max(APART, self.steps // LOOKS)
         if self.epochs:  # as many insertion points of a document, whatever the others of its step
             rows = rows * (self.batch or EPOCH_BATCH) // EPOCH_BATCH
         tokens = 1 << 20 if self.epochs else BATCH_TOKENS  # a chunk of an epoch is one step
@@ -207,7 +212,7 @@ class PromptVariant(Variant):
         each = self.tokens * self.vectors
         share = (self.batch or EPOCH_BATCH) / EPOCH_BATCH if self.epochs else 1.0
         step, look = share * (BATCH_TOKENS + 2 * POINTS * each), HELD_OUT_TOKENS / 4 + HELD_OUT_POINTS * each
-        return 2 + self.steps * (0.02 + step * whole / rate) + LOOKS * look * whole / rate
+        return 2 + self.steps * (0.02 + step * whole / rate) + self.looks * look * whole / rate
 
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
         from decoders.training.prompt_tokens import Run
