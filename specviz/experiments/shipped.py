@@ -82,7 +82,8 @@ def record_recipe(
     """A recipe's results on few prompts and short answers, without their runs, as ``folder``/``name``.zip.
 
     ``count`` prompts, by default one of each task, four to six. Parts that it trains learn for ``training_steps``
-    steps instead of the recipe's own (0). What is done after ``seconds`` is kept, in whole prompts. Raises UserError where these are fewer than two, where every run failed, or where nothing can run.
+    steps instead of the recipe's own (0). What is done after ``seconds`` is kept, in whole prompts. Raises UserError
+    where these are fewer than two, where every run failed, or where nothing can run.
     """
     recipe = find_recipe(name)
     tasks = recipe.prompts.partition(":")[2].split(",") if ":" in recipe.prompts else list(DEMO)
