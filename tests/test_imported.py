@@ -75,6 +75,16 @@ def test_steps_drafted_again_by_the_same_method_fill_in_what_was_rejected():
     assert any(mine["redrafted"])
 
 
+def test_drafts_that_are_longer_here_are_counted_and_the_end_of_the_answer_cuts_none():
+    """A server drafts on behind an answer's end, where this engine's own run cut its last drafts."""
+    assert not set(served()[0].tables["steps"]["drafted"]) <= {0, 4}
+    again = redraft(target(), read_again(target(), imported()), "pld", {"k": 4})
+    steps = again.tables["steps"]
+    assert set(steps["local_drafted"]) == {0, 4} and again.run["redrafted"]["differing"] == 0
+    pairs = zip(steps["local_drafted"], steps["drafted"], strict=True)
+    assert again.run["redrafted"]["longer"] == sum(mine > theirs for mine, theirs in pairs) > 0
+
+
 def test_a_step_where_engine_and_head_differ_is_flagged_and_not_filled_in():
     trace = read_again(target(), imported())
     again = redraft(target(), trace, "pld", {"k": 1})

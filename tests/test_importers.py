@@ -23,6 +23,7 @@ LLAMA = Path(__file__).parent / "servers" / "llama"  # logs and answers of a rea
 KINDS = {
     "llama_debug.log": "llama.cpp-log", "llama_timings.json": "llama.cpp", "lmstudio.jsonl": "lmstudio",
     "openai_stream.jsonl": "openai", "sglang.json": "sglang", "sglang_stream.txt": "sglang",
+    "sglang_dspark.json": "sglang",
     "vllm.log": "vllm-log", "vllm_detailed.json": "vllm", "vllm_metrics.prom": "prometheus",
     "vllm_stream.jsonl": "vllm", "vllm_cat.json": "vllm", "vllm_cat.jsonl": "vllm", "vllm_numbers.jsonl": "vllm",
 }  # fmt: skip
@@ -50,6 +51,39 @@ def test_every_sample_is_read_by_its_importer(path: Path):
         again = load(save(trace, None) or b"")
         assert again.run["unknown"] == trace.run["unknown"] and again.tables == trace.tables
     assert {one.name for one in importers()} == set(KINDS.values())
+
+
+def test_sglangs_dspark_dump_has_every_draft_and_verdict():
+    """Written by the dumper of sglang 0.5.23 on made-up steps; a request's second step lies behind a hole of one token,
+    and of the cut blocks only what was verified is a draft.
+    """
+    first, second = sample("sglang_dspark.json").traces
+    assert first.output_ids == [101, 102, 150, 151, 109, 110, 111, 112, 152] and second.output_ids == [250, 205, 251]
+    assert counts(first) == ([2, 0, 4], [4, 2, 4]) and counts(second) == ([0, 1], [1, 1])
+    assert first.tables["nodes"]["token"][1:5] == [101, 102, 103, 104] and "nodes.token" not in first.run["unknown"]
+    assert first.tables["nodes"]["status"][:5] == ["root", "accepted", "accepted", "rejected", "unreached"]
+    assert first.tables["nodes"]["confidence"][:5] == [None, 0.9, 0.8, 0.4, 0.2]
+    assert first.tables["nodes"]["draft_prob"][1] is None, "a confidence is no q"
+    assert first.tables["steps"]["batch"] == [2, 2, 1] and first.run["imported"]["said"]["drafted"] == 12
+    assert "warnings" not in first.run["imported"]
+    document = json.loads((Path(__file__).parent / "servers" / "sglang_dspark.json").read_text())
+    dump = document["internal_states"][0]["dspark_info_record"]
+    alone = open_log(json.dumps(dump).encode()).traces
+    assert [trace.tables for trace in alone] == [first.tables, second.tables]
+    lost = dump["records"].pop(1)
+    first, second = open_log(json.dumps(document).encode()).traces
+    assert first.run["imported"]["warnings"] == ["1 tokens before number 17 are not in the dump"]
+    for one in (request := lost["reqs"][0]), dump["records"][0]["reqs"][0]:
+        one.pop("rid", None)
+        one["req_pool_index"] = 3
+    request["prefix_len"] = 90  # the slot has another request now
+    dump["records"].append(lost)
+    titles = [trace.run["title"] for trace in open_log(json.dumps(dump).encode()).traces]
+    assert {title.split(": ")[1] for title in titles} >= {"slot 3", "slot 3 from 90"}
+    for name, value in (("correct_drafts", 4), ("verify_len", 9), ("acc_len", 0), ("draft_tokens", "x")):
+        broken = json.loads(json.dumps(dump))
+        broken["records"][0]["reqs"][0][name] = value
+        assert "1 steps whose numbers" in " ".join(open_log(json.dumps(broken).encode()).notes), name
 
 
 def test_vllm_tells_every_step_but_the_rejected_ids():

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from types import SimpleNamespace
@@ -164,6 +165,44 @@ def test_a_folder_that_cannot_be_written_is_said_once(recorder, caplog):
     assert caplog.text.count("not recorded") in (1, 2), "said, and not once a request"
 
 
+def test_a_disk_that_was_full_loses_one_request_and_records_the_next(recorder, monkeypatch, caplog):
+    """The steps go on meanwhile, and the memory of the lost one is given back."""
+    logits = torch.randn(2, VOCAB, generator=torch.Generator().manual_seed(5))
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("lost", "saved"):
+        with monkeypatch.context() as patch:
+            if name == "lost":
+                patch.setattr("decoders.trace.files.write_bytes", full)
+                patch.setattr(recorders.os, "open", full)
+            one = recording(name)
+            recorder.begin(one)
+            recorder.step(batch([[8, 3]], [[8]], logits, [one]))
+            recorder.end([name])
+            recorder.flush()
+        assert not recorder.running
+    (path,) = files(recorder)
+    assert "saved" in path.name and load(path).output_ids == [8, 3]
+    assert "no space left on device" in caplog.text.lower()
+
+
+def test_two_servers_share_a_folder(recorder):
+    """The same request id in both: each has its file, and the folder's numbers are of both."""
+    other = Recorder(recorder.folder, "vllm-recorder", "vLLM, recorded")
+    logits = torch.randn(2, VOCAB, generator=torch.Generator().manual_seed(5))
+    for one, token in ((recorder, 8), (other, 9)):
+        new = recording("same")
+        one.begin(new)
+        one.step(batch([[token, 3]], [[token]], logits, [new]))
+    for one in (recorder, other):
+        one.end(["same"])
+        one.flush()
+    other.close()
+    assert sorted(load(path).output_ids for path in files(recorder)) == [[8, 3], [9, 3]]
+
+
 class Runner:
     """The V1 runner as far as the plugin reads it; ``lets`` says what its sampler lets stand."""
 
@@ -219,6 +258,27 @@ def test_requests_that_ask_are_recorded_beside_others(monkeypatch, tmp_path):
     assert trace.output_ids == [8, 3] and trace.run["imported"]["said"]["temperature"] == 0.0
     assert trace.tables["nodes"]["prob"][1] == pytest.approx(float(before[0].softmax(-1)[8]), abs=1e-5)
     taps.recorder.close()
+
+
+def test_requests_without_ids_are_served_and_not_recorded(monkeypatch, tmp_path):
+    """A prompt of embeddings has none, and a pooling request no sampling parameters."""
+    owner, taps = installed(monkeypatch, tmp_path, everything=True)
+    runner = owner(torch.tensor([[8], [9]]))
+    runner.requests["a"].prompt_token_ids = None
+    runner.requests["b"].sampling_params = None
+    assert runner._sample(torch.randn(2, VOCAB), None).sampled_token_ids is runner.lets
+    assert taps.passed == {"a", "b"} and not taps.recorder.running and not taps.failed
+    taps.end(["a", "b"])
+    assert not taps.passed
+    taps.recorder.close()
+    assert not files(taps.recorder)
+
+
+def test_a_server_without_a_known_runner_is_said_to_be_unknown(monkeypatch, tmp_path, caplog):
+    monkeypatch.setattr(plugin, "_class", lambda module, name: None)
+    monkeypatch.setenv("SPECVIZ_RECORD", str(tmp_path / "runs"))
+    plugin.register()
+    assert "no runner that is known here" in caplog.text
 
 
 def test_another_signature_is_refused_and_nothing_is_wrapped(monkeypatch, tmp_path, caplog):

@@ -1,12 +1,14 @@
 """Run by tests/test_vllm_live.py in vLLM's own environment: chats of a real engine, as JSON on its last line.
 
-    python vllm_child.py MODEL_FOLDER chats|crowd|signatures
+python vllm_child.py MODEL_FOLDER chats|crowd|signatures
+SPECVIZ_RECORD=FOLDER python vllm_child.py MODEL_FOLDER overhead PROMPTS.jsonl PAIRS    (Spec-Bench's form)
 """
 
 import json
 import os
 import sys
 import time
+from pathlib import Path
 
 os.environ |= {
     "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1",
@@ -72,6 +74,72 @@ def crowd(model):
     return {"ended": ended, "running": len(taps.recorder.running), "passed": len(taps.passed)}
 
 
+def overhead(model, prompts, pairs):
+    """Processor time of 16 chats of 64 tokens, recorded ÷ plain: two engines in one process take their steps in turn,
+    so that a busy machine slows both alike. ``own``: what the recorder's functions took by their threads' clocks.
+    """
+    from vllm import SamplingParams
+    from vllm.platforms import current_platform
+
+    from decoders.servers import recorder, vllm
+
+    own = [0.0]
+    for owner, name in (
+        (vllm, "_before_v1"),
+        (vllm, "to_host"),
+        (recorder.Recorder, "_add"),
+        (recorder.Recorder, "_write"),
+    ):
+        setattr(owner, name, _clocked(getattr(owner, name), own))
+    engines = [engine(model, enable_prefix_caching=False)]
+    type(current_platform).register_triton_kernel_overrides = classmethod(lambda _: None)  # not twice in a process
+    engines.append(engine(model, enable_prefix_caching=False))
+    rows = [json.loads(line) for line in Path(prompts).read_text(encoding="utf-8").splitlines()]
+    chats = [[{"role": "user", "content": row["turns"][0][:1200]}] for row in rows[:: len(rows) // 16][:16]]
+    ids = [
+        engines[0].get_tokenizer().apply_chat_template(c, add_generation_prompt=True, return_dict=False) for c in chats
+    ]
+    result = []
+    for number in range(int(pairs) + 1):  # the first one opens the tokenizer, and is not counted
+        answers, seconds, before, turn, own[0] = ({}, {}), [0.0, 0.0], counters(engines[1]), 0, 0.0
+        for which, one in enumerate(engines):
+            for place, prompt in enumerate(ids):
+                asked = SamplingParams(temperature=0, max_tokens=64, extra_args={"specviz": 1} if which else None)
+                one.llm_engine.add_request(f"{number}-{which}-{place}", {"prompt_token_ids": prompt}, asked)
+        while any(one.llm_engine.has_unfinished_requests() for one in engines):
+            turn += 1
+            for which in (0, 1) if (turn + number) % 2 else (1, 0):
+                clock = time.process_time()
+                for output in engines[which].llm_engine.step():
+                    if output.finished:
+                        answers[which][output.request_id.split("-")[2]] = list(output.outputs[0].token_ids)
+                if which and _taps().recorder:
+                    _taps().recorder.flush()
+                seconds[which] += time.process_time() - clock
+        clock = time.process_time()
+        _taps().end(list(_taps().recorder.running))
+        _taps().recorder.flush()
+        seconds[1] += time.process_time() - clock
+        after = counters(engines[1])
+        told = {name: value - before.get(name, 0) for name, value in after.items()}
+        same = sum(answers[0][place] == answers[1][place] for place in answers[0])
+        pair = {"ratio": seconds[1] / seconds[0], "own": own[0] / seconds[0], "seconds": seconds, "same": same, **told}
+        print(json.dumps(pair), file=sys.stderr, flush=True)
+        result.append(pair)
+    return result[1:]
+
+
+def _clocked(inner, total):
+    def call(*args, **more):
+        clock = time.thread_time()
+        try:
+            return inner(*args, **more)
+        finally:
+            total[0] += time.thread_time() - clock
+
+    return call
+
+
 def signatures(model):
     """Why the plugin would wrap nothing, runner by runner; None where the signatures are the known ones."""
     from decoders.servers import vllm as plugin
@@ -88,7 +156,7 @@ def _taps():
 
 
 if __name__ == "__main__":
-    result = globals()[sys.argv[2]](sys.argv[1])
+    result = globals()[sys.argv[2]](sys.argv[1], *sys.argv[3:])
     if os.environ.get("SPECVIZ_RECORD") and sys.argv[2] != "signatures":
         _taps().recorder.close()
     print("\n" + json.dumps(result))

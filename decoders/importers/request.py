@@ -79,7 +79,8 @@ class ServerStep:
     ``emitted`` where the answer ended inside the accepted draft. ``draft`` has the drafter's first choices per
     position, the drafted one first; ``ms`` is the time since the step before, as far as it is told. Recorders know
     more: the target's probability and rank of every drafted token (``judged``), after temperature and the like
-    (``served``), its first choices in every row (``tops``), times, and the requests of the forward (``batch``).
+    (``served``), its first choices in every row (``tops``), times, and the requests of the forward (``batch``);
+    ``confidence``: the drafter's own guess, per drafted token, that it is accepted.
     """
 
     emitted: int
@@ -94,6 +95,7 @@ class ServerStep:
     draft_ms: float | None = None
     verify_ms: float | None = None
     batch: int = 0
+    confidence: Sequence[float | None] | None = None
 
 
 @dataclass(slots=True)
@@ -289,6 +291,9 @@ class _Rows:
         self.served = any(step.served is not None for step in request.steps or ())  # p after temperature and the like
         if self.served:
             self.tables["nodes"]["served_prob"] = []
+        self.confident = any(step.confidence is not None for step in request.steps or ())
+        if self.confident:
+            self.tables["nodes"]["confidence"] = []
         if any(step.batch for step in request.steps or ()):  # requests of the forward: its times are of all
             self.tables["steps"]["batch"] = []
 
@@ -349,6 +354,9 @@ class _Rows:
             }  # fmt: skip
             if self.served:
                 row["served_prob"] = share(step.served[depth - 1]) if step.served and depth else None
+            if self.confident:
+                own = step.confidence or ()
+                row["confidence"] = share(own[depth - 1]) if 0 < depth <= len(own) else None
             _append(self.tables, "nodes", **row)
             if offered:
                 for place, (token_id, text, q) in enumerate(offered):

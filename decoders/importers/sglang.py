@@ -5,6 +5,12 @@ srt/managers/tokenizer_manager.py, ``_add_spec_metrics``: ``spec_verify_ct``, ``
 ``output_token_logprobs`` and ``output_top_logprobs`` as [logprob, id, text] (docs/basic_usage/native_api,
 sampling_params). In a stream text and counts grow from chunk to chunk: where ``spec_verify_ct`` grew by one, the chunk
 is one step.
+
+DSpark: ``dspark_info_record.records[].reqs[]`` of GET /server_info, on with SGLANG_DSPARK_DEBUG_DUMP=core,reqs
+(srt/speculative/dspark_components/dspark_observability.py, DecodeStepRecord and ReqDetail). ``draft_tokens`` has the
+whole block, of which ``verify_len`` − 1 were verified; ``acc_len`` = ``correct_drafts`` + 1 tokens stood, the last one
+``bonus_token``. The prompt and the first token, which its forward wrote, are not told. DSpark needs a GPU: no such
+server was run here; the sample in tests/servers was written by the dumper's own code of sglang 0.5.23 on made-up steps.
 """
 
 from __future__ import annotations
@@ -13,9 +19,9 @@ from typing import Any
 
 from .chat import answers
 from .importer import Contents, Importer
-from .request import Choice, Request, ServerStep, Token, words
+from .request import MOST_REQUESTS, Choice, Request, ServerStep, Token, check_tokens, words
 from .source import Source
-from .values import from_log, merged, number, numbers, whole
+from .values import dicts, from_log, merged, number, numbers, whole
 
 
 def read(source: Source) -> Contents | None:
@@ -23,6 +29,8 @@ def read(source: Source) -> Contents | None:
     contents, own = Contents(), dict[str, list[dict[str, Any]]]()
     for place, document in enumerate(source.documents):
         value = document.value
+        for dump in _dumps(value):
+            contents.requests += _dspark(dump, contents)
         meta = value.get("meta_info")
         if "choices" not in value and isinstance(meta, dict):
             own.setdefault(str(meta.get("id") or f"request {place + 1}"), []).append(value)
@@ -35,6 +43,65 @@ def read(source: Source) -> Contents | None:
             _said(answer.request, told)
             contents.requests.append(answer.request)
     return contents if contents.requests else None
+
+
+def _dumps(value: dict[str, Any]) -> list[dict[str, Any]]:
+    """DSpark's dumps in an answer of /server_info: one per data-parallel rank, or the dump alone."""
+    states = [value, *dicts(value.get("internal_states"))]
+    dumps = [state["dspark_info_record"] for state in states if isinstance(state.get("dspark_info_record"), dict)]
+    alone = isinstance(value.get("records"), list) and "verify_num_draft_tokens" in value
+    return dumps or ([value] if alone else [])
+
+
+def _dspark(dump: dict[str, Any], contents: Contents) -> list[Request]:
+    """The requests of a dump, in the order in which they began. A slot without an id begins another request where its
+    prefix does not go on.
+    """
+    begun: dict[str, Request] = {}
+    ends, odd, tokens = dict[str, int](), 0, 0
+    for record in dicts(dump.get("records")):
+        for one in dicts(record.get("reqs")):
+            names = ("prefix_len", "verify_len", "acc_len", "correct_drafts", "bonus_token")
+            prefix, verified, stood, accepted, bonus = (whole(one.get(name)) for name in names)
+            drafted = numbers(one.get("draft_tokens"))
+            if prefix is None or verified is None or accepted is None or bonus is None or drafted is None or (
+                not accepted < verified <= len(drafted) + 1 or stood != accepted + 1
+            ):  # fmt: skip
+                odd += 1
+                continue
+            key = str(one.get("rid") or f"slot {one.get('req_pool_index')}")
+            if "rid" not in one and ends.get(key, prefix) != prefix:
+                key = f"{key} from {prefix}"
+            if key not in begun and len(contents.requests) + len(begun) > MOST_REQUESTS:
+                continue
+            request = begun.setdefault(key, Request(key, said={"method": "DSPARK", "prefix_len": prefix}))
+            if (missing := prefix - ends.get(key, prefix)) and "rid" in one:
+                request.warnings.append(f"{missing} tokens before number {prefix + 1} are not in the dump")
+            ends[key] = prefix + accepted + 1
+            tokens += accepted + 1
+            check_tokens(tokens)
+            _dspark_step(request, record, one, drafted, verified - 1, accepted, bonus)
+    if odd:
+        contents.notes.append(f"{odd} steps whose numbers do not go together were left out")
+    return list(begun.values())
+
+
+def _dspark_step(
+    request: Request, record: dict[str, Any], one: dict[str, Any], drafted: list[int], verified: int, accepted: int,
+    bonus: int,
+) -> None:  # fmt: skip
+    request.steps = [] if request.steps is None else request.steps
+    request.tokens += [Token(token) for token in (*drafted[:accepted], bonus)]
+    step = ServerStep(accepted + 1, accepted, verified, [[(token, None, None)] for token in drafted[:verified]])
+    sure = one.get("confidence")
+    if isinstance(sure, list):
+        step.confidence = [number(value) for value in sure[:verified]]
+    times = ("draft_gpu_ms", "target_verify_gpu_ms", "step_gpu_ms", "step_cpu_ms")
+    step.draft_ms, step.verify_ms, gpu, cpu = (number(record.get(name)) for name in times)
+    step.ms, step.batch = gpu if gpu is not None else cpu, whole(record.get("bs")) or 0
+    request.steps.append(step)
+    for name, count in (("drafted", len(drafted)), ("verified", verified), ("accepted", accepted)):
+        request.said[name] = request.said.get(name, 0) + count
 
 
 def _metas(part: dict[str, Any]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import atexit
 import json
 import logging
 import os
+import platform
 import queue
 import re
 import secrets
@@ -36,7 +37,7 @@ MOST_REQUESTS = 256  # recorded at a time; further ones are served and not recor
 MOST_TOKENS = 20_000  # of a request, prompt and output; a longer one is recorded up to there
 MOST_WAITING = 512  # batches that wait for the thread; beyond, steps are lost and their requests say so
 MOST_LIVE = 4 << 20  # bytes of the file of running requests, which then begins anew
-LIVE = "live-{pid}.jsonl"
+LIVE = "live-{host}-{pid}.jsonl"  # in containers every server may have the same process id
 CHUNKS = 128  # of a vocabulary, in the search for its first choices
 FULL = "the recorder was {reason}: the steps after the first {steps} are not recorded"
 
@@ -287,7 +288,8 @@ class Recorder:
             for recording in batch.recordings if recording.steps for step in recording.steps[-1:]
         ]  # fmt: skip
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / LIVE.format(pid=os.getpid())
+        host = re.sub(r"[^A-Za-z0-9-]", "_", platform.node())[:40]
+        path = self.folder / LIVE.format(host=host, pid=os.getpid())
         flags = os.O_APPEND if self._live < MOST_LIVE else os.O_TRUNC
         with open(os.open(path, os.O_CREAT | os.O_WRONLY | flags, 0o600), "w", encoding="utf-8") as file:
             file.write("".join(f"{line}\n" for line in lines))

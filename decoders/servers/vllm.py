@@ -58,6 +58,8 @@ def register() -> None:
         place.mkdir(parents=True, exist_ok=True)
         if not os.access(place, os.W_OK):
             raise PermissionError(f"{place} cannot be written")
+        if _class(*V1) is None and _class(*V2) is None:
+            log.error("specviz records nothing: this vLLM has no runner that is known here, %s or %s", V1[0], V2[0])
         for install in (install_v1, install_v2):
             install(place, bool(os.environ.get(ALL)))
     except Exception as error:  # whatever it is, the server starts
