@@ -110,18 +110,18 @@ def _step_ms(numbers: Mapping[str, Any]) -> float | None:
 
 def _because(numbers: Mapping[str, Any], other: tuple[str, Mapping[str, Any]] | None) -> str:
     """The two factors of a speed, tokens per step and time per step, against another lane's: first the one in favour,
-    then the other; "" where none is in favour, or they are not known.
+    then the other; "" where none is in favour, or they are not known. What differs by ``LEVEL`` at most is no reason.
     """
     if other is None:
         return ""
     good, bad = [], []
     mine, theirs = _per_step(numbers), _per_step(other[1])
-    if mine and theirs and f"{mine:.2f}" != f"{theirs:.2f}":
+    if mine and theirs and abs(mine / theirs - 1) > LEVEL:
         more = mine > theirs
         words = f"it writes {'more' if more else 'fewer'} tokens per step ({mine:.2f} against {theirs:.2f})"
         (good if more else bad).append(words)
     mine, theirs = _step_ms(numbers), _step_ms(other[1])
-    if mine and theirs and f"{mine:.1f}" != f"{theirs:.1f}":
+    if mine and theirs and abs(mine / theirs - 1) > LEVEL:
         less = mine < theirs
         words = f"its steps take {'less' if less else 'more'} time ({mine:.1f} against {theirs:.1f} ms)"
         (good if less else bad).append(words)
