@@ -26,6 +26,7 @@ KINDS = {
     "sglang_dspark.json": "sglang",
     "vllm.log": "vllm-log", "vllm_detailed.json": "vllm", "vllm_metrics.prom": "prometheus",
     "vllm_stream.jsonl": "vllm", "vllm_cat.json": "vllm", "vllm_cat.jsonl": "vllm", "vllm_numbers.jsonl": "vllm",
+    "rounds.json": "rounds",
 }  # fmt: skip
 
 
@@ -226,6 +227,21 @@ def test_numbers_of_many_requests_are_no_run():
     log, metrics = sample("vllm.log"), sample("vllm_metrics.prom")
     assert not log.traces and log.numbers[0].values["Accepted ÷ drafted"] == pytest.approx(130 / 240)
     assert metrics.numbers[0].values["acceptance by position (of all drafts)"] == [0.8, 0.5, 0.2]
+
+
+def test_a_runs_rounds_are_enough_and_what_is_missing_is_said():
+    trace = one("rounds.json")
+    steps, nodes = trace.tables["steps"], trace.tables["nodes"]
+    assert (steps["drafted"], steps["accepted"], steps["emitted"]) == ([3, 2, 0], [2, 0, 0], [3, 1, 1])
+    assert trace.output_ids[:3] == [5, 6, 7] and nodes["token"][1:4] == [5, 6, 9] and steps["verify_ms"][0] == 4.5
+    least = open_log(b'{"rounds": [{"drafted": 4, "accepted": 1}]}', "run.json").traces[0]
+    assert least.run["metrics"]["accepted"] == 1 and {"nodes.token", "text"} <= set(least.run["unknown"])
+    for data, sentence in {
+        b'{"rounds": [{"drafted": 1, "accepted": 3}]}': "round 1 accepted 3 of 1 drafted tokens",
+        b'{"rounds": [{"drafted": 1, "accepted": 1}, {"drafted": 3, "draft": [1]}]}': "round 2 drafted 3 tokens and",
+    }.items():
+        with pytest.raises(ImportFault, match=sentence):
+            open_log(data, "run.json")
 
 
 def test_ids_without_a_tokenizer_are_shown_as_ids():
