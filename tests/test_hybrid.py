@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers as hf
+from safetensors.torch import load_file, save_file
 from scipy.stats import chisquare
 
 import specviz
@@ -21,6 +24,7 @@ from decoders.engine.decoding import Decoding
 from decoders.errors import TooLarge
 from decoders.model import recurrent, room
 from decoders.model import target as engine
+from decoders.model.load import load_target
 from decoders.model.recurrent import LayerState, Paths
 from decoders.model.shape import ModelShape
 from decoders.model.target import Target
@@ -32,6 +36,7 @@ from decoders.study.whatif import ReadRun
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser
 
+from .drafts import save_tiny_part
 from .families.cases import VOCAB, cases
 from .families.compare import IDENTICAL, compare, network, opened
 from .models import prompt_ids, tiny_tokenizer
@@ -246,6 +251,50 @@ def test_generate_is_recorded_on_a_hybrid_and_drafts_where_transformers_does_not
     with Recorder(convolution, tiny_tokenizer()) as recorder:
         output = convolution.generate(ids, prompt_lookup_num_tokens=4, **options)[0, 60:].tolist()
     assert recorder.trace.output_ids == output == convolution.generate(ids, **options)[0, 60:].tolist()
+
+
+@pytest.mark.parametrize("family", matrix(KINDS, 0, "seven methods of one mechanism, on parts of random weights"))
+def test_every_part_drafts_for_a_hybrid(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads, prompt tokens and draft models of random weights; the last one may be a hybrid itself."""
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    target, prompt = opened(HYBRIDS[family]), Prompt.from_ids(prompt_ids(3, 40))
+    expected = StockModel(network(HYBRIDS[family])).generate(prompt.tokens, 14, ())
+    for kind in ("medusa", "hydra", "eagle", "eagle3", "ppd", "drafter"):
+        save_tiny_part(target, kind)
+    for method in ("medusa", "hydra", "eagle", "eagle2", "eagle3", "ppd", "sps"):
+        assert generate(target, prompt, method, max_new_tokens=14) == expected, method
+    drafts: dict[str, Any] = {"medusa": {}}
+    for seed in (1, 7):  # the target's own weights, so that drafts are accepted, and others
+        folder = tmp_path / f"drafter-{seed}"
+        network(HYBRIDS[family], seed).save_pretrained(folder)
+        tiny_tokenizer().save_pretrained(folder)
+        for expansion in ("none", "fixed"):
+            params = {"drafter": str(folder), "expansion": expansion}
+            drafts[f"{seed} {expansion}"] = list(Decoding.of(target, prompt, "sps", params, max_new_tokens=14))
+            assert [token for step in drafts[f"{seed} {expansion}"] for token in step.emitted] == expected
+    assert sum(step.accepted for step in drafts["1 none"]) == 14 - len(drafts["1 none"])
+    with pytest.raises(UserError, match="follows one text from forward to forward"):
+        generate(target, prompt, "sps", {"drafter": str(folder), "expansion": "beam 4"}, max_new_tokens=4)
+
+
+def test_a_checkpoint_that_lacks_a_states_weights_is_refused(tmp_path: Path) -> None:
+    """A layer that was left out would be random numbers; further weights, such as an MTP head's, are left alone."""
+    model, ids = network(HYBRIDS["qwen3_next"]), prompt_ids(3, 40)
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file)
+    save_file({**weights, "mtp.fc.weight": torch.zeros(2, 2)}, file, {"format": "pt"})
+    output = generate(load_target(tmp_path, engine="eager"), Prompt.from_ids(ids), "pld", max_new_tokens=8)
+    assert output == StockModel(model).generate(ids, 8, ())
+    save_file({n: w for n, w in weights.items() if n != "model.layers.1.linear_attn.A_log"}, file, {"format": "pt"})
+    with pytest.raises(UserError, match=r"lacks weights .*: model\.layers\.1\.linear_attn\.A_log\. Give the whole"):
+        load_target(tmp_path, engine="eager")
+    config = json.loads((tmp_path / "config.json").read_text())
+    save_file(weights, file, {"format": "pt"})
+    (tmp_path / "config.json").write_text(json.dumps({**config, "linear_num_value_heads": 8}))
+    with pytest.raises(UserError, match="could not be loaded"):
+        load_target(tmp_path, engine="eager")
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ class Reread:
             if self.attention:
                 self._watch(undo, weights, ids.shape[1])
             output = self.model(input_ids=ids, use_cache=False, output_hidden_states=bool(self.hidden))
+        if bare := [layer for layer in self.attention if layer not in weights]:
+            raise UserError(f"layer {bare[0]} of this model gives no attention weights: leave it out")
         states = {layer: output.hidden_states[layer][0] for layer in self.hidden}
         if weights:
             self._record(trace, weights)
