@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,7 @@ def observe(
 
     Raises UserError for a model whose masks are not made by transformers' rules, or by one that no tree can follow.
     """
-    cache = _Watched(shape, 1)
+    cache = _Watched(replace(shape, kv_layers=tuple(range(shape.layers))), 1)
     numbers: dict[int, int] = {}
     cached: list[bool] = []
 

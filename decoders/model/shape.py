@@ -13,7 +13,8 @@ from decoders.errors import UserError, first_line
 from . import families
 
 FULL, SLIDING = "full_attention", "sliding_attention"
-RECURRENT = {"linear_attention", "conv", "hybrid"}  # kinds of layers with a state; in some, beside attention
+HYBRID = "hybrid"  # attention beside a state
+RECURRENT = {"linear_attention", "conv", HYBRID}
 STATELESS = {"mlp", "moe"}
 ROTARIES = ("default", "linear", "llama3", "yarn")  # one fixed frequency per pair, whatever the length
 SWITCHING = "longrope"  # two sets of frequencies: one for short texts, one for long ones
@@ -28,8 +29,8 @@ class ModelShape:
     a head that they turn, ``rotary_theta`` their base; ``rotary_switch`` the length of text beyond which they take
     other frequencies (longrope), or None. ``norm_eps`` is that of RMS norms. Softcaps are None where
     scores or logits are not squashed; ``logits_scale`` is what logits are multiplied by; ``tied``: the head is the
-    embedding; ``stop_ids`` end a text. ``kv_layers`` cache keys and values and ``recurrent_layers`` keep a state, as a
-    target sees them in its model's own code, ``state_bytes`` of it, and ``row_bytes`` more for a row until its verdict.
+    embedding; ``stop_ids`` end a text. ``kv_layers`` cache keys and values; ``recurrent_layers`` keep a state, of
+    ``state_bytes`` and ``row_bytes`` more for a row until its verdict, as a target sees in its model's own code.
     """
 
     family: str
@@ -102,7 +103,7 @@ class ModelShape:
             mlp_bias=bool(getattr(config, "mlp_bias", False)),
             tied=bool(getattr(config, "tie_word_embeddings", False)),
             stop_ids=token_ids(getattr(config, "eos_token_id", None)),
-            kv_layers=tuple(range(config.num_hidden_layers)),
+            kv_layers=_kv_layers(config),
         )
 
     @property
@@ -166,6 +167,12 @@ def _check(config: Any) -> None:
         reason = families.LOOKS_BOTH_WAYS
     if reason:
         raise refusal(config.model_type, reason)
+
+
+def _kv_layers(config: Any) -> tuple[int, ...]:
+    """The layers that attend, by their types; without types, all."""
+    kinds = _setting(config, "layer_types", (FULL,) * config.num_hidden_layers)
+    return tuple(layer for layer, kind in enumerate(kinds) if kind in (FULL, SLIDING, HYBRID))
 
 
 def _windows(config: Any) -> tuple[int | None, ...]:
