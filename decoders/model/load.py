@@ -71,10 +71,11 @@ def load_network(
         ModelShape.of(config)  # refuses a family before its weights are read
         # not through the host's memory
         straight = {"device_map": {"": where}} if where.type == "cuda" and torch.cuda.is_available() else {}
-        network, about = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=kind, config=copy.deepcopy(config), attn_implementation=attention, output_loading_info=True,
             **straight,
         )  # fmt: skip
+        network, about = loaded
         if lacking := sorted(about["missing_keys"]):  # transformers would go on with random numbers
             more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
             raise UserError(
