@@ -86,9 +86,8 @@ def open_desk(
 
             settle(threads or (backends.threads_each if backends is not None else None))
             target = load_target(model, device=device, dtype=dtype, engine=engine, progress=progress, weights=on)
-            target.engines.learns = pool is None  # beside backends at work nothing can be measured
-            if pool is None:
-                target.engines.begin()
+            if pool is None:  # else backends are at work, which no process knows of
+                target.engines.begin(runner.busy)
             return target
 
         def load() -> Any:
@@ -130,7 +129,8 @@ def open_desk(
             load, name=model_name(chosen), model=chosen, weights=weights or "fp32", other=other,
             pick=None if fixed else pick,
         )  # fmt: skip
-    desk = Desk(store, Runner(store, library, pool=pool), loader, pages=pages())
+    runner = Runner(store, library, pool=pool)
+    desk = Desk(store, runner, loader, pages=pages())
     desk.device, desk.dtype = device, dtype
     desk.keep_to(rules or Rules())
     listing = store.listing("")

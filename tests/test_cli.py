@@ -9,6 +9,7 @@ import string
 import subprocess
 import sys
 import types
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -814,3 +815,26 @@ def test_control_characters_of_a_model_stay_visible(capsys, model, monkeypatch):
 def test_fewer_than_four_numbers_have_no_quartiles():
     numbers = [Spread.of([1.0, 2.0, 3.0]), Spread.of([1.0, 2.0, 3.0, 6.0]), None]
     assert [bench.spread(one, "{:.1f}".format) for one in numbers] == ["2.0", "2.5 (1.8–3.8)", "–"]
+
+
+def test_compile_compiles_what_is_missing_and_says_so(capsys, model, monkeypatch):
+    """The model's layers, then those of its draft models; what is there already stays."""
+    from decoders.model import compiling
+
+    opened, made = {}, []
+
+    def wait(parts, cancel=None):
+        opened.update(dict.fromkeys(part for part in parts if len(made) != 2))
+        return len(made) != 2
+
+    monkeypatch.setattr(compiling, "compiler", lambda: "g++")
+    monkeypatch.setattr(compiling.WORKSHOP, "open", lambda part: part if part in opened else None)
+    monkeypatch.setattr(compiling.WORKSHOP, "make", lambda parts: made.extend(parts))
+    monkeypatch.setattr(compiling.WORKSHOP, "wait", wait)
+    monkeypatch.setattr(compiling.WORKSHOP, "failed", defaultdict(lambda: "compiling failed (no space)"))
+    assert specviz("compile", "--model", model) == 1
+    said = capsys.readouterr().out
+    assert f"0 of {len(made)} parts are compiled" in said and "2 of " in said and "(no space)" in said
+    assert "the model's layers, one row" in said and [part.maker for part in made[:2]] == ["decoders.model.layer"] * 2
+    count, first = len(made), made[1]
+    assert specviz("compile", "--model", model) == 0 and made[count:] == [first]

@@ -25,7 +25,7 @@ HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 LIGHT = {
     "errors", "folders", "importers.chat", "importers.importer", "importers.llama_server", "importers.prometheus",
     "importers.request", "importers.source", "importers.values", "imports", "servers.client", "servers.watching",
-    "names", "draft.params", "draft.settings", "draft.tree", "method.kept", "method.plugin_files", "model.activity",
+    "names", "draft.params", "draft.settings", "draft.tree", "method.kept", "method.plugin_files",
     "model.catalog",
     "study.attribution", "study.attribution_export", "study.attribution_text", "study.verbatim",
     "trace.check", "trace.files",

@@ -234,7 +234,7 @@ def serving_first(models: Path, place: Path, **opening: Any) -> Iterator[tuple[T
     desk = open_desk(str(place / "first"), **opening)
     with TestClient(app_of(desk)) as client:
         assert desk.loader.wait(WAIT_S) and desk.loader.state == "ready"
-        assert desk.loader.target.engines.learns
+        assert desk.loader.target.engines.busy == desk.runner.busy
         yield client, desk
 
 

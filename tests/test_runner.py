@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import synthetic
 
-from decoders.model.activity import Activity
 from decoders.trace.trace import Trace
 from specviz.server.feed import Feed
 from specviz.server.library import Library
@@ -111,25 +110,18 @@ def test_runs_wait_for_each_other_and_hear_their_place(runner: Runner, chain: Tr
     assert first.id in runner.store and third.id in runner.store and second.id not in runner.store
 
 
-def test_what_works_in_the_background_makes_way_for_runs_and_other_work(
-    runner: Runner, chain: Trace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    activity = Activity()
-    monkeypatch.setattr("specviz.server.runner.ACTIVITY", activity)
-    monkeypatch.setattr("decoders.model.activity.IDLE_S", 0.01)
-    gate, rests = threading.Event(), list[float]()
+def test_a_runner_is_busy_while_a_run_or_other_work_waits_or_goes_on(runner: Runner, chain: Trace) -> None:
+    gate, seen = threading.Event(), list[bool]()
+    assert not runner.busy()
     job = runner.submit(lambda cancel: StubRun(chain, cancel, gate=gate))
+    assert runner.busy()
     four_steps(job)
-    assert not activity.wait(idle=True, most=0.1)
+    assert runner.busy()
     gate.set()
-    assert activity.wait(idle=True, most=WAIT_S)
-
-    def work() -> None:
-        activity.wait(idle=True, most=0.1)
-        rests.append(activity.rest())
-
-    runner.on_worker(work)
-    assert rests == [0.01] and activity.wait(idle=True, most=WAIT_S)
+    until(lambda: not runner.busy(), "the run is over")
+    runner.on_worker(lambda: seen.append(runner.busy()))
+    assert seen == [True]
+    until(lambda: not runner.busy(), "the other work is over")
 
 
 def test_two_devices_run_side_by_side(runner: Runner, chain: Trace) -> None:

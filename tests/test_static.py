@@ -11,23 +11,21 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
 
 import numpy as np
 import psutil
 import pytest
 import torch
 
-from decoders import Decoding, Prompt, generate, record
+from decoders import Prompt, generate, record
 from decoders.draft.draft import Draft, Ran
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
-from decoders.model import activity, compiling, engines, keeper, trials
-from decoders.model.activity import ACTIVITY
+from decoders.model import compiling, engines
 from decoders.model.compiled import CompiledForward, why_not
 from decoders.model.compiling import Part, Workshop
-from decoders.model.engines import Engines, tried_size
+from decoders.model.engines import Engines
 from decoders.model.graphs import GraphForward
 from decoders.model.layer import LayerShape, LlamaLayer
 from decoders.model.linear import packable
@@ -74,6 +72,13 @@ def interpreted(target: Target) -> Engines:
     assert isinstance(made.static, CompiledForward)
     made.static.layers = {one_row: Interpreted(part) for one_row, part in made.static.parts.items()}  # type: ignore
     made._checked = True
+    return made
+
+
+def unchecked(target: Target) -> Engines:
+    """``interpreted`` under ``auto``, before its forwards were compared with stock ones."""
+    made = interpreted(target)
+    made.engine, made._checked = "auto", False
     return made
 
 
@@ -126,7 +131,6 @@ def test_rows_go_to_the_next_bucket(rows, bucket):
 def test_compiled_rows_are_padded_little(rows, bucket):
     found = bucket_of(rows, 40, 4096, 128, sizes=CompiledForward.sizes)
     assert (found and found.rows) == bucket and CompiledForward.sizes[-1] == ROWS[-1]
-    assert found is None or tried_size(found).rows in ROWS, "trials know fewer sizes"
 
 
 @pytest.mark.parametrize("family", matrix(LLAMAS, ("llama", "mistral-window"), "the other families"))
@@ -284,131 +288,21 @@ def test_forwards_that_differ_are_not_used(caplog, monkeypatch):
     assert "differ from its own by" in caplog.text
 
 
-@pytest.fixture
-def idle(monkeypatch, tmp_path):
-    """A home of its own, where a target is idle at once."""
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    monkeypatch.setattr(activity, "IDLE_S", 0.05)
-    monkeypatch.setattr(trials, "PAIRS", 3)
-    return tmp_path
-
-
-def learning(target: Target) -> Engines:
-    """The target's engines as a server has them, with parts that are not compiled."""
-    made = Engines(target, "auto")
-    assert isinstance(made.static, CompiledForward) and made.trials is not None
-    made.static.layers = {one_row: Interpreted(part) for one_row, part in made.static.parts.items()}  # type: ignore
-    made.learns, made.complete = True, lambda: True  # type: ignore[method-assign]
-    return made
-
-
-def rested(made: Engines) -> None:
-    """Wait until all that is wanted was measured."""
-    while made.trials is not None and (thread := made.trials._thread) is not None:
-        thread.join(0.1)
-
-
 PROMPT = Prompt.from_ids([5, 6, 7])
 
 
-@pytest.mark.parametrize("slow, engine", [("ours", "eager"), ("stock", "compiled")])
-def test_auto_measures_when_nothing_runs_and_takes_the_faster_one(slow, engine, monkeypatch, idle):
-    target = target_of()
-    target.engines = made = learning(target)
-    owner, name = (made.static, "run") if slow == "ours" else (made, "eager")
-    right, calls = getattr(owner, name), []
-    monkeypatch.setattr(owner, name, lambda *args: (calls.append(0), time.sleep(0.1), right(*args))[2])
-    trace = record(target, PROMPT, "plain", max_new_tokens=8)
-    assert set(trace.tables["steps"]["engine"]) == {"eager"} and len(calls) == (8 if slow == "stock" else 0)
-    rested(made)
-    (noted,) = json.loads((idle / "cache" / trials.NOTES).read_text()).values()
-    assert list(noted) == ["1x256"] and (noted["1x256"][0] > noted["1x256"][1]) == (slow == "ours")
-    again = record(target, PROMPT, "plain", max_new_tokens=8)
-    assert set(again.tables["steps"]["engine"]) == {engine} and again.output_ids == trace.output_ids
-    assert made.trials is not None and not made.trials.wanted
-    assert {size: list(ms) for size, ms in Engines(target, "auto").trials.notes.items()} == noted  # type: ignore
-
-
-def test_the_shortest_times_of_all_processes_count(idle):
-    """What a busy machine noted is corrected by the next process that meets the size."""
-    target = target_of()
-    for ms, noted in (((9.0, 3.0), (9.0, 3.0)), ((1.0, 4.0), (1.0, 3.0)), ((2.0, 5.0), (1.0, 3.0))):
-        tried = Engines(target, "auto").trials
-        assert tried is not None
-        tried.faster("4x512", lambda: None)
-        assert [*tried.wanted] == ["4x512"]
-        tried._note("4x512", *ms)
-        assert tried.notes == {"4x512": noted} and tried.faster("4x512", lambda: None) == (noted[0] < 3)
-
-
-def test_a_command_takes_what_was_measured_and_measures_nothing(idle):
-    """So all runs of a benchmark run alike."""
-    target = target_of()
-    target.engines = made = learning(target)
-    made.learns = False
-    record(target, PROMPT, "plain", max_new_tokens=8)
-    assert made.trials is not None and made.trials._thread is None and not (idle / "cache").exists()
-    made.trials.notes["1x256"] = 0.5, 1.0
-    trace = record(target, PROMPT, "plain", max_new_tokens=8)
-    assert set(trace.tables["steps"]["engine"]) == {"compiled"}
-
-
-def test_no_trial_runs_inside_a_step(monkeypatch, idle):
-    """A run that begins while trials go on: its clock starts when a trial's forward is over, and none runs until the
-    run has ended.
-    """
-    target = target_of()
-    target.engines = made = learning(target)
-    monkeypatch.setattr(trials, "PAIRS", 300)
-    forwards = list[tuple[float, float]]()
-    assert made.trials is not None
-    alone = ACTIVITY.alone
-
-    def noted(forward, *others):
-        spans: list[float] = []
-
-        def timed():
-            spans.append(time.perf_counter())
-            forward()
-            time.sleep(0.002)
-            spans.append(time.perf_counter())
-
-        seconds = alone(timed, *others)
-        if spans:
-            forwards.append((spans[0], spans[1]))
-        return seconds
-
-    monkeypatch.setattr(ACTIVITY, "alone", noted)
-    record(target, PROMPT, "plain", max_new_tokens=2)
-    while len(forwards) < 5:
-        time.sleep(0.001)
-    steps = list[tuple[float, float]]()
-    decoding = Decoding.of(target, PROMPT, "pld", max_new_tokens=30)
-    decoding.prefill()
-    session = decoding.session
-    assert session is not None
-    for _ in range(10):
-        attempt = decoding.attempt(session)
-        session.commit(attempt.verdict)
-        steps.append((attempt.started, attempt.verified))  # type: ignore[arg-type]
-    before = len(forwards)
-    made.run_ended()
-    while len(forwards) < before + 3:
-        time.sleep(0.001)
-    made.trials.end()
-    assert all(end <= started or begun >= ended for begun, end in forwards for started, ended in steps)
-    assert any(end <= steps[0][0] for _, end in forwards) and any(begun >= steps[-1][1] for begun, _ in forwards)
-
-
-@pytest.mark.parametrize(
-    "damage", ["", "[1]", '{"x": 3}', '{"KEY": 3}', '{"KEY": {"1x256": [1, null]}}', '{"KEY": {"1x256": 2}}']
-)
-def test_damaged_notes_count_for_nothing(damage, monkeypatch, tmp_path):
+def test_auto_takes_what_is_compiled_and_runs_eagerly_what_is_not(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    (tmp_path / "cache").mkdir()
-    key = json.dumps(Engines(target_of(), "auto")._key())
-    (tmp_path / "cache" / trials.NOTES).write_text(damage.replace('"KEY"', key))
-    assert Engines(target_of(), "auto").trials.notes == {}  # type: ignore[union-attr]
+    monkeypatch.setattr("decoders.model.compiled.WORKSHOP", Workshop())
+    target = target_of()
+    stock = record(target, PROMPT, "plain", max_new_tokens=8)
+    target.engines = made = unchecked(target)
+    assert isinstance(made.static, CompiledForward)
+    several = made.static.layers.pop(False)
+    for engine in ("eager", "compiled"):
+        trace = record(target, PROMPT, "plain", max_new_tokens=8)
+        assert set(trace.tables["steps"]["engine"]) == {engine} and trace.output_ids == stock.output_ids
+        made.static.layers[False] = several  # it was made meanwhile
 
 
 def wrong(tensors):
@@ -416,39 +310,37 @@ def wrong(tensors):
 
 
 @pytest.mark.parametrize("fails, said", [(False, "differ from its own by"), (True, "fail (illegal instruction)")])
-def test_forwards_that_differ_or_fail_are_never_used_by_auto(fails, said, caplog, monkeypatch, idle):
+def test_forwards_that_differ_or_fail_are_never_used_by_auto(fails, said, caplog, monkeypatch):
     monkeypatch.setattr(engines, "_said", set())
     target = target_of()
-    target.engines = made = learning(target)
+    expected = generate(target, PROMPT, max_new_tokens=6)
+    target.engines = made = unchecked(target)
     right = made.static.layers[True].run  # type: ignore[union-attr]
     apart = wrong if fails else lambda tensors: [part + 0.1 for part in right(tensors)]
     made.static.layers[True].run = apart  # type: ignore[union-attr]
-    expected = generate(target, PROMPT, max_new_tokens=6)
-    rested(made)
-    assert made.static is None and made.trials is None and said in caplog.text
     trace = record(target, PROMPT, "plain", max_new_tokens=6)
     assert trace.output_ids == expected and set(trace.tables["steps"]["engine"]) == {"eager"}
+    assert made.static is None and said in caplog.text
 
 
-def test_auto_compiles_when_a_run_has_ended(monkeypatch, idle):
-    target, shop = target_of(), []
-    target.engines = made = Engines(target, "auto")
-    made.learns = True
-    monkeypatch.setattr(engines.WORKSHOP, "make", lambda parts, urgent: shop.append((list(parts), urgent)))
-    decoding = Decoding.of(target, PROMPT, max_new_tokens=3)
-    for _ in decoding:
-        assert not shop
-    rested(made)
-    assert shop == [(made.parts, False)] and len(made.parts) == 2
+@pytest.mark.parametrize("parameters", [5, engines.LARGEST + 1])
+def test_a_server_compiles_while_nothing_runs_or_under_compiled_at_once(parameters, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    shop, target = [], target_of()
+    target.info["parameters"] = parameters
+    monkeypatch.setattr(engines.WORKSHOP, "make", lambda parts, busy: shop.append((list(parts), busy)))
 
+    def busy() -> bool:
+        return True
 
-def test_a_server_under_compiled_compiles_at_once_beside_its_runs(monkeypatch, idle):
-    shop = []
-    monkeypatch.setattr(engines.WORKSHOP, "make", lambda parts, urgent: shop.append((list(parts), urgent)))
-    for engine in ("auto", "eager", "compiled"):
-        made = Engines(target_of(), engine)
-        made.begin()
-    assert shop == [(made.parts, True)]
+    made = {engine: Engines(target, engine) for engine in ("eager", "auto", "compiled")}
+    for each in made.values():
+        each.begin(busy)
+    expected = [(made["auto"].parts, busy), (made["compiled"].parts, None)]
+    assert shop == expected[parameters > 5 :] and len(made["auto"].parts) == 2
+    draft = Part.of("decoders.model.layer", {"any": 3})
+    made["auto"].add([draft])  # of a draft model that a run opened
+    assert parameters > 5 or shop[-1] == ([*expected[0][0], draft], busy)
 
 
 # --- how compiled parts come to be
@@ -480,7 +372,6 @@ def part(workshop, monkeypatch) -> Part:
 @pytest.fixture
 def workshop(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    monkeypatch.setattr(activity, "IDLE_S", 0.05)
     made = Workshop()
     yield made
     made.cancel()
@@ -496,6 +387,16 @@ def test_a_part_is_made_once_and_kept(workshop, part, monkeypatch):
     again = Workshop()
     again.make([part])
     assert not again._waiting and again.open(part) == "x"
+
+
+def test_a_package_is_looked_for_once(workshop, part):
+    """What another process makes meanwhile is taken by the next command: all runs of one run alike."""
+    assert workshop.open(part) is None
+    part.package.parent.mkdir(parents=True)
+    part.package.write_text("x")
+    assert workshop.open(part) is None and Workshop().open(part) == "x"
+    workshop.make([part])
+    assert workshop.open(part) == "x", "a server that has it made looks again"
 
 
 PROBES = """
@@ -554,96 +455,63 @@ def pids(tmp_path, monkeypatch):
     return lambda: until(read, "the child has begun")
 
 
-def states(pids: list[int]) -> set[str]:
-    """What processes do: "stopped", "gone", or else."""
-    found = set[str]()
-    for pid in pids:
-        try:
-            found.add(psutil.Process(pid).status().replace(psutil.STATUS_ZOMBIE, "gone"))
-        except psutil.NoSuchProcess:
-            found.add("gone")
-    return found
+def all_gone(pids: list[int]) -> bool:
+    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)
 
 
-def stopped(pids: list[int]) -> bool:
-    return states(pids) == {psutil.STATUS_STOPPED}
-
-
-STOPS = pytest.mark.skipif(not keeper.POSIX, reason="processes cannot be stopped here")
-
-
-@STOPS
-def test_a_child_stands_still_while_anything_goes_on(workshop, part, pids):
-    """With the compiler that it started; it goes on when the last of what goes on ends."""
+@pytest.mark.skipif(not compiling.POSIX, reason="there are no process groups here")
+def test_a_child_ends_with_all_that_it_started(workshop, part, pids):
     workshop.make([part])
     child = pids()
-    assert psutil.STATUS_STOPPED not in states(child)
-    with ExitStack() as last:
-        with ACTIVITY.at_work():
-            until(lambda: stopped(child), "it stands still")
-            last.enter_context(ACTIVITY.at_work())
-        time.sleep(4 * activity.IDLE_S)
-        assert stopped(child)
-    until(lambda: psutil.STATUS_STOPPED not in states(child), "it goes on")
-    assert "gone" not in states(child)
-
-
-@STOPS
-def test_a_child_stands_still_while_a_run_goes_on(workshop, part, pids, monkeypatch):
-    monkeypatch.setattr(activity, "IDLE_S", 0.5)
-    workshop.make([part])
-    child = pids()
-    run = iter(Decoding.of(target_of(), PROMPT, max_new_tokens=400))
-    until(lambda: next(run) and stopped(child), "it stands still")
-    until(lambda: psutil.STATUS_STOPPED not in states(child), "it goes on, though the run was never ended")
-
-
-@STOPS
-def test_cancelled_while_the_child_stands_still(workshop, part, pids):
-    workshop.make([part])
-    child = pids()
-    with ACTIVITY.at_work():
-        until(lambda: stopped(child), "it stands still")
-        workshop.cancel()
-        until(lambda: states(child) == {"gone"}, "all of it was ended")
+    assert not all_gone(child)
+    workshop.cancel()
+    until(lambda: all_gone(child), "all of it was ended")
     assert not workshop.failed
 
 
-@STOPS
-def test_a_child_that_stands_still_ends_with_whoever_started_it(pids):
-    """However that ends: a keeper sees to it."""
-    asks = "import subprocess, sys; keeper = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, bufsize=0)"
-    code = f"{asks}; input(); keeper.stdin.write(b'stop\\n'); input()"
-    run = [sys.executable, "-I", keeper.__file__, *compiling._command("{}")]
-    asking = subprocess.Popen([sys.executable, "-c", code, *run], stdin=subprocess.PIPE, bufsize=0)
+@pytest.mark.skipif(not compiling.POSIX, reason="there are no process groups here")
+def test_a_child_ends_with_whoever_started_it(monkeypatch, tmp_path):
+    """Also where that is killed: the child's stdin ends."""
+    told = tmp_path / "pids"
+    begins = "import threading; from decoders.model import compiling; "
+    begins += "threading.Thread(target=compiling._end_with_stdin, daemon=True).start()\n"
+    starts = begins + STARTS.replace("PIDS", repr(str(told)))
+    asks = f"compiling._child([sys.executable, '-c', {starts!r}], {str(tmp_path)!r}); time.sleep(100)"
+    asking = subprocess.Popen([sys.executable, "-c", f"from decoders.model import compiling; import sys, time; {asks}"])
     try:
-        child = pids()
-        assert asking.stdin is not None
-        asking.stdin.write(b"\n")
-        until(lambda: stopped(child), "it stands still")
+        child = until(lambda: told.exists() and [int(pid) for pid in told.read_text().split()], "the child has begun")
     finally:
         asking.kill()
         asking.communicate()
-    until(lambda: states(child) == {"gone"}, "all of it was ended")
+    until(lambda: all_gone(child), "all of it was ended")
 
 
-@STOPS
-def test_a_child_that_somebody_waits_for_goes_on_beside_runs(workshop, part, pids):
-    workshop.make([part], urgent=True)
+def test_a_child_makes_way_for_a_run_and_its_part_is_begun_anew(workshop, part, pids, monkeypatch):
+    monkeypatch.setattr(compiling, "REST_S", 0.0)
+    busy = threading.Event()
+    workshop.make([part], busy.is_set)
     child = pids()
-    with ACTIVITY.at_work():
-        time.sleep(4 * activity.IDLE_S)
-        assert psutil.STATUS_STOPPED not in states(child)
-
-
-def test_no_child_is_started_while_anything_goes_on(workshop, part, monkeypatch):
+    busy.set()
+    until(lambda: all_gone(child), "it ended with all that it started")
     fake(monkeypatch, MAKES)
-    with ACTIVITY.at_work():
-        workshop.make([part])
-        time.sleep(4 * activity.IDLE_S)
-        assert workshop._thread is not None and workshop._child is None
-    workshop.wait([part])
-    assert part.package.is_file()
+    assert not workshop.failed and not part.package.exists()
+    busy.clear()
+    assert workshop.wait([part]) and part.package.read_text() == "x"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_child_begins_while_nothing_runs_unless_somebody_waits(workshop, part, monkeypatch, waits):
+    """At the lowest priority."""
+    monkeypatch.setattr(compiling, "REST_S", 0.1)
+    fake(monkeypatch, MAKES.replace("'x'", "str(json.loads(sys.argv[1])['nice'])"))
+    looks, busy = [], threading.Event()
+    busy.set()
+    workshop.make([part], None if waits else lambda: looks.append(0) or busy.is_set())
+    if not waits:
+        until(lambda: len(looks) > 2, "it looks whether anything runs")
+        assert workshop._child is None and not part.package.exists()
+        busy.clear()
+    assert workshop.wait([part]) and part.package.read_text() == ("0" if waits else str(compiling.LOW))
 
 
 def test_two_runs_while_compiling(workshop, monkeypatch):
@@ -653,10 +521,7 @@ def test_two_runs_while_compiling(workshop, monkeypatch):
     prompts = [Prompt.from_ids([n, 6, 7, n, 6]) for n in (5, 9)]
     expected = [generate(target, prompt, "pld", max_new_tokens=20) for prompt in prompts]
     target.engines = Engines(target, "auto")
-    target.engines.learns = True
-    generate(target, prompts[0], max_new_tokens=2)  # compiling begins
-    while workshop._thread is None:
-        time.sleep(0.01)
+    target.engines.begin(lambda: False)
     outputs: dict[int, list[int]] = {}
 
     def run(n: int) -> None:
@@ -690,11 +555,10 @@ def test_without_a_compiler_it_stays_eager_and_says_why(no_compiler, caplog):
 
 def test_without_a_compiler_auto_stays_eager_and_says_so_once(no_compiler, caplog):
     target = target_of()
-    target.engines = made = Engines(target, "auto")
-    made.learns = True
+    target.engines = Engines(target, "auto")
     for _ in range(2):
+        target.engines.begin(lambda: False)
         trace = record(target, PROMPT, "plain", max_new_tokens=3)
-        rested(made)
         assert set(trace.tables["steps"]["engine"]) == {"eager"}
     assert [r.message for r in caplog.records] == [compiling.NO_COMPILER]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -27,29 +27,29 @@ from .network import DraftModel, DraftRun
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
-    from decoders.model.trials import Pair
 
 MAKER = "decoders.draft_models.exported"
 MOST_ROWS = 64  # of the text, at a time: more run eagerly
-TRIED_KEYS = 256  # the text's length in trials
-CHECKED_ROWS = 4  # another number than that with which the part was made
+KEYS, CHECKED_ROWS = 256, 4  # of the check: another number of rows than that with which the part was made
+
+Pair = tuple[Callable[[], Tensor], Callable[[], Tensor]]
 
 
 class CompiledForwards(ABC):
     """A network's forwards through compiled parts, as far as these are there and the target's engine wants them.
 
-    ``kinds`` has its forwards: what trials call each, and with how many rows it is tried. ``noun`` names the network.
+    ``kinds`` has its forwards, and with how many rows each is checked. ``noun`` names the network.
     """
 
     noun: str
-    kinds: ClassVar[Mapping[Any, tuple[str, int]]]
+    kinds: ClassVar[Mapping[str, int]]
 
     def __init__(self, target: Target, network: Any) -> None:
         self.engines, self.network = target.engines, network
         shapes = {kind: self.shape(kind) for kind in self.kinds}
         self.parts = {kind: Part.of(MAKER, shape.to_json()) for kind, shape in shapes.items()}
         self.weights = {kind: self._weights(shape) for kind, shape in shapes.items()}
-        self.opened: dict[Any, Opened] = {}
+        self.opened: dict[str, Opened] = {}
         self.checked: bool | None = None
         self._visible = torch.zeros(0)
 
@@ -65,11 +65,11 @@ class CompiledForwards(ABC):
         return made
 
     @abstractmethod
-    def shape(self, kind: Any) -> ForwardShape:
+    def shape(self, kind: str) -> ForwardShape:
         """The facts that the part for a kind of forward depends on."""
 
     @abstractmethod
-    def forwards(self, kind: Any) -> Pair:
+    def forwards(self, kind: str) -> Pair:
         """The same forward through the compiled part and through stock code; both give logits."""
 
     def linears(self) -> dict[str, Any]:
@@ -90,14 +90,11 @@ class CompiledForwards(ABC):
             weights.append(getattr(reduce(getattr, path, self.network), "packed" if packed else attribute))
         return weights
 
-    def wanted(self, kind: Any) -> bool:
-        """Whether a kind of forward runs here."""
-        if self.checked is False:
+    def usable(self) -> bool:
+        """Whether forwards run here."""
+        if self.checked is False or self.engines.static is None or not self.ready():
             return False
-        label, _ = self.kinds[kind]
-        if not self.engines.faster(f"{label}: {self.parts[kind].package.stem}", partial(self.pair, kind)):
-            return False
-        return self.ready() and (self.checked or self.check())
+        return self.checked or self.check()
 
     def ready(self) -> bool:
         """Whether all parts are there; one that was made meanwhile is opened."""
@@ -118,10 +115,6 @@ class CompiledForwards(ABC):
             say_once(f"compiled forwards of the {self.noun} differ from its own by {apart:.2g}: not used")
         return self.checked
 
-    def pair(self, kind: Any) -> Pair | None:
-        """A compiled and an eager forward, to try which is faster."""
-        return self.forwards(kind) if self.ready() and (self.checked or self.check()) else None
-
     def everywhere(self, keys: int) -> Float[Tensor, "1 keys"]:
         """The mask of one row that sees so many."""
         if len(self._visible) < keys:
@@ -133,18 +126,18 @@ class CompiledDraft(CompiledForwards):
     """A draft model's forwards: of one token, and of rows of the text."""
 
     noun = "draft model"
-    kinds: ClassVar[Mapping[Any, tuple[str, int]]] = {ROW: ("draft of 1", 1), TEXT: ("draft of some", CHECKED_ROWS)}
+    kinds: ClassVar[Mapping[str, int]] = {ROW: 1, TEXT: CHECKED_ROWS}
 
     def __init__(self, target: Target, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
         self.model, self.rotary, self.kv_heads = model, rotary, target.shape.kv_heads
         super().__init__(target, model)
 
     def shape(self, kind: str) -> ForwardShape:
-        return ForwardShape(self.model.config, kind, self.packed(self.kinds[kind][1]), self.kv_heads)
+        return ForwardShape(self.model.config, kind, self.packed(self.kinds[kind]), self.kv_heads)
 
     def takes(self, rows: int) -> bool:
         """Whether a forward of so many rows runs here."""
-        return rows <= MOST_ROWS and self.wanted(ROW if rows == 1 else TEXT)
+        return rows <= MOST_ROWS and self.usable()
 
     def run(
         self, ids: Int[Tensor, "rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
@@ -171,15 +164,15 @@ class CompiledDraft(CompiledForwards):
 
     def forwards(self, kind: str) -> Pair:
         run, generator = DraftRun(self.model, self.rotary), torch.Generator().manual_seed(0)
-        keys, values = torch.randn(2, self.kv_heads, TRIED_KEYS, self.model.config.target_head_dim, generator=generator)
+        keys, values = torch.randn(2, self.kv_heads, KEYS, self.model.config.target_head_dim, generator=generator)
         cache = SimpleNamespace(keys=lambda layer: keys, values=lambda layer: values)
         context: Any = SimpleNamespace(
-            buffer=np.zeros(TRIED_KEYS + 1), root_position=TRIED_KEYS, cache=cache, keys=cache.keys, values=cache.values
+            buffer=np.zeros(KEYS + 1), root_position=KEYS, cache=cache, keys=cache.keys, values=cache.values
         )
-        store, (_, rows) = run.open_at(context), self.kinds[kind]
+        store, rows = run.open_at(context), self.kinds[kind]
         store.normal_(generator=generator)
-        ids, start = torch.arange(rows), TRIED_KEYS + 1 - rows
-        at = slice(start, TRIED_KEYS + 1)
+        ids, start = torch.arange(rows), KEYS + 1 - rows
+        at = slice(start, KEYS + 1)
         mask = None if rows == 1 else torch.ones(rows, at.stop, dtype=torch.bool).tril(start)
 
         def compiled() -> Tensor:

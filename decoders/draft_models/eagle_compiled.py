@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .compiled import CHECKED_ROWS, MOST_ROWS, TRIED_KEYS, CompiledForwards
+from .compiled import CHECKED_ROWS, KEYS, MOST_ROWS, CompiledForwards, Pair
 from .eagle_head import EagleHead
 from .eagle_run import EagleRun
 from .exported import LEVEL, ROW, TEXT, ForwardShape
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
-    from decoders.model.trials import Pair
 
-LEVEL_ROWS = 10  # of a level in trials: EAGLE-2's top k
+LEVEL_ROWS = 10  # of a level in the check: EAGLE-2's top k
 
 
 class CompiledEagle(CompiledForwards):
     """A head's forwards, as ``EagleRun.forward`` makes them."""
 
     noun = "head"
-    kinds: ClassVar[Mapping[Any, tuple[str, int]]] = {
-        LEVEL: ("level of a head", LEVEL_ROWS), TEXT: ("text of a head", CHECKED_ROWS), ROW: ("row of a head", 1),
-    }  # fmt: skip
+    kinds: ClassVar[Mapping[str, int]] = {LEVEL: LEVEL_ROWS, TEXT: CHECKED_ROWS, ROW: 1}
 
     def __init__(self, target: Target, head: EagleHead) -> None:
         self.head = head
         super().__init__(target, head)
 
     def shape(self, kind: str) -> ForwardShape:
-        return ForwardShape(self.head.config, kind, self.packed(self.kinds[kind][1]))
+        return ForwardShape(self.head.config, kind, self.packed(self.kinds[kind]))
 
-    def takes(self, rows: int, last_only: bool) -> bool:
+    def takes(self, rows: int) -> bool:
         """Whether a forward of so many rows runs here; those of heads with windows never do."""
-        return not self.head.config.windows and rows <= MOST_ROWS and self.wanted(kind_of(rows, last_only))
+        return not self.head.config.windows and rows <= MOST_ROWS and self.usable()
 
     def run(
         self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, "rows"], start: int, cos: Tensor, sin: Tensor,
@@ -57,21 +54,21 @@ class CompiledEagle(CompiledForwards):
 
     def forwards(self, kind: str) -> Pair:
         run, generator = EagleRun(self.head), torch.Generator().manual_seed(0)
-        config, (_, rows) = self.head.config, self.kinds[kind]
-        run.cache.make_room(TRIED_KEYS + rows, 0, self.head.fc.weight)
+        config, rows = self.head.config, self.kinds[kind]
+        run.cache.make_room(KEYS + rows, 0, self.head.fc.weight)
         run.cache.store.normal_(generator=generator)
         state = torch.randn(rows, config.hidden, generator=generator)
-        at = slice(TRIED_KEYS, TRIED_KEYS + (1 if kind == LEVEL else rows))
-        mask = None if rows == 1 else torch.ones(rows, TRIED_KEYS + rows, dtype=torch.bool).tril(TRIED_KEYS)
+        at = slice(KEYS, KEYS + (1 if kind == LEVEL else rows))
+        mask = None if rows == 1 else torch.ones(rows, KEYS + rows, dtype=torch.bool).tril(KEYS)
         cos, sin = run.cache.cos[at], run.cache.sin[at]
 
         def compiled() -> Tensor:
             return self.run(
-                state, torch.arange(rows), TRIED_KEYS, cos, sin, mask, run.cache.store, last_only=kind == TEXT
+                state, torch.arange(rows), KEYS, cos, sin, mask, run.cache.store, last_only=kind == TEXT
             )[1]
 
         def eager() -> Tensor:
-            return run.forward(state, torch.arange(rows), TRIED_KEYS, at, mask, last_only=kind == TEXT)[1]
+            return run.forward(state, torch.arange(rows), KEYS, at, mask, last_only=kind == TEXT)[1]
 
         return compiled, eager
 

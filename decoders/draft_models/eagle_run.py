@@ -24,7 +24,7 @@ DRAFT_ROWS = 1024  # cache rows behind the committed pairs: a frontier per level
 class Compiled(Protocol):
     """A head's compiled forwards (``eagle_compiled.CompiledEagle``)."""
 
-    def takes(self, rows: int, last_only: bool) -> bool:
+    def takes(self, rows: int) -> bool:
         """Whether a forward of so many rows runs there."""
         ...
 
@@ -119,7 +119,7 @@ class EagleRun:
         after them, all or of the last row alone.
         """
         cos, sin = self.cache.cos[positions], self.cache.sin[positions]
-        if start and self.compiled is not None and self.compiled.takes(len(tokens), last_only):
+        if start and self.compiled is not None and self.compiled.takes(len(tokens)):
             return self.compiled.run(state, tokens, start, cos, sin, mask, self.cache.store, last_only)
         remember = self.cache.rows(start, start + len(tokens))
         distances = self.distances(range(positions.start, positions.stop), start + len(tokens))

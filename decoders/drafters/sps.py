@@ -200,7 +200,9 @@ def opened(target: Target, source: str) -> Target:
         if reason is not None:
             cannot = f"{drafter.name} cannot draft for {target.name}: {reason}"
             raise UserError(f"{cannot}. A drafter needs the target's own tokenizer")
-        if engine == "compiled":
+        if target.engines.busy is not None:
+            drafter.engines.begin(target.engines.busy)
+        elif engine == "compiled":
             drafter.engines.prepare()
         target.companions[key] = drafter
     return target.companions[key]

@@ -19,7 +19,6 @@ from decoders.draft.needs import Needs
 from decoders.drafters import chosen
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.activity import ACTIVITY
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Session, Target
 from decoders.model.transfer import Mark, Span, mark, wait
@@ -159,7 +158,6 @@ class Decoding:
 
         ``read`` has processed the prompt for several runs (``read_once``): this one begins behind it.
         """
-        ACTIVITY.begins()
         started = time.perf_counter()
         if read is not None:
             self.session = read.again(self.needs)
@@ -183,7 +181,6 @@ class Decoding:
         while True:
             if self.cancel is not None and self.cancel.is_set():
                 self.stop = "cancelled"
-                self.target.engines.run_ended()
                 return
             before = session.length
             attempt = self.attempt(session)
@@ -202,7 +199,6 @@ class Decoding:
             elif emitted_count >= room:
                 self.stop = "max tokens" if emitted_count >= self.max_new_tokens else "context full"
             if self.stop:
-                self.target.engines.run_ended()
                 return
 
     def room(self, session: Session) -> int:
@@ -217,7 +213,6 @@ class Decoding:
     def attempt(self, session: Session) -> Attempt:
         """Draft at the session's end, score and verify; nothing is committed."""
         now = functools.partial(mark, self.target.device)
-        ACTIVITY.begins()
         started = now()
         draft = self.propose(session)
         proposed = now()

@@ -45,7 +45,7 @@ class OneRow:
 
     def time(self, session: Session, decode_ms: float, run: str = "") -> RowTime:
         """Of a finished run with this id, whose steps took ``decode_ms``."""
-        size, (engine, static, _) = (session.length - 1).bit_length(), session.target.engines.state
+        size, (engine, static) = (session.length - 1).bit_length(), session.target.engines.state
         kind = size, session.target.engines.state
         self._decoded_ms += decode_ms
         if kind not in self._measured or self._decoded_ms >= self._measured[kind][1]:

@@ -1,9 +1,9 @@
 """Compiled parts: a child process makes them in the background, they are kept on disk, and open in milliseconds.
 
 A part is some function of tensors, compiled ahead of time (torch.export, inductor) for this processor and this torch;
-weights are its arguments, so that it serves every model of the same sizes. The child computes on one thread, at the
-lowest priority, and stands still while this process is at work (``activity``), unless somebody waits for it. It ends
-when it is cancelled or this process ends.
+weights are its arguments, so that it serves every model of the same sizes. The child computes on one thread; unless
+somebody waits for it, it works while nothing runs, at the lowest priority: where a run begins it ends, and the part is
+begun anew later. It also ends when it is cancelled, or whoever started it ends, however that ends.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import json
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,8 +34,6 @@ import torch
 
 from decoders.folders import cache_folder, write_bytes, write_json
 
-from . import keeper
-from .activity import ACTIVITY
 from .linear import machine
 
 log = logging.getLogger(__name__)
@@ -42,8 +42,9 @@ ROOT = Path(__file__).resolve().parents[2]  # of this package
 FOLDER = "compiled"  # in the cache folder
 PROBES = "probes"  # within it: what inductor compiles to learn what this processor and compiler can do, 10 s of a part
 LOW = 19  # what is added to a child's niceness in the background, where it cannot be told to use idle time alone
-PATIENCE_S = 5.0  # for a keeper that ends
-LOOK_S = 0.5  # between two looks at whether a child ended, or somebody waits for it
+REST_S = 5.0  # nothing ran for so long: compiling begins
+LOOK_S = 0.2  # between two looks at whether anything runs
+POSIX = os.name == "posix"
 FORM = 1  # of the packages: counted up where they are made in another way
 NO_COMPILER = "no C++ compiler was found (g++, clang++, or the one that CXX names): forwards run eagerly"
 
@@ -93,6 +94,10 @@ def compiler() -> str | None:
     return next((path for name in ([named] if named else ["g++", "clang++"]) if (path := shutil.which(name))), None)
 
 
+class _MadeWay(Exception):
+    """A child was ended, as a run began: its part is begun anew."""
+
+
 class Opened:
     """A compiled part, open: ``run`` takes its tensors as one flat list and returns a list."""
 
@@ -104,13 +109,18 @@ class Opened:
 
 
 class Workshop:
-    """All compiled parts of this process; one child at a time makes what is missing, in the order it was asked for."""
+    """All compiled parts of this process; one child at a time makes what is missing, in the order it was asked for.
+
+    A package is looked for once, until it is made here: so all runs of a command run alike.
+    """
 
     def __init__(self) -> None:
         self.opened: dict[Path, Opened] = {}
         self.failed: dict[Path, str] = {}  # why a part cannot be had, in one sentence
         self.made = threading.Condition()
+        self._absent = set[Path]()
         self._waiting: list[Part] = []
+        self._busy: Callable[[], bool] | None = None  # whether anything runs
         self._urgent = False  # somebody waits
         self._cancelled = 0  # how often
         self._child: subprocess.Popen[bytes] | None = None
@@ -121,7 +131,8 @@ class Workshop:
         package = part.package
         if package in self.opened:
             return self.opened[package]
-        if package in self.failed or not package.is_file():
+        if package in self._absent or package in self.failed or not package.is_file():
+            self._absent.add(package)
             return None
         try:
             self.opened[package] = Opened(package)
@@ -130,11 +141,15 @@ class Workshop:
             package.unlink(missing_ok=True)
         return self.opened.get(package)
 
-    def make(self, parts: Iterable[Part], *, urgent: bool = False) -> None:
-        """Have the missing ones of these parts made, in the background; ``urgent``: at this process's own priority."""
+    def make(self, parts: Iterable[Part], busy: Callable[[], bool] | None = None) -> None:
+        """Have the missing ones of these parts made, by a thread: with ``busy`` in the background, while that is False,
+        at the lowest priority; without it, somebody waits.
+        """
         with self.made:
-            self._urgent |= urgent
+            self._urgent |= busy is None
+            self._busy = busy or self._busy
             for part in parts:
+                self._absent.discard(part.package)
                 missing = part not in self._waiting and part.package not in self.failed and not part.package.is_file()
                 if missing and compiler() is None:
                     self.failed[part.package] = NO_COMPILER
@@ -163,6 +178,10 @@ class Workshop:
         if child is not None:
             _end(child)
 
+    def _makes_way(self) -> bool:
+        """Whether something runs, for which compiling makes way."""
+        return not self._urgent and self._busy is not None and self._busy()
+
     def why_not(self, parts: Iterable[Part]) -> str | None:
         """Why one of these cannot be had, in one sentence; None where nothing failed."""
         return next((self.failed[part.package] for part in parts if part.package in self.failed), None)
@@ -175,7 +194,10 @@ class Workshop:
                     self.made.notify_all()
                     return
                 part, cancelled = self._waiting[0], self._cancelled
-            problem = self._made(part)
+            try:
+                problem = self._made(part)
+            except _MadeWay:
+                continue
             with self.made:
                 if cancelled == self._cancelled:  # else it may be asked for again
                     self._waiting.remove(part)
@@ -192,17 +214,26 @@ class Workshop:
                 partial, probes = Path(scratch) / part.package.name, part.package.parent / PROBES
                 if probes.is_dir():
                     shutil.copytree(probes, scratch, dirs_exist_ok=True)
-                while not (self._urgent or ACTIVITY.wait(idle=True, most=LOOK_S)) and part in self._waiting:
-                    pass
                 with self.made:
+                    quiet_since = time.monotonic()
+                    while part in self._waiting and not self._urgent:
+                        if self._makes_way():
+                            quiet_since = time.monotonic()
+                        elif time.monotonic() >= quiet_since + REST_S:
+                            break
+                        self.made.wait(LOOK_S)
                     if part not in self._waiting:
                         return None
                     nice = 0 if self._urgent else LOW
                     job = {"nice": nice, "maker": part.maker, "shape": json.loads(part.shape), "package": str(partial)}
                     self._child = child = _child(_command(json.dumps(job)), scratch)
-                threading.Thread(target=self._make_way, args=(child,), name="compiling makes way", daemon=True).start()
                 try:
                     assert child.stdout is not None
+                    while child.poll() is None:
+                        if self._makes_way():
+                            raise _MadeWay
+                        with contextlib.suppress(subprocess.TimeoutExpired):
+                            child.wait(LOOK_S)
                     told = child.stdout.read().decode(errors="replace").strip()
                 except (OSError, ValueError):  # it was ended
                     told = ""
@@ -215,6 +246,7 @@ class Workshop:
                 near = part.package.with_name(f".{part.package.name}.{os.getpid()}")
                 shutil.move(partial, near)
                 near.replace(part.package)
+                self._absent.discard(part.package)
                 _keep_probes(Path(scratch), probes)
                 about = {"torch": torch.__version__, "maker": part.maker, "shape": json.loads(part.shape)}
                 write_json(part.package.with_suffix(".json"), about)
@@ -222,17 +254,6 @@ class Workshop:
         except OSError as error:
             return f"compiling failed ({error}): forwards run eagerly"
         return None
-
-    def _make_way(self, child: subprocess.Popen[bytes]) -> None:
-        """Have a child stand still while this process is at work, unless somebody waits for it."""
-        assert child.stdin is not None
-        stopped = False
-        while child.poll() is None:
-            if stopped != (stop := not self._urgent and ACTIVITY.rest() > 0):
-                stopped = stop
-                with contextlib.suppress(OSError, ValueError):  # it ended, or is being ended
-                    child.stdin.write(b"stop\n" if stop else b"go\n")
-            ACTIVITY.wait(idle=stopped, most=LOOK_S)
 
 
 def _keep_probes(scratch: Path, probes: Path) -> None:
@@ -259,33 +280,39 @@ def _command(job: str) -> list[str]:
 
 
 def _child(run: Sequence[str], scratch: str) -> subprocess.Popen[bytes]:
-    """A child that runs a command, with a keeper before it (``keeper``): its stdin is the keeper's, its stdout the
-    command's. Both stay in this session: Linux may share out time by session first, and priority counts within one.
+    """A child that runs a command, in a process group of its own with all that it starts, and ends where its stdin
+    does. It stays in this session: Linux may share out time by session first, and priority counts within one.
     """
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     more = {"TORCHINDUCTOR_CACHE_DIR": scratch, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-I", keeper.__file__, *run], env={**os.environ, **more, "PYTHONPATH": paths}, bufsize=0,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        process_group=0 if keeper.POSIX else None,
+        run, env={**os.environ, **more, "PYTHONPATH": paths}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, process_group=0 if POSIX else None,
     )  # fmt: skip
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a child with all that it started: its keeper kills them where its stdin ends."""
+    """End a child with all that it started."""
     assert child.stdin is not None and child.stdout is not None
-    with contextlib.suppress(OSError):
-        child.stdin.close()
-    try:
-        child.wait(PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
+    if child.poll() is None:
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL) if POSIX else child.kill()
         child.wait()
-    child.stdout.close()
+    for pipe in (child.stdin, child.stdout):
+        with contextlib.suppress(OSError):
+            pipe.close()
 
 
 WORKSHOP = Workshop()
 atexit.register(WORKSHOP.cancel)
+
+
+def _end_with_stdin() -> None:
+    """End this process, and all that it started, where its stdin ends: whoever started it is gone."""
+    sys.stdin.read()
+    if POSIX:
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
 
 
 def main() -> None:
@@ -295,6 +322,7 @@ def main() -> None:
         os.nice(job["nice"])
         if job["nice"]:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    threading.Thread(target=_end_with_stdin, name="end with whoever started this", daemon=True).start()
     maker: str = job["maker"]
     assert maker.startswith("decoders.")
     telling, sys.stdout = sys.stdout, sys.stderr  # what the compiler prints is nobody's answer

@@ -1,7 +1,6 @@
 """Which engine runs a forward: stock code (eager), compiled layers, or CUDA graphs; all behind ``Engines.run``.
 
-``auto`` takes the faster one for each bucket, by what ``Trials`` measured on this machine while nothing ran; what was
-not measured yet runs eagerly. No step is ever run twice.
+``auto`` takes what is compiled, and runs eagerly what is not. No step is ever run twice.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,16 +19,13 @@ from decoders.draft.draft import Ran
 from decoders.draft.needs import Needs
 from decoders.errors import UserError
 
-from .activity import ACTIVITY
 from .attention import Masks
 from .cache import TreeCache
 from .capture import Captured
 from .compiled import CompiledForward, why_not
 from .compiling import WORKSHOP, Part
 from .graphs import GraphForward
-from .linear import machine
 from .static import ROWS, Bucket, Rows, StaticForward
-from .trials import Pair, Trials
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +48,9 @@ def say_once(sentence: str) -> None:
 class Engines:
     """A target's ways to run a forward. ``eager`` is its stock forward over rows.
 
-    With ``learns``, which a server sets, ``auto`` compiles and measures while nothing runs; without it, it takes what
-    was measured before it was opened, so that all runs of a command run alike. Raises UserError for an unknown engine,
-    and for ``graph`` without CUDA.
+    A server has what is missing compiled in the background (``begin``); a command under ``compiled`` waits for it
+    (``prepare``), under ``auto`` it takes what is there. Raises UserError for an unknown engine, and for ``graph``
+    without CUDA.
     """
 
     def __init__(self, target: Any, engine: str = "eager") -> None:
@@ -63,9 +58,9 @@ class Engines:
             raise UserError(f"engine {engine!r} is unknown: use one of {', '.join(ENGINES)}")
         if engine == "graph" and target.device.type != "cuda":
             raise UserError(f"the engine graph captures CUDA graphs, and {target.name} is on the {target.device}")
-        self.target, self.engine, self.learns = target, engine, False
+        self.target, self.engine = target, engine
+        self.busy: Callable[[], bool] | None = None  # of a server: whether anything runs
         self.static: StaticForward | None = None
-        self.trials: Trials | None = None
         self._checked = False
         self._added = list[Part]()  # of draft models
         if engine == "eager":
@@ -77,9 +72,7 @@ class Engines:
         reason = why_not(target)
         if reason is None:
             self.static = CompiledForward(target)
-            if engine == "auto":
-                self.trials = Trials(self, self._key())
-            if self.ready() and (self.trials is None or self.trials.notes):
+            if self.ready():
                 self.check()
         elif engine == "compiled":
             say_once(reason)
@@ -88,44 +81,23 @@ class Engines:
     def run(self, rows: Rows, needs: Needs, captured: Captured) -> tuple[Float[Tensor, "rows vocab"], Ran]:
         """One forward; what ``needs`` names goes to ``captured``."""
         bucket = None if self.static is None else self.static.bucket(rows)
-        try:
-            if bucket is not None and self._takes(bucket):
-                assert self.static is not None
-                return self.static.run(bucket, rows, needs, captured), self.static.ran(bucket)
-            return self.eager(rows, needs, captured), EAGER
-        finally:
-            ACTIVITY.told()
+        if bucket is not None and self._usable():
+            assert self.static is not None
+            return self.static.run(bucket, rows, needs, captured), self.static.ran(bucket)
+        return self.eager(rows, needs, captured), EAGER
 
-    def _takes(self, bucket: Bucket) -> bool:
-        """Whether a step runs through a static forward of this size."""
-        size = tried_size(bucket)
-        if not self.faster(f"{size.rows}x{size.keys}", partial(self._pair, size)):
-            return False
-        return self.static is not None and self.static.ready(bucket.rows) and (self._checked or self.check())
-
-    def faster(self, size: str, pair: Callable[[], Pair | None]) -> bool:
-        """Whether static forwards are wanted for a size of the target's or of a draft model's: under ``auto`` where
-        they were measured to be faster (``Trials.faster``), else always.
-        """
-        if self.static is None:
-            return False
-        return self.trials is None or self.trials.faster(size, pair)
+    def _usable(self) -> bool:
+        """Whether steps run through static forwards: all of them are there, and give what stock code gives."""
+        return self.ready() and (self._checked or self.check())
 
     def add(self, parts: Iterable[Part]) -> None:
-        """Have parts of a draft model compiled with the target's; the engine ``compiled`` waits for them here."""
+        """Have parts of a draft model compiled as the target's are; a command under ``compiled`` waits here."""
         self._added += parts
-        if self.engine == "compiled" and not self.complete():
+        if self.busy is not None:
+            self.begin(self.busy)
+        elif self.engine == "compiled" and not self.complete():
             log.warning("compiling a draft model, once for this machine")
             self.prepare()
-
-    def _pair(self, size: Bucket) -> Pair | None:
-        """A static and an eager forward of a size, to try which is faster."""
-        if not self.check():
-            return None
-        keys = min(size.keys, self.target.context_length + size.rows)
-        bucket, rows = example(self.target, size.rows, keys)
-        static: Any = self.static
-        return partial(static.run, bucket, rows, Needs(), Captured()), partial(self.eager, rows, Needs(), Captured())
 
     def eager(self, rows: Rows, needs: Needs, captured: Captured) -> Float[Tensor, "rows vocab"]:
         with self.target.taps.reading(needs, captured):
@@ -154,42 +126,38 @@ class Engines:
         self._checked = reason is None
         if reason is not None:
             say_once(reason)
-            self.static = self.trials = None
+            self.static = None
         return self._checked
-
-    def run_ended(self) -> None:
-        """Told when a run is over: what is missing is compiled and measured while nothing runs."""
-        if self.learns and self.trials is not None and self.target.info["parameters"] <= LARGEST:
-            self.trials.begin()
-            for companion in self.target.companions.values():
-                if (theirs := getattr(companion, "engines", None)) is not None and theirs is not self:
-                    theirs.learns = True  # a draft model that is a target itself
-                    theirs.run_ended()
 
     def ready(self) -> bool:
         """Whether static forwards are there, or never will be."""
         return self.static is None or all(self.static.ready(rows) for rows in (1, 4))
 
     @property
-    def state(self) -> tuple[str, bool, int]:
-        """What changes where forwards of a size come to run another way."""
-        return self.engine, self.static is not None and self.ready(), len(self.trials.notes) if self.trials else 0
+    def state(self) -> tuple[str, bool]:
+        """The engine, and whether its static forwards are there: what a forward's time depends on."""
+        return self.engine, self.static is not None and self.ready()
 
     def complete(self) -> bool:
         """Whether all that is compiled for this target is there, or cannot be had."""
         return all(WORKSHOP.open(part) is not None or part.package in WORKSHOP.failed for part in self.parts)
 
-    def begin(self) -> None:
-        """For a server: the engine ``compiled`` has what is missing compiled now, beside whatever goes on."""
-        if self.engine == "compiled" and not self.complete():
-            WORKSHOP.make(self.parts, urgent=True)
-            if reason := WORKSHOP.why_not(self.parts):
-                say_once(reason)
+    def begin(self, busy: Callable[[], bool]) -> None:
+        """For a server: have what is missing compiled in the background. Under ``auto`` while nothing runs (not
+        ``busy()``), at the lowest priority; under ``compiled`` at once, beside whatever goes on.
+        """
+        self.busy = busy
+        at_once = self.engine == "compiled"
+        if self.complete() or (not at_once and self.target.info["parameters"] > LARGEST):
+            return
+        WORKSHOP.make(self.parts, None if at_once else busy)
+        if reason := WORKSHOP.why_not(self.parts):
+            say_once(reason)
 
-    def prepare(self, cancel: threading.Event | None = None, *, urgent: bool = True) -> bool:
+    def prepare(self, cancel: threading.Event | None = None) -> bool:
         """Compile what is missing now, and wait for it or ``cancel``; whether static forwards are there."""
         if not self.ready() or not self.complete():
-            WORKSHOP.make(self.parts, urgent=urgent)
+            WORKSHOP.make(self.parts)
             if not WORKSHOP.wait(self.parts, cancel) and (reason := WORKSHOP.why_not(self.parts)):
                 say_once(reason)
         return self.static is not None and self.ready()
@@ -198,20 +166,6 @@ class Engines:
     def parts(self) -> list[Part]:
         """What is compiled for this target, most used first."""
         return [*self.static.parts.values(), *self._added] if isinstance(self.static, CompiledForward) else []
-
-    def _key(self) -> str:
-        """What times depend on besides the bucket."""
-        sizes, threads = "|".join(part.shape for part in self.parts), torch.get_num_threads()
-        return f"{machine()}, {threads} threads, {self.target.shape.layers} layers, {self.target.shape.vocab}: {sizes}"
-
-
-def tried_size(bucket: Bucket) -> Bucket:
-    """What stands for a bucket in trials: rows and keys to a power of two.
-
-    >>> tried_size(Bucket(12, 384)), tried_size(Bucket(1, 128))
-    (Bucket(rows=16, keys=512), Bucket(rows=1, keys=256))
-    """
-    return Bucket(next(rows for rows in ROWS if rows >= bucket.rows), max(256, 1 << (bucket.keys - 1).bit_length()))
 
 
 def example(target: Any, count: int, keys: int) -> tuple[Bucket, Rows]:

@@ -10,7 +10,6 @@ from typing import Any
 from decoders.draft.draft import emitted_tokens
 from decoders.engine.decoding import Decoding
 from decoders.method.method import Method
-from decoders.model.activity import ACTIVITY
 from decoders.model.target import Session, Target
 from decoders.model.together import check_together, score_together
 from decoders.model.transfer import wait
@@ -49,7 +48,6 @@ def decode_together(
     active, forwards = list(range(len(runs))), 0
     started = time.perf_counter()
     while active:
-        ACTIVITY.begins()
         drafts = [runs[n].propose(sessions[n]) for n in active]
         scored = score_together(target, [sessions[n] for n in active], drafts)
         forwards += 1
@@ -65,6 +63,5 @@ def decode_together(
         active = going
     wait(target.device)
     seconds = time.perf_counter() - started
-    target.engines.run_ended()
     outputs = tuple(tuple(s.buffer[s.prompt_length : s.length].tolist()) for s in sessions)
     return Together(outputs, seconds, forwards)

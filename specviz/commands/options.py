@@ -12,7 +12,7 @@ from decoders.errors import UserError
 from decoders.model.catalog import WEIGHTS
 
 ENGINES = ("auto", "eager", "compiled", "graph")
-ENGINE_HELP = "how forwards run: eager, compiled (CPU), graph (CUDA), or auto (default): what was measured to be faster"
+ENGINE_HELP = "how forwards run: eager, compiled (CPU), graph (CUDA), or auto (default): compiled where it is"
 WEIGHTS_HELP = "of the layers, on a CPU: fp32 (default), or rounded to int8 or int4, smaller and faster at few rows"
 MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
 

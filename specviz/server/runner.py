@@ -19,7 +19,6 @@ from cachetools import FIFOCache
 
 from decoders.errors import UserError
 from decoders.method.kept import owned_by
-from decoders.model.activity import ACTIVITY
 from specviz.places import new_id
 from specviz.words import sentence
 
@@ -64,6 +63,7 @@ class Runner:
         self._other_work: dict[str, deque[_Other]] = {}
         self._workers: set[str] = set()
         self._now: dict[str, Job] = {}
+        self._others = 0  # how much other work goes on
         self._jobs: dict[str, Job] = {}
         self._unstarted: FIFOCache[str, dict[str, Any]] = FIFOCache(MAX_UNSTARTED)
         self._change = threading.Condition()
@@ -179,6 +179,11 @@ class Runner:
         with self._change:
             running = sum(j.state == "running" for j in self._jobs.values())
             return {"running": running, "waiting": len(self._jobs) - running}
+
+    def busy(self) -> bool:
+        """Whether a run or other work waits or goes on."""
+        with self._change:
+            return bool(self._jobs or self._now or self._others) or any(self._other_work.values())
 
     def wanted(self) -> bool:
         """Whether a run or other work waits: something long had better make way."""
@@ -296,13 +301,17 @@ class Runner:
             else:
                 assert other is not None
                 other_work.remove(other)
+                self._others += 1
         if other is not None:
-            with ACTIVITY.at_work():
+            try:
                 _settle(other)
+            finally:
+                with self._change:
+                    self._others -= 1
             return True
         assert job is not None
         try:
-            with owned_by(job.owner), ACTIVITY.at_work():
+            with owned_by(job.owner):
                 self._run(job, device)
             self._tidy()
         except BaseException:  # the worker outlives whatever a run does

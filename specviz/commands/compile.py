@@ -1,0 +1,77 @@
+"""``specviz compile``: compile a model's forwards at once, and those of the draft models that are here for it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from decoders.errors import UserError
+
+from . import common, options
+
+if TYPE_CHECKING:
+    from decoders.model.compiling import Part
+    from decoders.model.target import Target
+
+DESCRIPTION = "Compile a model's forwards, and its draft models', once for this machine; needs a C++ compiler."
+SOME_S = 60  # of a part, at most, on an idle machine
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="PATH_OR_ID", help=options.MODEL_HELP)
+    parser.set_defaults(device="cpu", dtype="float32", engine="auto", threads=None)
+
+
+def run(args: argparse.Namespace) -> int:
+    from decoders.model.compiled import why_not
+    from decoders.model.compiling import NO_COMPILER, WORKSHOP, compiler
+
+    target = common.open_target(args)
+    if reason := why_not(target):
+        raise UserError(reason)
+    parts = named_parts(target)
+    missing = {name: part for name, part in parts.items() if WORKSHOP.open(part) is None}
+    if missing and compiler() is None:
+        raise UserError(f"{NO_COMPILER}: install one, then call specviz compile again")
+    there = len(parts) - len(missing)
+    common.say(
+        f"{target.name}: {there} of {len(parts)} parts are compiled"
+        + (f"; the others take up to {SOME_S} s each on an idle machine, and what is done stays" if missing else "")
+    )
+    failed = 0
+    with common.progress_bar("compiling", lines=False, told_now=True) as progress:
+        for done, (name, part) in enumerate(missing.items()):
+            progress(done, len(missing), name)
+            started = time.monotonic()
+            WORKSHOP.make([part])
+            made = WORKSHOP.wait([part])
+            failed += not made
+            outcome = f"{time.monotonic() - started:.0f} s" if made else WORKSHOP.failed[part.package]
+            common.say(f"{done + 1} of {len(missing)}: {name}, {outcome}")
+    return 1 if failed else 0
+
+
+def named_parts(target: Target) -> dict[str, Part]:
+    """The compiled parts of a model and of its draft models by the names that people read, most used first."""
+    from decoders.draft_models.compiled import CompiledDraft
+    from decoders.draft_models.eagle_compiled import CompiledEagle
+    from decoders.draft_models.eagle_head import EagleHead
+    from decoders.draft_models.network import DraftModel, target_rotary
+    from decoders.method.part import kinds
+    from decoders.model.compiled import CompiledForward
+    from decoders.parts import load_part, missing_part
+
+    layers = CompiledForward(target).parts
+    parts = {"the model's layers, one row": layers[True], "the model's layers, several rows": layers[False]}
+    for kind, about in kinds().items():
+        if about.network not in (DraftModel, EagleHead) or missing_part(target, kind):
+            continue
+        network = load_part(target, kind)
+        if isinstance(network, EagleHead):
+            compiled = CompiledEagle.of(target, network)
+        else:
+            compiled = CompiledDraft.of(target, network, target_rotary(target.stack))
+        if compiled is not None:
+            parts |= {f"{about.title}, {rows}": part for rows, part in compiled.parts.items()}
+    return parts
