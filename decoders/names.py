@@ -5,3 +5,9 @@ from __future__ import annotations
 DESIGNED = "designed"
 MASKS = ("ensemble", "decoder", "encoder")  # what a vector of PPD's prompt tokens sees of its group
 TREE_KINDS = (DESIGNED, "wide", "naive", "random")  # PPD's trees, a wider search, and fig. 8a's to compare with
+
+BASELINE = "plain"  # the method that drafts nothing: every speedup and every check is against it
+USUAL = "pld+h"  # the method of a run that names none
+QUICK = "pld"  # a lossless method that needs nothing: where only the target's own text is wanted, soon
+COMPARED = (QUICK, USUAL, "adapld")  # what is compared where nothing is chosen
+PROMPT_TOKENS = "ppd"  # the kind of part whose trees are designed here (`specviz tree`, the page Trees)

@@ -67,6 +67,15 @@ class Part:
             raise ValueError(f"a damaged trained part ({error})") from None
 
 
+def __getattr__(name: str) -> Any:
+    """Names of earlier versions, for plug-ins that import them."""
+    earlier = {"KINDS": kinds, "about_part": lambda: lambda network: getattr(network, "about", {})}
+    if name not in earlier:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    log.warning("decoders.parts.%s is of an earlier version: declare the part on the card (docs/add-a-method.md)", name)
+    return earlier[name]()
+
+
 def parts_folder() -> Path:
     """Where trained parts are kept: ``SPECVIZ_HOME``/parts, or beside the user's settings."""
     return settings_folder() / "parts"

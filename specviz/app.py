@@ -45,7 +45,6 @@ from specviz.server.users import Users
 from specviz.shell import assets, frame, login, sound
 
 log = logging.getLogger(__name__)
-PLUGIN_S = 30.0  # a call of a plug-in's method that takes longer is given up: other runs wait behind it
 
 
 def open_desk(
@@ -91,10 +90,8 @@ def open_desk(
             return target
 
         def load() -> Any:
-            from decoders.drafters import wait_for_plugins
             from decoders.drafters.sps import offer_drafter
 
-            wait_for_plugins(PLUGIN_S)
             target = opened(chosen, weights, loader.tell)
             if drafter is not None:
                 offer_drafter(target, drafter)

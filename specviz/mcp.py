@@ -20,6 +20,7 @@ from pydantic import Field
 from starlette.requests import Request
 
 from decoders.errors import UserError
+from decoders.names import QUICK
 from decoders.trace.trace import Trace
 from specviz import __version__
 from specviz.server.desk import Desk
@@ -87,7 +88,7 @@ class Tools:
         ]
 
     async def run(
-        self, ctx: Context, prompt: Text, method: Method = "pld", params: Params = None,
+        self, ctx: Context, prompt: Text, method: Method = QUICK, params: Params = None,
         max_new_tokens: NewTokens = NEW_TOKENS, temperature: Temperature = 0.0, chat: Chat = True,
     ) -> dict[str, Any]:  # fmt: skip
         """Decode a prompt with a method and record every step: the answer's text, and its numbers."""
@@ -107,11 +108,11 @@ class Tools:
         from specviz.pages.compare.outcome import BASELINE, check_output, lane_numbers, outcome
 
         traces: dict[str, Trace] = {}
-        for name in dict.fromkeys(["plain", *methods]):
+        for name in dict.fromkeys([BASELINE, *methods]):
             traces[name] = await self._decoded(ctx, prompt, name, None, {"max_new_tokens": max_new_tokens}, chat)
-        plain = traces["plain"]
+        plain = traces[BASELINE]
         lanes = {
-            BASELINE if name == "plain" else name: (about(trace)["method"], lane_numbers(trace, plain))
+            name: (about(trace)["method"], lane_numbers(trace, plain))
             for name, trace in traces.items()
         }
         checks = {name: check_output(trace, plain.output_ids)["state"] for name, trace in traces.items()}
@@ -119,8 +120,8 @@ class Tools:
             "outcome": outcome(lanes),
             "runs": [
                 {
-                    **about(trace), "output": "the reference" if name == "plain" else checks[name],
-                    "speedup": lanes[BASELINE if name == "plain" else name][1]["metrics"].get("speedup"),
+                    **about(trace), "output": "the reference" if name == BASELINE else checks[name],
+                    "speedup": lanes[name][1]["metrics"].get("speedup"),
                 }
                 for name, trace in traces.items()
             ],

@@ -147,7 +147,7 @@ interface DraftPart {
   draft_vocab?: number; acceptance?: number; warnings?: string[]; verifier?: string;
 }
 /** Where drafted tokens come from: decoders/trace/origins.py. ``hue``: 0, or a colour of the theme. */
-interface Origin { name: string; letter: string; label: string; sentence: string; outline: string; hue: number }
+interface Origin { name: string; letter: string; label: string; sentence: string; outline: string; hue: number; beside?: boolean }
 interface RunMethod {
   name: string; title: string; summary?: string; paper?: string; lossless: boolean; controls?: Control[];
   params?: Record<string, Setting>;
@@ -185,6 +185,8 @@ interface CopiedRun extends Span { source: Position; step: number }
 /** A node of a step's draft tree: ``index`` in the step, ``row`` in the table, ``span``: the source span's number. */
 interface TreeNode {
   row: number; index: number; token: number; parent: number; depth: number; origin: string; source: Position;
+  /** Whether it stands beside the main chain. */
+  beside: boolean;
   draftProb: number | null; prob: number | null; rank: number; status: NodeStatus; reason: string; span: number;
 }
 /** One of the target's first choices after a node. */
@@ -285,6 +287,8 @@ interface MethodCard {
   controls: Control[];
   /** What its runs leave behind for later ones, in a word; "": nothing. */
   keeps: string;
+  /** Whether it drafts nothing; is chosen where nothing is; is compared where nothing is. */
+  baseline: boolean; usual: boolean; compared: boolean;
   /** By what it finds an answer's sources, where Attribution may use it; "": it is no such method. */
   signal: string;
 }

@@ -31,7 +31,6 @@ class _Plugins:
     def __init__(self) -> None:
         self.read, self.lock = False, threading.RLock()  # a plug-in may ask for methods while it is imported
         self.problems: list[str] = []
-        self.patience_s: float | None = None
 
 
 _plugins = _Plugins()
@@ -64,7 +63,7 @@ def register_plugin(plugin: Plugin) -> None:
         del _methods[name], _places[name]
     for method in plugin.methods:
         _places[method.name] = plugin.place
-        register(guarded(method, plugin.place, plugin.own, lambda: _plugins.patience_s))
+        register(guarded(method, plugin.place, plugin.own))
 
 
 def add_plugin(path: Path) -> Plugin:
@@ -91,13 +90,6 @@ def plugin_place(name: str) -> str | None:
     """Where the plug-in stands that brought a method; None for a method of specviz's own."""
     _read_plugins()
     return _places.get(name)
-
-
-def wait_for_plugins(seconds: float | None) -> None:
-    """How long a call of a plug-in's method may take in this process, where others wait for it (None: any time, and
-    nothing stands between the engine and the method).
-    """
-    _plugins.patience_s = seconds
 
 
 def find_method(name: str) -> Method:

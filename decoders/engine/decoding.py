@@ -22,6 +22,7 @@ from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Session, Target
 from decoders.model.transfer import Mark, Span, mark, wait
+from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import MatchVerifier, stopped
 from decoders.verifiers.sampling import Chooser, Sampling
@@ -123,7 +124,7 @@ class Decoding:
         cls,
         target: Target,
         prompt: Prompt,
-        method: str | Method = "plain",
+        method: str | Method = BASELINE,
         params: Mapping[str, Any] | Any = None,
         *,
         sampling: Sampling | None = None,
@@ -255,14 +256,14 @@ def read_once(runs: Sequence[Decoding]) -> Session | None:
 
 
 def decode(
-    target: Target, prompt: Prompt, method: str | Method = "plain", params: Mapping[str, Any] | None = None, **options
+    target: Target, prompt: Prompt, method: str | Method = BASELINE, params: Mapping[str, Any] | None = None, **options
 ) -> Iterator[Step]:
     """Steps of one run, untraced; their ``emitted`` tokens are the output. Options as in ``Decoding.of``."""
     return iter(Decoding.of(target, prompt, method, params, **options))
 
 
 def generate(
-    target: Target, prompt: Prompt, method: str | Method = "plain", params: Mapping[str, Any] | None = None, **options
+    target: Target, prompt: Prompt, method: str | Method = BASELINE, params: Mapping[str, Any] | None = None, **options
 ) -> list[int]:
     """Output token ids of one run."""
     return [token for step in decode(target, prompt, method, params, **options) for token in step.emitted]

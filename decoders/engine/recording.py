@@ -21,6 +21,7 @@ from decoders.method.method import Method
 from decoders.model.linear import machine
 from decoders.model.load import versions
 from decoders.model.target import Target
+from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.trace import metrics
 from decoders.trace.baseline import baseline
@@ -168,7 +169,7 @@ class Run:
         """
         d = self.decoding
         options = {name: getattr(d, name) for name in ("sampling", "max_new_tokens", "stop_ids", "cancel")}
-        plain = Decoding.of(d.target, d.given, "plain", **options)
+        plain = Decoding.of(d.target, d.given, BASELINE, **options)
         again = len(d.prompt.tokens) > 1 and d.prompt.tokens == d.given.tokens
         read = d.session is not None and again and d.target.shape.rotary_switch is None
         plain.prefill(d.session if read else None)
@@ -224,14 +225,15 @@ class Run:
 
 
 def record(
-    target: Target, prompt: Prompt, method: str | Method = "plain", params: Mapping[str, Any] | None = None, **options
+    target: Target, prompt: Prompt, method: str | Method = BASELINE, params: Mapping[str, Any] | None = None, **options
 ) -> Trace:
     """Run a method to its end and return the trace. Options as in ``Run``."""
     return Run(target, prompt, method, params, **options).finished()
 
 
 def described(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
-    """What a run's record says of its method: parameters, code, origins and declared numbers."""
+    """What a run's record says of its method: parameters, code, part, origins and declared numbers."""
+    part = method.part_about(decoding.target, params) or getattr(decoding.drafter, "part", None)
     return {
         "method": {
             **{name: getattr(method, name) for name in ("name", "title", "paper", "summary")},
@@ -241,7 +243,7 @@ def described(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]
             "controls": [{"name": c.name, "label": c.label, "help": c.help} for c in controls(method.params)],
             "code": {"drafts": _code(decoding.drafter, "propose"), "verifies": _code(decoding.verifier, "__call__")},
         },
-        **({"part": part} if (part := method.part_about(decoding.target, params)) else {}),
+        **({"part": part} if part else {}),
         **{name: [asdict(one) for one in getattr(method, name)] for name in ("origins", *TERMS)},
     }
 

@@ -1,11 +1,12 @@
-"""A plug-in's method, guarded: what it raises, drafts wrongly or never ends becomes one sentence that names it."""
+"""A plug-in's method, guarded: what it raises or drafts wrongly becomes one sentence that names it."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from decoders.verifiers.sampling import Chooser
 
 from .drafter import Drafter
 from .method import Method
-from .patience import Caller, place_of
 
 log = logging.getLogger(__name__)
+PART_OF_DRAFTER = "its drafter sets `part`; declare it on the card: Method(…, part=TrainedPart(Kind(…)))"
 COMPUTED = ("needs", "verifier", "prompt", "brings", "applies", "cold")  # a card's functions, but build and available
 
 
@@ -29,37 +30,31 @@ class PluginError(UserError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Guard:
-    """Calls a plug-in's code. ``place`` is its file, ``own`` the file or folder that is its own; ``patience`` gives the
-    seconds that a call may take (None: any time).
-    """
+    """Calls a plug-in's code. ``place`` is its file, ``own`` the file or folder that is its own."""
 
     name: str
     place: str
     own: str
-    patience: Callable[[], float | None]
 
-    def caller(self) -> Caller | None:
-        """What makes the calls of one drafter; None where they may take any time."""
-        seconds = self.patience()
-        return None if seconds is None else Caller(seconds, self.own)
-
-    def call(self, caller: Caller | None, duty: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function returns. A UserError of its own stays; any other error is told as the plug-in's."""
+    def call(self, duty: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the function. A UserError of its own stays; any other error becomes the plug-in's."""
+        started = time.perf_counter()
         try:
-            return function(*arguments) if caller is None else caller.call(function, *arguments)
+            return function(*arguments)
         except UserError:
             raise
         except (KeyboardInterrupt, GeneratorExit, MemoryError):
             raise
         except BaseException as problem:  # SystemExit too: a plug-in does not end the app
             log.info("%s: %s failed", self.name, duty, exc_info=problem)
-            raise PluginError(self.sentence(duty, problem)) from problem
+            raise PluginError(self.sentence(duty, problem, time.perf_counter() - started)) from problem
 
-    def sentence(self, duty: str, problem: BaseException) -> str:
-        """Which plug-in failed at which duty, how, and at which line of its own."""
+    def sentence(self, duty: str, problem: BaseException, seconds: float) -> str:
+        """Which plug-in failed at which duty, after how long (from a second on), how, and at which line of its own."""
         at = place_of(traceback.extract_tb(problem.__traceback__), self.own)
-        kind = "" if type(problem).__name__ == "Hung" else f"{type(problem).__name__}: "
-        return f"the plug-in {self.name} ({self.place}) failed in {duty}: {kind}{first_line(problem)}{at and ', '}{at}"
+        late = f" after {seconds:,.0f} s" if seconds >= 1 else ""
+        why = f"{type(problem).__name__}: {first_line(problem)}{at and ', '}{at}"
+        return f"the plug-in {self.name} ({self.place}) failed in {duty}{late}: {why}"
 
     def check(self, context: Context, draft: Any, budget: int, origins: Sequence[str]) -> None:
         """Raise PluginError for what is no draft, or one that the engine cannot take."""
@@ -102,8 +97,9 @@ def draft_fault(context: Context, draft: Any, budget: int, origins: Sequence[str
 class GuardedDrafter(Drafter):
     """A plug-in's drafter: every duty is called by the guard, every draft checked."""
 
-    def __init__(self, inner: Drafter, guard: Guard, caller: Caller | None, origins: Sequence[str]) -> None:
-        self.inner, self.guard, self.caller, self.origins = inner, guard, caller, origins
+    def __init__(self, inner: Drafter, guard: Guard, origins: Sequence[str], part: Any = None) -> None:
+        self.inner, self.guard, self.origins = inner, guard, origins
+        self.part = part  # of a drafter written for an earlier version
 
     @property
     def looks_at(self) -> dict[str, Any] | None:  # type: ignore[override]
@@ -118,7 +114,7 @@ class GuardedDrafter(Drafter):
         return self.inner.warm
 
     def _call(self, duty: str, *arguments: Any) -> Any:
-        return self.guard.call(self.caller, duty, getattr(self.inner, duty), *arguments)
+        return self.guard.call(duty, getattr(self.inner, duty), *arguments)
 
     def propose(self, context: Context, budget: int) -> Draft:
         draft = self._call("propose", context, budget)
@@ -139,26 +135,34 @@ class GuardedDrafter(Drafter):
             self._call("resume", context, past)
 
 
-def guarded(method: Method, place: str, own: str, patience: Callable[[], float | None]) -> Method:
+def place_of(lines: Iterable[traceback.FrameSummary], own: str) -> str:
+    """The innermost line that stands in the file or folder ``own``: "line 12 of my_method.py"; "" where none does."""
+    mine = [line for line in lines if own and line.filename.startswith(own)]
+    return f"line {mine[-1].lineno} of {mine[-1].filename.replace(chr(92), '/').rpartition('/')[2]}" if mine else ""
+
+
+def guarded(method: Method, place: str, own: str) -> Method:
     """The method as a plug-in is registered: ``place`` says where it stands, ``own`` is the path of its code."""
     shown = Path(place).name if place == own else place  # a server's users need not know its folders
-    guard = Guard(method.name, shown, own, patience)
+    guard = Guard(method.name, shown, own)
     origins = tuple(origin.name for origin in method.origins)
 
     def wrapped(duty: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *arguments: guard.call(guard.caller(), duty, function, *arguments)
+        return lambda *arguments: guard.call(duty, function, *arguments)
 
     def build(target: Any, params: Any) -> Drafter:
-        caller = guard.caller()
-        drafter = guard.call(caller, "build", method.build, target, params)
+        drafter = guard.call("build", method.build, target, params)
         if not isinstance(drafter, Drafter):
             kind = type(drafter).__name__
             raise PluginError(f"the plug-in {method.name} ({shown}) failed in build: it made a {kind}, not a Drafter")
-        return GuardedDrafter(drafter, guard, caller, origins)
+        if method.part is None and (part := getattr(drafter, "part", None)):
+            log.warning("the plug-in %s (%s): %s", method.name, shown, PART_OF_DRAFTER)
+            return GuardedDrafter(drafter, guard, origins, part)
+        return GuardedDrafter(drafter, guard, origins)
 
     def available(target: Any) -> str | None:
         try:
-            return guard.call(guard.caller(), "available", method.available, target)
+            return guard.call("available", method.available, target)
         except PluginError as problem:
             return str(problem)
 

@@ -23,12 +23,11 @@ from typing import Any
 from decoders.draft.params import controls, make_params
 from decoders.errors import UserError, first_line
 
+from .guard import place_of
 from .method import Method
-from .patience import Caller, Hung, place_of
 from .plugin_files import plugin_files
 
 GROUP = "specviz.methods"
-IMPORT_S = 60.0  # a plug-in that imports a large library takes a while
 NAME = re.compile(r"[A-Za-z0-9][\w+.-]*")
 
 
@@ -71,11 +70,10 @@ def file_source(path: Path) -> Source:
     return Source(str(path), partial(_module, path), lambda: str(path))
 
 
-def load(source: Source, import_s: float = IMPORT_S) -> Plugin:
+def load(source: Source) -> Plugin:
     """A plug-in's methods, looked at: named rightly, with parameters that make controls. Raises Unusable."""
-    caller = Caller(import_s, source.place)
     try:
-        loaded = caller.call(source.open)
+        loaded = source.open()
         own = source.own()
         methods = tuple(_methods(loaded))
         if not methods:
@@ -125,8 +123,6 @@ def _methods(loaded: Any) -> Iterator[Any]:
 
 
 def _failed(source: Source, problem: BaseException) -> str:
-    if isinstance(problem, Hung):
-        return f"its import does not end: {first_line(problem)}"
     if isinstance(problem, SyntaxError):
         return f"line {problem.lineno} is no Python: {problem.msg}"
     at = place_of(traceback.extract_tb(problem.__traceback__), source.place)

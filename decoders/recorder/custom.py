@@ -23,6 +23,7 @@ from decoders.engine.recording import Run
 from decoders.errors import UserError
 from decoders.model.shape import token_ids
 from decoders.model.target import Target
+from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt, Segment
 from decoders.verifiers.sampling import Sampling
 
@@ -85,7 +86,7 @@ def generate(
     logits_processor: LogitsProcessorList | None = None,
     stopping_criteria: StoppingCriteriaList | None = None,
     generation_config: Any = None,
-    method: str = "pld",
+    method: str = QUICK,
     params: Mapping[str, Any] | None = None,
     **model_kwargs: Any,
 ) -> Tensor | GenerateDecoderOnlyOutput:

@@ -28,6 +28,7 @@ from decoders.errors import UserError
 from decoders.model.load import versions
 from decoders.model.target import Target
 from decoders.model.transfer import Span, wait
+from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.prompt_tokens.latency import WIDEST
 from decoders.trace.trace import Trace
@@ -37,7 +38,7 @@ from .llama_cpp import PeerLost
 from .peers import BESIDE, Peer
 
 SCHEMA = "specbench/1"
-PLAIN = "plain"
+PLAIN = BASELINE
 TRACED = " traced"
 REPEATED = 2  # times that what was disturbed is measured again, each time with as many rounds as at first
 

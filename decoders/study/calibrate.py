@@ -19,6 +19,7 @@ from decoders.engine.decoding import generate
 from decoders.errors import UserError
 from decoders.model.calibration import Calibration
 from decoders.model.target import Target
+from decoders.names import QUICK, USUAL
 from decoders.prompt.prompt import Prompt
 
 from .heads import copy_sources, count_copies, strongest_positions
@@ -38,14 +39,14 @@ def calibrate(
     """
     if not prompts:
         raise UserError("calibration needs at least one prompt that fits the model's context")
-    length = draft_length or int(find_method("pld+h").params().k)
+    length = draft_length or int(find_method(USUAL).params().k)
     depth, heads = target.shape.layers, target.shape.heads
     every_head = target.shape.attention_heads
     everything = Needs(heads=every_head, layers=tuple(range(depth + 1)))
     counts = np.zeros((depth, heads), dtype=np.int64)
     steps, accepted, counted = np.zeros(depth + 1, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), 0
     for done, prompt in enumerate(prompts):
-        output = generate(target, prompt, "pld", max_new_tokens=max_new_tokens)
+        output = generate(target, prompt, QUICK, max_new_tokens=max_new_tokens)
         tokens, start = [*prompt.tokens, *output], len(prompt.tokens)
         session = target.session(everything, len(tokens))
         session.prefill(tokens, start)

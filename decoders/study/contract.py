@@ -22,6 +22,7 @@ from decoders.engine.recording import record
 from decoders.errors import UserError, first_line
 from decoders.method.method import Method
 from decoders.model.target import Target
+from decoders.names import BASELINE, QUICK
 from decoders.prompt.prompt import Prompt
 from decoders.trace.files import load, save
 from decoders.trace.metrics import first_difference
@@ -165,7 +166,7 @@ RULES: dict[str, Callable[[Target, Prompt, Method, Sequence[int]], Iterator[str]
     "output": output_faults,
     "provenance": lambda target, prompt, method, plain: provenance_faults(target, prompt, method),
     "tracing": lambda target, prompt, method, plain: tracing_faults(target, prompt, method),
-    "alone": lambda target, prompt, method, plain: alternating_faults(target, prompt, ["plain", method, "pld"]),
+    "alone": lambda target, prompt, method, plain: alternating_faults(target, prompt, [BASELINE, method, QUICK]),
 }
 """The rules that are put to a run, by name."""
 MEANINGS = {

@@ -15,6 +15,7 @@ from decoders.engine.recording import Run
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.target import Target
+from decoders.names import USUAL
 from decoders.prompt.prompt import Prompt
 from decoders.trace.trace import Trace
 from decoders.verifiers.forced import ForcedVerifier
@@ -55,7 +56,7 @@ def forced_run(
     target: Target,
     prompt: Prompt,
     answer: Sequence[int],
-    method: str | Method = "pld+h",
+    method: str | Method = USUAL,
     params: Mapping[str, Any] | None = None,
     *,
     max_new_tokens: int = 256,
@@ -84,7 +85,7 @@ def forced_run(
 
 
 def forced(
-    target: Target, prompt: Prompt, answer: Sequence[int], method: str | Method = "pld+h",
+    target: Target, prompt: Prompt, answer: Sequence[int], method: str | Method = USUAL,
     params: Mapping[str, Any] | None = None, **options: Any,
 ) -> Trace:  # fmt: skip
     """The trace of a ``forced_run``, run to its end."""

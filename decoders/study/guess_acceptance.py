@@ -14,6 +14,7 @@ from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import generate
 from decoders.errors import UserError
 from decoders.model.target import SPARE_ROWS, Session, Target
+from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import RANKS
@@ -37,7 +38,7 @@ def measure_acceptance(
     m = prompt_tokens.config.tokens
     hits, seen = torch.zeros(m, ranks, dtype=torch.long), torch.zeros(m, dtype=torch.long)
     for done, prompt in enumerate(prompts):
-        output = generate(target, prompt, "pld", max_new_tokens=max_new_tokens)
+        output = generate(target, prompt, QUICK, max_new_tokens=max_new_tokens)
         tokens = [*prompt.tokens, *output]
         for distance, came in enumerate(guess_ranks(target, prompt_tokens, tokens, len(prompt.tokens))):
             hits[distance] += torch.bincount(came[came < ranks], minlength=ranks)

@@ -23,7 +23,6 @@ from decoders.errors import UserError, first_line
 from decoders.method.drafter import Drafter
 from decoders.method.guard import GuardedDrafter
 from decoders.method.method import Method
-from decoders.method.patience import Hung
 from decoders.model.memory import Context
 from decoders.model.target import Target
 from decoders.trace.trace import Trace
@@ -52,13 +51,11 @@ class LiveStep:
 @dataclass(frozen=True, slots=True)
 class LiveDrafts:
     """All steps of a run, drafted anew in ``ms``. ``scored``: the target judged every draft, which takes its time.
-    ``stopped``: why the steps behind the last one were not drafted.
     """
 
     steps: tuple[LiveStep, ...]
     ms: float
     scored: bool = False
-    stopped: str = ""
 
 
 class LiveRun:
@@ -83,16 +80,16 @@ class LiveRun:
         if by_text and not self.read.serves(parts.needs):
             raise UserError(f"{self.title} is too long to keep all that {method.name} reads of it")
         if not by_text:
-            steps, stopped = self._steps(lambda step: self._redrafted(step, method, params))
+            steps = self._steps(lambda step: self._redrafted(step, method, params))
         else:
             with self.read.session.at(self.read.session.length, parts.needs) as whole:
                 context = whole.context
                 parts.drafter.prepare(context.cut(context.prompt_length))
-                steps, stopped = self._steps(lambda step: self._by_the_text(step, parts.drafter, context))
-        return LiveDrafts(tuple(steps), (time.perf_counter() - started) * 1e3, not by_text, stopped)
+                steps = self._steps(lambda step: self._by_the_text(step, parts.drafter, context))
+        return LiveDrafts(tuple(steps), (time.perf_counter() - started) * 1e3, not by_text)
 
-    def _steps(self, draft: Callable[[int], LiveStep]) -> tuple[list[LiveStep], str]:
-        """Every step, and why those behind the last one were not drafted."""
+    def _steps(self, draft: Callable[[int], LiveStep]) -> list[LiveStep]:
+        """Every step."""
         steps: list[LiveStep] = []
         for step, recorded in enumerate(self.trace.tables["steps"]["accepted"]):
             try:
@@ -101,9 +98,7 @@ class LiveRun:
                 cause = problem.__cause__ or problem
                 lines = "".join(traceback.format_exception(cause))
                 steps.append(LiveStep(step, recorded, error=first_line(problem), details=lines))
-                if isinstance(cause, Hung):
-                    return steps, f"step {step + 1} hangs: the steps behind it were not drafted"
-        return steps, ""
+        return steps
 
     def _redrafted(self, step: int, method: Method, params: object) -> LiveStep:
         again = self.read.redraft(step, method, params)

@@ -12,6 +12,7 @@ from decoders.drafters import find_method
 from decoders.engine.decoding import Decoding, read_once
 from decoders.model.catalog import precision_of
 from decoders.model.target import Session, Target
+from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.sampling import Sampling
 
@@ -96,8 +97,8 @@ def check_lossless(
     dtype, drawn = precision_of(target.info), sampling is not None and not sampling.greedy
     assert not (drawn and stock), "generate() draws otherwise"
     allowed = tolerance if tolerance is not None else 0.0 if dtype in FULL_PRECISION else tolerance_of(dtype)
-    reference = Outcome("plain", "generate()" if stock else "")
-    others = {name: Outcome(name, "plain", find_method(name).lossless) for name in methods if name != "plain"}
+    reference = Outcome(BASELINE, "generate()" if stock else "")
+    others = {name: Outcome(name, BASELINE, find_method(name).lossless) for name in methods if name != BASELINE}
     outcomes = [reference, *others.values()]
     runs = count(1)
     total = len(prompts) * (len(outcomes) + bool(stock))

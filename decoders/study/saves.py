@@ -18,6 +18,7 @@ from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.method.plugins import Unusable
 from decoders.model.target import Target
+from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 from decoders.trace.trace import Trace
 
@@ -25,7 +26,6 @@ from .live import LiveDrafts, LiveRun, LiveStep
 from .recorded import other_model
 
 POLL_S = 0.1  # between looks at the file
-CALL_S = 5.0  # a call of the method that takes longer hangs
 MOST_STEPS = 200  # of the runs that are taken where none are named
 MADE_TOKENS = 64  # of a run that is made for want of a recorded one
 
@@ -76,7 +76,7 @@ def default_traces(target: Target, recorded: Iterable[Trace], prompts: Sequence[
         if fits and not drawn and not seen and (not steps or steps + trace.rows("steps") <= MOST_STEPS):
             steps += trace.rows("steps")
             chosen.append(trace)
-    return chosen or [record(target, ask, "pld", title=title, max_new_tokens=MADE_TOKENS) for title, ask in prompts]
+    return chosen or [record(target, ask, QUICK, title=title, max_new_tokens=MADE_TOKENS) for title, ask in prompts]
 
 
 def digest(file: Path) -> str:

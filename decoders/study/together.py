@@ -13,6 +13,7 @@ from decoders.method.method import Method
 from decoders.model.target import Session, Target
 from decoders.model.together import check_together, score_together
 from decoders.model.transfer import wait
+from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import stopped
 
@@ -31,7 +32,7 @@ class Together:
 
 
 def decode_together(
-    target: Target, prompts: Sequence[Prompt], method: str | Method = "plain", params: Mapping[str, Any] | None = None,
+    target: Target, prompts: Sequence[Prompt], method: str | Method = BASELINE, params: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Together:  # fmt: skip
     """Every prompt's output, as each alone would give it. Drafts are made prompt by prompt; of each step the verify

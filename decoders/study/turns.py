@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from decoders.engine.decoding import generate
+from decoders.names import BASELINE
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
@@ -20,5 +21,5 @@ def turns_of(target: Target, prompt: Prompt, **options: Any) -> Iterator[Prompt]
     """
     yield prompt
     while prompt.dialogue is not None and prompt.dialogue.further:
-        prompt = prompt.following(target.tokenizer, generate(target, prompt, "plain", **options))
+        prompt = prompt.following(target.tokenizer, generate(target, prompt, BASELINE, **options))
         yield prompt

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .origins import recorded_origins
 from .trace import Trace
 
 
@@ -39,7 +40,8 @@ def first_choices(trace: Trace) -> np.ndarray:
     ranks = nodes.get("term:draft_rank", ())
     if any(rank is not None for rank in ranks):
         return np.array([rank == 0 for rank in ranks], dtype=bool)
-    return ~np.isin(np.array(nodes["origin"], dtype=object), ("root", "expansion"))
+    beside = [origin["name"] for origin in recorded_origins(trace.run) if origin.get("beside")]
+    return ~np.isin(np.array(nodes["origin"], dtype=object), ("root", *beside))
 
 
 def drawn(trace: Trace) -> np.ndarray:

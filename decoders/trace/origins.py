@@ -13,7 +13,8 @@ class Origin:
 
     ``letter`` marks a node in the tree ("" for the usual origin of a method), ``label`` names it in the legend, and
     ``sentence`` explains it. ``outline`` is the shape of its box: box, pointed, notched, spine, cut, ear or round.
-    ``hue`` chooses a colour of the theme: 0 is neutral, 1 to 3 are colours of their own.
+    ``hue`` chooses a colour of the theme: 0 is neutral, 1 to 3 are colours of their own. ``beside``: its nodes stand
+    beside the main chain, in a lane below it.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Origin:
     sentence: str
     outline: str = "box"
     hue: int = 0
+    beside: bool = False
 
 
 MAIN = Origin("main", "", "main", "Copied from the chosen earlier place.")
@@ -38,6 +40,7 @@ DATASTORE = Origin(
 EXPANSION = Origin(
     "expansion", "E", "expansion",
     "A further guess of the draft model, smaller, in a lane below the main chain; E3: its third choice.", "cut",
+    beside=True,
 )  # fmt: skip
 PROMPT = Origin(
     "prompt", "P", "prompt",
@@ -55,4 +58,6 @@ def recorded_origins(run: Mapping[str, Any]) -> list[dict[str, Any]]:
     >>> [origin["name"] for origin in recorded_origins({})][:2]
     ['main', 'branch']
     """
-    return run["origins"] if "origins" in run else [asdict(origin) for origin in BEFORE_ORIGINS]
+    if "origins" not in run:
+        return [asdict(origin) for origin in BEFORE_ORIGINS]
+    return [{"beside": origin["name"] == EXPANSION.name, **origin} for origin in run["origins"]]

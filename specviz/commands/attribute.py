@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.folders import write_text
+from decoders.names import USUAL
 from specviz.words import columned, counted, decimals
 
 from . import common, options
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from decoders.study.quotes import QuotedAnswer, SweepRow
 
 SCHEMA = "specattribution-score/1"
-METHOD = "pld+h"
+METHOD = USUAL
 DEMOS = {"demo": False, "demo+brief": True}
 
 

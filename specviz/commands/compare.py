@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.draft.settings import Sampling
 from decoders.errors import UserError
+from decoders.names import BASELINE, QUICK, USUAL
 from specviz.words import column, counted
 
 from . import common, options
@@ -22,7 +23,7 @@ DESCRIPTION = (
     "much and why, and whether every output is plain decoding's: what the app's page Compare shows. One run of each is "
     "timed; specviz bench measures in rounds."
 )
-METHODS = ("pld", "pld+h")
+METHODS = (QUICK, USUAL)
 MOST = 8  # methods or runs
 WARM_UP = 8  # tokens that each method writes before it is timed
 SHOWN = ("tokens", "steps", "tokens_per_step", "tokens_per_s", "speedup", "draft_share")
@@ -42,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from specviz.pages.compare.outcome import BASELINE, check_output, lane_numbers, lane_title, outcome
+    from specviz.pages.compare.outcome import check_output, lane_numbers, lane_title, outcome
     from specviz.pages.compare.stretches import stretches
 
     asked = args.prompt is not None or args.prompt_file is not None
@@ -108,12 +109,12 @@ def _decoded(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Tar
         prompt = replace(prompt, pool=common.pool_file(args.pool, target))
     notes = [f"first turn only: the prompt has {prompt.turns}"] if prompt.turns > 1 else []
     methods, missing = common.chosen_methods(target, args.methods or METHODS, args.set, [prompt])
-    methods.pop("plain", None)
+    methods.pop(BASELINE, None)
     if not 1 <= len(methods) <= MOST:
         raise UserError(f"{counted(len(methods), 'method')} beside plain decoding: name 1 to {MOST} with --methods")
     traces = {}
     with common.progress_bar("comparing") as progress:
-        for done, (name, params) in enumerate({"plain": None, **methods}.items()):
+        for done, (name, params) in enumerate({BASELINE: None, **methods}.items()):
             progress(done, len(methods) + 1)
             values = asdict(params) if params is not None else {}
             record(target, prompt, name, values, max_new_tokens=min(WARM_UP, args.max_new_tokens), sampling=sampling)
@@ -128,7 +129,7 @@ def _decoded(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Tar
 def _is_plain(trace: Trace) -> bool:
     from decoders.study.divergences import CUT_SHORT
 
-    return trace.run["method"]["name"] == "plain" and trace.run.get("stop", "") not in CUT_SHORT
+    return trace.run["method"]["name"] == BASELINE and trace.run.get("stop", "") not in CUT_SHORT
 
 
 def _reference(trace: Trace, plain: Trace | None) -> list[int] | None:
@@ -160,7 +161,7 @@ def _show(lanes: Mapping[str, dict[str, Any]], words: str, notes: list[str]) -> 
     order = sorted(lanes.values(), key=lambda lane: -(lane["metrics"]["tokens_per_s"] or 0.0))
     by_key = {metric.key: metric for metric in METRICS}
     columns = {"method": [lane["title"] for lane in order]}
-    columns["output"] = ["the reference" if lane["method"] == "plain" else _checked(lane["output"]) for lane in order]
+    columns["output"] = ["the reference" if lane["method"] == BASELINE else _checked(lane["output"]) for lane in order]
     for key in SHOWN:
         metric, values = by_key[key], [lane["metrics"].get(key) for lane in order]
         form, marks = column(metric.unit, values), [" ‡" if key in lane["doubts"] else "" for lane in order]

@@ -43,15 +43,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders import find_method
-    from decoders.drafters import wait_for_plugins
-    from decoders.study.saves import CALL_S, digests, drafted, rows
+    from decoders.study.saves import digests, drafted, rows
 
     if not args.file.is_file():
         raise UserError(f"there is no file {args.file}: specviz methods new NAME writes one")
     against = find_method(args.against) if args.against else None
     if args.open:
         return _page(args)
-    wait_for_plugins(CALL_S)
     runs = _runs(args, common.open_target(args))
     other = [one.drafted(against) for one in runs] if against else None
     before: Sequence[LiveDrafts] | None = None
@@ -133,7 +131,6 @@ def _show(
     common.say(" · ".join(parts))
     if any(drafts.scored for drafts in now):
         common.say("It learns or accepts in its own way, so the model scored every draft: that takes its time.")
-    common.say(*(drafts.stopped for drafts in now))
     for details in list(dict.fromkeys(row.step.details for row in all_rows if row.step.details))[:2]:
         common.say("", details.rstrip())
 

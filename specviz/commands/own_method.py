@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from decoders.method.plugins import Plugin
 
 TEMPLATE = Path(__file__).parent / "method_template.txt"
-CALL_S = 10.0  # a call that takes longer hangs
 
 
 def new(name: str) -> int:
@@ -45,14 +44,13 @@ def new(name: str) -> int:
 
 def check(args: argparse.Namespace) -> int:
     """0 where every method of the file keeps the contract, 1 where one does not."""
-    from decoders.drafters import add_plugin, wait_for_plugins
+    from decoders.drafters import add_plugin
     from decoders.method.plugins import Unusable
     from specviz.views.examples import check_prompts
 
     file = Path(args.what)
     if not file.is_file():
         raise UserError(f"there is no file {file}")
-    wait_for_plugins(CALL_S)
     try:
         plugin = add_plugin(file)
     except Unusable as problem:

@@ -12,11 +12,12 @@ from typing import Any
 
 from decoders.draft.settings import Sampling
 from decoders.errors import UserError
+from decoders.names import USUAL
 from specviz.words import counted, decimals
 
 from . import common, options
 
-METHOD = "pld+h"
+METHOD = USUAL
 OF_THE_RUN = ("methods", "set", "pool", "reference", "compare", "forced")  # options that a recorded run has settled
 QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "edit similarity"}
 

@@ -81,7 +81,7 @@ def _outcomes(entries: Sequence[Entry]) -> dict[str, str]:
         groups.setdefault(entry.trace.prompt_key, []).append(entry)
     sentences = {}
     for prompt, group in groups.items():
-        plain = next((one.trace for one in group if one.trace.run["method"]["name"] == "plain"), None)
+        plain = next((one.trace for one in group if one.trace.run["method"]["name"] == BASELINE), None)
         lanes = {
             BASELINE if one.trace is plain else one.key: (one.row["method"], lane_numbers(one.trace, plain))
             for one in group

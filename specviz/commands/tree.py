@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decoders.names import DESIGNED, TREE_KINDS
+from decoders.names import DESIGNED, PROMPT_TOKENS, TREE_KINDS
 from specviz.words import counted, decimals
 
 from . import common, options, turns
@@ -97,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
     from decoders.study.guess_acceptance import measure_acceptance
     from decoders.study.latency import latency_for
 
-    tokens = load_part(target, "ppd", args.part)
-    folder = args.part.expanduser() if args.part else find_part(target.key, "ppd")
+    tokens = load_part(target, PROMPT_TOKENS, args.part)
+    folder = args.part.expanduser() if args.part else find_part(target.key, PROMPT_TOKENS)
     out_file = args.out or Path(str(folder)) / FILE
     common.check_writable(out_file)
     m, ensemble = tokens.config.tokens, tokens.config.vectors

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.draft.params import controls
 from decoders.errors import UserError
+from decoders.names import BASELINE
 from specviz.places import new_id
 from specviz.words import sentence
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from .plan import OnDevice, Session
 
-NAME, PLAIN, TRACED = "batch", "plain", " traced"  # the last two as in decoders.study.bench
+NAME, PLAIN, TRACED = "batch", BASELINE, " traced"  # the last two as in decoders.study.bench
 METRICS = ("tokens_per_step", "speedup")
 MOST_LINES, MOST_REPEATS = 24, 100
 

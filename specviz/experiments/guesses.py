@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.names import PROMPT_TOKENS, QUICK
 
 from .experiment import Row
 
@@ -28,8 +29,8 @@ def look(target: Target, _: str, params: Mapping[str, Any], prompt: Prompt, max_
     from decoders.parts import load_part
     from decoders.study.guess_acceptance import guess_ranks
 
-    prompts = load_part(target, "ppd", params.get("part"))
-    answer = generate(target, prompt, "pld", max_new_tokens=max_new_tokens)
+    prompts = load_part(target, PROMPT_TOKENS, params.get("part"))
+    answer = generate(target, prompt, QUICK, max_new_tokens=max_new_tokens)
     guessed = guess_ranks(target, prompts, [*prompt.tokens, *answer], len(prompt.tokens))
     yield {
         f"{HELD}{distance}/{count}": float((ranks < count).float().mean())
@@ -75,8 +76,8 @@ def part_of(target: Target, params: Mapping[str, Any]) -> tuple[Path, Part]:
     from decoders.parts import find_part, load_part, read_part
 
     named = params.get("part")
-    load_part(target, "ppd", named)
-    folder = Path(str(named or find_part(target.key, "ppd"))).expanduser()
+    load_part(target, PROMPT_TOKENS, named)
+    folder = Path(str(named or find_part(target.key, PROMPT_TOKENS))).expanduser()
     return folder, read_part(folder)
 
 
@@ -90,7 +91,7 @@ def acceptance_of(target: Target, params: Mapping[str, Any]) -> tuple[tuple[floa
     folder = part_of(target, params)[0]
     if (folder / FILE).is_file():
         return load_trees(folder / FILE).acceptance
-    trained = trained_acceptance(folder, load_part(target, "ppd", folder).config.tokens)
+    trained = trained_acceptance(folder, load_part(target, PROMPT_TOKENS, folder).config.tokens)
     if trained is None:
         raise UserError(f"nobody measured how often the guesses of {folder} hold: `specviz tree design` does")
     return trained

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from decoders.draft.params import make_params
 from decoders.errors import UserError
+from decoders.names import BASELINE
 from specviz.words import sentence
 
 from .experiment import Experiment, Line, Row, Setting, registered
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from decoders import Target
     from decoders.trace.trace import Trace
 
-PLAIN = Line("Plain decoding", "plain", fixed=True)
+PLAIN = Line("Plain decoding", BASELINE, fixed=True)
 ASK_RUNS, ASK_SECONDS = 500, 600.0  # from here on a sweep is started only after a question
 MAX_RUNS = 20_000
 
@@ -189,8 +190,8 @@ def plan(
     if not settings:
         raise UserError(f"no method of this experiment can run here: {'; '.join(notes)}")
     if experiment.baseline:
-        own = [s for s in settings if s.line.method == "plain"]
-        settings = [*(own or [Setting(PLAIN, {})]), *(s for s in settings if s.line.method != "plain")]
+        own = [s for s in settings if s.line.method == BASELINE]
+        settings = [*(own or [Setting(PLAIN, {})]), *(s for s in settings if s.line.method != BASELINE)]
     measured = experiment.measure is not None
     cases = () if measured else cases
     fitting = [c for c in cases if len(c.prompt.tokens) + experiment.max_new_tokens <= target.context_length]
@@ -239,7 +240,7 @@ def foreseen(target: Target, experiment: Experiment, per_token: float) -> float:
     trained already cost nothing. Raises UserError for parts that cannot be trained for it.
     """
     settings = [s for s in experiment.settings(target.info) if s.line.method in registered()]
-    if experiment.baseline and all(setting.line.method != "plain" for setting in settings):
+    if experiment.baseline and all(setting.line.method != BASELINE for setting in settings):
         settings.append(Setting(PLAIN, {}))
     variants = dict.fromkeys(v for s in settings if (v := variant_of(experiment, s)) is not None)
     todo = tuple((v, v.seconds(target)) for v in variants if v.log(target.key) is None)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.names import BASELINE
 from decoders.trace.baseline import baseline
 from specviz import __version__
 from specviz.places import new_id
@@ -212,7 +213,7 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
             row, trace = session.on_device(functools.partial(_one, session, case, setting, new, part))
             row |= counted
             if trace is not None and not session.cancel.is_set():
-                if setting.line.method == "plain" and experiment.baseline:
+                if setting.line.method == BASELINE and experiment.baseline:
                     plain = trace
                 row |= {**measured(trace, case.category, plain and baseline(trace, plain).tokens_per_s), **shared}
                 if session.keep is not None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from decoders.folders import ASSETS, replacing, write_bytes
 from decoders.model.catalog import BUNDLED, model_place
+from decoders.names import QUICK, USUAL
 from decoders.trace import files as tracefile
 from specviz import __version__
 from specviz.places import SUFFIX, TRACES
@@ -53,7 +54,7 @@ ALWAYS = ("tokens", "steps", "tokens_per_step", "tokens_per_s", "speedup")  # qu
 
 def record(target: Target, folder: Path, *, toy: bool = False, count: int = 4, new: int = 96) -> Results:
     """Draft length of PLD and PLD+ (h) on the examples: the results with their runs, in ``folder``/``KEY``."""
-    experiment = free(["pld", "pld+h"], {}, {"k": "2, 5, 10, 20"}, ("tokens_per_step",))
+    experiment = free([QUICK, USUAL], {}, {"k": "2, 5, 10, 20"}, ("tokens_per_step",))
     experiment = replace(
         experiment, title="How long should a copied draft be?", prompts="examples", count=count, max_new_tokens=new,
         question="More drafted tokens per step save forwards, as long as what follows the place is what is wanted.",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from decoders.errors import UserError
+from decoders.names import BASELINE
 from decoders.trace.metrics import measure
 from decoders.trace.trace import Trace
 from specviz.words import counted, decimals
@@ -21,7 +22,7 @@ def comparison_figure(traces: Sequence[Trace]) -> Sheet:
     """Runs, drawn for one column. Raises UserError for one run, too many, or runs of different prompts."""
     check_comparable(traces)
     longest = max(len(trace.output_ids) for trace in traces) or 1
-    base = next((trace for trace in traces if trace.run["method"]["name"] == "plain"), None)
+    base = next((trace for trace in traces if trace.run["method"]["name"] == BASELINE), None)
     sheet = Sheet(str(traces[0].run.get("title") or "comparison"), comparison_sentence(traces))
     y = SMALL
     for trace in traces:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 MOST = 256
 SPELT = re.compile(r"([a-z]+):(\d{1,4})")
-PLUGIN_S = 30.0  # for a plug-in's file to be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +67,6 @@ class Backends:
         about = {
             "opening": {**opening, "device": device, "dtype": str(target.info["dtype"])},
             "key": target.key, "precision": precision_of(target.info), "code": code_of(PACKAGES), "drafter": drafter,
-            "plugins": [str(path) for path in plugin_files()], "plugin_s": PLUGIN_S,
+            "plugins": [str(path) for path in plugin_files()],
         }  # fmt: skip
         return Hosting(open_model, about, self.threads_each, gpus)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from decoders.draft.params import Control, controls
 from decoders.model.catalog import BUNDLED, toy_note
+from decoders.names import BASELINE, COMPARED, USUAL
 from decoders.trace import files as tracefile
 from specviz.places import is_id, new_id
 from specviz.words import sentence
@@ -214,6 +215,7 @@ class Desk(Counter):
                 missing = sentence(problem)
         return {
             **{name: getattr(method, name) for name in CARD},
+            "baseline": method.name == BASELINE, "usual": method.name == USUAL, "compared": method.name in COMPARED,
             "trained": _trained(method, target), "pooled": pooled,
             "missing": missing or "",
             # those that name files are for the commands
@@ -369,7 +371,7 @@ class Desk(Counter):
             "method": method, "params": params, "title": title,
             "sampling": Sampling(settings.temperature, settings.top_k, settings.top_p, settings.seed),
             "max_new_tokens": settings.max_new_tokens,
-            "compare": lossy or (settings.compare and method != "plain"),
+            "compare": lossy or (settings.compare and method != BASELINE),
         }  # fmt: skip
 
     def open_file(self, source: str | Path | bytes, *, owner: str = "") -> str:

@@ -47,7 +47,6 @@ def open_model(about: Mapping[str, Any]) -> Answers:
     """What answers in a backend: its model is opened, and compared with the app's own."""
     os.environ[VARIABLE] = os.pathsep.join(about["plugins"])
     from decoders import load_target
-    from decoders.drafters import wait_for_plugins
     from decoders.drafters.sps import offer_drafter
     from specviz.quiet import settle
 
@@ -57,7 +56,6 @@ def open_model(about: Mapping[str, Any]) -> Answers:
             "a backend has another version of the code (of specviz, torch or transformers) than the app: install the "
             "same everywhere"
         )
-    wait_for_plugins(about["plugin_s"])
     target = load_target(**about["opening"])
     precision = precision_of(target.info)
     if (target.key, precision) != (about["key"], about["precision"]):

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 from gradio.events import api
 
+from decoders.names import QUICK
 from decoders.trace.trace import Trace
 from specviz.server.desk import Desk
 from specviz.server.forms import PromptForm, Rejected
@@ -23,7 +24,7 @@ def build(desk: Desk) -> None:
 
     async def run(
         prompt: str,
-        method: str = "pld",
+        method: str = QUICK,
         params: dict | None = None,
         settings: dict | None = None,
         chat: bool = True,

@@ -78,7 +78,8 @@ test("a chain is one row, the target's own token at its end", () => {
   assert.ok(placed[4].y > placed[3].y && placed[0].axis === placed[3].axis);
 });
 
-const node = (index, parent, depth, status = "rejected", origin = "main") => ({ index, parent, depth, status, origin });
+const node = (index, parent, depth, status = "rejected", origin = "main") =>
+  ({ index, parent, depth, status, origin, beside: origin === "expansion" });
 
 test("a broad tree is folded, and opens", () => {
   const nodes = [node(0, -1, 0, "root"), ...Array.from({ length: 60 }, (_, k) => node(k + 1, 0, 1))];

@@ -14,11 +14,13 @@ export function chosenSignals(form) {
 
 /** A tick per signal. @param {string} group the form's name */
 export function checks(group) {
-  const usual = (stored.get("signals") || "pld+h").split(",");
+  const signals = must(page.catalog).signals;
+  const usual = (stored.get("signals") ?? "").split(",");
+  if (!signals.some(({ name }) => usual.includes(name))) for (const one of signals) if (one.usual) usual.push(one.name);
   return h(
     "fieldset.sva-checks",
     h("legend", "Signals"),
-    must(page.catalog).signals.map(({ name, title, missing, tells }) => {
+    signals.map(({ name, title, missing, tells }) => {
       const tick = { value: name, disabled: Boolean(missing), checked: !missing && usual.includes(name) };
       return h(
         "label.sva-check",

@@ -62,7 +62,7 @@ interface WaitingRun { id: string; title: string; state: "queued" | "running"; a
 interface AttributionChoice { minRun: number; counted: Counted; active: number }
 
 /** ``api/attribution``: the signals, and why nothing can run. ``missing``: why this one cannot. */
-interface SignalCard { name: string; title: string; tells: string; missing: string }
+interface SignalCard { name: string; title: string; tells: string; missing: string; usual: boolean }
 interface SignalCatalog {
   reason: string; signals: SignalCard[]; min_runs: number[]; counted: Record<string, string>; max_rows: number;
   plotly: string;

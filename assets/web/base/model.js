@@ -284,6 +284,7 @@ export class Model {
       parent: table.parent[row],
       depth: table.depth[row],
       origin: table.origin[row],
+      beside: Boolean(this.origin(table.origin[row]).beside),
       source: place(table.source[row], table.pool[row]),
       draftProb: table.draft_prob[row],
       prob: table.prob[row],

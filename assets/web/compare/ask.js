@@ -10,7 +10,6 @@ import { offerModel } from "specviz/shell/made_with.js";
 import { badge, methodGroups, missingMethods, trained } from "specviz/shell/methods.js";
 import { app } from "specviz/shell/state.js";
 
-const DEFAULTS = ["pld", "pld+h", "adapld"];
 const MODES = { segments: "Segments", chat: "Chat", text: "Plain text" };
 /** @type {Record<PromptMode, [name: string, label: string, rows: number][]>} */
 const FIELDS = {
@@ -99,7 +98,7 @@ function texts() {
 }
 
 const methods = () => must(page.catalog, "catalog").methods;
-const usable = () => methods().filter((m) => !m.missing && m.name !== "plain");
+const usable = () => methods().filter((m) => !m.missing && !m.baseline);
 
 /** @param {string} [name] the method's, else one that is not there yet */
 function addLane(name) {
@@ -119,7 +118,7 @@ const changing = (change) => () => {
 };
 
 function drawLanes() {
-  const baseline = methods().find((m) => m.name === "plain");
+  const baseline = methods().find((m) => m.baseline);
   const more = page.wanted.length < page.data.most && usable().length > 0;
   const place = part("lane-forms");
   place.replaceChildren(
@@ -142,7 +141,7 @@ function laneCard(one, n) {
   const select = h(
     "select.svp-select",
     { id: `svc-method-${n}`, "aria-label": `Method of ${lane}`, value: one.method },
-    methodGroups(methods().filter((m) => m.name !== "plain")),
+    methodGroups(methods().filter((m) => !m.baseline)),
   );
   select.addEventListener("change", () => {
     one.method = select.value;
@@ -186,7 +185,7 @@ function drawSettings() {
 export async function catalog() {
   page.catalog = await getJson("api/methods");
   page.wanted = page.wanted.filter((one) => methods().some((m) => m.name === one.method));
-  if (!page.wanted.length) for (const method of DEFAULTS) if (usable().some((m) => m.name === method)) addLane(method);
+  if (!page.wanted.length) for (const m of usable().filter((one) => one.compared)) addLane(m.name);
   if (!page.wanted.length) addLane();
   drawLanes();
   drawSettings();

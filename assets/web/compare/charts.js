@@ -1,6 +1,7 @@
 /* Page "Compare", the charts, drawn with Plotly once they are needed. */
 
 import { must } from "specviz/base/dom.js";
+import { BASELINE } from "specviz/base/methods.js";
 import { charts, layout } from "specviz/base/plotly.js";
 import { drawn, name, page, part } from "specviz/compare/state.js";
 
@@ -20,7 +21,7 @@ function drawings(colors) {
   const label = (lane) => `${lane.mark} ${name(lane)}`.replace(/&/g, "&amp;").replace(/</g, "&lt;");
   /** @param {string} shape */
   const pattern = (shape) => ({ shape, fillmode: "overlay", fgcolor: colors.card, size: 5, solidity: 0.3 });
-  const methods = lanes.filter((lane) => lane.method !== "plain");
+  const methods = lanes.filter((lane) => lane.method !== BASELINE);
   const cumulative = lanes.map((lane) => ({
     x: [0, ...lane.lane.times.map((t) => t / 1000)],
     y: [0, ...lane.lane.ends],

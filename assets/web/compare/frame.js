@@ -1,6 +1,7 @@
 /* Page "Compare", the results' frame: their cards, colours and letters, how the lanes are aligned. */
 
 import { Tooltip, copyLink, h, must, readColors } from "specviz/base/dom.js";
+import { BASELINE } from "specviz/base/methods.js";
 import { format } from "specviz/base/numbers.js";
 import { drawGo, stop } from "specviz/compare/ask.js";
 import { firstDifference } from "specviz/compare/lane.js";
@@ -128,7 +129,7 @@ function letters() {
   let next = 0;
   let moved = false;
   for (const lane of page.lanes) {
-    const n = lane.method === "plain" ? 0 : ++next;
+    const n = lane.method === BASELINE ? 0 : ++next;
     moved ||= n !== lane.n;
     Object.assign(lane, { n, mark: MARKS[n] });
   }
@@ -139,7 +140,7 @@ function letters() {
 function reference() {
   const lanes = drawn();
   const lossless = lanes.filter((lane) => lane.lane.run.method.lossless !== false);
-  const plain = lanes.find((lane) => lane.method === "plain");
+  const plain = lanes.find((lane) => lane.method === BASELINE);
   /** @param {DrawnLane[]} some */
   const longest = (some) => some.reduce((a, b) => (b.lane.length > a.lane.length ? b : a));
   if (plain && lossless.every((lane) => lane.lane.length <= plain.lane.length)) return plain;

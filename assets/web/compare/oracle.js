@@ -1,6 +1,7 @@
 /* Page "Compare", the oracle: what each method's ranking cost, beside its lane and in the ruler. */
 
 import { h } from "specviz/base/dom.js";
+import { BASELINE } from "specviz/base/methods.js";
 import { page } from "specviz/compare/state.js";
 
 const HIGH = 2.5;
@@ -22,7 +23,7 @@ export function words(lane) {
 /** What the ranking of a lane's method cost. @type {(element: HTMLElement, lane: CompareLane) => void} */
 export function tell(element, lane) {
   const oracle = page.numbers[lane.id]?.oracle;
-  const none = lane.method === "plain" || !oracle;
+  const none = lane.method === BASELINE || !oracle;
   element.hidden = none;
   if (!none) element.textContent = "why" in oracle ? "ranks no candidates" : oracle.words;
 }

@@ -1,12 +1,12 @@
 /* Page "Compare", recorded runs of one prompt. */
 
 import { h } from "specviz/base/dom.js";
+import { BASELINE } from "specviz/base/methods.js";
 import { short, when } from "specviz/base/numbers.js";
 import { begin } from "specviz/compare/live.js";
 import { page, part } from "specviz/compare/state.js";
 import { app } from "specviz/shell/state.js";
 
-const PREFERRED = ["plain", "pld", "pld+h", "adapld", "glide"]; // of the recorded runs of one prompt
 
 /** Recorded runs by prompt, where it has several: one's own first, then the largest groups. */
 function groups() {
@@ -23,15 +23,10 @@ function groups() {
     .sort((a, b) => rank(a) - rank(b) || b.length - a.length);
 }
 
-/** The usual methods first, five at most, plain decoding at the front. @param {RunRecord[]} runs */
+/** A run per method as they are listed, five at most, plain decoding at the front. @param {RunRecord[]} runs */
 function picked(runs) {
-  /** @param {RunRecord} r */
-  const order = (r) => {
-    const at = PREFERRED.indexOf(r.method_name ?? "");
-    return at < 0 ? PREFERRED.length : at;
-  };
   const first = new Map();
-  for (const r of [...runs].sort((a, b) => order(a) - order(b)))
+  for (const r of [...runs].sort((a, b) => Number(b.method_name === BASELINE) - Number(a.method_name === BASELINE)))
     if (!first.has(r.method_name)) first.set(r.method_name, r);
   const chosen = [...first.values()].slice(0, page.data.most + 1);
   return chosen.length > 1 ? chosen : runs.slice(0, page.data.most + 1);

@@ -1,6 +1,7 @@
 /* Page "Compare", where lanes differ: stretches, the check against plain decoding, the table of numbers. */
 
 import { facts, h, must } from "specviz/base/dom.js";
+import { BASELINE } from "specviz/base/methods.js";
 import { format, percent, percentage, plural, probability } from "specviz/base/numbers.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
 import { drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
@@ -86,7 +87,7 @@ export function drawLens() {
     const check = page.lens[lane.id];
     const state = !check ? "waiting" : check.state === "differs" ? check.verdict : check.state;
     const [sign, words] = VERDICTS[state] || VERDICTS.unknown;
-    const baseline = lane.method === "plain" && state === "identical";
+    const baseline = lane.method === BASELINE && state === "identical";
     const { verdict } = must(lane.parts);
     verdict.textContent = baseline ? "" : `${sign} ${words}`;
     verdict.dataset.verdict = state;
@@ -193,7 +194,7 @@ export function drawTable() {
     if (values.every((value, n) => (value === null || value === undefined) && !notes[n])) return [];
     const sign = BETTER[metric.key] || 0;
     const doubts = lanes.map((lane) => page.numbers[lane.id].doubts[metric.key]);
-    const scores = lanes.map((lane, n) => (lane.method === "plain" || doubts[n] ? NaN : sign * (values[n] ?? NaN)));
+    const scores = lanes.map((lane, n) => (lane.method === BASELINE || doubts[n] ? NaN : sign * (values[n] ?? NaN)));
     const compared = scores.filter((score) => !Number.isNaN(score));
     const best = sign && compared.length > 1 ? Math.max(...compared) : null;
     const cells = values.map((value, n) => {

@@ -106,7 +106,6 @@ function drawSteps({ rows, runs = [], won = 0, lost = 0, base, steps: count = 0,
     h("b", `${won} won, ${lost} lost`),
     ` against ${base} · ${plural(count, "step")} of ${plural(runs.length, "run")} in ${format(ms)} ms`,
     told.scored ? ". It learns or accepts in its own way, so the model scored every draft." : "",
-    ...(told.stopped ?? []).map((words) => h("div.svp-error", words)),
   );
   /** @param {number | null} value */
   const cell = (value) => h("td.svp-num", value === null ? "–" : String(value));

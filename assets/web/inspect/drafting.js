@@ -12,7 +12,7 @@ export const label = (owner, id, most) => owner.model.pieces.label(id, most);
 /** A token in a sentence; -1: a stop token. @type {(owner: Inspector, id: number) => HTMLElement} */
 export const quoted = (owner, id) => h("code.sv-token", id < 0 ? "stop" : owner.model.pieces.label(id, 24));
 /** Whether a node stands beside the main chain. @type {(node: TreeNode) => boolean} */
-export const beside = (node) => node.origin === "expansion";
+export const beside = (node) => node.beside;
 /** @type {(view: StepView) => boolean} */
 export const beams = (view) => view.route.startsWith("beam");
 

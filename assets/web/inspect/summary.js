@@ -227,9 +227,12 @@ function originMarks(owner, where) {
     : [...new Set(model.trace.nodes.origin)].filter((name) => name !== "root").map((name) => [name]);
   const names = drafted.map(([name]) => name);
   if (names.length < 2 && !names.some((name) => model.origin(name).letter)) return [];
-  const widened = names.includes("expansion") && names.includes("drafter");
+  const main = names.filter((name) => !model.origin(name).beside);
+  const widened = main.length === 1 && main.length < names.length;
   /** @type {Record<string, string>} */
-  const beside = widened ? { drafter: "main chain", expansion: "expansions beside it" } : {};
+  const beside = Object.fromEntries(
+    widened ? names.map((n) => [n, n === main[0] ? "main chain" : "expansions beside it"]) : [],
+  );
   return drafted.map(([name, nodes, accepted]) => {
     const origin = model.origin(name);
     const counts = [h("b", accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")}`];

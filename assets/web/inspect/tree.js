@@ -235,7 +235,7 @@ export class TreeView extends Panel {
 
   /** The lane of the expansions, behind them. @type {(placed: TreeItem[], width: number) => void} */
   drawLane(placed, width) {
-    const leaves = placed.filter((item) => item.small || (item.kind === "node" && item.node.origin === "expansion"));
+    const leaves = placed.filter((item) => item.small || (item.kind === "node" && item.node.beside));
     this.axes = [];
     for (const item of placed) this.axes[item.row] = item.axis;
     const shown = leaves.length > 0 && !!lanes(this.view);

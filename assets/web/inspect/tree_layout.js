@@ -74,7 +74,7 @@ export function items(view, opened, short = false) {
   /** @type {(node: TreeNode) => boolean} */
   const deep = (node) => node.status === "rejected" || node.status === "unreached";
   /** @type {(node: TreeNode) => boolean} */
-  const small = (node) => wide && node.origin === "expansion" && node.status !== "accepted";
+  const small = (node) => wide && node.beside && node.status !== "accepted";
   /** @type {(node: TreeNode, depth: number) => TreeItem} */
   const build = (node, depth) => {
     const row = short && node.index > 0 && !opened.has(along(node)) ? straight(node, children) : [];
@@ -89,7 +89,7 @@ export function items(view, opened, short = false) {
     const mine = children[node.index];
     const taken = mine.filter((child) => child.status === "accepted");
     const rest = mine.filter((child) => child.status !== "accepted");
-    const main = wide && rest.length && rest[0].origin !== "expansion" ? rest.splice(0, 1) : [];
+    const main = wide && rest.length && !rest[0].beside ? rest.splice(0, 1) : [];
     if (!deep(node)) item.children.push(...main.map(branch));
     if (node.index === view.last && view.bonus !== OPEN)
       item.children.push({ ...unplaced(next), kind: "bonus", rank: -1 });

@@ -2,20 +2,19 @@
 
 import { h, heads, must } from "specviz/base/dom.js";
 import { bound } from "specviz/base/field.js";
+import { BASELINE } from "specviz/base/methods.js";
 import { plural, short } from "specviz/base/numbers.js";
 import {
   allowed, catalog, field, file, formulaList, goesOn, lineName, link, list, state, tabled, titled, typed,
 } from "specviz/lab/state.js";
 
-const FIRST = ["pld", "pld+h", "adapld"];
-
-const methods = () => catalog().methods.filter((m) => m.name !== "plain");
+const methods = () => catalog().methods.filter((m) => !m.baseline);
 
 /** The lines chosen; at first methods that are there. */
 function lines() {
-  const usable = methods().filter((m) => !m.missing).map((m) => m.name);
-  const usual = FIRST.filter((name) => usable.includes(name));
-  return (state().lines ??= (usual.length ? usual : usable.slice(0, 2)).map((method) => ({ method, params: {} })));
+  const usable = methods().filter((m) => !m.missing);
+  const usual = usable.filter((m) => m.compared);
+  return (state().lines ??= (usual.length ? usual : usable.slice(0, 2)).map((m) => ({ method: m.name, params: {} })));
 }
 
 /** The parameters that were typed. @param {LabFormLine} line */
@@ -118,7 +117,7 @@ export function fields(changes) {
   const plain = h("input", { type: "checkbox", checked: true, disabled: true, id: "svl-batch-plain" });
   const base = h(
     "div.svb-method",
-    h("label.svl-check", plain, h("span", lineName("plain"))),
+    h("label.svl-check", plain, h("span", lineName(BASELINE))),
     h("div.svb-lines", h("small", "The baseline: it always runs.")),
   );
   return h("fieldset.svb-methods", h("legend", "Methods"), base, rows);

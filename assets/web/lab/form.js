@@ -119,7 +119,7 @@ function promptFields({ prompts: set, count, max_new_tokens, repeats, training_s
 function ownFields() {
   const s = state();
   const usable = catalog().methods.filter((m) => !m.missing);
-  const usual = usable.find((m) => m.name === "pld+h") ?? usable[0];
+  const usual = usable.find((m) => m.usual) ?? usable[0];
   const chosen = (s.methods ??= usual ? [usual.name] : []);
   const methods = h(
     "fieldset.svl-methods.svl-wide",

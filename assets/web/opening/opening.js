@@ -3,6 +3,7 @@
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson, traceUrl } from "specviz/base/json.js";
+import { BASELINE } from "specviz/base/methods.js";
 import { format, plural, short } from "specviz/base/numbers.js";
 import { stored } from "specviz/base/storage.js";
 import { offerModel } from "specviz/shell/made_with.js";
@@ -28,7 +29,7 @@ export function begin() {
   for (const name of ["keydown", "pointerdown"]) document.addEventListener(name, busy, { once: true, capture: true });
   const start = () => {
     const record = app.runs.find((run) => run.id === app.shown);
-    const fit = record?.kind === "gallery" && record.method_name !== "plain" && app.tab === "inspect";
+    const fit = record?.kind === "gallery" && record.method_name !== BASELINE && app.tab === "inspect";
     if (waits && fit && !app.inspector?.presenter?.on) play();
     waits = false;
   };
@@ -42,7 +43,7 @@ export async function play() {
   if (!inspector || !run?.complete || !inspector.model.stepCount) {
     return inspector?.say("A race is shown of a run that is over.");
   }
-  if (run.method.name === "plain") return inspector.say("This is plain decoding itself: open another method's run.");
+  if (run.method.name === BASELINE) return inspector.say("This is plain decoding itself: open another method's run.");
   shown?.close();
   const id = app.shown;
   const { trace } = inspector.model;
@@ -56,7 +57,7 @@ export async function play() {
 async function recorded(id) {
   const own = app.runs.find((run) => run.id === id);
   const same = app.runs.find(
-    (run) => own?.prompt && run.prompt === own.prompt && run.method_name === "plain" && run.kind !== "live",
+    (run) => own?.prompt && run.prompt === own.prompt && run.method_name === BASELINE && run.kind !== "live",
   );
   if (!same || same.id === id) return null;
   /** @type {Trace | null} */

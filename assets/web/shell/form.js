@@ -89,7 +89,7 @@ export function mount({ element, props, trigger }) {
     return (
       catalog.methods.find((m) => m.name === chosen) ??
       there.find((m) => m.name === catalog.opening) ??
-      there.find((m) => m.name === "pld+h") ??
+      there.find((m) => m.usual) ??
       there[0] ??
       catalog.methods[0]
     );
@@ -114,7 +114,7 @@ export function mount({ element, props, trigger }) {
       if (card.lossless || c.name !== "delta") return field(c, value, changed);
       return field({ ...c, help: `${c.help} Letting go of the slider runs.` }, value, changed, again);
     });
-    const compared = card.lossless && card.name !== "plain";
+    const compared = card.lossless && !card.baseline;
     common = fields(catalog.settings.filter((c) => c.name !== "compare" || compared), settings, changed);
     const upFront = common.filter(({ name }) => ["max_new_tokens", "compare"].includes(name));
     const sampling = common.filter((row) => !upFront.includes(row));

@@ -212,7 +212,7 @@ export class WhatIf {
     const all = must(this.catalog).methods;
     const methods = [...all.filter((m) => m.name === own), ...all.filter((m) => m.name !== own)];
     this.select.replaceChildren(...methods.map((m) => methodOption(m, m.name === own ? " (this run's own)" : "")));
-    const able = methods.filter((m) => !m.missing && m.name !== "plain");
+    const able = methods.filter((m) => !m.missing && !m.baseline);
     this.method = able.some((m) => m.name === this.method)
       ? this.method
       : (able.find((m) => m.name !== own) ?? methods[0]).name;

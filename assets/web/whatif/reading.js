@@ -64,7 +64,7 @@ export class Reading {
       /** @type {Catalog} */
       const { methods } = await getJson("api/methods");
       const none = h("option", { value: "" }, "no method: read only");
-      this.select.replaceChildren(none, ...methods.filter(({ name }) => name !== "plain").map((m) => methodOption(m)));
+      this.select.replaceChildren(none, ...methods.filter((m) => !m.baseline).map((m) => methodOption(m)));
     } catch (problem) {
       this.said(problem);
     }

@@ -101,7 +101,7 @@ class Attribution(Service):
         return {
             "reason": catalog["reason"], "plotly": plotly(),
             "signals": [
-                {"tells": method["signal"], **{key: method[key] for key in ("name", "title", "missing")}}
+                {"tells": method["signal"], **{key: method[key] for key in ("name", "title", "missing", "usual")}}
                 for method in catalog["methods"]
                 if method["signal"]
             ],

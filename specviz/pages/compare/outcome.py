@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from decoders.names import BASELINE
 from decoders.trace import metrics, report
 from decoders.trace.baseline import baseline
 from decoders.trace.trace import Trace
 
-BASELINE = "plain"
 LEVEL = 0.03  # single runs whose speeds lie no further apart cannot be told apart
 
 

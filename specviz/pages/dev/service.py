@@ -125,10 +125,8 @@ class Dev(Service):
         while self.desk.loader.target is None and not self._over.wait(0.1):
             if self.desk.loader.state == "failed" and self._state.get("problem") != self.desk.reason():
                 self._tell(state="", problem=self.desk.reason())  # another model may be chosen in the header
-        from decoders.drafters import wait_for_plugins
-        from decoders.study.saves import CALL_S, POLL_S, digest
+        from decoders.study.saves import POLL_S, digest
 
-        wait_for_plugins(CALL_S)
         seen = ""
         while not self._over.is_set():
             now, usable = digest(file) or seen, self._usable
@@ -205,7 +203,6 @@ class Dev(Service):
             "base": "the last save" if before is not None else self._against or "the record",
             "tokens_per_step": {name: _number(mean(d)) for name, d in numbers.items() if d is not None},
             "ms": round(save.ms), "scored": any(d.scored for d in save.drafts),
-            "stopped": [d.stopped for d in save.drafts if d.stopped],
         }  # fmt: skip
 
     def _run(self, method: Method, target: Target) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.names import PROMPT_TOKENS
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.http import problem as refused
 from specviz.server.runner import QueueFull
@@ -164,9 +165,9 @@ def source(target: Any) -> Source:
         return Source(assumed_acceptance(ASSUMED_TOKENS), text=guess)
     from decoders.parts import find_part, missing_part, read_part
 
-    place = find_part(target.key, "ppd")
+    place = find_part(target.key, PROMPT_TOKENS)
     if place is None:
-        missing = sentence(UserError(missing_part(target, "ppd") or ""))
+        missing = sentence(UserError(missing_part(target, PROMPT_TOKENS) or ""))
         return Source(assumed_acceptance(ASSUMED_TOKENS), text=guess, missing=missing)
     config: Any = read_part(place).config
     m, ensemble = config.tokens, config.vectors

@@ -1,0 +1,122 @@
+"""A method carries all its facts: nothing else names one to treat it specially, and a part's kind is its method's."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from decoders import Prompt, drafters, find_method, generate, load_target, methods, record
+from decoders.method import part
+from specviz import cli
+
+from .training import save_model
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMES = frozenset(name for name, method in methods().items() if not method.null)
+OWN = (  # where methods are made, named as defaults, or chosen to repeat a paper
+    "decoders/drafters/", "decoders/names.py", "assets/web/base/methods.js", "specviz/experiments/recipes/",
+)  # fmt: skip
+FORMATS = {"eagle", "eagle3", "medusa", "hydra"}  # what checkpoints of others are
+OTHER = {  # the same word for another thing, by file
+    "decoders/draft_models/eagle_published.py": FORMATS, "decoders/draft_models/heads_published.py": FORMATS,
+    "decoders/draft_models/published.py": FORMATS, "decoders/draft_models/published_fields.py": FORMATS,
+    "decoders/draft_models/exported.py": {"eagle"},  # a network
+    "decoders/engine/rows.py": {"plain"}, "decoders/importers/request.py": {"plain"},  # a table, a kind, an outcome
+    "decoders/importers/vllm_log.py": {"rest"},  # the rest of a line
+    "decoders/study/peers.py": {"plain", "pld", "pld+h", "sps"},  # which program of others does the same
+    "specviz/views/frames.py": {"plain"}, "specviz/pages/compare/service.py": {"plain"},  # the table
+    "specviz/pages/compare/outcome.py": {"plain"}, "specviz/pages/acceptance/service.py": {"plain"},
+    "specviz/commands/run.py": {"plain"}, "specviz/commands/compare.py": {"plain"},
+    "specviz/experiments/experiment.py": {"adapld", "casd", "glide", "ppd", "eagle2", "eagle3"},  # papers
+    "assets/web/compare/outputs.js": {"plain"},
+}  # fmt: skip
+
+
+def python_names(source: str) -> Iterator[tuple[int, str]]:
+    """Strings that are a method's name, with their lines; docstrings and annotations left out."""
+    tree = ast.parse(source)
+    notes = {id(n) for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) for n in ast.walk(node.annotation)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in NAMES and id(node) not in notes:
+            yield node.lineno, node.value
+
+
+def script_names(source: str) -> Iterator[tuple[int, str]]:
+    """The same of a script; comments left out."""
+    source = re.sub(r"/\*.*?\*/", lambda comment: "\n" * comment[0].count("\n"), source, flags=re.DOTALL)
+    for number, line in enumerate(source.split("\n"), 1):
+        for found in re.finditer(r"""(["'`])([\w+]+)\1""", line.partition(" // ")[0]):
+            if found[2] in NAMES:
+                yield number, found[2]
+
+
+def faults() -> list[str]:
+    files = [*ROOT.glob("decoders/**/*.py"), *ROOT.glob("specviz/**/*.py"), *ROOT.glob("assets/web/**/*.js")]
+    found = []
+    for file in files:
+        path = file.relative_to(ROOT).as_posix()
+        if not path.startswith(OWN) and ".min." not in path and "vendor" not in path:
+            names = python_names if file.suffix == ".py" else script_names
+            allowed = OTHER.get(path, set())
+            found += [f"{path}:{n} names {name}" for n, name in names(file.read_text("utf-8")) if name not in allowed]
+    return sorted(found)
+
+
+def test_no_other_module_names_a_method_to_treat_it_specially():
+    assert faults() == []
+
+
+@pytest.mark.parametrize(
+    ("names", "source"),
+    [
+        (python_names, 'def f(m):\n    return m.name == "glide+cape"'),
+        (python_names, 'PARTS = {"sps": 1}'),
+        (script_names, 'const wide = run.method.name === "sps";'),
+        (script_names, "/* a comment */ const FIRST = ['pld'];"),
+    ],
+)
+def test_a_special_treatment_is_seen(names, source):
+    """Negative control."""
+    assert len([*names(source)]) == 1
+
+
+def test_words_and_comments_are_none():
+    """Negative control of the other kind."""
+    assert not [*script_names("/* the method 'pld' */ const words = 'pld of old'; // 'sps'")]
+    assert not [*python_names('"""pld"""\nx: "list[int]" = []  # "pld"'.replace('"""pld"""', '"""The pld."""'))]
+
+
+def test_what_is_excepted_is_there():
+    """An exception whose file or word is gone goes, too."""
+    for path, words in OTHER.items():
+        names = python_names if path.endswith(".py") else script_names
+        assert words & {name for _, name in names((ROOT / path).read_text("utf-8"))}, path
+
+
+def test_a_method_with_a_trained_part_is_one_file(tmp_path, monkeypatch, capsys, text):
+    """The recipe of docs/add-a-method.md, followed: trained by its command, found, recorded, lossless."""
+    page = (ROOT / "docs" / "add-a-method.md").read_text("utf-8").partition("## A method with a trained part")[2]
+    file = tmp_path / "my_heads.py"
+    file.write_text(page.partition("```python\n")[2].partition("```")[0], "utf-8")
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(drafters, "_methods", dict(drafters._methods))
+    monkeypatch.setattr(drafters, "_places", {})
+    monkeypatch.setattr(part, "_kinds", dict(part._kinds))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    drafters.add_plugin(file)
+    model = save_model(tmp_path / "model")
+    asked = ["my-heads", "--model", str(model), "--data", str(text), "--out", str(tmp_path / "out"), "--heads", "2"]
+    target = load_target(model)
+    assert "make one with `specviz train my-heads`" in str(find_method("mine").missing(target))
+    assert cli.main(["train", *asked, "--steps", "2", "--batch-tokens", "600", "--positions", "100"]) == 0
+    assert "is where methods find it" in capsys.readouterr().out
+    prompt = Prompt.from_ids([5, 6, 7, 8])
+    trace = record(target, prompt, "mine", max_new_tokens=8)
+    assert trace.output_ids == generate(target, prompt, max_new_tokens=8)
+    assert trace.run["part"]["kind"] == "my-heads" and len(trace.run["part"]["fingerprint"]) == 24
+    assert sum(trace.tables["steps"]["drafted"]) > 0
