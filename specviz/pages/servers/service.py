@@ -27,7 +27,7 @@ from decoders.servers.watching import COUNTS, Acceptance, Folder, Metrics
 from decoders.trace.files import SUFFIX, load
 from specviz.places import new_id
 from specviz.server.bodies import Body, Id, needs
-from specviz.server.desk import Service, get, post
+from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import Missing, PromptForm, Rejected
 from specviz.server.http import Owner, problem
 from specviz.server.opened import imported
@@ -118,7 +118,8 @@ class Servers(Service):
     name, order = "servers", 120  # its dialog is opened beside the runs
     cannot = "A server cannot be asked to"
 
-    def begin(self) -> None:
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
         self._connections: dict[str, Connection] = {}
         self._lock = threading.Lock()
 
