@@ -188,6 +188,8 @@ interface TreeNode {
   /** Whether it stands beside the main chain. */
   beside: boolean;
   draftProb: number | null; prob: number | null; rank: number; status: NodeStatus; reason: string; span: number;
+  /** Which of two drafts has it, where one is drawn over the other. */
+  draft?: "recorded" | "both" | "other";
 }
 /** One of the target's first choices after a node. */
 interface Choice { token: number; prob: number }
@@ -249,6 +251,7 @@ type Tooltip = import("specviz/base/dom.js").Tooltip;
 /** The theme's colours and fonts, for a canvas. */
 type Colors = Record<
   | "accepted" | "rejected" | "own" | "ghost" | "line" | "faint" | "card" | "source" | "heat" | "pin" | "ink" | "raised"
+  | "unreached"
   | "sans" | "mono", string
 >;
 /** Label and value; left out where the value is empty. */
@@ -327,10 +330,14 @@ interface PageEvents {
   open: string;
   /** A run began: its id. */
   started: string;
-  /** Please put a run into the editor: its id. */
-  again: string;
   /** Please compare these runs: their ids. */
   lanes: string[];
+  /** The server has put a prompt into the editor. */
+  filled: undefined;
+  /** Please open the editor, or close it. */
+  edit: boolean;
+  /** Whether plain decoding runs beside the next run was changed. */
+  compare: undefined;
   /** Please stop what runs. */
   stop: undefined;
   /** A run could not begin: the sentence. */

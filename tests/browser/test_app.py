@@ -76,6 +76,19 @@ def asked(page: Any, desk: StubDesk, count: int) -> None:
     assert len(desk.asked) == count
 
 
+def edit(page: Any) -> None:
+    """Opens the editor, once it holds the prompt of the run shown."""
+    page.wait_for_selector("body:not(.sv-filling)")
+    page.click(".svp-edit[aria-expanded=false]")
+    page.wait_for_selector("#sv-panel", state="visible")
+
+
+def share(page: Any, entry: str) -> None:
+    """Chooses an entry of the Share menu."""
+    page.get_by_role("button", name="Share").click()
+    page.get_by_role("menuitem", name=entry).click()
+
+
 def run(page: Any, press: Callable[[], None] | None = None) -> None:
     """Starts a run and waits until the page has turned to it (a short one may be over by then)."""
     before = page.evaluate("specviz.app.current")
@@ -113,7 +126,7 @@ def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
     becomes(page, lambda: step(page), whole.rows("steps") - 1)  # it followed to the end
     assert whole.run["title"] == examples()[0].label
     no_banner(page)
-    expect(page.locator(".svp-chooser select")).to_have_value(whole.run["id"])
+    expect(page.locator(".svp-chooser select >> nth=0")).to_have_value(whole.run["id"])
 
 
 def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
@@ -184,7 +197,7 @@ def test_a_copied_link_restores_the_view(visit: Visit, page: Any, context: Any) 
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     visit("?trace=gallery-1")
     page.evaluate("specviz.app.inspector.setStep(12); specviz.app.inspector.setPins([230, 231])")
-    page.click("button:has-text('Copy link')")
+    share(page, "Copy link to this step")
     becomes(page, lambda: "step=13&pins=230" in page.evaluate("navigator.clipboard.readText()"), True)
     link = page.evaluate("navigator.clipboard.readText()")
     again = context.new_page()
@@ -231,8 +244,7 @@ def test_upload_good_and_bad(visit: Visit, tmp_path: Path) -> None:
 def test_a_downloaded_page_opens_from_disk(visit: Visit, context: Any, tmp_path: Path) -> None:
     page = visit("?trace=gallery-2&step=3")
     with page.expect_download() as caught:
-        page.click("button:has-text('Download')")
-        page.click(".sv-menu-item:has-text('Interactive page')")
+        share(page, "Interactive page (HTML)")
     file = tmp_path / caught.value.suggested_filename
     caught.value.save_as(file)
     alone = context.new_page()
@@ -243,8 +255,7 @@ def test_a_downloaded_page_opens_from_disk(visit: Visit, context: Any, tmp_path:
     assert alone.evaluate("specviz.inspector.number") == 2 and asked == [file.as_uri()]
     alone.close()
     with page.expect_download() as caught:
-        page.click("button:has-text('Download')")
-        page.click(".sv-menu-item:has-text('Trace file')")
+        share(page, "Trace file")
     caught.value.save_as(tmp_path / "a.spectrace")
     assert tracefile.load(tmp_path / "a.spectrace").run["title"] == "Quoted answer"
 
@@ -253,19 +264,19 @@ def test_a_downloaded_page_opens_from_disk(visit: Visit, context: Any, tmp_path:
 def test_the_step_that_is_shown_is_a_figure_in_one_click(visit: Visit) -> None:
     page = visit("?trace=gallery-2&step=3")
     with page.expect_download() as caught:
-        page.click("button[aria-label='Figure of this step']")
+        share(page, "Figure of this step For a paper")
     with zipfile.ZipFile(caught.value.path()) as archive:
         names = set(archive.namelist())
         assert "Step 3 of" in archive.read("README.txt").decode()
     assert {"figure.pdf", "figure.svg", "figure.tex", "references.bib", "page.html"} <= names
     with page.expect_download() as caught:
-        page.click("button:has-text('Download')")
-        page.click(".sv-menu-item:has-text('Figure of this step (PDF)')")
+        share(page, "Figure of this step (PDF)")
     assert Path(caught.value.path()).read_bytes().startswith(b"%PDF")
 
 
 def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> None:
     page = visit()
+    edit(page)
     for name in ("instruction", "context"):
         page.fill(f"#sv-{name} textarea", "")
     page.click("#sv-run")
@@ -281,6 +292,7 @@ def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> N
     page.wait_for_selector("#sv-run-note :text('Draft length needs a whole number from 1 to 128')")
     page.fill("#svf-k", "5")
     run(page)
+    expect(page.locator("#sv-panel")).to_be_hidden()  # the run is looked at
     ended(page)
     expect(page.locator("#sv-run-note .svp-error:visible")).to_have_count(0)
     expect(page.locator("#sv-context textarea")).to_have_value("short enough")
@@ -292,6 +304,7 @@ def test_examples_modes_and_the_method_form(visit: Visit) -> None:
     options = page.locator("#svf-method option").all_inner_texts()
     assert "CASD (lossy)" in options and "PPD — not available" in options
     assert page.locator("#svf-method option[value=ppd]").is_disabled()
+    edit(page)
     page.click("summary:has-text('not available here')")
     expect(page.locator(".svf-missing")).to_contain_text("specviz train ppd")
     page.select_option("#svf-method", "casd")
@@ -320,6 +333,7 @@ def test_the_examples_are_those_of_the_model_in_use(visit: Visit, desk: StubDesk
     try:
         desk.loader.model = catalog.BUNDLED  # another model is in use
         visit()
+        edit(page)
         expect(page.locator("#sv-example input")).to_have_value(toys[0].label)
         expect(instruction).to_have_value(toys[0].record.instruction)
         page.click("#sv-example input")
@@ -335,6 +349,7 @@ def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_
     (tmp_path / "notes.txt").write_text("One text.\n\nAnother.", encoding="utf-8")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
     page.select_option("#svf-method", "pld")
+    edit(page)
     page.click("#sv-more > button")
     reference = page.locator("#sv-reference textarea")
     expect(reference).to_have_value(examples()[0].record.reference or "")
@@ -355,6 +370,7 @@ def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_
     prompt = desk.asked[-1]
     assert prompt.reference == "the answer" and (prompt.pool.label, prompt.pool.starts) == ("notes.txt", (0, 9))
     ended(page)
+    edit(page)
     page.click("#sv-pool-clear")
     page.wait_for_selector("#sv-pool-clear", state="hidden")
     run(page)
@@ -370,6 +386,7 @@ def test_an_examples_reference_goes_with_its_prompt(visit: Visit, desk: StubDesk
     page = visit()
     context = page.locator("#sv-context textarea")
     expect(context).to_have_value(whose.fields["context"])
+    edit(page)
     said, field = page.locator("#sv-reference-note"), page.locator("#sv-reference textarea")
     expect(said).to_contain_text("measured against the example's reference")
     page.click("#sv-more > button")
@@ -382,12 +399,14 @@ def test_an_examples_reference_goes_with_its_prompt(visit: Visit, desk: StubDesk
     expect(field).to_have_value("")
     expect(said).to_contain_text("not the example's any more")
     ended(page)
+    edit(page)
     context.fill(whose.fields["context"])
     expect(field).to_have_value(whose.record.reference)
     run(page)
     asked(page, desk, before + 2)
     assert (desk.asked[-1].reference, desk.asked[-1].reference_of) == (whose.record.reference, "the example's")
     ended(page)
+    edit(page)
     field.fill("Mine.")
     expect(said).to_contain_text("measured against your own reference")
     context.fill("Somebody else's text.")
@@ -471,7 +490,7 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     page.reload()
     page.wait_for_selector(MOUNTED)
     expect(page.locator("#sv-panel")).to_be_hidden()  # the views come first
-    page.click("button:has-text('New run')")
+    edit(page)
     expect(page.locator("#sv-run")).to_be_visible()
     fits(page, 400)
     page.wait_for_selector("#sv-run:not([disabled])")
@@ -482,16 +501,25 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     assert page.evaluate("document.body.classList.contains('dark')") == (scheme == "dark")
 
 
-@pytest.mark.slow("the page opened twice")
-def test_folding_gives_the_views_the_page(visit: Visit) -> None:
-    page = visit()
-    before = page.evaluate("document.querySelector('.svp-host').clientWidth")
-    page.click("button:has-text('Hide')")
-    wait(page, f"document.querySelector('.svp-host').clientWidth > {before} + 300")
-    expect(page.locator("button:has-text('New run')")).to_have_attribute("aria-expanded", "false")
-    page.reload()
-    page.wait_for_selector(MOUNTED)
+def test_the_editor_holds_the_prompt_of_the_run_shown_and_typed_text_comes_back(visit: Visit, desk: StubDesk) -> None:
+    page = visit("?trace=gallery-2")
+    edit(page)
+    context, instruction = page.locator("#sv-context textarea"), page.locator("#sv-instruction textarea")
+    expect(instruction).to_have_value("Answer from the passages, word for word.")
+    instruction.press_sequentially(" Mine!")
+    page.wait_for_selector(".svp-earlier")
+    page.keyboard.press("Escape")
     expect(page.locator("#sv-panel")).to_be_hidden()
+    expect(page.locator(".svp-edit")).to_be_focused()
+    page.select_option(".svp-chooser select >> nth=0", "gallery-0")
+    wait(page, "specviz.app.shown === 'gallery-0'")
+    edit(page)
+    expect(instruction).not_to_have_value(re.compile("Mine!"))
+    expect(context).not_to_have_value("")
+    page.get_by_role("button", name="Your texts").click()
+    page.get_by_role("menuitem", name="Mine!").click()
+    expect(instruction).to_have_value(re.compile("word for word.*Mine!"))
+    expect(page.locator("#svf-method")).to_have_value(desk.store.get("gallery-0").run["method"]["name"])
 
 
 def test_everything_can_be_named_by_a_screen_reader(visit: Visit) -> None:
@@ -556,6 +584,7 @@ def test_the_bundled_model_runs(page: Any) -> None:
         page.wait_for_selector(".svp-banner:has-text('There is no recorded run yet')")
         page.wait_for_selector("#svf-method")
         page.wait_for_selector("#sv-run:not([disabled])")
+        edit(page)
         page.fill("#sv-instruction textarea", "Make Voogi bold.")
         page.fill("#sv-context textarea", "The company Flavil will move its park to Voogi in 1960.")
         page.select_option("#svf-method", "pld")

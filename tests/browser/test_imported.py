@@ -10,6 +10,7 @@ import pytest
 
 from decoders.importers import open_log
 from tests import synthetic
+from tests.browser.test_app import edit
 from tests.model_server import model_server
 from tests.stubs import StubDesk, gallery_desk, nothing_wrong, serving
 from tests.test_imported import served, target
@@ -77,10 +78,10 @@ def test_an_import_is_read_and_drafted_again_from_the_page(page: Any, tmp_path: 
         page.goto(f"http://127.0.0.1:{number}/?trace=mine")
         expect(page.locator(".sv-title")).to_be_visible()
         page.wait_for_function("specviz.app.whatif?.catalog && !specviz.app.whatif.reason")
-        expect(page.get_by_role("button", name="Read again …")).to_be_hidden()
+        expect(page.get_by_role("tab", name="Read again")).to_have_count(0)
         opened(page, path)
         expect(page.locator(".sv-by")).to_contain_text("not recorded")
-        page.get_by_role("button", name="Read again …").click()
+        page.get_by_role("tab", name="Read again").click()
         panel = page.locator("section.sv-reading")
         panel.get_by_label("Method that drafts every step again").select_option("pld")
         panel.get_by_role("button", name="Read again", exact=True).click()
@@ -93,6 +94,7 @@ def test_an_import_is_read_and_drafted_again_from_the_page(page: Any, tmp_path: 
 def test_a_server_is_connected_and_the_sheet_fills_while_it_answers(inspect: Any) -> None:
     """The editor's prompt goes out; numbers and text come in; the run opens; nothing of it is markup."""
     page = inspect
+    edit(page)
     page.fill("#sv-instruction textarea", "Count <i>from</i> one.")
     page.click("text=Connect a server …")
     sheet = page.locator("dialog.sv-connect")

@@ -9,6 +9,7 @@ import pytest
 from decoders.method.kept import kept_with, owned_by
 from specviz.server.http import COOKIE
 from tests import synthetic
+from tests.browser.test_app import edit
 from tests.stubs import METHODS, StubDesk, StubMethod
 from tests.waiting import expect
 
@@ -39,6 +40,7 @@ def visit(page: Any, port: int, query: str = "") -> None:
 
 def test_the_line_beside_the_parameters_counts_and_empties(page: Any, port: int, desk: StubDesk) -> None:
     visit(page, port)
+    edit(page)
     line = page.locator(".svf-kept")
     expect(line).to_be_hidden()
     page.select_option("#svf-method", "recycling")
@@ -49,6 +51,7 @@ def test_the_line_beside_the_parameters_counts_and_empties(page: Any, port: int,
             kept_with(desk.target()).of("recycling", Rows).extend(range(count))
     page.click("#sv-run")
     expect(line).to_contain_text("Matrix: 5,120 tokens with a row, from 2 runs")
+    edit(page)
     page.get_by_role("button", name="Empty what Token Recycling keeps of your runs").click()
     expect(line).to_have_text("Matrix: nothing is kept of your runs.")
     with owned_by("somebody"):

@@ -57,9 +57,10 @@ def test_a_refused_token_through_the_layers(page: Any, port: int, target: Any, r
     panel = page.locator("section.sv-lens")
     expect(panel).to_be_hidden()
 
-    # by keyboard: the button opens it in the candidates' place, at the token that the target refused
-    page.get_by_role("button", name="Lens", exact=True).focus()
-    page.keyboard.press("Enter")
+    # by keyboard: its tab opens it in the candidates' place, at the token that the target refused
+    page.get_by_role("tab", name="Candidates").focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
     expect(panel.locator("tbody tr")).to_have_count(seen.layers + 1)
     expect(page.locator(".sv-candidates")).to_be_hidden()
     expect(panel).to_contain_text("computed now, teacher-forced")
@@ -100,6 +101,6 @@ def test_a_refused_token_through_the_layers(page: Any, port: int, target: Any, r
     expect(panel.locator("tbody tr")).to_have_count(seen.layers + 1)
     page.keyboard.press("Escape")
     expect(panel).to_be_hidden()
-    expect(page.get_by_role("button", name="Lens", exact=True)).to_be_focused()
+    expect(page.get_by_role("tab", name="Lens")).to_be_focused()
     assert page.evaluate("Object.keys(specviz.app.inspector.model.trace).some((name) => /lens/.test(name))") is False
     nothing_wrong(page, port)

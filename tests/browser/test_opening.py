@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import synthetic
-from tests.browser.test_app import MOUNTED, shown, step
+from tests.browser.test_app import MOUNTED, edit, shown, step
 from tests.stubs import StubDesk, nothing_wrong
 from tests.tiers import matrix
 from tests.waiting import becomes, expect
@@ -127,11 +127,10 @@ def test_without_a_recorded_one_plain_decoding_is_said_to_be_replayed(visit: Vis
 def test_any_run_is_edited_and_run_again(visit: Visit, desk: StubDesk) -> None:
     page = visit("?trace=gallery-2")
     run = desk.store.get("gallery-2").run
-    page.click("button:has-text('Edit and run again')")
+    edit(page)
     instruction, context = page.locator("#sv-instruction textarea"), page.locator("#sv-context textarea")
     expect(instruction).to_have_value("Answer from the passages, word for word.")
     expect(context).to_have_value("\n---\n".join(one.strip() for one in synthetic.PASSAGES))
-    expect(page.locator("#sv-run-note")).to_contain_text("the prompt of the run shown")
     expect(page.locator("#svf-method")).to_have_value(run["method"]["name"])
     expect(page.locator("#sv-form .svm-offer")).to_contain_text(f"made with {run['model']['name']}, and stub is in use")
     instruction.fill("Answer in your own words.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from tests.stubs import gallery_desk, nothing_wrong, serving
 from tests.waiting import becomes, expect
 
 PANEL = "section.svw"
+# the nodes that the other draft has, in the tree over the recorded one
+WOULD_NODES = "specviz.app.inspector.tree.view.nodes.filter(({ index, draft }) => index && draft !== 'recorded')"
+WOULD = f"{WOULD_NODES}.length"
 NOTICE = """() => { const { made } = specviz.app.whatif;
     const [words, use] = ["span", "button"].map((one) => document.createElement(one));
     words.textContent = "This run was made with SmolLM2-135M-Instruct, and specviz-demo is in use. It is opened " +
@@ -72,8 +76,9 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     asked_again(page)
     page.select_option(f"{PANEL} select >> nth=0", "pld+h")
     assert f"Recorded {worst.chosen} accepted" in settled(page) and "The same tree" in settled(page)
-    nodes = "place => [...document.querySelectorAll(`.svw-${place} .sv-node`)].map((one) => one.ariaLabel)"
-    assert page.evaluate(nodes, "was") == page.evaluate(nodes, "would") != []
+    # both drafts are one tree: every node is in both
+    assert page.locator(".sv-tree .sv-draft-both").count() > 1
+    assert page.locator(".sv-tree :is(.sv-draft-other, .sv-draft-recorded)").count() == 0
 
     # another method and another parameter: what Python drafts
     page.select_option(f"{PANEL} select >> nth=0", "adapld")
@@ -85,32 +90,38 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.wait_for_function("specviz.app.whatif.result?.trace.run.method.params.k === 2")
     expected = ReadRun(target, run).redraft(worst.step, "adapld", {"k": 2})
     drafted = expected.trace.tables["steps"]["drafted"][0]
-    expect(page.locator(".svw-would")).to_contain_text(f"{drafted} drafted")
+    becomes(page, lambda: page.evaluate(WOULD), drafted)
     assert f"what if {expected.accepted} token" in settled(page)
     assert page.evaluate("document.querySelectorAll('#svf-k').length") <= 1, "ids are there once"
 
     # the best place of the ranking, picked by hand, accepts what was recorded of it
     asked_again(page)
+    page.get_by_role("tab", name="Candidates").click()
+    expect(page.locator(".sv-tree [class*=sv-draft-]")).to_have_count(0)  # the recorded tree alone
     page.click(".sv-crow:has(.sv-best) .sv-try >> nth=0")
     assert f"what if {worst.best} token" in settled(page) and "fewer" not in settled(page)
-    accepted = page.locator(".svw-would .sv-node-accepted")
-    expect(accepted).to_have_count(worst.best)
+    accepted = f"{WOULD_NODES}.filter(({{ status }}) => status === 'accepted').length"
+    becomes(page, lambda: page.evaluate(accepted), worst.best)
+    named = page.locator(".sv-tree .sv-draft-other").first
+    expect(named).to_have_attribute("aria-description", re.compile("what if alone"))
     expect(page.locator(".svw").get_by_role("button", name="Continue from here")).to_be_visible()
-    sight = """() => ["was", "would"].every((name) => {
-        const { top, bottom, height } = document.querySelector(`.svw-${name} .sv-body`).getBoundingClientRect();
+    sight = """() => [".sv-tree", ".svw .sv-body"].every((name) => {
+        const { top, bottom, height } = document.querySelector(`.sv-views ${name}`).getBoundingClientRect();
         return height > 60 && top >= 0 && bottom <= innerHeight; }) && !scrollY"""
-    assert page.evaluate(sight), "both trees are seen together"
+    assert page.evaluate(sight), "the tree and the panel are seen together"
 
     # a notice that another model made the run leaves them in sight; in a narrow window places can be picked
     page.set_viewport_size({"width": 1280, "height": 800})
     page.evaluate(NOTICE)
     becomes(page, lambda: page.evaluate(sight), True)
     page.set_viewport_size({"width": 400, "height": 800})
+    page.get_by_role("tab", name="Candidates").click()
     cut = """() => { const one = document.querySelector(".sv-crow .sv-try").getBoundingClientRect();
         return one.right > document.querySelector(".sv-candidates .sv-body").getBoundingClientRect().right; }"""
     becomes(page, lambda: page.evaluate(cut), False)
     page.set_viewport_size({"width": 1280, "height": 820})
     page.evaluate("specviz.app.whatif.made.hidden = true")
+    page.click(".svw-open")
 
     # regret: as the trace's metric has it; a row goes to its step, and the panel follows
     listed = page.evaluate("specviz.app.inspector.model.report.regrets")
@@ -150,8 +161,6 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.click(".svw-open", force=True)
     expect(page.locator(".sv-message")).to_contain_text("was made with somebody's")
     expect(page.locator(PANEL)).to_be_hidden()
-    top = """() => { scrollTo(0, 500); return document.getElementById("sv-panel").getBoundingClientRect().top; }"""
-    assert page.evaluate(top) > 0, "the form stays in sight"
     nothing_wrong(page, port)
 
     (tmp_path / "run.html").write_text(standalone_html(run), encoding="utf-8")

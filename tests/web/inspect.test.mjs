@@ -8,9 +8,12 @@ import { firstDifference } from "specviz/compare/lane.js";
 import { spans } from "specviz/inspect/oracle.js";
 import { difference } from "specviz/inspect/diff.js";
 import { chainOf, lanes } from "specviz/inspect/drafting.js";
-import { across, beside, marked } from "specviz/inspect/links.js";
+import { overlaid } from "specviz/inspect/ghosts.js";
+import { beside, marked } from "specviz/inspect/links.js";
 import { prunedNodes } from "specviz/inspect/pruned.js";
+import { ofNode, ofPosition, ofStep, why } from "specviz/inspect/selection.js";
 import { routes } from "specviz/inspect/shares.js";
+import { left } from "specviz/inspect/timeline.js";
 import { arrange, items, position } from "specviz/inspect/tree_layout.js";
 import { before } from "specviz/lesson/asked.js";
 
@@ -118,10 +121,61 @@ test("a copied run is marked at both ends, and joined by a line", () => {
     marked([{ start: 9, stop: 11, source: 2, step: 0 }], "x"),
     [[9, "x"], [2, "x"], [10, "x"], [3, "x"]],
   );
-  const from = { x: 10, y: 20, edge: 100, left: 0, hidden: 0 };
-  const to = { x: 210, y: 40, edge: 200, left: 190, hidden: 0 };
-  assert.equal(across(from, to), "M10 20 H100 C150 20 150 40 200 40 H210");
+  const from = { x: 10, y: 20, left: 0, hidden: 0 };
   assert.equal(beside(from, { ...from, y: 80 }), "M10 20 H8 Q3 20 3 26 V74 Q3 80 8 80 H10");
+});
+
+test("a token, a node and a step select each other", () => {
+  const model = new Model(small());
+  const view = model.step(0);
+  // positions 4 and 5 are the accepted nodes, 6 is the target's own token
+  assert.deepEqual([4, 5].map((at) => ofPosition(model, at)), view.path.map((one) => ofNode(view, one.index)));
+  assert.deepEqual(ofPosition(model, 6), ofNode(view, -1));
+  assert.deepEqual(ofPosition(model, 1), { step: -1, node: null, position: 1 });
+  const refused = view.nodes.find((one) => one.status === "rejected");
+  assert.deepEqual(ofStep(view), { step: 0, node: refused.index, position: -1 });
+  assert.deepEqual(ofStep({ ...view, refused: [] }), { step: 0, node: -1, position: 6 });
+});
+
+test("why a node fell is said from its own record", () => {
+  const model = new Model(small());
+  const view = model.step(0);
+  const label = (id) => model.pieces.label(id, 20);
+  const refused = view.nodes.find((one) => one.status === "rejected");
+  assert.match(why(view, refused, label), /^Rejected: after “.+” the target wrote “d”\.$/);
+  assert.match(why(view, view.path[0], label), /^Accepted: after /);
+  const below = { ...refused, index: 9, parent: refused.index, status: "unreached", reason: "" };
+  assert.equal(why(view, below, label), `Never checked: “${label(refused.token)}” before it was rejected.`);
+  assert.match(why(view, { ...below, reason: "after stop" }, label), /a stop token before it ended the run/);
+});
+
+test("another draft is laid over the recorded one: what both have is one node", () => {
+  const view = new Model(small()).step(0);
+  const path = view.path.map((one) => one.index);
+  const other = {
+    ...view,
+    nodes: [
+      view.nodes[0],
+      { ...view.nodes[path[0]], index: 1, parent: 0 },
+      { ...view.nodes[path[0]], index: 2, parent: 1, token: 3 },
+    ],
+  };
+  const { nodes, drafted } = overlaid(view, other);
+  assert.deepEqual(nodes.slice(0, view.nodes.length).map((one) => one.index), view.nodes.map((one) => one.index));
+  assert.deepEqual([nodes[path[0]].draft, nodes[path[1]].draft], ["both", "recorded"]);
+  const added = nodes[view.nodes.length];
+  assert.deepEqual([added.draft, added.parent, added.token, added.row], ["other", path[0], 3, -1]);
+  assert.equal(drafted, nodes.length - 1);
+  assert.deepEqual(overlaid(view, view).nodes.map((one) => one.draft), view.nodes.map(() => "both"));
+});
+
+test("the timeline brings out misses, or the steps that lost by their ranking", () => {
+  const trace = small();
+  trace.steps.accepted = [0, 0];
+  const model = new Model(trace);
+  model.report = { regrets: [{ step: 1 }] };
+  const kept = (filter) => [0, 1].filter((step) => left(filter, model, step));
+  assert.deepEqual(["all", "misses", "worst"].map(kept), [[0, 1], [0], [1]]);
 });
 
 test("the timeline marks routes only where there is more than one", () => {

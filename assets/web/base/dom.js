@@ -114,8 +114,8 @@ const ICONS = {
   previous: "M10.5 3 5.5 8l5 5",
   next: "M5.5 3l5 5-5 5",
   link: "M6.5 9.5a3 3 0 0 0 4.2 0l2-2a3 3 0 0 0-4.2-4.2l-.8.8M9.5 6.5a3 3 0 0 0-4.2 0l-2 2a3 3 0 0 0 4.2 4.2l.8-.8",
-  download: "M8 2v8M4.5 7 8 10.5 11.5 7M3 13.5h10",
   close: "M4 4l8 8M12 4l-8 8",
+  present: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10",
 };
 
 /** @type {(name: keyof typeof ICONS) => SVGSVGElement} */
@@ -140,6 +140,7 @@ export function button(label, attributes, ...children) {
 /** @type {(keyof Colors)[]} */
 const COLORS = [
   "accepted", "rejected", "own", "ghost", "line", "faint", "card", "source", "heat", "pin", "ink", "raised",
+  "unreached",
 ];
 
 /** The theme's colours and fonts, for what is drawn on a canvas. @param {Element} root */
@@ -277,16 +278,15 @@ export function card(name, title, ...tools) {
   return { element, body, note, bar, heading };
 }
 
-/** Copies a link, and says so on its label for a moment; where that is not allowed, shows the link. */
-/** @type {(url: string, label: Element) => Promise<void>} */
+/** Copies a link, and returns whether it did; where that is not allowed, shows it. ``label`` says so for a moment. */
+/** @type {(url: string, label?: Element) => Promise<boolean>} */
 export async function copyLink(url, label) {
-  try {
-    await navigator.clipboard.writeText(url);
-    label.textContent = "Copied";
-  } catch {
-    window.prompt("Copy this link:", url);
-  }
+  const copied = await navigator.clipboard.writeText(url).then(() => true, () => false);
+  if (!copied) window.prompt("Copy this link:", url);
+  if (!label) return copied;
+  if (copied) label.textContent = "Copied";
   setTimeout(() => (label.textContent = "Copy link"), 1500);
+  return copied;
 }
 
 /** @type {WeakMap<Element, string>} */

@@ -1,11 +1,12 @@
-/* The header's actions and the row of step controls. */
+/* The row of step controls, the switches of the panes, playback. */
 
-import { button, copyLink, h, icon } from "specviz/base/dom.js";
-import * as downloads from "specviz/inspect/downloads.js";
+import { button, h, icon } from "specviz/base/dom.js";
 import * as marks from "specviz/inspect/marks.js";
 import { toggle } from "specviz/inspect/panel.js";
 
 const SPEEDS = [1, 2, 4, 8, 16, 32];
+/** @type {Record<StepFilter, string>} */
+const SIFTS = { all: "All steps", misses: "Misses", worst: "Worst rankings" };
 
 /** A button that turns ``inspector[name]`` on and off. */
 /** @type {(inspector: Inspector, label: string, name: Switch, help: string) => HTMLButtonElement} */
@@ -24,38 +25,6 @@ export const toggles = (inspector) => ({
   follow: setting(inspector, "Follow", "follow", "Scroll the panes to each step"),
   whitespace: setting(inspector, "Whitespace", "whitespace", "Show spaces, tabs and line ends as glyphs (W)"),
 });
-
-/** Details, copy link, downloads, presenting. @type {(inspector: Inspector, details: Child) => HTMLElement} */
-export function actions(inspector, details) {
-  const wrap = h("div.sv-actions", details);
-  const { link, attribute, figure } = inspector.options.actions || {};
-  if (attribute) {
-    const one = button("Attribute this run", { onclick: () => attribute() }, "Attribute");
-    wrap.append(inspector.tip.add(one, () => ["What this run's answer was copied from, passage by passage."]));
-  }
-  if (link) {
-    const { linkLabel } = inspector;
-    const url = () => (link === true ? inspector.address() : link());
-    const onclick = () => copyLink(new URL(url(), location.href).href, linkLabel);
-    linkLabel.classList.add("sv-word");
-    wrap.append(button("Copy link to this step", { class: "sv-narrow-icon", onclick }, icon("link"), linkLabel));
-  }
-  if (figure) {
-    const onclick = () => downloads.fetchFile(figure(inspector.state()));
-    const one = button("Figure of this step", { onclick }, "Figure");
-    wrap.append(inspector.tip.add(one, () => ["This step for a paper: PDF and SVG, caption, command, BibTeX."]));
-  }
-  if (inspector.options.actions !== false) wrap.append(downloads.menu(inspector));
-  if (inspector.options.actions !== false && inspector.options.present !== false) {
-    const present = h(
-      "button.sv-button",
-      { "aria-description": "Presenter mode", onclick: () => inspector.presenter?.toggle() },
-      "Present",
-    );
-    wrap.append(inspector.tip.add(present, () => ["Large type and keys only, for a class ", h("kbd", "F")]));
-  }
-  return wrap;
-}
 
 /** A button whose tooltip names its key. @type {(inspector: Inspector) => KeyedButton} */
 const keyedButton =
@@ -85,6 +54,14 @@ export function toolbar(inspector) {
       h("option", { value: n, selected: n === inspector.player.rate }, `${n} ${n === 1 ? "step" : "steps"}/s`),
     ),
   );
+  const sift = h(
+    "select.sv-select.sv-sift",
+    {
+      "aria-label": "Steps to bring out",
+      onchange: (event) => inspector.timeline.sift(/** @type {StepFilter} */ (event.currentTarget.value)),
+    },
+    Object.entries(SIFTS).map(([value, label]) => h("option", { value }, label)),
+  );
   const ask = keyed("Keyboard help", "?", () => inspector.showHelp(inspector.help.hidden), h("span", "?"));
   return h(
     "div.sv-controls",
@@ -96,10 +73,12 @@ export function toolbar(inspector) {
     speed,
     h(
       "span.sv-pair",
-      keyed("Previous miss", "[", () => inspector.miss(-1), h("kbd", "["), h("span.sv-wide", "miss")),
-      keyed("Next miss", "]", () => inspector.miss(1), h("span.sv-wide", "miss"), h("kbd", "]")),
+      keyed("Previous miss", "[", () => inspector.timeline.miss(-1), h("kbd", "[")),
+      sift,
+      keyed("Next miss", "]", () => inspector.timeline.miss(1), h("kbd", "]")),
     ),
     ask,
+    inspector.timeline.note,
   );
 }
 

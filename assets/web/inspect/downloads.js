@@ -1,6 +1,6 @@
-/* What the browser can hand out by itself: the tree as SVG and PNG, the tables as CSV; and the menu that offers it. */
+/* What the browser can hand out by itself: the tree as SVG and PNG, the tables as CSV. */
 
-import { button, h, icon, must, s } from "specviz/base/dom.js";
+import { h, must, s } from "specviz/base/dom.js";
 
 const STYLES = (
   "fill stroke stroke-width stroke-dasharray opacity font-family font-size font-weight text-anchor " +
@@ -86,84 +86,24 @@ export function csv(model, table) {
   return lines.join("\r\n") + "\r\n";
 }
 
-/** @type {Record<string, string>} */
-const NAMES = {
-  trace: "Trace file",
-  html: "Interactive page (HTML)",
-  "figure-pdf": "Figure of this step (PDF)",
-  "figure-svg": "Figure of this step (SVG)",
-};
-
-/** The "Download" button and its menu. @param {Inspector} inspector */
-export function menu(inspector) {
-  const list = h("div.sv-menu", { role: "menu", hidden: true });
-  const opener = button(
-    "Download",
-    { class: "sv-narrow-icon", "aria-haspopup": "menu", "aria-expanded": "false" },
-    icon("download"),
-    h("span.sv-word", "Download"),
-  );
-  const entries = () => [...list.querySelectorAll("a, button")].filter((one) => one instanceof HTMLElement);
-  const close = () => {
-    list.hidden = true;
-    opener.setAttribute("aria-expanded", "false");
-  };
-  /** @type {(label: string, act: () => unknown) => HTMLElement} */
-  const item = (label, act) => {
-    const run = () => {
-      close();
-      Promise.resolve()
-        .then(act)
-        .catch((error) => inspector.say(`Download failed: ${error.message}`));
-    };
-    return h("button.sv-menu-item", { role: "menuitem", onclick: run }, label);
-  };
+/** What this page makes of the run itself, as entries of a menu. */
+/** @type {(inspector: Inspector) => import("specviz/ui/menu.js").Item[]} */
+export function made(inspector) {
   /** @type {(what: string) => string} */
   const name = (what) => `${String(inspector.model.run.id || "run").replace(/[^\w.-]+/g, "-")}-${what}`;
   /** @type {(content: string, type: string) => Blob} */
   const text = (content, type) => new Blob([content], { type });
-  /** @type {(label: string, table: "nodes" | "candidates" | "guesses") => HTMLElement} */
-  const table = (label, table) =>
-    item(label, () => save(name(`${table}.csv`), text(csv(inspector.model, table), "text/csv")));
-  const fill = () => {
-    const step = `step-${inspector.number + 1}`;
-    const urls = (inspector.options.actions || {}).downloads || {};
-    const links = Object.entries(urls).map(([key, url]) => {
-      const href = typeof url === "function" ? url(inspector.state()) : url;
-      return h("a.sv-menu-item", { role: "menuitem", href, download: "", onclick: close }, NAMES[key] || key);
-    });
-    list.replaceChildren(
-      ...links,
-      item("Draft tree of this step (SVG)", () => save(name(`${step}.svg`), text(treeSvg(inspector), "image/svg+xml"))),
-      item("Draft tree of this step (PNG)", async () => save(name(`${step}.png`), await treePng(inspector))),
-      table("Candidates (CSV)", "candidates"),
-      ...(inspector.drafter.on ? [table("Draft model against target (CSV)", "guesses")] : []),
-      table("Tree nodes (CSV)", "nodes"),
-    );
-  };
-  opener.addEventListener("click", () => {
-    if (!list.hidden) return close();
-    fill();
-    list.hidden = false;
-    opener.setAttribute("aria-expanded", "true");
-    entries()[0].focus();
+  /** @type {(label: string, table: "nodes" | "candidates" | "guesses") => import("specviz/ui/menu.js").Item} */
+  const table = (label, table) => ({
+    label, act: () => save(name(`${table}.csv`), text(csv(inspector.model, table), "text/csv")),
   });
-  const wrap = h("div.sv-menu-wrap", opener, list);
-  wrap.addEventListener("keydown", (event) => {
-    const all = entries();
-    const move = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
-    if (move && !list.hidden) {
-      event.preventDefault();
-      const at = all.findIndex((one) => one === document.activeElement);
-      all[(at + move + all.length) % all.length].focus();
-    } else if (event.key === "Escape" && !list.hidden) {
-      close();
-      opener.focus();
-    } else return;
-    event.stopPropagation();
-  });
-  wrap.addEventListener("focusout", (event) => {
-    if (!(event.relatedTarget instanceof Node && wrap.contains(event.relatedTarget))) close();
-  });
-  return wrap;
+  const step = `step-${inspector.number + 1}`;
+  const tree = "Draft tree of this step";
+  return [
+    { label: `${tree} (SVG)`, act: () => save(name(`${step}.svg`), text(treeSvg(inspector), "image/svg+xml")) },
+    { label: `${tree} (PNG)`, act: async () => save(name(`${step}.png`), await treePng(inspector)) },
+    table("Candidates (CSV)", "candidates"),
+    ...(inspector.drafter.on ? [table("Draft model against target (CSV)", "guesses")] : []),
+    table("Tree nodes (CSV)", "nodes"),
+  ];
 }

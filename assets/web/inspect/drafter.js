@@ -110,7 +110,7 @@ export class DrafterView extends LookPanel {
       const instead = taken && [
         " ",
         h("code.sv-state-accepted", model.pieces.label(taken.token, 12)),
-        h("b.sv-mark-e", `${beside(taken) ? "E" : "H"}${rank === null ? "" : rank + 1}`),
+        h("b.sv-mark-e", beside(taken) ? `E${rank === null ? "" : rank + 1}` : rank === null ? "other" : nth(rank + 1)),
       ];
       const more = siblings.length && !taken ? h("small", ` +${siblings.length}`) : null;
       const what = beside(node) || !taken || beside(taken) ? "an expansion" : "another guess";

@@ -31,7 +31,6 @@ export class Drawer {
       h("header.sv-bar", h("h3.sv-heading", "Details"), h("span.sv-grow"), close),
       h(
         "div.sv-details",
-        section("Legend", owner.legend),
         section("This step", this.facts.element),
         section("Metrics of the run", this.metrics),
         section("Parameters", this.parameters),
@@ -40,8 +39,6 @@ export class Drawer {
         section("Run", this.run),
       ),
     );
-    this.button = button("Details", { "aria-expanded": "false", onclick: () => this.toggle() }, "Details");
-    owner.tip.add(this.button, () => ["Legend, all metrics, parameters and facts of the run ", h("kbd", "D")]);
     if (stored.get(KEPT) === "open") this.show(true);
   }
 
@@ -49,7 +46,7 @@ export class Drawer {
   show(open) {
     this.element.hidden = !open;
     this.owner.root.classList.toggle("sv-detailed", open);
-    this.button.setAttribute("aria-expanded", String(open));
+    this.owner.detailed.value = open;
   }
 
   /** Opens or closes it by hand. */
@@ -59,7 +56,7 @@ export class Drawer {
     this.show(open);
     stored.set(KEPT, open ? "open" : "closed");
     if (open) this.element.focus({ preventScroll: true });
-    else if (inside) this.button.focus({ preventScroll: true });
+    else if (inside) /** @type {HTMLElement | null} */ (document.querySelector(".sv-actions button"))?.focus();
   }
 
   /** Fills it: a trace was loaded, or has grown. */

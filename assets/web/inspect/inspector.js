@@ -11,19 +11,19 @@ import { DiffView } from "specviz/inspect/diff.js";
 import { DrafterView } from "specviz/inspect/drafter.js";
 import { Drawer } from "specviz/inspect/drawer.js";
 import { keys, tokenFacts, unclaimed } from "specviz/inspect/keys.js";
-import { arrange } from "specviz/inspect/layout.js";
 import { Links } from "specviz/inspect/links.js";
 import { heaviest } from "specviz/inspect/looks.js";
 import * as marks from "specviz/inspect/marks.js";
 import { TokenPane } from "specviz/inspect/pane.js";
+import { PanelTabs } from "specviz/inspect/panel_tabs.js";
 import { PoolPane } from "specviz/inspect/pool.js";
 import { PromptsView } from "specviz/inspect/prompts.js";
+import { arrange } from "specviz/inspect/screen.js";
+import { ofNode, ofPosition } from "specviz/inspect/selection.js";
 import * as words from "specviz/inspect/summary.js";
 import { Timeline } from "specviz/inspect/timeline.js";
 import { TreeView } from "specviz/inspect/tree.js";
 import { signal } from "specviz/ui/html.js";
-
-export const METRICS = 4; // that stand in the head; the drawer has them all
 
 /** @extends {Listeners<InspectorEvents>} */
 export class Inspector extends Listeners {
@@ -37,6 +37,14 @@ export class Inspector extends Listeners {
     this.at = signal(0);
     /** Grows with every trace that is loaded, and with every row that a run adds. */
     this.version = signal(0);
+    /** What was selected by hand: of the text, of the tree, or both. */
+    this.selection = signal(/** @type {SelectedToken | null} */ (null));
+    /** The steps that the timeline brings out. */
+    this.filter = signal(/** @type {StepFilter} */ ("all"));
+    /** Whether the details are open. */
+    this.detailed = signal(false);
+    /** At which layer the target left a token, once the lens was asked. */
+    this.layers = signal(/** @type {{ step: number, node: number, text: string } | null} */ (null));
     /** @type {Position[]} */
     this.pins = [];
     /** Nothing before ``load``. @type {Model} */
@@ -63,15 +71,13 @@ export class Inspector extends Listeners {
     this.message = h("p.sv-message", { role: "status", hidden: true });
     this.pinNote = h("span.sv-pin-note", { hidden: true });
     const { follow, heat, offers, whitespace } = controls.toggles(this);
-    this.heatButton = heat;
     this.offerButton = offers;
     this.spaceButton = whitespace;
     this.playButton = controls.playButton(this);
-    this.linkLabel = h("span", "Copy link");
     this.timeline = new Timeline(this);
     this.drawer = new Drawer(this);
     this.diff = new DiffView(this);
-    this.prompt = new TokenPane(this, "prompt", "Prompt", this.heatButton, this.offerButton);
+    this.prompt = new TokenPane(this, "prompt", "Prompt", heat, offers);
     this.output = new TokenPane(this, "output", "Output", this.pinNote, follow, whitespace);
     this.pool = new PoolPane(this);
     this.panes = [this.prompt, this.output, this.pool];
@@ -82,10 +88,10 @@ export class Inspector extends Listeners {
     /** A page's own panel that tells of nodes while open. @type {(Picker & { owner: Inspector }) | null} */
     this.borrowed = null;
     this.links = new Links(this);
+    this.tabs = new PanelTabs(this);
     this.help = arrange(this);
-    const hashed = !!options.actions && options.actions.link === true;
-    this.presenter =
-      options.present === false ? null : new Presenter(this.root, { hashed, changed: (on) => this.zoomed(on) });
+    const how = { hashed: !!options.actions && options.actions.link === true, changed: this.zoomed.bind(this) };
+    this.presenter = options.present === false ? null : new Presenter(this.root, how);
     this.root.addEventListener("keydown", (event) => keys(this, event, true));
     /** @type {(event: KeyboardEvent) => void} */
     this.onKey = (event) => {
@@ -95,9 +101,8 @@ export class Inspector extends Listeners {
     this.sizes = new ResizeObserver(framed(() => this.resized()));
     this.sizes.observe(this.host);
     this.themes = new MutationObserver(framed(() => this.themed()));
-    for (const element of [document.documentElement, document.body]) {
+    for (const element of [document.documentElement, document.body])
       this.themes.observe(element, { attributes: true, attributeFilter: ["class", "data-theme"] });
-    }
     this.onScroll = framed(() => this.links.draw());
   }
 
@@ -122,6 +127,7 @@ export class Inspector extends Listeners {
     this.root.classList.remove("sv-waiting");
     this.number = clamp(Number(step) || 0, 0, Math.max(0, this.model.stepCount - 1));
     this.pins = [];
+    this.selection.value = null;
     this.redrawTokens();
     this.describe();
     this.timeline.draw();
@@ -150,9 +156,7 @@ export class Inspector extends Listeners {
     if (following || last < 0) {
       this.number = this.model.stepCount - 1;
       this.show();
-    } else {
-      this.count(this.model.step(this.number));
-    }
+    } else this.count(this.model.step(this.number));
   }
 
   /** The numbers that change while a run grows, though the step shown does not. @param {StepView} view */
@@ -185,16 +189,15 @@ export class Inspector extends Listeners {
   describe() {
     this.prompts.describe();
     this.heading.replaceChildren(...words.heading(this));
-    words.metrics(this, this.metrics, METRICS);
+    words.headline(this, this.metrics);
     this.legend.replaceChildren(...words.legend(this));
     this.drawer.describe();
-    this.version.value += 1;
     this.drafter.describe();
     this.diff.draw();
-    const ranked = this.model.trace.candidates.step.length > 0 || (this.model.run.terms || []).length > 0;
-    this.root.classList.toggle("sv-chains", !this.model.isTree);
-    this.root.classList.toggle("sv-unranked", !ranked);
+    this.root.classList.toggle("sv-unranked", !this.tabs.ranked);
     this.prompt.note.textContent = plural(this.model.promptLength, "token");
+    this.version.value = this.version.peek() + 1;
+    this.tabs.suit();
   }
 
   redrawTokens() {
@@ -224,17 +227,13 @@ export class Inspector extends Listeners {
       .join(" · ");
   }
 
-  /** A panel of the page's own, in the tree's place while it is open. @param {Element} element */
-  addPanel(element) {
-    this.tree.element.after(element);
-  }
-
   /** @param {number | string} number */
   setStep(number) {
     if (!this.model || !this.model.stepCount) return;
     const next = clamp(Math.round(Number(number)) || 0, 0, this.model.stepCount - 1);
     if (next === this.number) return;
     this.number = next;
+    if (this.selection.peek() && this.selection.peek()?.step !== next) this.deselect();
     this.show();
     this.emit("step", { step: next });
   }
@@ -272,16 +271,6 @@ export class Inspector extends Listeners {
     const { spans, chosen } = view;
     const source = spans.length ? spans[0].start : chosen ? chosen.position : heaviest(this.picker);
     if (source >= 0 && this.paneOf(source) !== this.output) this.paneOf(source).reveal(source);
-  }
-
-  /** Steps to the next (or previous) draft of which nothing was accepted. @param {1 | -1} by */
-  miss(by) {
-    this.pause();
-    const { drafted, accepted } = this.model.steps;
-    for (let k = this.number + by; k >= 0 && k < drafted.length; k += by) {
-      if (drafted[k] > 0 && accepted[k] === 0) return this.setStep(k);
-    }
-    this.say(by > 0 ? "No later miss." : "No earlier miss.");
   }
 
   pause() {
@@ -333,6 +322,32 @@ export class Inspector extends Listeners {
     }
     const [link] = this.model.links(position);
     if (!had && link) this.reveal(position === link.source || position < link.start ? link.start : link.source);
+    if (had) this.deselect();
+    else this.select(ofPosition(this.model, position));
+  }
+
+  /** Selects a node of the step's tree, everywhere; -1: the target's own token. @param {number} node */
+  selectNode(node) {
+    this.select(ofNode(this.model.step(this.number), node));
+  }
+
+  /** One thing is selected everywhere: in the text, in the tree, in the panels. @param {SelectedToken} selection */
+  select(selection) {
+    this.selection.value = selection;
+    const { node, position } = selection;
+    for (const pane of this.panes) pane.paint("select", position < 0 ? [] : [[position, "sv-selected"]]);
+    const { picker } = this;
+    const item = node === null ? null : this.tree.itemOf(node);
+    if (item && picker.on) picker.choose(picker.choice(item));
+    this.tree.mark();
+    if (this.tabs.at.peek() === "candidates") this.tabs.open("token");
+  }
+
+  /** Lets go of what is selected. */
+  deselect() {
+    this.selection.value = null;
+    for (const pane of this.panes) pane.paint("select", []);
+    this.tree.mark();
   }
 
   /** Positions whose copies stay marked. @param {Position[]} pins */
@@ -348,7 +363,7 @@ export class Inspector extends Listeners {
     if (tell) this.emit("pin", { pins: [...this.pins] });
   }
 
-  /** Marks positions while something that offers them is hovered. @param {Position[]} positions */
+  /** Marks positions while what offers them is hovered. @param {Position[]} positions */
   light(positions, name = "sv-light") {
     /** @type {Mark[]} */
     const items = positions.map((position) => [position, name]);
@@ -362,10 +377,6 @@ export class Inspector extends Listeners {
     this.links.draw();
   }
 
-  stacked() {
-    return this.prompt.element.getBoundingClientRect().left === this.output.element.getBoundingClientRect().left;
-  }
-
   /** @param {TokenPane} pane */
   scrolled(pane) {
     pane.drawView();
@@ -373,10 +384,7 @@ export class Inspector extends Listeners {
   }
 
   measure() {
-    for (const pane of this.panes) {
-      pane.resized();
-      pane.drawView();
-    }
+    for (const pane of this.panes) pane.resized(), pane.drawView();
     this.candidates.resized();
     this.tree.resized();
   }

@@ -3,6 +3,7 @@
 import { closest, facts, h } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
+import { ofPosition } from "specviz/inspect/selection.js";
 
 /** ``inside``: the focus is in the inspector; else only keys are taken that the page does not use. @type {TakeKey} */
 export function keys(inspector, event, inside) {
@@ -13,8 +14,8 @@ export function keys(inspector, event, inside) {
   const own = {
     ArrowRight: () => inspector.go(many),
     ArrowLeft: () => inspector.go(-many),
-    "]": () => inspector.miss(1),
-    "[": () => inspector.miss(-1),
+    "]": () => inspector.timeline.miss(1),
+    "[": () => inspector.timeline.miss(-1),
     "?": () => inspector.showHelp(inspector.help.hidden),
     d: () => inspector.drawer.toggle(),
     f: () => inspector.presenter?.toggle(),
@@ -25,6 +26,8 @@ export function keys(inspector, event, inside) {
     Home: () => inspector.go(-Infinity),
     End: () => inspector.go(inspector.model.stepCount),
     p: () => pinStep(inspector),
+    ",": () => walkText(inspector, -1),
+    ".": () => walkText(inspector, 1),
     w: () => inspector.spaceButton.click(),
     o: () => inspector.offerButton.click(),
   };
@@ -50,7 +53,23 @@ function escape(inspector) {
   if (!inspector.help.hidden) inspector.showHelp(false);
   else if (inspector.drawer.element.contains(document.activeElement)) inspector.drawer.toggle(false);
   else if (inspector.presenter?.on) inspector.presenter.set(false);
-  else if (inspector.pins.length) inspector.setPins([]);
+  else if (inspector.pins.length || inspector.selection.peek()) {
+    inspector.setPins([]);
+    inspector.deselect();
+  }
+}
+
+/** Selects the next (or previous) token of the text; the first time, the first one of the step. */
+/** @type {(inspector: Inspector, by: 1 | -1) => void} */
+function walkText(inspector, by) {
+  const { model } = inspector;
+  const from = inspector.selection.peek()?.position ?? -1;
+  const to = from < 0 ? model.step(inspector.number).context : from + by;
+  if (to < 0 || to >= model.tokenCount || from >= POOL) return;
+  const step = model.stepOf(to);
+  if (step >= 0) inspector.setStep(step);
+  inspector.select(ofPosition(model, to));
+  inspector.reveal(to);
 }
 
 /** Pins the copy accepted in this step. @param {Inspector} inspector */

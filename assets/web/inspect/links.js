@@ -15,13 +15,7 @@ export function marked(runs, name) {
   return items;
 }
 
-/** From the right edge of one pane to the left edge of the next. @type {(from: End, to: End) => string} */
-export function across(from, to) {
-  const middle = (from.edge + to.edge) / 2;
-  return `M${from.x} ${from.y} H${from.edge} C${middle} ${from.y} ${middle} ${to.y} ${to.edge} ${to.y} H${to.x}`;
-}
-
-/** Along the left edge: in one pane, or between panes one above the other. @type {(from: End, to: End) => string} */
+/** Along the left edge: in one pane, or from one to the other below it. @type {(from: End, to: End) => string} */
 export function beside(from, to) {
   const turn = to.y > from.y ? 6 : -6;
   const x = from.left + 3;
@@ -88,35 +82,25 @@ export class Links {
   }
 
   /** Where a span begins or ends on the page, clamped to its pane. */
-  /** @type {(first: Position, last: Position, side: "left" | "right", frame: DOMRect) => End | null} */
-  end(first, last, side, frame) {
-    const pane = this.owner.paneOf(first);
-    const [element] = pane.elements(first);
+  /** @type {(position: Position, frame: DOMRect) => End | null} */
+  end(position, frame) {
+    const pane = this.owner.paneOf(position);
+    const [element] = pane.elements(position);
     if (!element) return null;
     const view = pane.body.getBoundingClientRect();
     const box = element.getBoundingClientRect();
-    let right = box.right;
-    for (let position = first + 1; position <= last; position++) {
-      const [other] = pane.elements(position);
-      const next = other && other.getBoundingClientRect();
-      if (!next || Math.abs(next.top - box.top) > 4) break;
-      right = next.right;
-    }
     const y = clamp(box.bottom, view.top + 6, view.bottom - 6);
     const hidden = box.bottom > view.bottom ? 1 : box.bottom < view.top + 6 ? -1 : 0;
-    const x = hidden ? (side === "right" ? view.right - 14 : view.left + 30) : side === "right" ? right : box.left;
-    const edge = side === "right" ? view.right + 10 : view.left;
-    return { x: x - frame.left, y: y - frame.top, edge: edge - frame.left, hidden, left: view.left - frame.left };
+    const x = hidden ? view.left + 30 : box.left;
+    return { x: x - frame.left, y: y - frame.top, hidden, left: view.left - frame.left };
   }
 
   /** @type {(run: CopiedRun, frame: DOMRect) => Element[]} */
   line(run, frame) {
-    const size = run.stop - run.start;
-    const apart = this.owner.paneOf(run.source) !== this.owner.paneOf(run.start) && !this.owner.stacked();
-    const from = this.end(run.source, run.source + size - 1, apart ? "right" : "left", frame);
-    const to = this.end(run.start, run.stop - 1, "left", frame);
+    const from = this.end(run.source, frame);
+    const to = this.end(run.start, frame);
     if (!from || !to) return [];
-    const d = apart ? across(from, to) : beside(from, to);
+    const d = beside(from, to);
     /** @type {Element[]} */
     const parts = [s("path.sv-link-back", { d }), s("path.sv-link", { d })];
     for (const end of [from, to]) {

@@ -188,6 +188,7 @@ export class TokenPane extends Panel {
     const passage = tokens.passage[position];
     const label = h(
       "span.sv-segment",
+      { "aria-hidden": "true" }, // it is no part of the text
       passage >= 0 && this.owner.model.passages > 1 ? `${name} · passage ${passage + 1}` : name,
     );
     this.row.element.before(label);

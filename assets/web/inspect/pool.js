@@ -35,7 +35,7 @@ export class PoolPane extends TokenPane {
       if (named || left) {
         const gap = left ? "…" : "";
         const name = named ? `Passage ${(passage[start] ?? 0) + 1}` : "";
-        this.row.label = h("span.sv-segment", [gap, name].filter(Boolean).join(" "));
+        this.row.label = h("span.sv-segment", { "aria-hidden": "true" }, [gap, name].filter(Boolean).join(" "));
         this.row.element.before(this.row.label);
       }
       for (const cell of model.pieces.cells(id, start, stop)) this.addCell(cell, id);

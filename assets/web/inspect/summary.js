@@ -1,6 +1,7 @@
 /* Words about a run and its steps: the header, the one-sentence step summary, the legend and the keyboard help. */
 
 import { append, facts, h } from "specviz/base/dom.js";
+import { BASELINE } from "specviz/base/methods.js";
 import { OPEN, POOL } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import * as terms from "specviz/base/terms.js";
@@ -140,10 +141,10 @@ function sentenceParts(owner, view) {
 }
 
 /** What is known of a metric. @typedef {Pick<MetricHelp, "key" | "label"> & Partial<MetricHelp>} Help */
-/** @type {(owner: Inspector, help: Help, value: number) => HTMLElement} */
+/** @type {(owner: Inspector, help: Help, value: number | null) => HTMLElement} */
 function metric(owner, help, value) {
   const share = help.unit === "share";
-  const shown = share ? format(100 * value) : format(value);
+  const shown = share && value !== null ? format(100 * value) : format(value);
   // a unit that the label already names is not said twice
   const named = help.label.toLowerCase().includes((help.unit || "").split("/")[0]);
   const unit = share ? "%" : named ? "" : help.unit;
@@ -155,6 +156,57 @@ function metric(owner, help, value) {
   box.dataset.key = help.key;
   const why = doubt ? [h("div", `‡ ${doubt}.`)] : [];
   return owner.tip.add(box, () => [...terms.explain(owner, help.key, help), ...why]);
+}
+
+/** @type {Record<string, string>} */
+const BRIEFLY = { draft_efficiency: "Accepted", draft_share: "Drafting cost" };
+const HEADLINE = ["speedup", "tokens_per_step", "draft_efficiency", "draft_share"];
+
+/** Whether a method drafts by copying: then how much was copied is one of its numbers. @param {Model} model */
+const copies = (model) => model.trace.candidates.step.length > 0 || model.trace.nodes.source.some((at) => at >= 0);
+
+/** The numbers that stand above the steps, in one line; each explains itself. */
+/** @type {(owner: Inspector, list: HTMLElement) => void} */
+export function headline(owner, list) {
+  const { model } = owner;
+  const { metrics: values = {}, metric_help: helps = [], method } = model.run;
+  const plainly = method.name === BASELINE;
+  const keys = plainly
+    ? ["tokens_per_s", "tokens_per_step", "tokens"]
+    : [...owner.wantedMetrics, ...HEADLINE, ...(copies(model) ? ["copied_share"] : [])];
+  const rows = [...new Set(keys)].map((key) => {
+    const help = helps.find((one) => one.key === key) ?? { key, label: key };
+    const value = values[key];
+    return metric(owner, { ...help, label: BRIEFLY[key] ?? help.label }, value ?? null);
+  });
+  list.replaceChildren(...rows, ...(plainly ? [] : [identical(owner)]));
+}
+
+/** Whether the output is plain decoding's: compared with it where it was run, else with the target's first choices. */
+/** @param {Inspector} owner */
+function identical(owner) {
+  const { model } = owner;
+  const { run, trace } = model;
+  const plain = trace.plain?.id ?? [];
+  const mine = trace.tokens.id.slice(model.promptLength);
+  const { value: differs } = model.metric("differs");
+  const sampled = (run.sampling?.temperature ?? 0) > 0;
+  let [said, why] = ["–", "Known when the run is over."];
+  if (plain.length) {
+    const same = mine.length === plain.length && mine.every((id, k) => id === plain[k]);
+    [said, why] = same
+      ? ["✓ identical", "Plain decoding of the same prompt wrote the same tokens."]
+      : ["≠ differs", "Plain decoding of the same prompt wrote other tokens: they stand side by side below."];
+  } else if (run.forced || sampled) {
+    [said, why] = run.forced ? ["given", FORCED] : ["sampled", "Drawn tokens: two runs agree only with one seed."];
+  } else if (typeof differs === "number") {
+    [said, why] = differs
+      ? [`${plural(differs, "token")} ≠`, "Output tokens that are not the target's first choice."]
+      : ["✓ identical", "Every output token is the target's own first choice, as in plain decoding."];
+  }
+  const box = h("div.sv-metric", { tabindex: "0" }, h("dt", "Against plain"), h("dd", said));
+  box.dataset.key = "identical";
+  return owner.tip.add(box, () => [h("b", said), h("div", why)]);
 }
 
 // what a reader looks for first; all others follow in the run's own order
@@ -286,6 +338,8 @@ const KEYS = [
   ["Space", "play, pause"],
   ["[ ]", "previous, next miss (a draft without an accepted token)"],
   ["P", "pin this step's copy"],
+  [", .", "previous, next token of the text: select it everywhere"],
+  ["Enter", "on a node of the tree: select it everywhere"],
   ["Esc", "unpin, close"],
   ["W", "whitespace shown or not"],
   ["O", "alternatives shown or not"],

@@ -5,14 +5,42 @@ import { dragged, sheet } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import { clamp, format, plural } from "specviz/base/numbers.js";
 import * as imported from "specviz/inspect/imported.js";
-import * as oracle from "specviz/inspect/oracle.js";
+import * as oracleLane from "specviz/inspect/oracle.js";
 import * as shares from "specviz/inspect/shares.js";
 
-const LEFT = 26;
-const STRIP = 8;
-const BELOW = 4 + STRIP + 16;
-const [TALL, SHORT] = [62, 32]; // the bars' height; the shorter one in a low window, where the tree should be in sight
-const LOW_WINDOW = 960;
+const LEFT = 66; // pixels: the rows' names, and the numbers of the axis
+const RIGHT = 6;
+const STRIP = 9;
+const AXIS = 15;
+const [TALL, SHORT] = [52, 36]; // the bars' height; the shorter one in a low window, where the tree should be in sight
+const LOW_WINDOW = 860;
+const TIMES = 13; // the times' row
+
+/** A row below the bars: its name, its height, and the room above it. */
+/** @typedef {{ name: string, high: number, gap: number }} Row */
+
+/** The rows of a run below its bars. @type {(model: Model, routes: number) => Row[]} */
+function rowsOf(model, routes) {
+  const { draft_ms: draft, verify_ms: verify } = model.steps;
+  const timed = [draft, verify].some((column) => column.some((ms) => ms !== null));
+  const oracle = model.report?.oracle;
+  return [
+    { name: "accepted", high: STRIP, gap: 4 },
+    ...(routes ? [{ name: "route", high: 8, gap: 3 }] : []),
+    ...(timed ? [{ name: "time", high: TIMES, gap: 2 }] : []),
+    ...(oracle && !("why" in oracle) ? [{ name: "oracle", high: oracleLane.LANE, gap: 5 }] : []),
+  ];
+}
+
+/** Which steps a filter leaves. @type {Record<StepFilter, (model: Model, step: number) => boolean>} */
+const FILTERS = {
+  all: () => true,
+  misses: ({ steps }, step) => steps.drafted[step] > 0 && steps.accepted[step] === 0,
+  worst: ({ report }, step) => !!report?.regrets.some((one) => one.step === step),
+};
+
+/** Whether a filter leaves a step. @type {(filter: StepFilter, model: Model, step: number) => boolean} */
+export const left = (filter, model, step) => FILTERS[filter](model, step);
 
 /** @type {Record<string, number>} */
 const BY_KEY = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
@@ -29,11 +57,11 @@ export class Timeline {
       this.canvas,
       this.head,
     );
-    this.note = oracle.note(owner);
+    this.note = oracleLane.note(owner);
     this.hovered = 0;
     this.width = 1; // of a step
     this.bars = TALL;
-    this.height = TALL + BELOW;
+    this.height = TALL;
     /** Routes that are marked. @type {Map<string, number>} */
     this.looks = new Map();
     /** @type {(event: PointerEvent) => number} */
@@ -64,7 +92,7 @@ export class Timeline {
   box(step) {
     const all = this.element.getBoundingClientRect();
     const left = all.left + LEFT + step * this.width;
-    return { left, top: all.top, bottom: all.bottom - 14, width: this.width, right: left + this.width };
+    return { left, top: all.top, bottom: all.bottom - AXIS, width: this.width, right: left + this.width };
   }
 
   /** @type {(step: number) => Child[]} */
@@ -93,25 +121,36 @@ export class Timeline {
   }
 
   draw() {
-    const { model, colors } = this.owner;
+    const { model, colors, filter } = this.owner;
     if (!model) return;
     const { accepted, emitted, depth, drafted, route } = model.steps;
     const count = Math.max(1, accepted.length);
     const full = this.element.clientWidth || 800;
     this.bars = window.innerHeight < LOW_WINDOW ? SHORT : TALL;
-    oracle.describe(this.note, model);
-    this.height = this.bars + BELOW + (this.note.hidden ? 0 : oracle.LANE);
+    oracleLane.describe(this.note, model);
+    this.looks = new Map(shares.routes(model));
+    const rows = rowsOf(model, this.looks.size);
+    /** Name → its top. @type {Record<string, number>} */
+    const tops = {};
+    let y = this.bars;
+    for (const { name, high, gap } of rows) {
+      tops[name] = y + gap;
+      y += gap + high;
+    }
+    this.height = y + AXIS;
     this.element.style.setProperty("--sv-timeline", `${this.height}px`);
-    this.width = (full - LEFT) / Math.max(count, 24);
+    this.width = (full - LEFT - RIGHT) / count;
     const pen = sheet(this.canvas, full, this.height);
-    let most = 4;
+    let most = 1;
     for (let k = 0; k < accepted.length; k++) most = Math.max(most, emitted[k], depth[k]);
     this.axis(pen, full, most, accepted.length);
-    this.looks = new Map(shares.routes(model));
+    this.names(pen, rows, tops);
     const told = !imported.unknown(model, "steps.drafted") && !imported.unknown(model, "steps.accepted");
     const unit = (this.bars - 4) / most;
     const gap = this.width > 5 ? 1.5 : this.width > 2.5 ? 0.6 : 0;
     const wide = Math.max(0.7, this.width - gap);
+    let longest = 0;
+    for (let k = 0; k < accepted.length; k++) longest = Math.max(longest, this.total(k));
     /** @type {(x: number, from: number, to: number, color: string) => void} */
     const bar = (x, from, to, color) => {
       pen.fillStyle = color;
@@ -119,6 +158,7 @@ export class Timeline {
     };
     for (let k = 0; k < accepted.length; k++) {
       const x = LEFT + k * this.width + gap / 2;
+      pen.globalAlpha = left(filter.peek(), model, k) ? 1 : 0.22;
       if (depth[k] > emitted[k]) bar(x, emitted[k], depth[k], colors.ghost);
       if (accepted[k]) bar(x, 0, accepted[k], colors.accepted);
       if (emitted[k] > accepted[k])
@@ -126,10 +166,37 @@ export class Timeline {
       const open = model.steps.bonus[k] === OPEN;
       this.cell(pen, x, wide, drafted[k] && told && !open ? accepted[k] / Math.max(1, depth[k]) : -1);
       const look = this.looks.get(route[k]);
-      if (look !== undefined) this.lane(pen, x, wide, look);
+      if (look !== undefined) this.lane(pen, x, wide, look, tops.route);
+      if (tops.time !== undefined) this.times(pen, x, wide, k, tops.time + TIMES, longest);
     }
-    const below = this.bars + 4 + STRIP + 6;
-    oracle.drawLane(pen, (step) => LEFT + step * this.width, below, model, colors);
+    pen.globalAlpha = 1;
+    if (tops.oracle !== undefined)
+      oracleLane.drawLane(pen, (step) => LEFT + step * this.width, tops.oracle, model, colors);
+  }
+
+  /** The rows' names, at the left. @type {(pen: Pen, rows: Row[], tops: Record<string, number>) => void} */
+  names(pen, rows, tops) {
+    pen.font = `10.5px ${this.owner.colors.sans}`;
+    pen.fillStyle = this.owner.colors.faint;
+    pen.textAlign = "left";
+    pen.textBaseline = "middle";
+    pen.fillText("tokens", 0, this.bars / 2);
+    for (const { name, high } of rows) pen.fillText(name, 0, tops[name] + high / 2 + 0.5);
+  }
+
+  /** A step's time: drafting hatched on top, verifying below it, against the longest step. */
+  /** @type {(pen: Pen, x: number, wide: number, step: number, bottom: number, longest: number) => void} */
+  times(pen, x, wide, step, bottom, longest) {
+    const { colors, model } = this.owner;
+    const { draft_ms: draft, verify_ms: verify } = model.steps;
+    if (!longest) return;
+    const unit = TIMES / longest;
+    const below = (verify[step] ?? 0) * unit;
+    pen.fillStyle = colors.unreached;
+    pen.fillRect(x, bottom - below, wide, below);
+    const above = (draft[step] ?? 0) * unit;
+    pen.fillStyle = colors.heat;
+    if (above > 0.3) pen.fillRect(x, bottom - below - above, wide, above);
   }
 
   /** The target's own token: hollow. @type {(pen: Pen, x: number, y: number, wide: number, high: number) => void} */
@@ -147,10 +214,11 @@ export class Timeline {
     const { colors } = this.owner;
     const y = this.bars + 4;
     if (share > 0) {
-      pen.globalAlpha = 0.2 + 0.8 * share;
+      const shown = pen.globalAlpha;
+      pen.globalAlpha = shown * (0.2 + 0.8 * share);
       pen.fillStyle = colors.accepted;
       pen.fillRect(x, y, wide, STRIP);
-      pen.globalAlpha = 1;
+      pen.globalAlpha = shown;
     } else if (share === 0) {
       pen.fillStyle = colors.rejected;
       pen.fillRect(x, y + STRIP / 2 - 1, wide, 2);
@@ -160,11 +228,12 @@ export class Timeline {
     }
   }
 
-  /** Its route, where there are several: a line, a dot, a line at the lane's top, or two dots. @type {DrawStep} */
-  lane(pen, x, wide, look) {
+  /** Its route, where there are several: a line, a dot, a line at the lane's end, or two dots. */
+  /** @type {(pen: Pen, x: number, wide: number, look: number, y: number) => void} */
+  lane(pen, x, wide, look, y) {
     const { colors } = this.owner;
-    const y = this.bars + 4 + STRIP + 1;
     const dot = Math.min(wide, 2.5);
+    y += 2;
     pen.fillStyle = look % 2 ? colors.heat : colors.faint;
     if (look === 0) pen.fillRect(x, y, wide, 1.5);
     else if (look === 1) pen.fillRect(x + (wide - dot) / 2, y, dot, 3);
@@ -183,27 +252,44 @@ export class Timeline {
     pen.fillStyle = colors.faint;
     pen.textBaseline = "middle";
     pen.textAlign = "right";
-    const jump = most > 24 ? 16 : most > 12 ? 8 : most > 6 ? 4 : 2;
-    for (let value = 0; value <= most; value += jump) {
-      const y = Math.round(this.bars - value * unit) - 0.5;
+    /** @type {(value: number) => number} */
+    const at = (value) => Math.round(this.bars - value * unit) - 0.5;
+    for (const value of [0, ...(most > 3 ? [Math.round(most / 2)] : []), most]) {
       pen.fillStyle = colors.line;
-      pen.fillRect(LEFT, y, full - LEFT, 1);
+      pen.fillRect(LEFT, at(value), full - LEFT - RIGHT, 1);
       pen.fillStyle = colors.faint;
-      pen.fillText(String(value), LEFT - 6, Math.max(6, y));
+      pen.fillText(String(value), LEFT - 6, Math.max(6, at(value)));
     }
     pen.textBaseline = "alphabetic";
-    const room = Math.ceil(60 / this.width);
+    const room = Math.ceil(48 / this.width);
     const tick = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((n) => n >= room) || 2000;
-    const below = this.note.offsetTop >= this.element.offsetTop + this.height; // in a narrow window
-    const covered = below ? 0 : this.note.offsetWidth;
-    for (let step = tick; step <= count; step += tick) {
-      const x = LEFT + (step - 0.5) * this.width;
-      if (x > full - 14 - covered || x < LEFT + 44) continue;
-      pen.textAlign = "center";
-      pen.fillText(step.toLocaleString("en"), x, this.height - 3);
-    }
     pen.textAlign = "left";
-    pen.fillText("step 1", LEFT, this.height - 3);
+    pen.fillText("step", 0, this.height - 3);
+    pen.textAlign = "center";
+    for (let step = tick === 1 ? 1 : 0; step <= count; step += tick)
+      pen.fillText(String(Math.max(1, step)), LEFT + (Math.max(1, step) - 0.5) * this.width, this.height - 3);
+  }
+
+  /** Steps to the next (or previous) step that the filter leaves; without one, to the next miss. @param {1 | -1} by */
+  miss(by) {
+    const { owner } = this;
+    owner.pause();
+    const chosen = owner.filter.peek();
+    const filter = chosen === "all" ? "misses" : chosen;
+    for (let k = owner.number + by; k >= 0 && k < owner.model.stepCount; k += by)
+      if (left(filter, owner.model, k)) return owner.setStep(k);
+    const what = filter === "misses" ? "miss" : "step that lost by its ranking";
+    owner.say(by > 0 ? `No later ${what}.` : `No earlier ${what}.`);
+  }
+
+  /** Brings some of the steps out; the first of them is shown. @param {StepFilter} filter */
+  sift(filter) {
+    const { owner } = this;
+    owner.filter.value = filter;
+    this.draw();
+    const steps = Array.from({ length: owner.model.stepCount }, (_, k) => k);
+    const first = steps.find((k) => left(filter, owner.model, k));
+    if (filter !== "all" && first !== undefined && !left(filter, owner.model, owner.number)) owner.setStep(first);
   }
 
   /** @param {number} step */

@@ -3,16 +3,17 @@
 import { h, later, must, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
-import { probability } from "specviz/base/numbers.js";
+import { clamp, probability } from "specviz/base/numbers.js";
+import { overlaid } from "specviz/inspect/ghosts.js";
 import { unknown } from "specviz/inspect/imported.js";
 import { GuessWindow } from "specviz/inspect/guess_window.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
 import { Panel } from "specviz/inspect/panel.js";
 import { Box, STATUS, boxOf, fill, folds, pick, statusOf } from "specviz/inspect/tree_boxes.js";
-import { GAP, MARGIN, along, arrange, items, position } from "specviz/inspect/tree_layout.js";
+import { GAP, MARGIN, along, arrange, items, position, unplaced } from "specviz/inspect/tree_layout.js";
 import { TreeWindow } from "specviz/inspect/tree_window.js";
-import { LABEL, drawChoices, explain } from "specviz/inspect/tree_words.js";
+import { LABEL, explain } from "specviz/inspect/tree_words.js";
 
 /** Edges by the status of what they lead to, from the back to the front. @type {ReturnType<typeof statusOf>[]} */
 const EDGES = ["chip", "root", "unreached", "rejected", "bonus", "accepted"];
@@ -23,12 +24,12 @@ export class TreeView extends Panel {
   /** @param {Inspector} owner */
   constructor(owner) {
     super(owner, "tree", "Draft tree");
-    this.choices = h("div.sv-choices");
-    this.bar.append(this.choices);
     /** Folds that were opened. @type {Set<string>} */
     this.opened = new Set();
     /** @type {StepView} */
     this.view = later();
+    /** Another draft of the step, drawn over the recorded one. @type {StepView | null} */
+    this.other = null;
     /** Whose step is drawn. @type {Model | null} */
     this.drawn = null;
     /** Of texts that were measured. @type {Map<string, number>} */
@@ -63,7 +64,8 @@ export class TreeView extends Panel {
       const box = boxOf(event);
       if (!box) return;
       if (folds(box.item)) return this.open(event, box.item);
-      this.owner.picker.choose(this.owner.picker.choice(box.item));
+      event.preventDefault();
+      this.owner.selectNode(box.item.kind === "node" ? box.item.node.index : -1);
       if (event.type === "click" && box.place >= 0) this.owner.reveal(box.place, true);
     };
     this.svg.addEventListener("click", act);
@@ -72,12 +74,30 @@ export class TreeView extends Panel {
       const box = boxOf(event);
       const { picker } = this.owner;
       if (event.key === "Enter" || event.key === " ") return act(event);
-      if (!by || !box || folds(box.item) || !picker.on) return;
+      if (!by || !box) return;
       event.preventDefault();
+      if (!picker.on) return this.boxes[clamp(this.boxes.indexOf(box) + by, 0, this.shown - 1)].group.focus();
       picker.walk(by);
       const to = this.boxes.slice(0, this.shown).find((one) => picker.isChosen(one.item));
       if (to) to.group.focus();
     });
+  }
+
+  /** What is drawn of a node (-1: of the target's own token), be it in sight or not. */
+  /** @type {(index: number) => TreeItem | null} */
+  itemOf(index) {
+    const item = this.placed.find((one) => (one.kind === "node" ? one.node.index === index : false));
+    if (item || index < 0) return item ?? this.placed.find((one) => one.kind === "bonus") ?? null;
+    const node = this.view?.nodes[index];
+    return node ? { ...unplaced(node.depth), kind: "node", node, small: false } : null;
+  }
+
+  /** Whether an item is what was selected. @param {TreeItem} item */
+  isSelected(item) {
+    const { selection } = this.owner;
+    const now = selection?.peek();
+    if (!now || now.node === null || now.step !== this.view.number) return false;
+    return item.kind === "node" ? item.node.index === now.node : item.kind === "bonus" && now.node === -1;
   }
 
   /** Lights the place a node was copied from, or the anchor it was drafted in. @param {Box | null} box */
@@ -92,19 +112,23 @@ export class TreeView extends Panel {
   clear() {
     this.body.replaceChildren();
     this.note.textContent = "";
-    this.choices.hidden = true;
     this.guesses.show(0);
   }
 
   /** ``keep``: the folds stay open, the place stays in sight. @param {StepView} view */
   draw(view, keep = false) {
-    if (!keep) this.opened.clear();
+    if (!keep) {
+      this.opened.clear();
+      this.other = null;
+    }
+    if (this.other) view = overlaid(view, this.other);
     this.view = view;
     this.drawn = this.owner.model;
     const hangs = this.owner.prompts.on;
     let laid = this.lay(view, hangs, false);
     const { picker } = this.owner;
-    if ((!picker.on || picker.folds) && !this.window.legible(laid.width)) laid = this.lay(view, hangs, true);
+    const short = (!picker.on || picker.folds) && !this.window.wideEnough(laid.width);
+    if (short) laid = this.lay(view, hangs, true);
     const { placed, lefts, width, height } = laid;
     this.drawLane(placed, width);
     this.drawDistances(lefts, hangs ? view.depth : 0);
@@ -121,6 +145,7 @@ export class TreeView extends Panel {
     for (let k = this.shown; k < placed.length; k++) svg.append(this.boxes[k].group);
     this.shown = placed.length;
     this.placed = placed;
+    this.mark();
     if (svg.parentNode !== this.body) this.body.replaceChildren(svg);
     const deep = view.depth === view.drafted ? "" : `, ${view.depth} deep`;
     const stood = view.bonus === OPEN ? "not checked yet" : `${view.accepted} accepted`;
@@ -128,9 +153,18 @@ export class TreeView extends Panel {
     const none = some ? "what was drafted is not recorded" : "no draft this step";
     const all = some ? "drafted: not recorded" : `${view.drafted} drafted${deep}`;
     this.note.textContent = view.drafted ? `${all} · ${stood}` : none;
-    drawChoices(this, view);
     this.guesses.draw(view.number);
     this.window.fit(width, height, keep);
+  }
+
+  /** Draws another draft of the step over the recorded one; null: the recorded one alone. */
+  /** @param {StepView | null} other */
+  overlay(other) {
+    if (!other && !this.other) return;
+    this.other = other;
+    this.draw(this.owner.model.step(this.owner.number), true);
+    this.window.best();
+    this.window.resized();
   }
 
   /** What is drawn of a step, each in its place; ``short``: tokens in a row as one. */
@@ -162,7 +196,7 @@ export class TreeView extends Panel {
   measure(text) {
     let width = this.widths.get(text);
     if (width === undefined) {
-      this.pen.font = `12.5px ${this.owner.colors.mono}`;
+      this.pen.font = `13px ${this.owner.colors.mono}`;
       width = this.pen.measureText(text).width;
       this.widths.set(text, width);
     }
@@ -200,7 +234,7 @@ export class TreeView extends Panel {
       item.line = node.index ? `${verdict}${draft}`.trim() : "root";
       if (item.small) return this.captionLeaf(item, draft.trim());
     }
-    item.width = Math.max(46, Math.ceil(this.measure(item.text)) + 16, item.line.length * 5.6 + 12);
+    item.width = Math.max(46, Math.ceil(this.measure(item.text)) + 16, item.line.length * 6.7 + 18);
     if (item.depth === 0 && lanes(view)) item.width = Math.max(68, item.width); // the lane's name is below
     const hangs = item.kind === "node" && this.owner.prompts.on;
     if (this.owner.prompts.on) item.width = Math.max(hangs ? this.rail(item).width : 0, 62, item.width);
@@ -227,7 +261,7 @@ export class TreeView extends Panel {
   captionLeaf(item, draft) {
     item.line = draft;
     const text = Math.ceil(this.measure(item.text));
-    const side = draft.length * 5.2;
+    const side = draft.length * 6.7;
     item.textMiddle = 9 + text / 2;
     item.sideMiddle = 13 + side / 2;
     item.width = Math.max(46, text + side + 30);
@@ -269,9 +303,15 @@ export class TreeView extends Panel {
     return box;
   }
 
-  /** What the panel beside the tree shows has changed. */
+  /** What is selected, or what the panel below the tree tells of, has changed: Tab leads there, else to the root. */
   mark() {
-    for (const box of this.boxes.slice(0, this.shown)) if (!folds(box.item)) pick(this, box);
+    const { picker } = this.owner;
+    const items = this.placed.filter((item) => !folds(item));
+    /** @type {(item: TreeItem) => boolean} */
+    const isChosen = picker.on ? (item) => picker.isChosen(item) : (item) => this.isSelected(item);
+    const chosen = items.find(isChosen) ?? items.find((item) => this.isSelected(item)) ?? null;
+    for (const box of this.boxes.slice(0, this.shown))
+      if (!folds(box.item)) pick(box, box.item === chosen, box.item === (chosen ?? items[0]));
   }
 
   /** Unfolds what an item stands for. @type {(event: Event, item: ChipItem | StretchItem) => void} */

@@ -2,7 +2,7 @@
 
 import { later, must, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
-import { plural } from "specviz/base/numbers.js";
+import { nth, plural } from "specviz/base/numbers.js";
 import { NODE } from "specviz/inspect/tree_layout.js";
 
 /** @type {Record<NodeStatus | "bonus" | "chip", string>} */
@@ -52,7 +52,7 @@ export class Box {
   constructor() {
     this.shape = s("path.sv-box");
     this.label = s("text.sv-label", { y: 17 });
-    this.small = s("text.sv-small", { y: 30 });
+    this.small = s("text.sv-small", { y: 33, "aria-hidden": "true" }); // its name says more
     this.group = s("g", this.shape, this.label, this.small);
     boxes.set(this.group, this);
     /** What is drawn. @type {TreeItem} */
@@ -96,7 +96,7 @@ export function fill(tree, box, item, view) {
   box.item = item;
   box.anchored = anchor >= 0;
   box.place = anchor >= 0 ? anchor : first ? first.source : -1;
-  const copied = box.place >= 0 ? " sv-copied" : "";
+  const copied = `${box.place >= 0 ? " sv-copied" : ""}${first?.draft ? ` sv-draft-${first.draft}` : ""}`;
   set(group, {
     class: `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${item.small ? " sv-leaf" : ""}${
       item.kind === "stretch" ? " sv-stretch" : ""
@@ -108,11 +108,11 @@ export function fill(tree, box, item, view) {
   const doubled = () => s("path.sv-box.sv-inner", { transform: "translate(2.5 2.5)" });
   const inner = box.part("inner", status === "bonus", doubled, box.label);
   if (inner) set(inner, { d: corner(item.width - 5, NODE - 5, 4) });
-  set(box.label, item.small ? { x: item.textMiddle, y: 16 } : { x: item.middle, y: 17 });
-  set(box.small, item.small ? { x: item.width - item.sideMiddle, y: 15.5 } : { x: item.middle, y: 30 });
+  set(box.label, item.small ? { x: item.textMiddle, y: 17 } : { x: item.middle, y: 17 });
+  set(box.small, item.small ? { x: item.width - item.sideMiddle, y: 17 } : { x: item.middle, y: 33 });
   write(box.label, item.text);
   write(box.small, item.line);
-  const bar = () => s("rect.sv-level", { y: 33.5, height: 2 });
+  const bar = () => s("rect.sv-level", { y: 37, height: 2 });
   const level = box.part("level", !!item.prob && !!node?.index && !item.small, bar);
   if (level) set(level, { x: 8, width: Math.max(1, (item.width - 14) * (item.prob || 0)) });
   drawBadge(tree, box, first);
@@ -123,16 +123,15 @@ export function fill(tree, box, item, view) {
       item.kind === "chip"
         ? `Show ${plural(item.count, "folded node")}`
         : `${item.nodes.length} tokens in a row, ${STATUS[status]}. Show them one by one`;
-    const named = { "aria-label": null, "aria-description": opens }; // its name is what stands on it
-    return set(group, { tabindex: 0, role: "button", "aria-pressed": null, ...named });
+    return set(group, { tabindex: 0, role: "button", "aria-pressed": null, "aria-description": opens });
   }
-  const token = node ? node.token : view.bonus;
   const from = node && node.index && node.origin !== "main" ? `, ${node.origin}` : "";
   const count = node && tree.owner.prompts.on ? tree.owner.prompts.count(node.index) : -1;
   const leads = count < 0 ? "" : `, ${plural(count, "prompt token")}: state ${count} next`;
-  pick(tree, box);
-  const text = token < 0 ? "stop" : model.pieces.label(token);
-  set(group, { "aria-label": `${text}: ${STATUS[status]}${from}${leads}`, "aria-description": null });
+  const what = node?.index ? "drafted token, " : "";
+  const whose = node?.draft === "other" ? ", what if alone" : node?.draft === "recorded" ? ", recorded alone" : "";
+  // its name is the token that stands on it
+  set(group, { "aria-description": `${what}${STATUS[status]}${from}${leads}${whose}` });
 }
 
 /** A node's prompt tokens and the state they lead to; filled where acceptance ended. @type {DrawItem} */
@@ -141,6 +140,7 @@ function hang(tree, box, item, view) {
   const hung = box.part("hung", wanted, () =>
     s(
       "g",
+      { "aria-hidden": "true" },
       s("path.sv-hung-marks"),
       s("rect.sv-hung-pill", { y: 1, height: 12, rx: 6 }),
       s("text.sv-hung-state", { y: 10.4 }),
@@ -159,21 +159,18 @@ function hang(tree, box, item, view) {
   write(state, text);
 }
 
-/** A node that a panel can show is a button; Tab leads to the shown one. @type {(tree: TreeView, box: Box) => void} */
-export function pick(tree, { group, item }) {
-  const { picker } = tree.owner;
-  const open = !!picker.choice(item);
-  const chosen = open && picker.isChosen(item);
-  const tabindex = open ? (chosen ? 0 : -1) : null;
-  set(group, { tabindex, role: open ? "button" : "img", "aria-pressed": open ? String(chosen) : null });
-}
+/** Every node is a button; one of them is chosen, and Tab leads to one. */
+/** @type {(box: Box, chosen: boolean, first: boolean) => void} */
+export const pick = ({ group }, chosen, first) =>
+  set(group, { tabindex: first ? 0 : -1, role: "button", "aria-pressed": String(chosen) });
 
 /** The number of the source span a copied token came from; only where a span begins. @type {DrawNode} */
 function drawBadge(tree, box, node) {
   const above = node && tree.view.nodes[node.parent];
   const wanted = !!node?.span && above?.span !== node.span;
+  const number = () => s("text.sv-badge-text", { x: 3, y: 7 });
   const badge = box.part("number", wanted, () =>
-    s("g", s("circle.sv-badge", { cx: 3, cy: 3, r: 7 }), s("text.sv-badge-text", { x: 3, y: 6 })),
+    s("g", { "aria-hidden": "true" }, s("circle.sv-badge", { cx: 3, cy: 3, r: 8 }), number()),
   );
   if (badge && node) write(must(badge.lastElementChild), String(node.span));
 }
@@ -186,13 +183,15 @@ function drawTag(tree, box, node) {
   const begins = node && node.index && (guess || !(above && above.index && above.origin === node.origin));
   const letter = begins ? tree.owner.model.origin(node.origin).letter : "";
   const tag = box.part("letter", !!letter, () =>
-    s("g", s("rect.sv-tag", { y: -5, height: 13, rx: 3 }), s("text.sv-tag-text", { y: 5 })),
+    s("g", { "aria-hidden": "true" }, s("rect.sv-tag", { y: -6, height: 14, rx: 3 }), s("text.sv-tag-text", { y: 5 })),
   );
   if (!tag || !node) return;
   const ranked = tree.owner.model.nodeTerms.find(({ key }) => key.endsWith("_rank"));
   const rank = ranked ? tree.owner.model.nodeTerm(node, ranked.key) : null;
-  const text = rank !== null && Number.isInteger(rank) ? `${letter}${rank + 1}` : letter;
-  const width = 7 + 6 * text.length;
+  // a head's number is the depth: its guess is told by its place among them, which reads as no head's number
+  const place = node.origin === "head" ? nth : (/** @type {number} */ n) => `${letter}${n}`;
+  const text = rank !== null && Number.isInteger(rank) ? place(rank + 1) : letter;
+  const width = 7 + 7 * text.length;
   const shift = item.small ? `${item.width - 8} 8.5` : `${item.width - width + 4} 0`;
   set(tag, { transform: `translate(${shift})` });
   const [back, name] = tag.children;

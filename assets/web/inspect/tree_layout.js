@@ -3,13 +3,13 @@
 import { OPEN } from "specviz/base/model.js";
 import { lanes } from "specviz/inspect/drafting.js";
 
-export const NODE = 38;
-const ROW = 48;
+export const NODE = 42;
+const ROW = 51;
 export const GAP = 20;
 export const MARGIN = 10;
-const HUNG_ROW = 62; // of nodes with their prompt tokens below them
+const HUNG_ROW = 66; // of nodes with their prompt tokens below them
 const DISTANCES = 17; // above such a tree: how far ahead a column's tokens were guessed
-const LEAF = 24; // an expansion that was not accepted is smaller
+const LEAF = 25; // an expansion that was not accepted is smaller
 const LEAF_ROW = 30;
 const FOLD_OVER = 40; // nodes
 const FEW = 3; // a subtree up to this size is not worth a chip
@@ -17,7 +17,7 @@ const STRETCH = 4; // tokens in a row that one item may stand for
 const SIBLINGS = 5; // rejected siblings shown before the rest is folded
 
 /** An item without a place yet. @type {(depth: number) => Placed} */
-const unplaced = (depth) => ({
+export const unplaced = (depth) => ({
   depth,
   row: 0,
   children: [],

@@ -7,9 +7,7 @@ import { statusOf } from "specviz/inspect/tree_boxes.js";
 import { MARGIN } from "specviz/inspect/tree_layout.js";
 
 const FIT = "Fit the tree to its width";
-const LEGIBLE = 0.8; // of the full scale: a tree is fitted no smaller, unless its accepted path would be cut
-const TIGHT = 0.75; // nor smaller than that for its height
-const SMALLEST = 0.5; // that it is fitted to by itself
+const LARGEST = 1.3; // that a tree is fitted to by itself; never below 1, where its smallest letters have 12 pixels
 const [LEAST, MOST] = [0.05, 3]; // by hand
 const STEP = 1.25;
 const PAN = 80; // pixels
@@ -98,9 +96,9 @@ export class TreeWindow {
     return this.width * this.scale > this.room + 2 || this.height * this.scale > this.high + 2;
   }
 
-  /** Whether a tree of a width can be fitted and read. @param {number} width */
-  legible(width) {
-    return width * LEGIBLE * this.tree.owner.zoom <= this.room;
+  /** Whether a tree of a width has room at full scale. @param {number} width */
+  wideEnough(width) {
+    return width * this.tree.owner.zoom <= this.room;
   }
 
   /** Reads the panel's size; returns whether it changed. */
@@ -122,11 +120,10 @@ export class TreeWindow {
     this.apply();
   }
 
-  /** The scale at which the whole width is seen, and the height as far as that stays legible. */
+  /** The scale at which the whole tree is seen, as far as that stays legible. */
   best() {
     const { zoom } = this.tree.owner;
-    const most = Math.min(zoom, Math.max(this.high / this.height, TIGHT * zoom));
-    return clamp(this.room / this.width, SMALLEST * zoom, most);
+    return clamp(Math.min(this.room / this.width, this.high / this.height), zoom, LARGEST * zoom);
   }
 
   /** A tree of a size was drawn; ``keep``: the same step's, so scale and place stay. */

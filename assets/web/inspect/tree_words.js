@@ -1,4 +1,4 @@
-/* What a draft tree says of an item: its tooltip, and what the target would have written after the accepted path. */
+/* What a draft tree says of an item: its tooltip, and what was recorded of a node. */
 
 import { facts, h } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
@@ -21,10 +21,21 @@ export function explain(tree, item, view) {
       h("div", `${plural(nodes.length, "token")} in a row: ${STATUS[status]}${from}. Click to see them one by one.`),
     ];
   }
+  if (item.kind === "bonus" && view.bonus < 0) return ["A stop token ended the run here."];
   const node = item.kind === "node" ? item.node : null;
-  const { rank } = item.kind === "node" ? item.node : item;
   const token = node ? node.token : view.bonus;
-  if (token < 0) return ["A stop token ended the run here."];
+  return [h("code.sv-token", pieces.label(token)), ...explainNode(tree.owner, view, node)];
+}
+
+/** What was recorded of a node (null: of the target's own token), and what the target would have written there. */
+/** @type {(owner: Inspector, view: StepView, node: TreeNode | null) => Child[]} */
+export function explainNode(owner, view, node) {
+  const { pieces } = owner.model;
+  const asked = view.targets.get(node ? node.parent : view.last) ?? [];
+  const own = asked.findIndex((one) => one.token === view.bonus);
+  const token = node ? node.token : view.bonus;
+  const [prob, rank] = node ? [node.prob, node.rank] : [asked[own]?.prob ?? null, own];
+  const status = node ? node.status : "bonus";
   /** @type {Fact[]} */
   const rows = [
     [
@@ -33,27 +44,23 @@ export function explain(tree, item, view) {
         ? "not checked yet"
         : STATUS[status] + (node && node.index && node.reason && node.reason !== status ? ` (${node.reason})` : ""),
     ],
-    ["target", item.prob !== null && `${format(item.prob)}, its choice no. ${1 + rank}`],
+    ["target", prob !== null && `${format(prob)}, its choice no. ${1 + rank}`],
     [
       node && node.origin === "prompt" ? "prompt token" : "drafter",
       node && node.draftProb !== null && format(node.draftProb),
     ],
     ["origin", node && node.index > 0 && node.origin],
-    ["copied from", node && node.source >= 0 ? tree.owner.where(node.source) : ""],
-    ...(node ? numbers(tree, node) : []),
-    ["token", `${token} · bytes ${pieces.bytes(token)}`],
+    ["copied from", node && node.source >= 0 ? owner.where(node.source) : ""],
+    ...(node ? numbers(owner, node) : []),
+    ["token", token >= 0 && `${token} · bytes ${pieces.bytes(token)}`],
   ];
-  /** @type {Child[]} */
-  const parts = [h("code.sv-token", pieces.label(token)), facts(rows)];
-  const asked = node ? view.targets.get(node.parent) : view.targets.get(view.last);
-  if (asked && asked.length)
-    parts.push(h("div.sv-tip-head", "The target's first choices here"), bars(tree, asked, token));
-  return parts;
+  if (!asked.length) return [facts(rows)];
+  return [facts(rows), h("div.sv-tip-head", "The target's first choices here"), bars(owner, asked, token)];
 }
 
-/** The method's own numbers of a node, then what no view knows. @type {(tree: TreeView, node: TreeNode) => Fact[]} */
-function numbers(tree, node) {
-  const { model } = tree.owner;
+/** The method's own numbers of a node, then what no view knows. @type {(owner: Inspector, node: TreeNode) => Fact[]} */
+function numbers(owner, node) {
+  const { model } = owner;
   /** @type {Fact[]} */
   const rows = [];
   for (const { key, label } of model.nodeTerms) {
@@ -62,7 +69,7 @@ function numbers(tree, node) {
     /** @type {Child} */
     let shown = format(value);
     if (key.endsWith("_anchor") && model.id(value) !== undefined)
-      shown = [`${tree.owner.where(value)}, `, h("code.sv-token", model.pieces.label(model.id(value), LABEL))];
+      shown = [`${owner.where(value)}, `, h("code.sv-token", model.pieces.label(model.id(value), LABEL))];
     else if (key.endsWith("_rank")) shown = `no. ${value + 1}`;
     else if (key.endsWith("_logprob")) shown = `${format(value)} (p = ${probability(Math.exp(value))})`;
     rows.push([label || key, shown]);
@@ -72,9 +79,9 @@ function numbers(tree, node) {
   return rows;
 }
 
-/** @type {(tree: TreeView, choices: Choice[], token: number) => HTMLElement} */
-function bars(tree, choices, token) {
-  const { pieces } = tree.owner.model;
+/** @type {(owner: Inspector, choices: Choice[], token: number) => HTMLElement} */
+function bars(owner, choices, token) {
+  const { pieces } = owner.model;
   const list = h("div.sv-tip-bars");
   for (const one of choices.slice(0, 6)) {
     const level = h("i", { style: `width:${Math.round(one.prob * 100)}%` });
@@ -82,29 +89,4 @@ function bars(tree, choices, token) {
     list.append(name, h("span.sv-level-bar", level), h("span", probability(one.prob)));
   }
   return list;
-}
-
-/** What the target prefers after the path; drafted ones are struck. @type {(tree: TreeView, view: StepView) => void} */
-export function drawChoices(tree, view) {
-  const choices = view.targets.get(view.last) || [];
-  tree.choices.hidden = !choices.length;
-  if (!choices.length) return;
-  const { pieces } = tree.owner.model;
-  const after = view.last ? view.nodes[view.last].token : view.root;
-  const refused = new Set(view.refused.map((node) => node.token));
-  const parts = [
-    h("span.sv-choices-head", "After ", h("code.sv-token", pieces.label(after, LABEL)), " the target prefers"),
-  ];
-  choices.slice(0, 5).forEach((one) => {
-    const status = one.token === view.bonus ? "sv-choice-own" : refused.has(one.token) ? "sv-choice-refused" : "";
-    parts.push(
-      h(
-        "span",
-        { class: `sv-choice ${status}` },
-        h("code", pieces.label(one.token, LABEL)),
-        ` ${probability(one.prob)}`,
-      ),
-    );
-  });
-  tree.choices.replaceChildren(...parts);
 }

@@ -10,7 +10,9 @@ interface InspectorOptions {
   /** False: no drawer; the legend and a step's facts stand under the sentence, and the page is as long as it gets. */
   drawer?: false;
   /** Stands under the head. */
-  strip?: Child;
+  strip?: Node;
+  /** True: the page's own bar has the actions. */
+  bar?: boolean;
 }
 /** An address, or a function of the state that gives one. */
 type Address = string | ((state: InspectorState) => string);
@@ -24,11 +26,20 @@ interface InspectorActions {
   figure?: (state: InspectorState) => string;
 }
 interface InspectorState { trace: string | null; step: number; pins: Position[] }
+/** One token: ``node`` of the tree of ``step`` (-1: the target's own, null: none), ``position`` of the text (-1: none). */
+interface SelectedToken { step: number; node: number | null; position: Position }
+/** A tab below the tree. */
+interface PanelTab {
+  name: string; label: string; element?: HTMLElement; look?: string;
+  /** Why it cannot be opened now, and a button that helps. */
+  off?: string; way?: () => Element | null;
+  open?: () => void; close?: () => void;
+}
+/** Which steps the timeline brings out, and the keys [ and ] lead to. */
+type StepFilter = "all" | "misses" | "worst";
 interface InspectorEvents {
   step: { step: number };
   pin: { pins: Position[] };
-  /** A panel of the page's own is opened: the others close. */
-  panel: Element;
   /** Whether the run's model is here to be asked: why not, in a sentence, or "". */
   able: string;
 }
@@ -133,7 +144,7 @@ interface Looked { owner: Inspector; shading: boolean; look: Look[] }
 /** A part of a bar: its name, its size, what is written for it, its tooltip, its shade. */
 interface SharePart { name: string; value: number; shown: string; tip: Child[]; look: string }
 /** An end of a drawn line: its point, the pane's edges, whether it lies above (-1) or below (1) what is in sight. */
-interface End { x: number; y: number; edge: number; left: number; hidden: number }
+interface End { x: number; y: number; left: number; hidden: number }
 /** One token of an edit script: "=" in both lists at the places a and b, "+" in the first only, "−" in the second. */
 type Edit = [sign: "=" | "+" | "−", a: number, b: number];
 /** Of edits between the output's tokens and plain decoding's. */

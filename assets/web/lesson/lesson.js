@@ -5,8 +5,8 @@ import { clamp } from "specviz/base/numbers.js";
 import { Presenter } from "specviz/base/present.js";
 import { sentence } from "specviz/base/json.js";
 import { ROW } from "specviz/inspect/candidates.js";
-import { Inspector, METRICS } from "specviz/inspect/inspector.js";
-import { metrics } from "specviz/inspect/summary.js";
+import { Inspector } from "specviz/inspect/inspector.js";
+import { headline } from "specviz/inspect/summary.js";
 import { before } from "specviz/lesson/asked.js";
 import { WAITING, panelsMet, withoutOracle } from "specviz/lesson/panels.js";
 import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
@@ -323,7 +323,7 @@ export class Lesson {
     for (const small of this.words.querySelectorAll("small"))
       if (small.dataset.position) small.textContent = inspector.short(Number(small.dataset.position));
     inspector.wantedMetrics = this.places.flatMap((one) => (one.kind === "metric" ? [one.key] : []));
-    metrics(inspector, inspector.metrics, METRICS + 2);
+    headline(inspector, inspector.metrics);
     this.mark();
     if (!fresh) return;
     for (const one of this.places) {
@@ -390,6 +390,9 @@ export class Lesson {
   /** The marks themselves; called again whenever something was drawn anew. */
   mark() {
     const { inspector, stop } = this;
+    const panel = this.places.map((one) => (one.kind === "panel" ? one.name : `${one.kind}s`));
+    const tab = ["candidates", "drafter", "prompts"].find((name) => panel.includes(name));
+    if (tab) inspector.tabs.open(tab);
     for (const old of inspector.root.querySelectorAll(".sv-spot")) old.classList.remove("sv-spot");
     for (const old of inspector.root.querySelectorAll("[data-spot]")) old.removeAttribute("data-spot");
     const here = stop && inspector.number === stop.step;

@@ -30,10 +30,24 @@ export function begin() {
   const start = () => {
     const record = app.runs.find((run) => run.id === app.shown);
     const fit = record?.kind === "gallery" && record.method_name !== BASELINE && app.tab === "inspect";
-    if (waits && fit && !app.inspector?.presenter?.on) play();
+    if (waits && fit && !app.inspector?.presenter?.on) {
+      simplify(true);
+      play();
+    }
     waits = false;
   };
   on("runs", () => waits && (window.requestIdleCallback ?? setTimeout)(start, { timeout: 1500 }));
+}
+
+/** What a newcomer sees: the steps, the sentence and the tree; a button brings all else. @param {boolean} on */
+function simplify(on) {
+  const { inspector } = app;
+  document.querySelector(".svo-everything")?.remove();
+  if (document.body.classList.toggle("sv-simple", on)) {
+    const all = h("button.ui-button.svo-everything", { onclick: () => simplify(false) }, "Show everything");
+    inspector?.root.querySelector(".sv-controls")?.append(all);
+  }
+  requestAnimationFrame(() => inspector?.resized());
 }
 
 /** The race of the run that is shown, from its start. */
@@ -199,8 +213,10 @@ class Opening {
   /** @param {number} step */
   answer(step) {
     const { inspector } = this;
+    simplify(false);
     inspector.setStep(step);
     const view = inspector.model.step(step);
+    if (view.candidates.length) inspector.tabs.open("candidates");
     const panel = view.candidates.length ? inspector.candidates : inspector.tree;
     panel.element.scrollIntoView({ block: "center", behavior: "instant" });
     panel.element.classList.add("svo-lit");

@@ -189,6 +189,7 @@ export function open(opener) {
   back = opener;
   if (!document.querySelector(".sv-connect")) {
     const place = document.createElement("div");
+    place.className = "svp"; // where the components' styles hold
     document.body.append(place);
     render(html`<${Connect} />`, place);
   }

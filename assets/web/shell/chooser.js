@@ -1,39 +1,30 @@
-/* The recorded runs to choose from, and the button that folds the panel. */
+/* The run bar: the run that is shown, its prompt, the method of the next run, and what one does with the run. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { h, place } from "specviz/base/dom.js";
-import { stored } from "specviz/base/storage.js";
+import { closest, h, place } from "specviz/base/dom.js";
+import { Actions } from "specviz/inspect/actions.js";
+import { methodGroups } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
+import * as request from "specviz/shell/request.js";
 import { fillRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
+import { named, restore, texts, watch } from "specviz/shell/typed.js";
+import { effect, html, render, signal } from "specviz/ui/html.js";
+import { Held } from "specviz/ui/element.js";
+import { Menu } from "specviz/ui/menu.js";
+import { Hint } from "specviz/ui/tooltip.js";
 
 const STEPPING = ["ArrowLeft", "ArrowRight", "[", "]"];
 
-/** @param {Part} part */
-export function mount({ element }) {
-  const box = place(element, "chooser");
-  const fold = h("button.svp-button", { "aria-controls": "sv-panel" });
-  const wide = () => innerWidth >= 1100;
-  let folded = stored.get("panel") ? stored.get("panel") === "folded" : !wide();
-  if (!wide()) folded = true;
-  function apply() {
-    document.body.classList.toggle("sv-folded", folded);
-    fold.setAttribute("aria-expanded", String(!folded));
-    fold.textContent = folded ? "New run ▸" : "◂ Hide";
-    fold.classList.toggle("svp-call", folded);
-    fold.title = folded ? "Show the prompt and the method" : "Hide the prompt: more room for the views";
-  }
-  on("started", () => {
-    if (wide()) return;
-    folded = true; // on a small screen the views would be below the form
-    apply();
-    scrollTo({ top: 0 });
-  });
-  fold.addEventListener("click", () => {
-    folded = !folded;
-    stored.set("panel", folded ? "folded" : "open");
-    apply();
-  });
+/** Whether the editor is open. */
+const editing = signal(false);
+/** Whether this server is its user's own. */
+const alone = signal(false);
+/** Grows when another run is shown. */
+const turned = signal(0);
+
+/** The recorded runs to choose from. */
+function runsSelect() {
   const select = h("select.svp-select", { "aria-label": "Recorded run" });
   select.addEventListener("change", () => open(select.value));
   // sideways keys step through the run shown; up and down choose another one
@@ -46,20 +37,116 @@ export function mount({ element }) {
   const draw = () => fillRuns(select, app.current);
   on("runs", draw);
   on("current", draw);
-  const race = h("button.svp-button", { title: "Plain decoding against this run, in five seconds" }, "▶ Race");
-  race.addEventListener("click", async () => (await import("specviz/opening/opening.js")).play());
-  const edit = h("button.svp-button", { title: "The run's prompt, method and parameters in the editor" });
-  edit.textContent = "Edit and run again";
-  edit.addEventListener("click", () => {
-    if (folded) fold.click();
-    emit("again", app.current);
-  });
-  /** @type {() => Promise<void>} */
-  const connect = async () => (await import("specviz/servers/page.js")).open(server);
-  const server = h("button.svp-button", { "aria-haspopup": "dialog", hidden: true, onclick: connect });
-  server.textContent = "Connect a server …";
-  on("status", () => (server.hidden = !app.rules || Boolean(app.rules.public || app.rules.accounts)));
-  box.append(fold, select, edit, race, server);
-  apply();
   draw();
+  return select;
+}
+
+/** The methods to choose from; the next run's is chosen. */
+function methodSelect() {
+  const select = h("select.svp-select", { id: "svf-method", "aria-label": "Method" });
+  select.addEventListener("change", () => request.choose(select.value));
+  effect(() => {
+    select.replaceChildren(...methodGroups(request.catalog.value.methods).filter((one) => one !== false));
+    select.value = request.method.value?.name ?? "";
+    select.title = request.method.value?.summary ?? "";
+  });
+  return select;
+}
+
+/** Plain decoding beside the run, for its speedup. */
+function Versus() {
+  request.renewed.value;
+  if (!request.comparable.value) return null;
+  /** @type {(event: Event & { currentTarget: HTMLInputElement }) => void} */
+  const flip = ({ currentTarget }) => {
+    request.settings.compare = currentTarget.checked;
+    emit("compare");
+  };
+  const tip = "Runs plain decoding on the same prompt afterwards: its text beside the output, and the speedup.";
+  return html`<${Hint} is="label" class="svp-versus" tabindex="-1" tip=${tip}>
+    <input type="checkbox" id="svf-compare" checked=${request.settings.compare !== false} onChange=${flip} />
+    vs plain</${Hint}>`;
+}
+
+/** How many parameters are not at their default; a click leads to them. */
+function Parameters() {
+  const count = request.changed.value;
+  const show = () => {
+    editing.value = true;
+    requestAnimationFrame(() => document.querySelector("#sv-form .svf-params summary")?.scrollIntoView());
+  };
+  return html`<${Hint} is="button" type="button" class="ui-button svp-parameters" tip="Parameters and settings"
+    aria-label="Parameters, ${count} changed" onClick=${show}>⚙${count > 0 && html`<b>${count}</b>`}</${Hint}>`;
+}
+
+/** The run's own actions, once it is drawn. */
+function Shared() {
+  turned.value;
+  return app.inspector ? html`<${Actions} inspector=${app.inspector} />` : null;
+}
+
+/** @param {{ runs: HTMLElement, methods: HTMLElement }} props */
+function RunBar({ runs, methods }) {
+  const race = async () => (await import("specviz/opening/opening.js")).play();
+  const edited = editing.value;
+  const about = edited ? "Back to the run" : "The prompt, its parameters and settings";
+  return html`
+    <${Held} class="svp-run" of=${runs} />
+    <${Hint} is="button" type="button" class="ui-button svp-edit" aria-controls="sv-panel" tip=${about}
+      aria-expanded=${String(edited)} onClick=${() => (editing.value = !edited)}>✎ <span>Prompt</span></${Hint}>
+    <${Held} class="svp-methods" of=${methods} />
+    <${Parameters} /><${Versus} />
+    <${Hint} is="button" type="button" class="ui-button svp-race" onClick=${race}
+      tip="Plain decoding against this run, in five seconds">▶ Race</${Hint}>
+    <${Shared} />`;
+}
+
+/** Where else a prompt goes or comes from: a server of one's own, texts that were typed before. */
+function Beside() {
+  const items = () => texts.value.map((one) => ({ label: named(one), act: () => restore(one) }));
+  /** @type {(event: Event & { currentTarget: HTMLElement }) => Promise<void>} */
+  const connect = async ({ currentTarget }) => (await import("specviz/servers/page.js")).open(currentTarget);
+  return html`
+    ${alone.value && html`<button type="button" class="ui-button" aria-haspopup="dialog" onClick=${connect}>
+      Connect a server …</button>`}
+    ${texts.value.length > 0 && html`<${Menu} label="Your texts" class="svp-earlier" items=${items} />`}`;
+}
+
+/** Opens and closes the editor: over the views, below the bar. */
+function followEditing() {
+  effect(() => {
+    const on = editing.value;
+    document.body.classList.toggle("sv-editing", on);
+    const panel = document.getElementById("sv-panel");
+    if (on) requestAnimationFrame(() => /** @type {HTMLElement | null} */ (panel?.querySelector(
+      "#sv-segments:not([hidden]) textarea, #sv-free textarea"))?.focus({ preventScroll: true }));
+  });
+  on("edit", (wanted) => (editing.value = wanted));
+  on("started", () => (editing.value = false));
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !editing.value || !closest(event, "#sv-panel, #sv-bar, body")) return;
+    if (closest(event, "#sv-example, dialog, [role=menu]")) return; // its list is closed first
+    editing.value = false;
+    /** @type {HTMLElement | null} */ (document.querySelector(".svp-edit"))?.focus();
+  });
+  document.addEventListener("pointerdown", (event) => {
+    if (editing.value && !closest(event, "#sv-panel, #sv-bar, .svp-frame, [role=listbox], dialog, #sv-run-note"))
+      editing.value = false;
+  });
+}
+
+/** @param {Part} part */
+export function mount({ element }) {
+  watch();
+  on("current", () => turned.value++);
+  on("inspector", () => turned.value++);
+  render(html`<${RunBar} runs=${runsSelect()} methods=${methodSelect()} />`, place(element, "chooser"));
+  const panel = document.getElementById("sv-panel");
+  for (const [name, value] of Object.entries({ role: "dialog", "aria-label": "Prompt, parameters and settings" }))
+    panel?.setAttribute(name, value);
+  const beside = h("div.svp.svp-texts");
+  panel?.prepend(beside);
+  render(html`<${Beside} />`, beside);
+  on("status", () => (alone.value = !!app.rules && !app.rules.public && !app.rules.accounts));
+  followEditing();
 }

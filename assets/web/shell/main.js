@@ -3,7 +3,6 @@
 import { on } from "specviz/base/bus.js";
 import { closest, h, must } from "specviz/base/dom.js";
 import { expose } from "specviz/base/handle.js";
-import { stored } from "specviz/base/storage.js";
 import { fromAddress, link } from "specviz/shell/address.js";
 import { open, openEarly } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
@@ -37,21 +36,19 @@ function choosing(event) {
   document.body.classList.toggle("sv-choosing", !leaves && !!closest(event, "#sv-example"));
 }
 for (const name of ["focusin", "pointerdown", "keydown"]) document.addEventListener(name, choosing, true);
-document.body.classList.toggle("sv-folded", innerWidth < 1100 || stored.get("panel") === "folded");
 /** @param {...(Node | string)} inside */
 const frame = (...inside) => h("div.svp-frame", { "aria-hidden": "true" }, inside);
 document.body.append(
   frame(h("span.svp-name", h("b", "spec"), "viz")),
-  frame("Loading the editor …"),
   h("div", { id: "sv-boot" }, stage),
 );
 on("inspector", async (inspector) => {
   const { WhatIf } = await import("specviz/whatif/page.js");
   const { LensView } = await import("specviz/whatif/lens.js");
   const { Reading } = await import("specviz/whatif/reading.js");
-  new Reading(inspector);
-  app.lens = new LensView(inspector);
   app.whatif = new WhatIf(inspector);
+  app.lens = new LensView(inspector);
+  new Reading(inspector);
 });
 
 /** Fetches the other pages' modules one after another while nothing else is to be done, so that a tab opens at once. */

@@ -65,7 +65,7 @@ export function show(trace, at) {
   };
   const actions = { link, figure: atStep("figure"), downloads, attribute: () => goTo("attribution") };
   if (!app.inspector) {
-    app.inspector = new Inspector(host, { actions, strip });
+    app.inspector = new Inspector(host, { actions, strip, bar: true });
     app.inspector.on("step", address);
     app.inspector.on("pin", address);
     emit("inspector", app.inspector);

@@ -14,6 +14,8 @@ export const app = {
   tab: params.get("tab") || "inspect",
   feeds: new Map(),
   promptOf: new Map(),
+  held: "",
+  early: Boolean(params.get("trace")),
   mine: new Set(),
   ended: new Set(),
   runs: [],

@@ -74,6 +74,10 @@ interface App {
   drawn: number;
   tab: string;
   feeds: Map<string, Feed>;
+  /** the run whose prompt stands in the editor, where it was started from there */
+  held: string;
+  /** the run was drawn before the form was there */
+  early: boolean;
   /** run → its prompt's key */
   promptOf: Map<string, string>;
   /** runs of this page that go on */

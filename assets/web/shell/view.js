@@ -37,6 +37,7 @@ export function mount({ element, props, watch }) {
     if (value.own) {
       app.mine.add(value.trace);
       app.promptOf.set(value.trace, value.prompt || "");
+      app.held = value.trace;
       running();
       // at once: its end is heard of whatever is looked at by then
       follow(value.trace, { seq: -1, state: "queued", ahead: 0 });

@@ -14,11 +14,13 @@ const BY_KEY = { ArrowLeft: -STEP, ArrowUp: -STEP, ArrowRight: STEP, ArrowDown: 
  * A split; the browser remembers where its bar was left.
  *
  * @param {{ name: string, label: string, first: import("preact").Drawn, second: import("preact").Drawn,
- *   down?: boolean, share?: number, least?: number, moved?: () => unknown }} props
+ *   down?: boolean, share?: number, least?: number, class?: string, moved?: () => unknown }} props
  *   ``name`` under which it is remembered, ``label`` what the bar is called, ``down`` one above the other, ``share`` of
  *   the first part in percent, ``least`` of either, ``moved`` is called when the parts have another size.
  */
-export function Split({ name, label, first, second, down = false, share = 50, least = 20, moved = () => {} }) {
+export function Split({
+  name, label, first, second, down = false, share = 50, least = 20, class: look = "", moved = () => {},
+}) {
   const [at, setAt] = useState(() => Number(stored.get(`split-${name}`)) || share);
   /** @type {{ current: HTMLElement | null }} */
   const place = useRef(null);
@@ -47,7 +49,7 @@ export function Split({ name, label, first, second, down = false, share = 50, le
     event.stopPropagation();
     move(to);
   };
-  return html`<div class="ui-split ${down ? "ui-down" : ""}" ref=${place} style="--ui-share:${at}%">
+  return html`<div class="ui-split ${down ? "ui-down" : ""} ${look}" ref=${place} style="--ui-share:${at}%">
     ${first}
     <div class="ui-splitter" ref=${bar} role="separator" tabindex="0" aria-label=${label}
       aria-orientation=${down ? "horizontal" : "vertical"} aria-valuemin=${least} aria-valuemax=${100 - least}

@@ -8,6 +8,8 @@ import { html, useId } from "specviz/ui/html.js";
  * @property {string} label
  * @property {import("preact").Drawn} panel stays in the page while another one is in sight
  * @property {import("preact").Drawn} [note] said behind the label
+ * @property {string} [off] why it cannot be opened now; it is asked for all the same, so that this can be said
+ * @property {string} [class]
  */
 
 /**
@@ -25,7 +27,7 @@ export function Tabs({ label, tabs, at, choose, tools }) {
     if (!by) return;
     event.preventDefault();
     event.stopPropagation();
-    const k = tabs.findIndex((one) => one.name === now);
+    const k = tabs.findIndex((one) => `${id}-${one.name}` === document.activeElement?.id);
     const next = tabs[(k + by + tabs.length) % tabs.length];
     choose(next.name);
     document.getElementById(`${id}-${next.name}`)?.focus();
@@ -33,8 +35,9 @@ export function Tabs({ label, tabs, at, choose, tools }) {
   return html`<div class="ui-tabbed">
     <div class="ui-tab-row">
       <div class="ui-tabs" role="tablist" aria-label=${label} onKeyDown=${key}>
-        ${tabs.map(({ name, label: said, note }) => html`<button type="button" role="tab" class="ui-tab"
-          id="${id}-${name}" data-tab=${name} key=${name} aria-selected=${String(name === now)}
+        ${tabs.map(({ name, label: said, note, off, class: look = "" }) => html`<button type="button" role="tab"
+          class="ui-tab ${look}" id="${id}-${name}" key=${name} aria-selected=${String(name === now)}
+          aria-disabled=${off ? "true" : null} title=${off}
           aria-controls="${id}-${name}-panel" tabindex=${name === now ? 0 : -1} onClick=${() => choose(name)}>
           ${said}${note && html`<small>${note}</small>`}</button>`)}
       </div>

@@ -16,6 +16,7 @@ function pageTooltip() {
     layer.className = "sv ui-tips";
     document.body.append(layer);
     common = new Tooltip(layer, document.body);
+    common.element.className = "ui-tip";
   }
   return common;
 }

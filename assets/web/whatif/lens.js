@@ -38,15 +38,11 @@ export class LensView {
     this.ranks = false;
 
     const { tip } = inspector;
-    const opens = { "aria-description": WHAT, "aria-expanded": "false", onclick: () => this.toggle() };
     /** A long draft is folded as it is without this panel. */
     this.folds = true;
-    this.button = h("button.sv-button.sv-quiet.svo-open", opens, "Lens");
-    tip.add(this.button, () => [this.reason || WHAT]);
     const { element, body, note, bar } = card("lens", "Lens");
     this.element = element;
     this.note = note;
-    element.hidden = true;
     note.setAttribute("role", "status");
     /** @type {(name: string, ranks: boolean) => HTMLButtonElement} */
     const scale = (name, ranks) =>
@@ -56,9 +52,7 @@ export class LensView {
     const steps = (label, by, name) =>
       button(label, { class: "sv-square sv-quiet", onclick: () => this.walk(by) }, icon(name));
     this.walks = [steps("Previous drafted token", -1, "previous"), steps("Next drafted token", 1, "next")];
-    const close = { class: "sv-square sv-quiet", onclick: () => this.toggle(false) };
     bar.append(h("span.svo-scales", { role: "group", "aria-label": "Scale" }, this.scales), ...this.walks);
-    bar.append(button("Close", close, icon("close")));
     this.words = h("p.svo-words");
     this.legend = h("ul.svo-legend");
     this.chart = h("div.svo-chart");
@@ -70,10 +64,8 @@ export class LensView {
       this.toggle(false);
     });
 
-    inspector.addPanel(element);
-    inspector.tree.bar.insertBefore(this.button, inspector.tree.choices);
+    this.offer();
     inspector.on("step", () => this.on && this.begin());
-    inspector.on("panel", (panel) => panel !== element && this.on && this.expand(false));
     inspector.on("able", (reason) => this.able(reason));
     on("model", () => this.answers.clear());
     new ResizeObserver(framed(() => this.draw())).observe(body);
@@ -82,41 +74,43 @@ export class LensView {
   /** @param {string} reason */
   able(reason) {
     this.reason = reason;
-    this.button.setAttribute("aria-disabled", String(!!reason));
+    this.offer();
     if (app.shown === this.id && !reason) return;
     this.id = app.shown;
     this.answers.clear();
-    if (this.on) this.expand(false);
+    this.toggle(false);
+  }
+
+  /** The tab, as it can be opened now. */
+  offer() {
+    const open = () => this.expand(true), close = () => this.expand(false);
+    const { element, reason: off } = this;
+    this.inspector.tabs.add({ name: "lens", label: "Lens", look: "svo-open", element, off, open, close });
   }
 
   /** Opens or closes the panel. @returns {void} */
   toggle(open = !this.on) {
-    if (open && this.reason) return this.inspector.say(this.reason);
-    this.expand(open);
-    if (!open) return this.button.focus({ preventScroll: true });
-    this.begin();
-    this.element.scrollIntoView({ block: "nearest", behavior: "smooth" });
-    this.walks[1].focus({ preventScroll: true });
+    if (!open) return this.on ? this.inspector.tabs.close() : undefined;
+    this.inspector.tabs.open("lens");
+    if (this.on) requestAnimationFrame(() => this.walks[1].focus({ preventScroll: true }));
   }
 
   /** @param {boolean} open */
   expand(open) {
     const { inspector } = this;
     this.on = open;
-    this.element.hidden = !open;
-    this.button.setAttribute("aria-expanded", String(open));
     inspector.borrowed = open ? this : null;
-    if (open) inspector.emit("panel", this.element);
-    inspector.tree.draw(inspector.model.step(inspector.number)); // its nodes are buttons while this is open
-    inspector.resized();
-    inspector.tree.settle();
+    inspector.tree.mark();
+    if (open) this.begin();
   }
 
   /** The step shown: at its first refused token, else at its last one. */
   begin() {
     const { inspector } = this;
-    const { nodes, refused } = inspector.model.step(inspector.number);
-    this.node = refused[0] ?? nodes[nodes.length - 1];
+    const { nodes, refused, number } = inspector.model.step(inspector.number);
+    const selected = inspector.selection.peek();
+    const own = selected?.step === number && selected.node !== null ? nodes[selected.node] : null;
+    this.node = own ?? refused[0] ?? nodes[nodes.length - 1];
     if (!this.node.index) this.node = null;
     inspector.tree.mark();
     this.ask();
@@ -210,6 +204,8 @@ export class LensView {
     /** @type {(id: number) => HTMLElement} */
     const token = (id) => h("code.sv-token", pieces.label(id, 16));
     replace(this.words, this.told(result, token));
+    const text = this.words.textContent ?? "";
+    if (this.node) this.inspector.layers.value = { step: this.inspector.number, node: this.node.index, text };
     const lines = this.lines(result);
     const last = result.layers;
     this.legend.replaceChildren(

@@ -1,58 +1,21 @@
 /* What if: the step shown, drafted again by the server with another method, other parameters or another candidate. */
 
 import { on } from "specviz/base/bus.js";
-import { button, card, h, icon, must } from "specviz/base/dom.js";
+import { card, h, must } from "specviz/base/dom.js";
 import { fields, valuesOf } from "specviz/base/field.js";
 import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
-import { TreeView } from "specviz/inspect/tree.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
+/** How the tree tells both drafts apart. @type {[look: string, said: string][]} */
+const LEGEND = [["both", "in both drafts"], ["other", "what if alone"], ["recorded", "recorded alone"]];
 const REST_MS = 250; // after the last change, before the server is asked
-const NO_PICKER = { on: false, choose() {}, choice: () => null, isChosen: () => false, preview() {}, walk() {} };
-
-/** Prompt tokens per node of a redraft's only step: how far ahead each looks. @param {Trace} trace */
-function promptsOf({ probes }) {
-  /** @type {Map<number, Set<number>>} */
-  const offsets = new Map();
-  probes.parent.forEach((node, row) => {
-    if (probes.kind[row] !== "prompt") return;
-    offsets.set(node, (offsets.get(node) ?? new Set()).add(probes.offset[row]));
-  });
-  return { on: offsets.size > 0, count: (/** @type {number} */ node) => offsets.get(node)?.size ?? 0 };
-}
-
-/** The inspector itself, but that its trees in this panel choose nothing. @param {Inspector} inspector */
-const quiet = (inspector) => /** @type {Inspector} */ (Object.create(inspector, { picker: { value: NO_PICKER } }));
-
-/** What a tree needs of an inspector, for the trace of one step: its places are those of the run itself. */
-/** @type {(inspector: Inspector, trace: Trace) => Inspector} */
-const ownerOf = (inspector, trace) =>
-  Object.assign(quiet(inspector), {
-    paneOf: inspector.paneOf.bind(inspector),
-    where: inspector.where.bind(inspector),
-    reveal: inspector.reveal.bind(inspector),
-    light: inspector.light.bind(inspector),
-    model: new Model(trace),
-    prompts: promptsOf(trace),
-  });
-
-/** A titled place for a tree. @param {string} name @param {string} label @param {TreeView} tree */
-function lane(name, label, tree) {
-  const title = h("h4");
-  const frame = { class: `svw-lane svw-${name}`, "aria-label": label };
-  const element = h("section", frame, title, h("div.svw-tree", tree.element));
-  tree.element.classList.add("svw-card");
-  tree.bar.querySelector(".sv-heading")?.remove();
-  return { title, element, tree };
-}
-
-/** The panel: another draft of the step shown, beside the recorded one. */
+/** The tab: another draft of the step shown, drawn over the recorded one. */
 export class WhatIf {
   /** @param {Inspector} inspector */
   constructor(inspector) {
@@ -82,16 +45,10 @@ export class WhatIf {
     // ---- the panel ----------------------------------------------------------------------------------------------
 
     const { tip } = inspector;
-    const described = { "aria-description": "Draft this step again", "aria-expanded": "false" };
-    const opens = { ...described, onclick: () => this.toggle() };
-    this.button = h("button.sv-button.sv-quiet.svw-open", opens, "What if …");
-    const what = "Draft this step again with another method, other parameters or another place.";
-    tip.add(this.button, () => [this.reason || what]);
     const { element, body, note, bar } = card("whatif", "What if");
     this.element = element;
     this.note = note;
     element.classList.add("svw");
-    element.hidden = true;
     note.setAttribute("role", "status");
     const again = h("button.sv-button.sv-quiet.svw-again", { onclick: () => this.ask() }, "Draft again");
     this.goOn = h("button.sv-button.sv-quiet", { onclick: () => this.continue() }, "Continue from here");
@@ -100,8 +57,7 @@ export class WhatIf {
         ? "A new run with the run's own method: it starts with what this place gives."
         : "A new run with this method: it starts with what was written before this step.",
     ]);
-    const close = { class: "sv-square sv-quiet", onclick: () => this.toggle(false) };
-    bar.append(again, this.goOn, button("Close", close, icon("close")));
+    bar.append(again, this.goOn);
     const methods = { "aria-label": "Method to draft this step with", onchange: () => this.chosen() };
     this.select = h("select.svp-select", methods);
     this.byHand = h("option", { value: "" });
@@ -109,50 +65,44 @@ export class WhatIf {
     this.parameters = h("details.svw-params", h("summary", "Parameters"), this.controls);
     this.words = h("p.svw-words");
     this.notes = h("ul.svw-notes");
-    this.was = lane("was", "Recorded", new TreeView(quiet(inspector)));
-    this.would = lane("would", "What if", new TreeView(quiet(inspector)));
-    this.lanes = h("div.svw-lanes", this.was.element, this.would.element);
     const choose = h("div.svw-choose", h("label", "Method ", this.select), this.parameters);
     this.made = h("p.svm-offer", { hidden: true }); // where another model made the run
-    body.append(this.made, choose, this.words, this.notes, this.lanes);
+    body.append(this.made, choose, this.words, this.notes, h("ul.svw-legend", LEGEND.map(([look, said]) =>
+      h("li", h("i", { class: `svw-key svw-key-${look}`, "aria-hidden": "true" }), said))));
 
-    inspector.addPanel(element);
-    inspector.tree.bar.insertBefore(this.button, inspector.tree.choices);
+    this.offer();
     inspector.on("step", () => this.stepped());
-    inspector.on("panel", (panel) => panel !== element && this.shown && this.expand(false));
     on("current", () => this.look());
     on("runs", () => this.look());
     on("model", () => this.look(true));
     this.look();
   }
 
+  /** The tab, as it can be opened now. */
+  offer() {
+    const way = () => this.made.querySelector("button");
+    const open = () => this.expand(true), close = () => this.expand(false);
+    const { element, reason: off } = this;
+    this.inspector.tabs.add({ name: "whatif", label: "What if", look: "svw-open", element, off, way, open, close });
+  }
+
   /** Opens or closes the panel. */
   toggle(open = !this.shown) {
-    if (open && this.reason) return this.inspector.say(this.reason, this.made.querySelector("button"));
-    if (!open) {
-      const inside = this.element.contains(document.activeElement);
-      this.expand(false);
-      if (inside) this.button.focus({ preventScroll: true });
-      return;
-    }
-    if (!this.picked) this.fill();
-    this.begin();
-    this.select.focus({ preventScroll: true }); // the button is gone with the recorded tree
+    if (open) this.inspector.tabs.open("whatif");
+    else if (this.shown) this.inspector.tabs.close();
   }
 
   /** @param {boolean} open */
   expand(open) {
     this.shown = open;
-    this.element.hidden = !open;
-    this.button.setAttribute("aria-expanded", String(open));
-    if (open) this.inspector.emit("panel", this.element);
-    this.inspector.resized(); // the panes beside it have another height
+    if (!open) return this.inspector.tree.overlay(null);
+    if (!this.picked) this.fill();
+    this.ask();
   }
 
   begin() {
-    this.expand(true);
-    this.ask();
-    this.element.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    if (this.shown) this.ask();
+    else this.inspector.tabs.open("whatif");
   }
 
   /** Whether the run shown can be drafted again; asked for once per run and state of the model. */
@@ -176,7 +126,7 @@ export class WhatIf {
     this.reason = reason;
     this.inspector.emit("able", reason);
     offerModel(this.made, id);
-    this.button.setAttribute("aria-disabled", String(!!reason));
+    this.offer();
     this.inspector.candidates.offer(reason ? null : (/** @type {Candidate} */ candidate) => this.pick(candidate));
     if (reason && this.shown) this.toggle(false); // (the focus stays where it is otherwise)
     else if (!reason && this.shown) this.fill();
@@ -201,7 +151,7 @@ export class WhatIf {
     this.kept = {};
     this.method = "";
     this.result = null;
-    this.expand(false);
+    this.toggle(false);
   }
 
   // ---- what is asked --------------------------------------------------------------------------------------------
@@ -265,7 +215,7 @@ export class WhatIf {
 
   /** Asks once nothing has changed for a moment. */
   soon() {
-    this.lanes.classList.add("svw-stale");
+    this.element.classList.add("svw-stale");
     clearTimeout(this.timer);
     this.timer = setTimeout(() => (this.inspector.player.timer ? this.soon() : this.ask()), REST_MS);
   }
@@ -292,9 +242,8 @@ export class WhatIf {
     if (!this.shown) return;
     if (this.asking) return void (this.dirty = true);
     const ticket = ++this.ticket;
-    const { picked } = this;
     const question = this.question();
-    this.lanes.classList.add("svw-stale");
+    this.element.classList.add("svw-stale");
     this.asking = true;
     this.element.setAttribute("aria-busy", "true");
     const slow = setTimeout(() => (this.note.textContent = "drafting again … (a run that goes on comes first)"), 400);
@@ -314,7 +263,7 @@ export class WhatIf {
       return this.ask();
     }
     if (ticket !== this.ticket || !this.shown) return;
-    if (result) this.draw(result, picked);
+    if (result) this.draw(result);
     else this.failed(problem);
   }
 
@@ -343,17 +292,16 @@ export class WhatIf {
     this.note.textContent = "";
     this.words.replaceChildren(h("span.svp-error", text));
     this.notes.replaceChildren();
-    this.lanes.hidden = true;
+    this.element.classList.remove("svw-stale");
+    this.inspector.tree.overlay(null);
   }
 
-  /** @param {Redraft} result @param {Candidate | null} picked */
-  draw(result, picked) {
+  /** @param {Redraft} result */
+  draw(result) {
     const { inspector } = this;
     const { recorded, accepted, more, same, step, trace } = result;
-    const owner = ownerOf(inspector, trace);
     this.result = result;
-    this.lanes.hidden = false;
-    this.lanes.classList.remove("svw-stale");
+    this.element.classList.remove("svw-stale");
     this.note.textContent = `step ${step + 1}`;
     const tokens = (/** @type {number} */ n) => plural(n, "token");
     const verdict = same
@@ -373,18 +321,7 @@ export class WhatIf {
     );
     this.words.title = this.words.textContent || ""; // on one screen its end may be cut
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
-    const what = picked ? `the copy from ${inspector.where(picked.position)}` : trace.run.method.title;
-    this.drawLane(this.was, `Recorded: ${inspector.model.run.method.title}`, quiet(inspector), step);
-    this.drawLane(this.would, `What if: ${what}`, owner, 0);
-  }
-
-  /** @param {ReturnType<typeof lane>} lane @param {string} title @param {Inspector} owner @param {number} step */
-  drawLane({ title: heading, tree }, title, owner, step) {
-    heading.textContent = title;
-    tree.owner = owner;
-    tree.window.measure();
-    tree.draw(owner.model.step(step));
-    tree.settle();
+    inspector.tree.overlay(new Model(trace).step(0));
   }
 
   /** @param {Redraft} result */

@@ -66,12 +66,11 @@ def _templated(trace: Trace) -> PromptForm:
 
 
 def said(trace: Trace) -> str:
-    """What the form holds now, and what it could not take over."""
-    words = "This is the prompt of the run shown, with its method and parameters: change what you like, then run it."
+    """What the form could not take over of a run; "" where it holds all of it."""
     pool = trace.run.get("pool") or {}
     if pool and not pool.get("in_prompt", True):
-        words += f" It drafted from {pool.get('label', 'a text of its own')}: choose that file again under More."
-    return words
+        return f"This run drafted from {pool.get('label', 'a text of its own')}: choose that file again under More."
+    return ""
 
 
 def _stretches(trace: Trace) -> list[Stretch]:

@@ -37,54 +37,58 @@ def build(desk: Desk) -> None:
     """The panel (what to run) and the view (what happened)."""
     first, names = choices(desk)
     start_with = [*first.fields.values()]
-    with gr.Row(elem_id="sv-inspect", equal_height=False):
-        with gr.Column(elem_id="sv-panel", min_width=280):
-            example = gr.Dropdown(names, value=first.record.id, label="Example", elem_id="sv-example")
-            mode = gr.Radio(
-                [(label, key) for key, label in MODES.items()], value=start_with[0], label="Prompt", elem_id="sv-mode"
-            )
-            with gr.Column(elem_id="sv-segments", elem_classes=["sv-fields"]):
-                instruction = gr.Textbox(start_with[1], label="Instruction", elem_id="sv-instruction", **_lines(2, 4))
-                context = gr.Textbox(
-                    start_with[2], label="Context", elem_id="sv-context", placeholder=CONTEXT, **_lines(5, 9)
-                )
-                question = gr.Textbox(start_with[3], label="Question", elem_id="sv-question", **_lines(1, 3))
-            with gr.Column(elem_id="sv-free", elem_classes=["sv-fields"]):
-                text = gr.Textbox(start_with[4], label="Text", elem_id="sv-text", placeholder=TEXT, **_lines(10, 18))
-            prompt_note = part("note", "sv-prompt-note")
-            reference_note = part("note", "sv-reference-note")
-            belongs = gr.State(references.of_example(first))
-            source = gr.State(first.record.id)  # the example that the fields were last filled from
-            with gr.Accordion("More", open=False, elem_id="sv-more"):
-                template = gr.Dropdown(
-                    [(one.title, name) for name, one in templates().items()], value=None, label="Prompt template",
-                    info=TEMPLATE, elem_id="sv-template",
+    with gr.Column(elem_id="sv-inspect"):
+        with gr.Row(elem_id="sv-bar", equal_height=True):
+            part("chooser", "sv-chooser")
+            run = gr.Button("Run", variant="primary", elem_id="sv-run", interactive=False)
+            stop = gr.Button("Stop", variant="stop", elem_id="sv-stop")
+            upload = gr.UploadButton("Open …", elem_id="sv-open", **FILE)
+        part("caution", "sv-caution")
+        run_note = part("note", "sv-run-note")
+        file_note = part("note", "sv-file-note")
+        filled_note = part("filled", "sv-filled")
+        with gr.Column(elem_id="sv-editor"), gr.Column(elem_id="sv-panel", min_width=280):
+            with gr.Column(elem_id="sv-prompt-part"):
+                example = gr.Dropdown(names, value=first.record.id, label="Example", elem_id="sv-example")
+                mode = gr.Radio(
+                    [(label, key) for key, label in MODES.items()], value=start_with[0], label="Prompt",
+                    elem_id="sv-mode",
                 )  # fmt: skip
-                info = "The answer you hope for: quality is measured against it."
-                reference = gr.Textbox(
-                    start_with[5], label="Reference", info=info, elem_id="sv-reference", **_lines(2, 6)
-                )
-                with gr.Column(elem_id="sv-pool-field", elem_classes=["sv-fields"]):
-                    help_ = "<b>Pool</b><br>A text file (UTF-8) to draft from instead of the context."
-                    gr.HTML(help_, apply_default_css=False, padding=False, elem_id="sv-pool-help")
-                    pool = gr.State(NO_POOL)
-                    with gr.Row(elem_id="sv-pool-row"):
-                        pool_file = gr.UploadButton("Choose a text file …", elem_id="sv-pool", **FILE)
-                        pool_clear = gr.Button("Remove", size="sm", elem_id="sv-pool-clear")
-                    pool_note = part("note", "sv-pool-note")
+                with gr.Column(elem_id="sv-segments", elem_classes=["sv-fields"]):
+                    instruction = gr.Textbox(
+                        start_with[1], label="Instruction", elem_id="sv-instruction", **_lines(2, 4)
+                    )
+                    context = gr.Textbox(
+                        start_with[2], label="Context", elem_id="sv-context", placeholder=CONTEXT, **_lines(10, 18)
+                    )
+                    question = gr.Textbox(start_with[3], label="Question", elem_id="sv-question", **_lines(1, 3))
+                with gr.Column(elem_id="sv-free", elem_classes=["sv-fields"]):
+                    text = gr.Textbox(
+                        start_with[4], label="Text", elem_id="sv-text", placeholder=TEXT, **_lines(16, 24)
+                    )
+                prompt_note = part("note", "sv-prompt-note")
+                reference_note = part("note", "sv-reference-note")
+                belongs = gr.State(references.of_example(first))
+                source = gr.State(first.record.id)  # the example that the fields were last filled from
+                with gr.Accordion("More", open=False, elem_id="sv-more"):
+                    template = gr.Dropdown(
+                        [(one.title, name) for name, one in templates().items()], value=None, label="Prompt template",
+                        info=TEMPLATE, elem_id="sv-template",
+                    )  # fmt: skip
+                    info = "The answer you hope for: quality is measured against it."
+                    reference = gr.Textbox(
+                        start_with[5], label="Reference", info=info, elem_id="sv-reference", **_lines(2, 6)
+                    )
+                    with gr.Column(elem_id="sv-pool-field", elem_classes=["sv-fields"]):
+                        help_ = "<b>Pool</b><br>A text file (UTF-8) to draft from instead of the context."
+                        gr.HTML(help_, apply_default_css=False, padding=False, elem_id="sv-pool-help")
+                        pool = gr.State(NO_POOL)
+                        with gr.Row(elem_id="sv-pool-row"):
+                            pool_file = gr.UploadButton("Choose a text file …", elem_id="sv-pool", **FILE)
+                            pool_clear = gr.Button("Remove", size="sm", elem_id="sv-pool-clear")
+                        pool_note = part("note", "sv-pool-note")
             form = part("form", "sv-form", events=("offered", "run", "again"))
-            with gr.Column(elem_id="sv-go"):
-                part("caution", "sv-caution")
-                run_note = part("note", "sv-run-note")
-                with gr.Row():
-                    run = gr.Button("Run", variant="primary", elem_id="sv-run", interactive=False)
-                    stop = gr.Button("Stop", variant="stop", elem_id="sv-stop")
-        with gr.Column(elem_id="sv-main", min_width=320):
-            with gr.Row(elem_id="sv-bar", equal_height=True):
-                part("chooser", "sv-chooser")
-                upload = gr.UploadButton("Open …", elem_id="sv-open", **FILE)
-            file_note = part("note", "sv-file-note")
-            view = part("view", "sv-view")
+        view = part("view", "sv-view")
 
     fields = [mode, instruction, context, question, text, reference]
 
@@ -157,7 +161,8 @@ def build(desk: Desk) -> None:
             same = next((e.record.id for e in examples(desk.toy) if _same(e, prompt)), None)
             return [gr.Dropdown(value=same), *filled(same, prompt, whose), note(recorded.said(trace))]
 
-        return _attempt(read, lambda _, words: [*[gr.skip()] * (len(whole) + 1), words])
+        done = _attempt(read, lambda _, words: [*[gr.skip()] * (len(whole) + 1), words])
+        return [*done, tell(n=secrets.token_hex(4))]
 
     def start(request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
         """View, note at the prompt, at the pool, at the button. ``rest``: the fields, whose reference, the pool."""
@@ -220,7 +225,7 @@ def build(desk: Desk) -> None:
     reference.change(written, [belongs, *fields], [belongs, reference_note], **newest)
     renewed = form.offered(offered, [example, *fields], [run, example, *whole], **newest)
     renewed.then(changed, [belongs, *fields], notes, queue=False, **QUIET)
-    form.again(again, form, [example, *whole, run_note], queue=False, **QUIET)
+    form.again(again, form, [example, *whole, run_note, filled_note], queue=False, **QUIET)
     inputs = [example, form, *fields, belongs, pool]
     for begins in (run.click, form.run):
         begins(start, inputs, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)

@@ -1,0 +1,55 @@
+/* What one does with a run that is shown: share it, see its details, present it. */
+
+import { copyLink, icon } from "specviz/base/dom.js";
+import * as downloads from "specviz/inspect/downloads.js";
+import { Held } from "specviz/ui/element.js";
+import { html } from "specviz/ui/html.js";
+import { Menu } from "specviz/ui/menu.js";
+import { Hint } from "specviz/ui/tooltip.js";
+
+/** @type {Record<string, string>} */
+const NAMES = {
+  trace: "Trace file",
+  html: "Interactive page (HTML)",
+  "figure-pdf": "Figure of this step (PDF)",
+  "figure-svg": "Figure of this step (SVG)",
+};
+
+/** The entries of the Share menu, as the run and the step are now. */
+/** @type {(inspector: Inspector) => import("specviz/ui/menu.js").Item[]} */
+function entries(inspector) {
+  const { link, attribute, figure, downloads: urls = {} } = inspector.options.actions || {};
+  /** @type {import("specviz/ui/menu.js").Item[]} */
+  const items = [];
+  const url = () => new URL(link === true ? inspector.address() : link?.() ?? "", location.href).href;
+  const copied = async () => (await copyLink(url())) && inspector.say("The link to this step is copied.");
+  if (link) items.push({ label: "Copy link to this step", act: copied });
+  if (attribute) items.push({ label: "Attribute this run", act: attribute, about: "What the answer was copied from." });
+  if (figure) {
+    const act = () => downloads.fetchFile(figure(inspector.state()));
+    items.push({ label: "Figure of this step", act, about: "For a paper: PDF and SVG, caption, command, BibTeX." });
+  }
+  items.push({ label: "Download" });
+  for (const [key, at] of Object.entries(urls)) {
+    items.push({ label: NAMES[key] || key, href: typeof at === "function" ? at(inspector.state()) : at });
+  }
+  return [...items, ...downloads.made(inspector)];
+}
+
+/** Share, details, presenter mode; nothing where the page offers none of it. @param {{ inspector: Inspector }} props */
+export function Actions({ inspector }) {
+  if (inspector.options.actions === false) return null;
+  /** @param {Error} problem */
+  const failed = ({ message }) => inspector.say(`Download failed: ${message}`);
+  const open = inspector.detailed.value;
+  const present = inspector.options.present !== false;
+  const about = "Legend, all metrics, parameters and facts of the run (D)";
+  return html`<div class="sv-actions">
+    <${Hint} is="button" type="button" class="ui-button" aria-expanded=${String(open)} tip=${about}
+      onClick=${() => inspector.drawer.toggle()}>Details</${Hint}>
+    <${Menu} label="Share" items=${() => entries(inspector)} failed=${failed} />
+    ${present && html`<${Hint} is="button" type="button" class="ui-button ui-square" aria-label="Present"
+      tip="Large type and keys only, for a class (F)" onClick=${() => inspector.presenter?.toggle()}>
+      <${Held} is="span" of=${icon("present")} /></${Hint}>`}
+  </div>`;
+}

@@ -1,0 +1,55 @@
+/* The tab "Token": what is recorded of the token that is selected, and why it stood or fell. */
+
+import { h } from "specviz/base/dom.js";
+import { OPEN } from "specviz/base/model.js";
+import { plural } from "specviz/base/numbers.js";
+import { tokenFacts } from "specviz/inspect/keys.js";
+import { goTo } from "specviz/inspect/looks.js";
+import { ofStep, why } from "specviz/inspect/selection.js";
+import { explainNode } from "specviz/inspect/tree_words.js";
+import { STATUS } from "specviz/inspect/tree_boxes.js";
+import { Held } from "specviz/ui/element.js";
+import { html } from "specviz/ui/html.js";
+
+/** The selected token, else the one that the step is about. @param {{ inspector: Inspector }} props */
+export function TokenTab({ inspector }) {
+  inspector.version.value;
+  const number = inspector.at.value;
+  const selected = inspector.selection.value;
+  const { model } = inspector;
+  if (inspector.tabs.at.value !== "token" || !model?.stepCount) return null; // (nothing is drawn out of sight)
+  const view = model.step(number);
+  const { node: index, position } = selected ?? ofStep(view);
+  const node = index === null ? null : view.nodes[index] ?? null;
+  /** @param {number} id */
+  const label = (id) => model.pieces.label(id, 20);
+  const token = node ? node.token : index === null ? model.id(position) : view.bonus;
+  const status = node ? node.status : index === null ? "prompt" : "bonus";
+  const source = node ? node.source : position >= 0 ? model.sourceOf(position) : -1;
+  const open = view.bonus === OPEN;
+  const own = "After the accepted tokens the target wrote it itself.";
+  const said = index === null || open ? "" : node ? why(view, node, label) : own;
+  const stands = status === "prompt" ? "of the prompt" : open ? "not checked yet" : STATUS[status];
+  const facts = index === null ? tokenFacts(inspector, position) : explainNode(inspector, view, node);
+  const places = [];
+  if (position >= 0) places.push(h("li", goTo(inspector, position, `in the text: ${inspector.where(position)}`)));
+  if (source >= 0) places.push(h("li", goTo(inspector, source, `copied from ${inspector.where(source)}`)));
+  const layers = inspector.layers.value;
+  const known = layers && layers.step === number && layers.node === index ? layers.text : "";
+  const lens = inspector.tabs.all.value.some((one) => one.name === "lens" && !one.off);
+  return html`<div class="sv-token-tab">
+    <p class="sv-token-head">
+      <code class="sv-token sv-state-${status}">${token === undefined || token < 0 ? "stop" : label(token)}</code>
+      <b class="sv-state-${status}">${stands}</b>
+      <span class="sv-faint">${index === null ? "" : `step ${number + 1}${node ? `, depth ${node.depth}` : ""}`}</span>
+    </p>
+    ${said && html`<p class="sv-why">${said}</p>`}
+    ${known && html`<p class="sv-why">${known}</p>`}
+    ${places.length > 0 && html`<${Held} is="ul" class="sv-token-places" of=${places} />`}
+    ${lens && node && node.index > 0 && !known && html`<p><button type="button" class="ui-link"
+      onClick=${() => inspector.tabs.open("lens")}>At which layer was it decided? (Lens)</button></p>`}
+    <${Held} class="sv-token-facts" of=${facts.map((one) => (one instanceof Node ? one : h("div", one)))} />
+    <p class="sv-faint">${selected ? "Esc lets go of it." : "Click a token of the text or of the tree to pin it."}
+      ${node && ` ${plural(view.nodes.length - 1, "token")} were drafted in this step.`}</p>
+  </div>`;
+}

@@ -1,0 +1,82 @@
+/* What the next run is to do: its method, parameters and settings, and the server's catalog of what there is. */
+
+import { emit, on } from "specviz/base/bus.js";
+import { getJson, sentence } from "specviz/base/json.js";
+import { stored } from "specviz/base/storage.js";
+import { app } from "specviz/shell/state.js";
+import { computed, signal } from "specviz/ui/html.js";
+
+/** @typedef {Record<string, Setting>} Values */
+
+/** @type {Catalog} */
+const NOTHING = { methods: [], settings: [], state: "loading", reason: "Looking for methods …" };
+export const catalog = signal(NOTHING);
+/** The method's name as it was chosen; one that is not there yet is waited for. */
+export const chosen = signal(stored.get("method") || "");
+/** By method, so that changing the method back and forth loses nothing. @type {Record<string, Values>} */
+export const params = {};
+/** The run's own settings; a baseline for the speedup is there unless it is switched off. @type {Values} */
+export const settings = { compare: true };
+/** Grows with every parameter and setting that is changed by other hands than the form's. */
+export const renewed = signal(0);
+/** Parameters of the method that are not at their default. */
+export const changed = signal(0);
+
+/** The method that runs: what is chosen, else what usually is. */
+export const method = computed(() => {
+  const { methods, opening } = catalog.value;
+  const there = methods.filter((one) => !one.missing);
+  return (
+    methods.find((one) => one.name === chosen.value) ??
+    there.find((one) => one.name === opening) ??
+    there.find((one) => one.usual) ??
+    there[0] ??
+    methods[0]
+  );
+});
+
+/** Whether plain decoding may run beside a method, to compare. */
+export const comparable = computed(() => !!method.value?.lossless && !method.value.baseline);
+
+/** Chooses a method by hand. @param {string} name */
+export function choose(name) {
+  stored.set("method", name);
+  chosen.value = name;
+}
+
+/** Takes a run's method, parameters and settings over. @param {Run} run */
+export function takeOver(run) {
+  const { name, params: own } = run.method;
+  if (!catalog.value.methods.find((card) => card.name === name)?.missing) {
+    params[name] = { ...params[name], .../** @type {Values} */ (own) };
+    chosen.value = name;
+  }
+  Object.assign(settings, { max_new_tokens: run.max_new_tokens }, run.sampling);
+  renewed.value++;
+}
+
+/** Why nothing can run, in a sentence; "" where something can. @param {string} reason @param {string} [note] */
+export function caution(reason, note = "") {
+  const card = method.value;
+  const lossy =
+    card && !card.lossless
+      ? `≈ lossy: ${card.title.split(":")[0]} may answer otherwise than the model by itself; ` +
+        "plain decoding runs too, to compare."
+      : "";
+  emit("caution", (app.caution = { reason, note, lossy }));
+}
+
+/** Asks the server for its catalog, now and whenever another model is in use; ``then`` is called with each. */
+/** @param {() => unknown} then */
+export function follow(then) {
+  const load = async () => {
+    try {
+      catalog.value = await getJson("api/methods");
+      then();
+    } catch (problem) {
+      caution(sentence(problem));
+    }
+  };
+  on("model", load);
+  return load();
+}
