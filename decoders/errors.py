@@ -16,3 +16,20 @@ def first_line(error: BaseException, most: int | None = None) -> str:
     'No space left'
     """
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:most].rstrip(".")
+
+
+def sentence(problem: BaseException) -> str:
+    """An error as one sentence: a user's own mistake as it is told, any other with the name of its kind.
+
+    >>> sentence(ValueError("the prompt is empty"))
+    'The prompt is empty.'
+    """
+    name = type(problem).__name__
+    if name == "OutOfMemoryError" or isinstance(problem, MemoryError) or "out of memory" in str(problem).lower():
+        return "The device ran out of memory: use a shorter prompt, fewer new tokens, or a smaller draft."
+    text = " ".join(str(problem).split())[:400]
+    if isinstance(problem, ValueError) and text:
+        first = text.split()[0]
+        text = text[0].upper() + text[1:] if first.isalpha() else text  # a file name stays as it is
+        return text + ("" if text[-1] in ".!?" else ".")
+    return f"The run stopped on an internal error ({name}{': ' + text if text else ''})."

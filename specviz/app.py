@@ -29,20 +29,22 @@ from specviz.pages import pages
 from specviz.places import GALLERY, home
 from specviz.remembered import places_of, remember
 from specviz.server import routes
-from specviz.server.backends import Backends
 from specviz.server.connection import Connection
 from specviz.server.desk import Desk
 from specviz.server.forms import Rejected
 from specviz.server.guard import Guard
+from specviz.server.hosted import hosting_of
 from specviz.server.hosts import Hosts
 from specviz.server.http import problem, tell_errors
 from specviz.server.library import Library
 from specviz.server.limits import Rules, rules_for
 from specviz.server.loader import Loader, Tell
+from specviz.server.pool import Pool
 from specviz.server.runner import Runner
 from specviz.server.store import EVERYBODY, TraceStore, load_folder
 from specviz.server.users import Users
 from specviz.shell import assets, frame, login, sound
+from specviz.workers.kinds import Workers
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +60,7 @@ def open_desk(
     drafter: str | None = None,
     rules: Rules | None = None,
     threads: int | None = None,
-    backends: Backends | None = None,
+    backends: Workers | None = None,
     read_only: bool = False,
 ) -> Desk:
     """A desk for the server: the gallery, what earlier servers left, and the model, which loads in the background; with
@@ -77,7 +79,7 @@ def open_desk(
         loader = Loader(None, reason="Opened for viewing only: start “python app.py” to run methods.")
     else:
         chosen = str(model) if model is not None else default_model()
-        pool = backends.pool() if backends is not None else None
+        pool = Pool(backends.backends()) if backends is not None else None
 
         def opened(model: str, on: str | None, progress: Tell | None = None) -> Any:
             from decoders import load_target
@@ -98,7 +100,7 @@ def open_desk(
             remember(model_place(chosen), target)
             if pool is not None and backends is not None:
                 opening = {"model": chosen, "device": device, "engine": engine, "weights": weights}
-                pool.begin(backends.hosting(target, opening, drafter))
+                pool.begin(hosting_of(backends, target, opening, drafter))
             return target
 
         def pick(model: str, on: str, tell: Tell) -> Any:
@@ -233,7 +235,7 @@ def serve(
     pickers: Sequence[str] = (),
     allow_hosts: Sequence[str] = (),
     prepare: Callable[[Desk], str] | None = None,
-    backends: Backends | None = None,
+    backends: Workers | None = None,
     assistants: bool = False,
     read_only: bool = False,
 ) -> None:

@@ -5,24 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+from decoders.errors import sentence as sentence
+
 SIGNS = {" ": "␣", "\n": "⏎", "\t": "→", "\r": "␍"}  # for what cannot be seen of a token by itself
-
-
-def sentence(problem: BaseException) -> str:
-    """An error as one sentence: a user's own mistake as it is told, any other with the name of its kind.
-
-    >>> sentence(ValueError("the prompt is empty"))
-    'The prompt is empty.'
-    """
-    name = type(problem).__name__
-    if name == "OutOfMemoryError" or isinstance(problem, MemoryError) or "out of memory" in str(problem).lower():
-        return "The device ran out of memory: use a shorter prompt, fewer new tokens, or a smaller draft."
-    text = " ".join(str(problem).split())[:400]
-    if isinstance(problem, ValueError) and text:
-        first = text.split()[0]
-        text = text[0].upper() + text[1:] if first.isalpha() else text  # a file name stays as it is
-        return text + ("" if text[-1] in ".!?" else ".")
-    return f"The run stopped on an internal error ({name}{': ' + text if text else ''})."
 
 
 def counted(count: int, noun: str) -> str:

@@ -273,7 +273,7 @@ def long(machine: Machine) -> Iterator[Row]:
 def speed(machine: Machine) -> Iterator[Row]:
     """9. Wall speedup against tokens per step, and what recording costs."""
     from decoders import record
-    from decoders.study.bench import timed
+    from decoders.sweep.contenders import timed
 
     target = machine.bundled("bfloat16")
     prompt, most = prompt_from(target.tokenizer(TEXT)["input_ids"]), 4 * machine.tokens

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from decoders.folders import cache_folder
-from decoders.study.bench import Spread
+from decoders.sweep.bench import Spread
 from tests.durability import Server
 
 METHODS = ("plain", "pld", "adapld")

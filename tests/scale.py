@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from specviz.workers.folder import UNITS, Folder
-from specviz.workers.kinds import pool_of
+from specviz.workers.kinds import Workers
 from specviz.workers.sweep import Standing, sweep
 from specviz.workers.work import Job, Unit
 from tests.standin import ABOUT, Here, open_standin, units
@@ -60,7 +60,8 @@ def main() -> None:
 def stand_in(place: Path, wanted: list[Unit], kind: str, workers: int, **more: Any) -> Standing:
     """A sweep of units that need no model."""
     folder = Folder(place)
-    return sweep(wanted, pool_of(kind, Job(open_standin, ABOUT, folder.place, folder.open()), workers), folder, **more)
+    job = Job(open_standin, ABOUT, folder.place, folder.open())
+    return sweep(wanted, Workers(workers, kind).pool(job), folder, **more)
 
 
 @contextmanager
@@ -87,7 +88,7 @@ def bundled(place: Path, kind: str, workers: int, count: int) -> tuple[Any, floa
     from specviz.experiments import plan
     from specviz.experiments.free import free
     from specviz.experiments.prompts import cases, records
-    from specviz.experiments.spread import Workers, spread
+    from specviz.experiments.spread import spread
     from specviz.experiments.units import Opening
     from specviz.places import BUNDLED
 
@@ -144,14 +145,13 @@ def equal(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str
 
 def behind(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
     from specviz.app import open_desk
-    from specviz.server.backends import Backends
     from specviz.server.forms import PromptForm
     from tests.standin_backends import delays
 
     form, settings = PromptForm("text", text="Say it twice: the old lamp. the old"), {"max_new_tokens": 128}
     rates = {}
     for count in (1, 2, 1, 2):
-        desk = open_desk("bundled", backends=Backends("local", count, 1))
+        desk = open_desk("bundled", backends=Workers(count, threads=1))
         desk.begin()
         pool = desk.runner.pool
         assert pool is not None and desk.loader.wait(300)

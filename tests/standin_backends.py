@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specviz.server.hosted import Answering, Holder, streamed
-from specviz.server.pool import FREE, Pool
+from specviz.server.pool import Pool
 from specviz.workers.backends import Hosting
-from specviz.workers.kinds import backends_of
+from specviz.workers.kinds import Workers
+from specviz.workers.supervisor import FREE
 
 from . import synthetic
 from .replay import StubRun
@@ -45,7 +46,7 @@ def delays(kind: str) -> list[float]:
     """Milliseconds from a step's end to its event; ``kind`` "" for a run of the server's own."""
     from .stubs import PromptForm, StubDesk
 
-    pool = Pool(backends_of(kind, 1, 1)) if kind else None
+    pool = Pool(Workers(1, {"local": "processes"}.get(kind, kind), threads=1).backends()) if kind else None
     desk = StubDesk(pool=pool)
     desk.begin()
     if pool is not None:

@@ -18,16 +18,16 @@ import pytest
 from starlette.testclient import TestClient
 
 from decoders.errors import UserError
-from specviz.server.backends import Backends
 from specviz.server.forms import PromptForm, Rejected
 from specviz.server.job import Job
 from specviz.server.library import Library
 from specviz.server.limits import Rules
-from specviz.server.pool import BUSY, FAILED, FREE, Pool
+from specviz.server.pool import Pool
 from specviz.workers import backends
 from specviz.workers.backends import Backend, Gone, Hosting
-from specviz.workers.kinds import backends_of
+from specviz.workers.kinds import Workers
 from specviz.workers.processes import worker_device
+from specviz.workers.supervisor import BUSY, FAILED, FREE
 
 from . import synthetic
 from .hosted import VERSION, counted, open_stub, stopped
@@ -62,7 +62,7 @@ def make() -> Iterator[Make]:
     made: list[StubDesk] = []
 
     def one(count: int, **more: Any) -> StubDesk:
-        made.append(pooled(backends_of("local", count, 1), **more))
+        made.append(pooled(Workers(count, threads=1).backends(), **more))
         return made[-1]
 
     yield one
@@ -283,9 +283,9 @@ def test_the_page_hears_of_every_backend_and_the_model_stays(make: Make) -> None
 APP = """
 import sys, time
 from tests.test_backends import pooled
-from specviz.workers.kinds import backends_of
+from specviz.workers.kinds import Workers
 if __name__ == "__main__":
-    desk = pooled(backends_of("local", 2, 1))
+    desk = pooled(Workers(2, threads=1).backends())
     print("open", flush=True)
     sys.stdin.read()
     desk.end()
@@ -318,13 +318,13 @@ def test_no_backend_outlives_the_app(tmp_path: Path, killed: bool) -> None:
 
 
 def test_backends_are_spelt_in_one_way() -> None:
-    assert Backends.spelt("local:2", threads=3).threads_each == 3
-    assert Backends.spelt("ray:4").threads_each == 1
+    assert Workers.behind_app("local:2", threads=3).threads_each == 3
+    assert Workers.behind_app("ray:4").threads_each == 1
     for text in ("local", "local:0", "2", "slurm:2", "ray://host:10001", "local:9999"):
         with pytest.raises(UserError, match="names no backends: give local:N"):
-            Backends.spelt(text)
+            Workers.behind_app(text)
     with pytest.raises(UserError, match="--ray-address is for"):
-        Backends.spelt("local:2", ray_address="auto")
+        Workers.behind_app("local:2", ray_address="auto")
 
 
 def test_gpus_are_dealt_out_unless_one_is_named() -> None:
@@ -358,7 +358,7 @@ def test_a_models_runs_are_the_same_and_what_if_is_built_again_when_its_backend_
     from specviz.pages.whatif.service import Continuation, Redraft
 
     weights = None if _unable(8) else "int8"
-    desk = open_desk("bundled", weights=weights, backends=Backends("local", 2, 1))
+    desk = open_desk("bundled", weights=weights, backends=Workers(2, threads=1))
     desk.begin()
     pool = desk.runner.pool
     assert pool is not None

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from specviz.server.pool import FREE
-from specviz.workers.kinds import backends_of
+from specviz.workers.kinds import Workers
+from specviz.workers.supervisor import FREE
 
 from .stubs import StubDesk
 from .test_backends import held, over, pool_of, pooled, run
@@ -30,7 +30,7 @@ pytestmark = [
 @pytest.fixture
 def desk(home: object) -> Iterator[StubDesk]:
     before = {process.pid for process in psutil.Process().children(recursive=True)}
-    desk = pooled(backends_of("ray", 2, 1))
+    desk = pooled(Workers(2, "ray").backends())
     try:
         yield desk
     finally:

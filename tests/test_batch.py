@@ -6,7 +6,6 @@ import csv
 import gc
 import io
 import json
-import math
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +21,7 @@ from decoders import Prompt
 from decoders.drafters.pld import PldDrafter
 from decoders.errors import UserError
 from decoders.prompt.files import PromptRecord
-from decoders.study.bench import Contender, Sample, alternated
+from decoders.sweep.plan import Contender, Sample, alternated, execute
 from decoders.trace.trace import Trace
 from specviz import cli
 from specviz.experiments import Results, plan
@@ -54,7 +53,7 @@ pytestmark = pytest.mark.usefixtures("home")
 @pytest.fixture(autouse=True)
 def _once(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as is asked for, however busy the machine is."""
-    monkeypatch.setattr("specviz.experiments.batch.REPEATED", 0)
+    monkeypatch.setattr("decoders.sweep.ledger.REPEATED", 0)
 
 
 @pytest.fixture
@@ -77,7 +76,7 @@ def made_cases(count: int = 3) -> list[Case]:
 @pytest.fixture(scope="module")
 def done(target: Any) -> tuple[Results, list[Trace]]:
     kept: list[Trace] = []
-    with mock.patch("specviz.experiments.batch.REPEATED", 0):
+    with mock.patch("decoders.sweep.ledger.REPEATED", 0):
         return run(target, plan(target, SMALL, made_cases()), keep=kept.append), kept
 
 
@@ -159,7 +158,7 @@ def test_the_methods_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = [Contender(name, "method", True, lambda prompt: None, rounds) for name, rounds in (("a", None), ("b", 1))]  # type: ignore
     frozen, thawed = gc.get_freeze_count(), []
     monkeypatch.setattr(gc, "unfreeze", lambda: thawed.append(True))
-    turns = [turn for turn, _ in alternated(kinds, [0, 1], 2, lambda work: work())]
+    turns = [turn for turn, _ in execute(alternated(kinds, [0, 1], 2), tidy=True)]
     order = [(turn.round, turn.prompt, turn.contender.name, turn.last) for turn in turns]
     assert order == [
         (-1, 0, "a", True), (0, 0, "a", False), (0, 0, "b", True), (0, 1, "b", False), (0, 1, "a", True),
@@ -167,7 +166,7 @@ def test_the_methods_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
     assert frozen and not thawed  # by conftest.py: all tests stay to the end
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
-    list(alternated(kinds, [0, 1], 2, lambda work: work()))
+    list(execute(alternated(kinds, [0, 1], 2), tidy=True))
     assert thawed
 
 
@@ -193,16 +192,16 @@ def test_a_failing_method_is_left_out_of_what_is_best(target: Any) -> None:
 
 def test_a_lossless_method_that_changes_the_output_is_told_loudly(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from decoders.engine import recording
-    from decoders.study import bench
+    from decoders.sweep import contenders
 
-    whole = bench.Decoding
+    whole = contenders.Decoding
 
     class Meddling(whole):  # type: ignore
         def __iter__(self) -> Iterator[Any]:
             for step in super().__iter__():
                 yield replace(step, emitted=(5, *step.emitted[1:])) if isinstance(self.drafter, PldDrafter) else step
 
-    monkeypatch.setattr(bench, "Decoding", Meddling)
+    monkeypatch.setattr(contenders, "Decoding", Meddling)
     assert recording.Decoding is whole  # the recorded run is as it should be, the timed one is not
     results = run(target, plan(target, replace(SMALL, lines=SMALL.lines[:2], repeats=1), made_cases(2)))
     plain, pld = checks(results)
@@ -307,11 +306,12 @@ def test_what_was_disturbed_is_measured_again_beside_plain_decoding(
     target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that stalls while "pld" runs on the first prompt, once."""
-    monkeypatch.setattr("specviz.experiments.batch.REPEATED", 2)
-    stalls = [50.0]
+    monkeypatch.setattr("decoders.sweep.ledger.REPEATED", 2)
 
-    def stalled(sample: Any) -> float:
-        return stalls.pop() if sample.name == "pld" and stalls else 100.0 * (sample.accepted / sample.steps + 1)
+    def stalled(sample: Any) -> float | None:
+        if (sample.name, sample.prompt, sample.round) == ("pld", 0, 0):
+            return 50.0
+        return 100.0 * sample.tokens_per_step if sample.steps else None
 
     monkeypatch.setattr(Sample, "tokens_per_s", property(stalled))
     results = run(target, plan(target, SMALL, made_cases()))
@@ -477,7 +477,6 @@ def bench(*args: object) -> int:
 @pytest.fixture
 def prompts(monkeypatch: pytest.MonkeyPatch, target: Any, tmp_path: Path) -> Path:
     monkeypatch.setattr("decoders.load_target", lambda *_, **__: target)
-    monkeypatch.setattr("decoders.study.bench.WIDEST", math.inf)  # whatever else the machine does
     monkeypatch.setattr("decoders.model.compiling.compiler", lambda: None)  # compiling takes minutes
     path = tmp_path / "set.jsonl"
     path.write_text(ASKED["prompts"]["file"]["text"])

@@ -13,13 +13,12 @@ import torch
 from decoders import Prompt, Sampling, UserError, find_method, methods
 from decoders.drafters import chosen
 from decoders.model.target import Session, Target
-from decoders.study.bench import (
-    Contender,
-    Made,
-    Sample,
+from decoders.study.divergences import first_difference
+from decoders.study.peers import GENERATE, LOOKUP, Peer, peers_of
+from decoders.study.stock import Generated, StockModel
+from decoders.sweep.bench import (
     Spread,
     bench,
-    disturbed,
     lengthened,
     machine,
     paired,
@@ -27,10 +26,9 @@ from decoders.study.bench import (
     summarise,
     tracing,
 )
-from decoders.study.divergences import first_difference
-from decoders.study.lossless import check_lossless
-from decoders.study.peers import GENERATE, LOOKUP, Peer, peers_of
-from decoders.study.stock import Generated, StockModel
+from decoders.sweep.lossless import check_lossless
+from decoders.sweep.plan import Contender, Measurement, Sample
+from decoders.sweep.timing import disturbed
 from specviz.views.charts import bench_chart, heads_chart, layers_chart, write_page
 
 from .models import network, prompt_ids, tiny_target
@@ -121,7 +119,7 @@ def test_a_benchmark_end_to_end(monkeypatch):
     inner = stock.timed
     stock.timed = lambda *a, **k: order.append(k) or inner(*a, **k)
     methods = {"pld": {"k": "4", "max_ngram": 2}}
-    monkeypatch.setattr("decoders.study.bench.WIDEST", math.inf)  # whatever else the machine does
+    monkeypatch.setattr("decoders.sweep.ledger.REPEATED", 0)  # whatever else the machine does
     report = bench(
         target, PROMPTS, methods, max_new_tokens=8, repeats=2, peers=peers_of(target, stock, methods),
         progress=lambda done, total: seen.append((done, total)),
@@ -154,7 +152,8 @@ def test_what_was_disturbed_is_measured_again_with_its_partners():
 
     target = tiny_target()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("decoders.study.bench.unrecorded", lambda name, decoding: Made(sample(name, 0, 1.0), [1]))
+        steady = lambda name, decoding: Measurement(sample(name, 0, 1.0), [1])  # noqa: E731
+        patch.setattr("decoders.sweep.contenders.unrecorded", steady)
         report = bench(
             target, PROMPTS, {"pld": None}, max_new_tokens=4, repeats=2, traced=False, peers=[Peer(LOOKUP, generate)]
         )
@@ -257,6 +256,21 @@ def test_a_prompt_is_read_once_and_every_method_is_still_caught(monkeypatch):
         "plain": False, "pld": False, "pld+h": False, "pld+a": True, "adapld": False
     }  # fmt: skip
     assert calls == [(0, 5), (1, 5)] and [len(o.runs) for o in outcomes] == [2] * 5
+
+
+def test_a_method_that_fails_is_a_row_with_its_reason_and_the_others_go_on(monkeypatch):
+    monkeypatch.setattr("decoders.sweep.ledger.REPEATED", 0)
+    target, broken = tiny_target(), {"layer": 99}
+    said = "layer=99"
+    report = bench(target, PROMPTS, {"pld+h": broken, "pld": None}, max_new_tokens=4, repeats=1, traced=False)
+    rows = {row.name: row for row in report.rows}
+    assert said in rows["pld+h"].error and rows["pld+h"].tokens == 0 and rows["pld+h"].tokens_per_s is None
+    assert not rows["pld"].error and rows["pld"].speedup.count == 2 and said in report.settings["lost"]["pld+h"]
+    plain, lost, pld = check_lossless(target, PROMPTS, {"pld+h": broken, "pld": None}, max_new_tokens=4)
+    assert [error["prompt"] for error in lost.errors] == [0, 1] and said in lost.errors[0]["error"]
+    assert (lost.failed, lost.identical, lost.total) == (2, 0, 2) and not lost.runs
+    assert (plain.failed, pld.failed, pld.identical) == (0, 0, 2)
+    json.dumps(lost.to_json(), allow_nan=False)
 
 
 @pytest.mark.slow("every method again, drawn")

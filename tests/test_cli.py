@@ -18,7 +18,7 @@ from rich.console import Console
 
 from decoders import load, methods, save
 from decoders.model import catalog
-from decoders.study.bench import Spread
+from decoders.sweep.bench import Spread
 from specviz import cli
 from specviz.commands import COMMANDS, FIRST, GROUPS, bench, common, lab, options
 from specviz.commands.calibrate import heat_map
@@ -376,13 +376,13 @@ def test_verify_says_what_half_precision_promises(capsys, model, prompts):
 
 def test_a_near_tie_carries_its_number():
     from decoders.study.divergences import Divergence
-    from decoders.study.lossless import Outcome
+    from decoders.sweep.lossless import MethodCheck
     from specviz.commands import verify
 
     tie = Divergence(3, 5, 6, "near tie", gap=0.03, shortfall=0.042, tolerance=0.5)
     said = verify._described(tie, ["a"], types.SimpleNamespace(tokenizer=None))
     assert said.endswith("top-2 gap 0.03 (near tie: no token lies more than 0.042 below the best logit)")
-    outcomes = [Outcome("plain", "generate()", divergences=[tie])]
+    outcomes = [MethodCheck("plain", "generate()", divergences=[tie])]
     assert "the farthest here lies 0.042 below" in verify._half_precision(outcomes, "bfloat16", None)
     assert verify._half_precision(outcomes, "float32", None) == ""
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # from the ground up; a module imports from its own floor and from those before it
 DECODERS = (
     "", "trace", "importers", "prompt", "servers", "draft", "model", "verifiers", "method", "draft_models",
-    "prompt_tokens", "parts", "drafters", "engine", "recorder", "study", "training",
+    "prompt_tokens", "parts", "drafters", "engine", "recorder", "study", "sweep", "training",
 )  # fmt: skip
 SPECVIZ = (
     "", "workers", "views", "figures", "server", "experiments", "shell", "pages", "mcp", "app", "commands", "cli",

@@ -28,7 +28,7 @@ LIGHT = {
     "names", "draft.params", "draft.settings", "draft.tree", "method.kept", "method.plugin_files",
     "model.catalog",
     "study.attribution", "study.attribution_export", "study.attribution_text", "study.verbatim",
-    "trace.check", "trace.files",
+    "sweep.plan", "sweep.timing", "trace.check", "trace.files",
     "trace.acceptance", "trace.decisions", "trace.metrics", "trace.oracle", "trace.origins", "trace.reliability",
     "trace.report", "trace.speedup", "trace.tables", "trace.trace", "trace.baseline",
     "training.recipes",

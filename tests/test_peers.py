@@ -15,7 +15,6 @@ from decoders.drafters import chosen
 from decoders.model.target import Target
 from decoders.parts import load_part
 from decoders.study import llama_cpp, peers
-from decoders.study.bench import bench
 from decoders.study.llama_cpp import LlamaCpp, PeerLost
 from decoders.study.peers import (
     ASSISTED,
@@ -29,6 +28,7 @@ from decoders.study.peers import (
     peers_of,
 )
 from decoders.study.stock import StockModel
+from decoders.sweep.bench import bench
 
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer

@@ -14,9 +14,9 @@ from decoders.model.compiled import why_not
 from decoders.model.rounded import KERNEL_ROWS, RoundedLinear, _unable, round_weights
 from decoders.model.target import Target
 from decoders.study.divergences import NEAR_TIE, TOLERANCES, divergence
-from decoders.study.lossless import check_lossless
 from decoders.study.recorded import other_model
 from decoders.study.stock import StockModel
+from decoders.sweep.lossless import check_lossless
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 

@@ -12,9 +12,9 @@ from decoders.model.catalog import SMOLLM2, default_model, model_place
 from decoders.model.gguf import is_converted
 from decoders.prompt.files import PromptRecord
 from decoders.study.forced import answer_ids, forced
-from decoders.study.lossless import check_lossless
 from decoders.study.quotes import parse_quotesum, sweep
 from decoders.study.stock import StockModel
+from decoders.sweep.lossless import check_lossless
 
 pytestmark = pytest.mark.smollm2
 

@@ -29,7 +29,7 @@ from specviz.experiments.free import free
 from specviz.experiments.plan import Plan, Progress
 from specviz.experiments.prompts import cases, records
 from specviz.experiments.quantities import CLOCKED, QUANTITIES, Breakdown, Quantity
-from specviz.experiments.spread import Spread, Workers, list_in_lab, run_file, spread
+from specviz.experiments.spread import Spread, list_in_lab, run_file, spread
 from specviz.experiments.units import (
     Opening,
     about_of,
@@ -44,6 +44,7 @@ from specviz.pages.lab.asked import Asked
 from specviz.places import BUNDLED
 from specviz.server.limits import Rules
 from specviz.workers.folder import UNITS, Folder
+from specviz.workers.kinds import Workers
 from specviz.workers.work import Refused
 
 from . import synthetic
@@ -71,7 +72,7 @@ def target() -> Target:
 @pytest.fixture
 def here(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers are in this process, and find the model opened."""
-    monkeypatch.setattr("specviz.experiments.spread.pool_of", lambda kind, job, count, **_: Here(job))
+    monkeypatch.setattr(Workers, "pool", lambda workers, job: Here(job))
     monkeypatch.setattr("decoders.load_target", lambda *_, **__: target)
 
 

@@ -31,7 +31,7 @@ from decoders.model.layer import LayerShape, LlamaLayer
 from decoders.model.linear import packable
 from decoders.model.static import ROWS, bucket_of
 from decoders.model.target import Target
-from decoders.study.lossless import check_lossless
+from decoders.sweep.lossless import check_lossless
 
 from .models import network, tiny_tokenizer
 from .tiers import matrix

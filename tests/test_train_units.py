@@ -12,7 +12,7 @@ from decoders.parts import find_part, read_part
 from specviz import cli
 from specviz.commands import train_units
 from specviz.workers.folder import Folder
-from specviz.workers.work import Job
+from specviz.workers.kinds import Workers
 
 from .standin import Here
 from .training import save_model
@@ -23,11 +23,7 @@ pytestmark = pytest.mark.usefixtures("home")
 @pytest.fixture
 def asked(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A command whose worker is this process; ``Here.order`` would be all that starting others adds."""
-
-    def here(kind: str, job: Job, count: int, **_: Any) -> Here:
-        return Here(job)
-
-    monkeypatch.setattr(train_units, "pool_of", here)
+    monkeypatch.setattr(Workers, "pool", lambda workers, job: Here(job))
     small = ["--steps", "1", "--threads", "1", "--model", save_model(tmp_path / "model"), "--data", str(text)]
     return ["train", "several", "medusa", "drafter", *small, "--results", str(tmp_path / "all")]
 

@@ -14,15 +14,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from decoders.errors import UserError
+from specviz.workers.backends import Backend, Gone, Hosting
 from specviz.workers.folder import FAILED, UNITS, Folder, FolderFault
-from specviz.workers.kinds import pool_of
-from specviz.workers.pool import Done
+from specviz.workers.kinds import Workers
+from specviz.workers.pool import Answer, Done, Lost, Ready, Supervised
 from specviz.workers.sweep import LOSSES, Standing, sweep
 from specviz.workers.work import Job, Outcome, Unit, Worker, digest
 
@@ -44,7 +46,7 @@ def swept(folder: Folder, wanted: Sequence[Unit], workers: int = 2, kind: str = 
     watch = threading.Timer(120, late.set)
     watch.start()
     try:
-        pool = pool_of(kind, job_of(folder, about), workers, **options)
+        pool = Workers(workers, kind, **options).pool(job_of(folder, about))
         return sweep(wanted, pool, folder, cancel=more.pop("cancel", late), **more)
     finally:
         watch.cancel()
@@ -173,7 +175,7 @@ def test_a_worker_that_sees_another_folder_is_refused(folder: Folder) -> None:
     (folder.path / "sweep.json").unlink()
     folder.open()
     with pytest.raises(UserError, match="workers need a folder that all of them share"):
-        sweep(units(2), pool_of("processes", job, 1), folder)
+        sweep(units(2), Workers(1).pool(job), folder)
 
 
 def test_a_full_disk_of_the_workers_stops_the_sweep_with_what_to_know(folder: Folder) -> None:
@@ -221,13 +223,13 @@ DRIVER = """
 import sys
 from tests.standin import ABOUT, open_standin, unit, units
 from specviz.workers.folder import Folder
-from specviz.workers.kinds import pool_of
+from specviz.workers.kinds import Workers
 from specviz.workers.sweep import sweep
 from specviz.workers.work import Job
 if __name__ == "__main__":
     folder = Folder(sys.argv[1])
     wanted = [*units(3), unit("long", do=sys.argv[3], mark=sys.argv[2]), *units(6)[3:]]
-    sweep(wanted, pool_of("processes", Job(open_standin, ABOUT, folder.place, folder.open()), 2), folder)
+    sweep(wanted, Workers(2).pool(Job(open_standin, ABOUT, folder.place, folder.open())), folder)
 """
 
 
@@ -315,6 +317,65 @@ def test_a_unit_told_twice_counts_once(folder: Folder) -> None:
     assert standing.done == 3 and pool.order == ["u0", "u1", "u2"]
 
 
+class Script(Backend):
+    """A backend that answers at once; ``keys`` are the units that each opening of it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("worker 1", 0)
+        self.keys: list[list[str]] = []
+
+    def _start(self, hosting: Hosting, life: object) -> None:
+        self.keys.append([])
+
+    def _send(self, key: str, asked: bytes) -> None:
+        if asked:
+            unit = json.loads(asked)["key"]
+            self.keys[-1].append(unit)
+            for answer in ({"told": asdict(Outcome(unit))}, {"over": True}):
+                self._hear(key, json.dumps(answer).encode())
+
+    def _end(self) -> None:
+        pass
+
+
+def test_a_worker_that_is_lost_while_idle_gets_no_second_share(folder: Folder) -> None:
+    """It is lost and open again before the loop, which has a share for it, hears of that."""
+    backend = Script()
+    pool = Supervised(job_of(folder), [backend])
+    heard: list[Any] = []
+
+    def hears(last: Answer) -> bool:
+        heard.extend(pool.wait(0.05))
+        return bool(heard) and heard[-1] == last
+
+    pool.start()
+    try:
+        until(lambda: hears(Ready("worker 1", 1)), "the worker is ready")
+        backend._lose(backend._life, "its process ended")
+        until(lambda: len(backend.keys) == 2, "it is open again")
+        pool.give("worker 1", units(1))  # by what was heard: the first opening
+        until(lambda: hears(Ready("worker 1", 2)), "it is ready again")
+        assert heard[1] == Lost("worker 1", "its process ended") and len(heard) == 3
+        pool.give("worker 1", units(2)[1:])
+        until(lambda: hears(Ready("worker 1", 2)) and len(heard) > 3, "the share is done")
+    finally:
+        pool.close()
+    assert backend.keys == [[], [units(2)[1].key]]
+
+
+def test_a_worker_that_never_begins_stops_the_sweep(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specviz.workers.supervisor.PAUSE_S", 0.01)
+    backend = Script()
+
+    def fails(hosting: Hosting, life: object) -> None:
+        raise Gone("its process ended (exit code 3)")
+
+    backend._start = fails
+    why = r"no worker can begin: worker 1 ended 3 times before its first unit, its process ended \(exit code 3\)"
+    with pytest.raises(UserError, match=why):
+        sweep(units(1), Supervised(job_of(folder), [backend]), folder)
+
+
 # --- what is shown ---
 
 
@@ -322,9 +383,9 @@ def test_missing_packages_are_named_with_what_installs_them(folder: Folder, monk
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "specviz.workers.ray_actors", raising=False)
     with pytest.raises(UserError, match=r"--on ray needs ray, which is not installed: pip install -e '.\[ray\]'"):
-        pool_of("ray", job_of(folder), 1)
+        Workers(1, "ray").pool(job_of(folder))
     with pytest.raises(UserError, match="choose one of processes, ray, slurm"):
-        pool_of("threads", job_of(folder), 1)
+        Workers(1, "threads").pool(job_of(folder))
 
 
 def test_rate_and_time_left_are_of_this_sweep() -> None:

@@ -24,7 +24,7 @@ from rich.table import Table
 from decoders import Decoding, Prompt, load_target, methods
 from decoders.engine.recording import Run, described
 from decoders.model.target import Target
-from decoders.study.bench import Spread
+from decoders.sweep.bench import Spread
 
 TEXT = (
     "Copy this list, then add one line: the old lamp in the hall; the letters in the lamp; the museum of the city; "

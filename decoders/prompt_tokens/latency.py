@@ -21,9 +21,9 @@ import torch
 
 from decoders.folders import settings_folder, write_json
 from decoders.model.target import Target
+from decoders.trace.speedup import WIDEST
 
 SCHEMA = "speclatency/2"  # 1 timed the forward alone
-WIDEST = 0.25  # IQR ÷ median from which a point counts as disturbed
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,10 @@ from decoders.model.target import Target
 from decoders.model.transfer import wait
 from decoders.prompt.prompt import Prompt
 from decoders.prompt_tokens.design import assumed_acceptance, split_trees
-from decoders.prompt_tokens.latency import WIDEST, Latency, Setup, load_latency, save_latency
+from decoders.prompt_tokens.latency import Latency, Setup, load_latency, save_latency
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 from decoders.prompt_tokens.trees import MOST_ROWS, RANKS, PromptTrees
+from decoders.trace.speedup import WIDEST
 
 POINTS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, MOST_ROWS)
 CONTEXT = 256  # tokens in the cache while it is measured

@@ -30,6 +30,7 @@ def expected_speedup(acceptance: float, cost: float, gamma: int, verify: float =
     return expected_tokens(acceptance, gamma) / (gamma * cost + verify)
 
 
+WIDEST = 0.25  # (upper − lower quartile) ÷ median from which a measurement counts as disturbed
 MOST_ROWS = 1_000_000  # of a forward
 
 

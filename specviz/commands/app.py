@@ -8,7 +8,7 @@ from typing import Any
 
 from decoders.imports import nothing_collected
 from decoders.model.catalog import DEFAULT
-from specviz.workers.kinds import BACKENDS
+from specviz.workers.kinds import BACKENDS, Workers
 
 from . import common, options
 
@@ -72,7 +72,7 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def backends(args: argparse.Namespace) -> Any:
+def backends(args: argparse.Namespace) -> Workers | None:
     """The backends that are asked for; None where none are. Raises UserError for options that contradict each other."""
     if not args.backends:
         if args.ray_address:
@@ -80,9 +80,7 @@ def backends(args: argparse.Namespace) -> Any:
         return None
     if args.trace is not None and args.model is None:
         raise common.UserError("--trace alone opens recorded runs only, which need no --backends: add --model, too")
-    from specviz.server.backends import Backends
-
-    return Backends.spelt(args.backends, threads=args.threads or 0, ray_address=args.ray_address or "")
+    return Workers.behind_app(args.backends, threads=args.threads or 0, ray_address=args.ray_address or "")
 
 
 def run(args: argparse.Namespace) -> int:

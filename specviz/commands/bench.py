@@ -18,11 +18,12 @@ from . import common, options, over_workers, turns
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
-    from decoders.study.bench import Made, Report, Spread, Turn
     from decoders.study.peers import Peer
+    from decoders.sweep.bench import Report, Spread
+    from decoders.sweep.ledger import Ledger
+    from decoders.sweep.plan import Case
     from decoders.trace.trace import Trace
     from specviz.experiments import Experiment, Results
-    from specviz.experiments.prompts import Case
 
 
 QUARTERED = 4  # numbers, of which fewer have no quartiles
@@ -48,7 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         table, "--metric", "KEY", "what their cells show; may be repeated (default: tokens_per_step and speedup)"
     )
     table.add_argument("--save", metavar="NAME", help="keep them with their runs among the results of the page Lab")
-    over_workers.add(parser)
+    options.flag(over_workers.add(parser), "--resume", over_workers.RESUME)
     options.file(parser, "--json", "write everything measured to a file")
     options.file(parser, "--html", "write a chart to a file")
     options.add_model(parser, weights=True)
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     records = common.prompt_records(args)
     target = common.open_target(args)
 
-    from decoders.study.bench import bench, lengthened
+    from decoders.sweep.bench import bench, lengthened
 
     sampling, further = options.settings_of(args, Sampling), ""
     from specviz.experiments.grids import written
@@ -86,17 +87,23 @@ def run(args: argparse.Namespace) -> int:
     if over_workers.wanted(args):
         return _over_workers(args, target, methods, prompts, kept, [note, *missing.values()])
     peers, no_peer = _peers(args, target, methods, prompts) if args.peers else ([], [])
-    book = Book(args, target, methods, prompts, kept)
+    ledger, results, folder = _ledger(args, target, methods, prompts, kept)
+    started = time.perf_counter()
     with common.progress_bar("measuring") as progress:
         report = bench(
             target, prompts, methods, max_new_tokens=args.max_new_tokens, repeats=args.repeats,
             traced=not args.no_trace, peers=peers, sampling=sampling, progress=progress,
-            keep=book.add,
+            ledger=ledger,
         )  # fmt: skip
     _show(report)
     lost = [f"{name}: {why}" for name, why in report.settings["lost"].items()]
     common.say(note, *missing.values(), *no_peer, *lost)
-    results = book.close(note)
+    results.about |= {
+        "state": "complete", "seconds": round(time.perf_counter() - started, 1), "notes": [note] if note else [],
+        "runs": len(ledger.samples),
+    }  # fmt: skip
+    if folder:
+        results.save(folder)
     if len({record.category for record in kept}) > 1 or args.out or args.save:
         _show_tables(results)
     data = report.to_json()
@@ -118,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
     differing = [row.name for row in report.rows if row.differing and row.lossless]
     if differing:
         common.say(f"not the same tokens as plain decoding: {', '.join(differing)} (specviz verify says where)")
-    return 0
+    return 0 if report.samples else 1
 
 
 def _checked(args: argparse.Namespace) -> None:
@@ -171,9 +178,8 @@ def batch_of(
     args: argparse.Namespace, methods: dict[str, Any], prompts: Sequence[Prompt], ids: Sequence[Any]
 ) -> tuple[Experiment, tuple[Case, ...]]:
     """A benchmark as an experiment of the Lab, and its prompts."""
-    from decoders.study.bench import PLAIN
+    from decoders.sweep.plan import PLAIN, Case
     from specviz.experiments import Line, batch
-    from specviz.experiments.prompts import Case
 
     cases = tuple(Case(r.id, r.category, prompt) for r, prompt in zip(ids, prompts, strict=True))
     lines = (Line(name, name, asdict(params)) for name, params in methods.items() if name != PLAIN)
@@ -208,52 +214,40 @@ def _over_workers(
     return 1 if results.rows and results.failed == len(results.rows) else 0
 
 
-class Book:
-    """The runs of a benchmark as results of the lab: a row per method, prompt and round. With ``--save`` they are kept
-    on disk, with the trace of every recorded run.
+def _ledger(
+    args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: list[Prompt], ids: list[Any]
+) -> tuple[Ledger, Results, Path | None]:
+    """The rows of a benchmark as results of the Lab: one per method, prompt and round; with ``--save`` the folder where
+    they are kept, with the trace of every method's first run of a prompt.
     """
+    from decoders import find_method, save
+    from decoders.study.peers import NAMES
+    from decoders.sweep.ledger import Ledger
+    from decoders.sweep.plan import PLAIN
+    from specviz.experiments import batch
+    from specviz.experiments.plan import Plan
+    from specviz.experiments.running import begin
+    from specviz.places import SUFFIX, TRACES, home
 
-    def __init__(
-        self, args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: list[Prompt], ids: list[Any]
-    ) -> None:
-        from decoders import find_method
-        from decoders.study.bench import PLAIN
-        from decoders.study.peers import NAMES
-        from specviz.experiments import batch
-        from specviz.experiments.plan import Plan
-        from specviz.experiments.running import begin
-        from specviz.places import TRACES, home
+    experiment, cases = batch_of(args, methods, prompts, ids)
+    lossy = tuple(name for name in methods if not find_method(name).lossless)
+    results = begin(Plan(experiment, (), cases, lossy=lossy), target)
+    folder = home() / "lab" / results.id if args.save else None
+    if folder:
+        (folder / TRACES).mkdir(parents=True)
 
-        experiment, cases = batch_of(args, methods, prompts, ids)
-        lossy = tuple(name for name in methods if not find_method(name).lossless)
-        self.results = begin(Plan(experiment, (), cases, lossy=lossy), target)
-        self.folder = home() / "lab" / self.results.id if args.save else None
-        self.traces = self.folder / TRACES if self.folder else None
-        if self.traces:
-            self.traces.mkdir(parents=True)
-        names = {name: name for name in (PLAIN, *methods, *NAMES)}
-        self.ledger = batch.Ledger(target, cases, names, lossy, self._keep, temperature=args.temperature)
-        self.started, self.runs = time.perf_counter(), 0
+    def keep(trace: Trace) -> None:
+        if folder:
+            save(trace, folder / TRACES / f"{trace.run['id']}{SUFFIX}")
 
-    def _keep(self, trace: Trace) -> None:
-        from decoders import save
-        from specviz.places import SUFFIX
-
-        if self.traces:
-            save(trace, self.traces / f"{trace.run['id']}{SUFFIX}")
-
-    def add(self, turn: Turn, made: Made) -> None:
-        """A run that counts."""
-        self.runs += 1
-        self.results.rows += self.ledger.add(turn, made)
-
-    def close(self, note: str) -> Results:
-        """The whole; saved, if it is to be."""
-        notes, seconds = [note] if note else [], round(time.perf_counter() - self.started, 1)
-        self.results.about |= {"state": "complete", "seconds": seconds, "notes": notes, "runs": self.runs}
-        if self.folder:
-            self.results.save(self.folder)
-        return self.results
+    names = {name: name for name in (PLAIN, *methods, *NAMES)}
+    return (
+        Ledger(
+            target, cases, names, lossy, batch.filed_with(keep), sampling=Sampling(args.temperature), rows=results.rows
+        ),
+        results,
+        folder,
+    )
 
 
 def spread(value: Spread | None, form: Callable[[float], str]) -> str:
@@ -272,6 +266,8 @@ def spreads(unit: str, values: Sequence[Spread | None]) -> list[str]:
 
 
 def _show(report: Report) -> None:
+    from decoders.sweep.bench import COLUMNS, Spread
+
     model, machine, settings = report.model, report.machine, report.settings
     where = (
         machine.get("gpu") if model["device"] != "cpu" else f"{machine['cores']} cores, {machine['torch_threads']} used"
@@ -288,16 +284,13 @@ def _show(report: Report) -> None:
         f"{counted(settings['repeats'], 'round')}; median (quartiles)"
     )
     rows = [row for row in report.rows if row.kind != "traced"]
-    columns = {
-        "": [row.name for row in rows],
-        "tokens/s": spreads("tokens/s", [row.tokens_per_s for row in rows]),
-        "speedup": spreads("×", [row.speedup for row in rows]),
-        "tokens per step": columned("tokens", [row.tokens_per_step for row in rows]),
-        "draft ms": columned("ms", [row.draft_ms for row in rows]),
-        "verify ms": columned("ms", [row.verify_ms for row in rows]),
-        "drafting (%)": columned("share", [row.draft_share for row in rows]),
-        "differs": [row.differing or "" for row in rows],
-    }
+    columns = {"": [row.name for row in rows]}
+    for key, shown in COLUMNS.items():
+        values = [row.values[key] for row in rows]
+        if shown.head and any(isinstance(value, Spread) for value in values):
+            columns[shown.head] = spreads(shown.unit, values)
+        elif shown.head:
+            columns[shown.head] = columned(shown.unit, values) if shown.unit else [value or "" for value in values]
     common.show_table([*columns], zip(*columns.values(), strict=True))
     common.say(
         "tokens/s and speedup are of decoding: reading the prompt and preparing to draft are in neither (end to end "

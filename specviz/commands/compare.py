@@ -6,11 +6,13 @@ import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from decoders.draft.settings import Sampling
 from decoders.errors import UserError
 from decoders.names import BASELINE, QUICK, USUAL
+from decoders.sweep.plan import Contender, Failure, Measurement, Sample, execute, in_order
 from specviz.words import column, counted
 
 from . import common, options
@@ -98,7 +100,7 @@ def _decoded(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Tar
     """Plain decoding and every method on the prompt, after a warm-up each; sentences about what was left out."""
     from dataclasses import replace
 
-    from decoders import record, save
+    from decoders import save
 
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
@@ -112,18 +114,35 @@ def _decoded(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Tar
     methods.pop(BASELINE, None)
     if not 1 <= len(methods) <= MOST:
         raise UserError(f"{counted(len(methods), 'method')} beside plain decoding: name 1 to {MOST} with --methods")
-    traces = {}
+    traces, contenders = {}, []
+    for name, params in {BASELINE: None, **methods}.items():
+        values = asdict(params) if params is not None else {}
+        settings = {"title": source.id, "max_new_tokens": args.max_new_tokens, "sampling": sampling}
+        run = partial(_run, target, name, values, **settings)
+        contenders.append(Contender(name, "traced", True, run))
     with common.progress_bar("comparing") as progress:
-        for done, (name, params) in enumerate({BASELINE: None, **methods}.items()):
-            progress(done, len(methods) + 1)
-            values = asdict(params) if params is not None else {}
-            record(target, prompt, name, values, max_new_tokens=min(WARM_UP, args.max_new_tokens), sampling=sampling)
-            traces[name] = record(
-                target, prompt, name, values, title=source.id, max_new_tokens=args.max_new_tokens, sampling=sampling
-            )
-            if args.out is not None:
-                save(traces[name], args.out / f"{name}.spectrace")
+        for done, (turn, run) in enumerate(execute(in_order(contenders, [prompt])), 1):
+            progress(done, len(contenders))
+            name = turn.contender.name
+            if isinstance(run, Failure):
+                notes.append(f"{name} failed: {run.reason}")
+            elif isinstance(run, Measurement) and run.trace is not None:
+                traces[name] = run.trace
+                if args.out is not None:
+                    save(run.trace, args.out / f"{name}.spectrace")
+    if len(traces) < 2:
+        raise UserError("; ".join(notes))
     return traces, [*notes, *missing.values()], target
+
+
+def _run(target: Target, name: str, values: dict[str, Any], prompt: Prompt, **settings: Any) -> Measurement:
+    """A recorded run, after a short one to warm up."""
+    from decoders import record
+
+    most = min(WARM_UP, settings["max_new_tokens"])
+    record(target, prompt, name, values, max_new_tokens=most, sampling=settings["sampling"])
+    trace = record(target, prompt, name, values, **settings)
+    return Measurement(Sample.untimed(name, trace.output_ids), trace.output_ids, trace)
 
 
 def _is_plain(trace: Trace) -> bool:

@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_methods(free, "methods to sweep", sets=False)
     options.several(free, "--vary", "K=VALUES", "as in k=5,10,20 or theta=0..1 step 0.1; 1 or 2")
     options.add_settings(free, Experiment, "temperature", usual=recipes)
-    over_workers.add(parser)
+    options.flag(over_workers.add(parser), "--resume", over_workers.RESUME)
     out = parser.add_argument_group("output")
     options.file(out, "--json", "write description, points and runs to a file")
     options.file(out, "--csv", "write every run as a line of a table")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
 from specviz.words import counted
-from specviz.workers.kinds import KINDS
+from specviz.workers.kinds import KINDS, Workers
 
 from . import common, options
 
@@ -20,52 +20,54 @@ if TYPE_CHECKING:
     from specviz.workers.sweep import Standing
 
 NAMED = 6  # workers that a line tells of one by one; of more, how many do what
+RESUME = "go on with what that folder holds: do what is missing or failed"
 OWN = ("on", "results", "resume", "ray_address", "slurm")  # options that make no sense without workers
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add(
+    parser: argparse.ArgumentParser, title: str = "workers (docs/scale.md)",
+    each: str = "do the runs with so many workers, each with a model of its own",
+    results: str = "a folder that all workers see, or an address as s3://… (default: the Lab's)",
+) -> argparse._ArgumentGroup:  # fmt: skip
     """Options of workers."""
-    group = parser.add_argument_group("workers (docs/scale.md)")
-    options.count(group, "--workers", "do the runs with so many workers, each with a model of its own")
-    group.add_argument(
-        "--on", choices=tuple(KINDS), default="", metavar="KIND",
-        help="; ".join(f"{name}: {what}" for name, what in KINDS.items()) + " (default: processes)",
-    )  # fmt: skip
-    group.add_argument(
-        "--results",
-        metavar="FOLDER",
-        help="a folder that all workers see, or an address as s3://… (default: the Lab's)",
-    )
-    options.flag(group, "--resume", "go on with what that folder holds: do what is missing or failed")
+    group = parser.add_argument_group(title)
+    options.count(group, "--workers", each)
+    kinds = "; ".join(f"{name}: {what}" for name, what in KINDS.items())
+    group.add_argument("--on", choices=tuple(KINDS), default="", metavar="KIND", help=f"{kinds} (default: processes)")
+    group.add_argument("--results", metavar="FOLDER", help=results)
     group.add_argument("--ray-address", metavar="A", help="of a Ray cluster: auto, host:6379 or ray://host:10001")
     options.several(group, "--slurm", "K=V", "a setting of submitit's, as in partition=gpu; may be repeated")
+    return group
 
 
 def wanted(args: argparse.Namespace) -> int:
     """How many workers are asked for; 0 where none are. Raises UserError for options that contradict each other."""
+    if args.resume and not args.results:
+        raise UserError("--resume needs --results and the folder to go on with")
+    return workers_of(args).count if args.workers or any(getattr(args, name) for name in OWN) else 0
+
+
+def workers_of(args: argparse.Namespace) -> Workers:
+    """The workers that are asked for; a setting of one kind says which kind. Raises UserError for options that
+    contradict each other.
+    """
     for name, kind in (("ray_address", "ray"), ("slurm", "slurm")):
         if getattr(args, name) and args.on not in ("", kind):
             raise UserError(
                 f"--{name.replace('_', '-')} is for --on {kind}, and --on is {args.on}: leave one of them out"
             )
-    if args.resume and not args.results:
-        raise UserError("--resume needs --results and the folder to go on with")
-    return args.workers or (1 if any(getattr(args, name) for name in OWN) else 0)
-
-
-def kind_of(args: argparse.Namespace) -> str:
-    """The kind of workers that is asked for, where a setting of one kind says which too."""
-    return args.on or ("ray" if args.ray_address else "slurm" if args.slurm else "processes")
+    kind = args.on or ("ray" if args.ray_address else "slurm" if args.slurm else "processes")
+    return Workers(args.workers or 1, kind, args.threads or 0, args.ray_address or "", tuple(args.slurm))
 
 
 def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Results:
     """Do a plan with workers; told on stderr as it goes on. The results are listed in the Lab."""
     from specviz.experiments.running import begin
-    from specviz.experiments.spread import Workers, list_in_lab, spread
+    from specviz.experiments.spread import list_in_lab, spread
     from specviz.experiments.units import Opening
     from specviz.places import home
 
-    workers = Workers(wanted(args), kind_of(args), args.threads or 0, args.ray_address or "", tuple(args.slurm))
+    workers = workers_of(args)
     opening = Opening(common.model_source(args), args.dtype, args.device, args.engine, args.weights)
     results = begin(planned, target)
     place = args.results or str(home() / "lab" / results.id)

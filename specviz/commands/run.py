@@ -263,7 +263,7 @@ def _turn(
             **{key: trace.run["metrics"][key] for key in ("differs", "speedup", *QUALITY)},
         }
     else:
-        from decoders.study.bench import timed
+        from decoders.sweep.contenders import timed
 
         trace, made = None, timed(target, method.name, params, **settings)(prompt)
         output, per_s = made.output, made.sample.tokens_per_s

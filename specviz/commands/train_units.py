@@ -19,7 +19,6 @@ from decoders.errors import UserError
 from decoders.model.catalog import BUNDLED, model_place
 from specviz.words import counted, decimal
 from specviz.workers.folder import Folder
-from specviz.workers.kinds import KINDS, pool_of
 from specviz.workers.plain import code_of
 from specviz.workers.processes import worker_device
 from specviz.workers.sweep import Standing, sweep
@@ -37,14 +36,10 @@ COLUMNS: tuple[str, ...] = ("part", "seed", "step", "seconds", "loss", "held_out
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options of trainings that are units."""
-    group = parser.add_argument_group("several trainings (docs/scale.md)")
-    group.add_argument("--seeds", nargs="+", type=options.whole(0), metavar="N", help="train with each of these seeds")
-    options.count(group, "--workers", "so many trainings at a time (default: 1)")
-    group.add_argument("--on", choices=tuple(KINDS), default="", metavar="KIND", help="as of specviz lab")
     where = f"where all of them go, which all workers see; asked again, it goes on (default: {RESULTS})"
-    group.add_argument("--results", metavar="FOLDER", help=where)
-    group.add_argument("--ray-address", metavar="A", help="as of specviz lab")
-    options.several(group, "--slurm", "K=V", "as of specviz lab")
+    each = "so many trainings at a time (default: 1)"
+    group = over_workers.add(parser, "several trainings (docs/scale.md)", each, where)
+    group.add_argument("--seeds", nargs="+", type=options.whole(0), metavar="N", help="train with each of these seeds")
 
 
 def wanted(args: argparse.Namespace) -> bool:
@@ -60,22 +55,19 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
         raise UserError("--out is for one training; several have folders of their own in --results")
     if getattr(args, "states", None) is not None and (args.workers or 1) > 1:
         raise UserError("--states is filled by one training at a time: leave it out, or train with --workers 1")
-    kind = over_workers.kind_of(args)
-    count, seeds = args.workers or 1, list(dict.fromkeys(args.seeds or [args.seed]))
+    workers, seeds = over_workers.workers_of(args), list(dict.fromkeys(args.seeds or [args.seed]))
     folder = Folder(args.results or RESULTS)
     if folder.path is None:
         raise UserError(f"trainings write checkpoints, and {folder.place} is no folder of a disk: give --results one")
     from decoders.model.load import chosen_device
-    from specviz.experiments.spread import Workers
 
-    device, gpus = worker_device(chosen_device(args.device).split(":")[0], args.device, apart=kind != "processes")
+    kind = chosen_device(args.device).split(":")[0]
+    device, gpus = worker_device(kind, args.device, apart=workers.on != "processes")
     shared = {"code": code_of(("decoders",)), "model": model_place(args.model or BUNDLED), "data": _contents(args.data)}
     units = [Unit.of(shared, {"part": part, "seed": seed, "options": _options(args, part)})
              for part in dict.fromkeys(parts) for seed in seeds]  # fmt: skip
     about = {"shared": shared, "device": device, "place": str(folder.path)}
-    threads = Workers(count, kind, args.threads or 0).threads_each
-    job = Job(opens, about, folder.place, folder.open(), threads, gpus)
-    pool = pool_of(kind, job, count, ray_address=args.ray_address or "", slurm=args.slurm)
+    pool = workers.pool(Job(opens, about, folder.place, folder.open(), workers.threads_each, gpus))
     stopped = False
     try:
         with over_workers.progress("trainings") as told:

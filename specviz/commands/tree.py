@@ -135,7 +135,7 @@ def _check(
     target: Target, tokens: Any, points: list[SizePoint], best: int, prompts: list[Prompt], max_new_tokens: int
 ) -> None:
     """Decode with every size, print both, and say how far apart the best sizes are."""
-    from decoders.study.tree_trial import steps_apart, try_trees
+    from decoders.sweep.tree_trial import steps_apart, try_trees
 
     designed = {point.size: point.trees for point in points}
     with common.progress_bar("decoding with every size") as progress:

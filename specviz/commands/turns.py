@@ -22,7 +22,7 @@ def every_turn(
     its options), the record of each, and a sentence about them ("" where no prompt has several).
     """
     from decoders.study.turns import turns_of
-    from specviz.experiments.prompts import turn_id
+    from decoders.sweep.plan import turn_id
 
     several = sum(prompt.turns > 1 for prompt in prompts)
     if not several:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from decoders import Target
     from decoders.prompt.files import PromptRecord
     from decoders.study.divergences import Divergence
-    from decoders.study.lossless import Outcome
+    from decoders.sweep.lossless import MethodCheck
 
 
 DESCRIPTION = "Decode prompts with every method and compare with plain decoding; exit code 1 on a difference."
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--pool is of no use to {', '.join(methods)}: they take their drafts from elsewhere")
 
     from decoders.model.catalog import precision_of
-    from decoders.study.lossless import check_lossless
+    from decoders.sweep.lossless import check_lossless
 
     stock = None if args.no_generate or not sampling.greedy else common.stock_model(args, target)
     about = {
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     }  # fmt: skip
     tell = _teller(kept)
 
-    def checked(index: int, outcomes: Sequence[Outcome]) -> None:
+    def checked(index: int, outcomes: Sequence[MethodCheck]) -> None:
         tell(index, outcomes)
         if args.json:  # what is done stays, whatever comes
             failed = sum(outcome.failed for outcome in outcomes)
@@ -90,7 +90,9 @@ def run(args: argparse.Namespace) -> int:
     common.say(note, _half_precision(outcomes, precision_of(target.info), args.tolerance), *missing.values())
     failed = sum(outcome.failed for outcome in outcomes)
     if failed:
-        common.say(f"FAILED: {failed} {'output differs' if failed == 1 else 'outputs differ'}")
+        differs = failed - sum(len(outcome.errors) for outcome in outcomes)
+        broken = f", {counted(failed - differs, 'run')} ended with an error" if differs < failed else ""
+        common.say(f"FAILED: {differs} {'output differs' if differs == 1 else 'outputs differ'}{broken}")
         return 1
     same = all(o.identical == o.total for o in outcomes if o.lossless and o.against)
     drawn = not sampling.greedy
@@ -111,14 +113,14 @@ def _takes_pool(target: Target, name: str, params: Any) -> bool:
     return find_method(name).needs(target, params).pool
 
 
-def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[Outcome]], None]:
+def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[MethodCheck]], None]:
     """Tells of every prompt on stderr when its runs are done, where no bar can be drawn."""
     began, shown = time.monotonic(), sys.stderr.isatty()
 
-    def checked(index: int, outcomes: Sequence[Outcome]) -> None:
+    def checked(index: int, outcomes: Sequence[MethodCheck]) -> None:
         record = records[index]
         compared = [outcome for outcome in outcomes if outcome.against]
-        differing = [o.method for o in compared if any(d.prompt == index for d in o.divergences)]
+        differing = [o.method for o in compared if any(d.prompt == index for d in o.divergences) or _error(o, index)]
         state = f"{len(compared) - len(differing)} of {len(compared)} outputs identical"
         about = f" ({record.category})" if record.category else ""
         if not shown:
@@ -131,9 +133,14 @@ def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[Outcome]
     return checked
 
 
-def _show_categories(outcomes: list[Outcome], categories: list[str], counts: str) -> None:
+def _error(outcome: MethodCheck, index: int) -> str:
+    """Why a method's run of a prompt failed; "" where it did not."""
+    return next((one["error"] for one in outcome.errors if one["prompt"] == index), "")
+
+
+def _show_categories(outcomes: list[MethodCheck], categories: list[str], counts: str) -> None:
     """Tokens per step of every method in each category of prompts, and in all; ``counts``: what is counted."""
-    from decoders.study.lossless import tokens_per_step
+    from decoders.sweep.lossless import tokens_per_step
 
     groups = {name: {i for i, category in enumerate(categories) if category == name} for name in categories}
     every = [(name or "–", chosen) for name, chosen in (*groups.items(), ("all", set(range(len(categories)))))]
@@ -147,7 +154,7 @@ def _show_categories(outcomes: list[Outcome], categories: list[str], counts: str
     common.show_table(heads, rows, right=1, last_apart=True)
 
 
-def _show(outcomes: list[Outcome], ids: list[str], target: Any) -> None:
+def _show(outcomes: list[MethodCheck], ids: list[str], target: Any) -> None:
     from rich.text import Text
 
     rows = []
@@ -158,6 +165,9 @@ def _show(outcomes: list[Outcome], ids: list[str], target: Any) -> None:
         identical = f"{outcome.identical}/{outcome.total}" if outcome.against else "–"
         style = "red" if outcome.failed else "green" if outcome.total and outcome.identical == outcome.total else ""
         first = _described(outcome.divergences[0], ids, target) if outcome.divergences else ""
+        if outcome.errors:
+            error = outcome.errors[0]
+            first = f"prompt {ids[error['prompt']]}: {error['error']}"
         against, ran = outcome.against or "– (the reference)", outcome.engines
         engines = [", ".join(f"{count} {engine}" for engine, count in sorted(ran.items()))] if others else []
         rows.append((outcome.method + state, against, Text(identical, style), steps, *engines, first))
@@ -178,10 +188,10 @@ def _described(first: Divergence, ids: list[str], target: Any) -> str:
     return f"{where}: {piece(first.got)}, not {piece(first.expected)}{gap}{verdict}"
 
 
-def _half_precision(outcomes: list[Outcome], dtype: str, tolerance: float | None) -> str:
+def _half_precision(outcomes: list[MethodCheck], dtype: str, tolerance: float | None) -> str:
     """What a check in half precision can and cannot promise, in one line; "" in full precision."""
     from decoders.study.divergences import tolerance_of
-    from decoders.study.lossless import FULL_PRECISION
+    from decoders.sweep.lossless import FULL_PRECISION
 
     if dtype in FULL_PRECISION:
         return ""

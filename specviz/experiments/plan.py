@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from decoders.draft.params import make_params
 from decoders.errors import UserError
 from decoders.names import BASELINE
+from decoders.sweep.plan import Measurement, Sample
+from specviz.places import new_id
 from specviz.words import sentence
 
 from .experiment import Experiment, Line, Row, Setting, registered
@@ -141,6 +143,16 @@ class Session:
     keep: Callable[[Trace], None] | None
     progress: Callable[[Progress], None] | None
     cancel: threading.Event
+
+    def recorded(self, name: str, method: str, params: Mapping[str, Any], new_tokens: int, case: Case) -> Measurement:
+        """A recorded run of a case, with a new id; ``name`` stands behind the case's in its title."""
+        title = " · ".join(filter(None, (case.id, name)))
+        run = self.make(case, method, params, title, self.cancel, new_tokens)
+        for _ in run:
+            pass  # what it yields is in run.trace
+        run.trace.run.update(id=new_id(), title=title, complete=True)
+        output = run.trace.output_ids
+        return Measurement(Sample.untimed(name, output), output, run.trace)
 
     def every_turn(self) -> Iterator[Case | Missed]:
         """The user turns of all cases, in order; where one cannot be reached, the reason in place of it."""

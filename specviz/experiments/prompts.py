@@ -7,7 +7,7 @@ A set is named ``examples``, ``demo``, ``turns``, ``quotes`` or ``templates``, w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +16,13 @@ from decoders.errors import UserError
 from decoders.prompt import codec
 from decoders.prompt.files import PromptRecord, read_prompts
 from decoders.prompt.templates import templates
+from decoders.sweep.plan import Case
 from specviz.views.examples import examples
 
 from .quoted import is_quotesum, quoted_records
 from .templated import templated
 
 if TYPE_CHECKING:
-    from decoders import Prompt
-    from decoders.study.quotes import QuotedAnswer
     from decoders.trace.trace import Trace
 
 SEED = 2027  # of the held-out stream: not the one that the target was judged with
@@ -43,25 +42,6 @@ NAMES = {
     FIRST: "first turn", SECOND: "second turn", ALL: "all", "": "all prompts",
     **{name: template.title for name, template in templates().items()},
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A prompt of an experiment: its tokens, its task, and the words it is listed under."""
-
-    id: str
-    category: str
-    prompt: Prompt
-    gold: QuotedAnswer | None = None  # the answer with its known quotes
-
-    def turned(self, prompt: Prompt) -> Case:
-        """A further user turn of it, under a name of its own."""
-        return replace(self, id=turn_id(self.id, prompt), prompt=prompt)
-
-
-def turn_id(name: str, prompt: Prompt) -> str:
-    """What a prompt's turn is called: further ones by the turn too."""
-    return name if prompt.turn == 1 else f"{name}, turn {prompt.turn}"
 
 
 def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.names import BASELINE
+from decoders.sweep.plan import Case, Contender, Failure, Measurement, attempt, execute, in_order
 from decoders.trace.baseline import baseline
 from specviz import __version__
 from specviz.places import new_id
@@ -22,7 +22,6 @@ from .answers import CASES, marked
 from .batch import units
 from .experiment import Experiment, Row, Setting, text_of
 from .plan import PLAIN, Make, Missed, OnDevice, Plan, Progress, Session
-from .prompts import Case
 from .quantities import clocked, learning, measured
 from .quoted import maker, swept
 from .results import Results
@@ -49,7 +48,7 @@ def begin(planned: Plan, target: Target) -> Results:
         "cases": len(planned.cases), "turns": planned.turns, "absent": dict(planned.absent),
     }  # fmt: skip
     if planned.experiment.repeats:
-        from decoders.study.bench import machine
+        from decoders.sweep.bench import machine
 
         about |= {"lossy": list(planned.lossy), "machine": {**machine(), "specviz": __version__}}
     return Results(about)
@@ -116,9 +115,9 @@ def _at_once(work: Callable[[], Any]) -> Any:
 
 def _warm(session: Session) -> None:
     """A first run that nobody times, where the machine's state matters; a batch warms up by itself."""
-    planned = session.planned
+    planned, warmed = session.planned, functools.partial(session.recorded, PLAIN.label, PLAIN.method, {}, WARM_TOKENS)
     if _clocked(planned.experiment) and planned.cases and not planned.experiment.repeats:
-        session.on_device(lambda: _one(session, planned.cases[0], Setting(PLAIN, {}), WARM_TOKENS, {}))
+        session.on_device(lambda: attempt(warmed, planned.cases[0]))
 
 
 Parts = Mapping[Variant, tuple[Path | None, Mapping[str, Any]]]
@@ -186,55 +185,65 @@ def _turn(steps: Iterator[int], last: int) -> int:
 
 def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
     """Rows, one run (or one measurement) at a time."""
-    planned, target = session.planned, session.target
-    experiment = planned.experiment
+    planned, experiment, cancel = session.planned, session.planned.experiment, session.cancel
+    contenders = [Contender(str(number), "traced", True, functools.partial(_attempt, session, setting, parts))
+                  for number, setting in enumerate(planned.settings)]  # fmt: skip
     for case in session.every_turn() if experiment.measure is None else (None,):
-        plain = None
         if isinstance(case, Missed):
             yield [labels_of(case.case, setting) | case.row() for setting in planned.settings]
             continue
-        for round, setting in itertools.product(range(1, experiment.rounds + 1), planned.settings):
-            if session.cancel.is_set():
-                return
-            counted = {"round": float(round)} if experiment.rounds > 1 and case is not None else {}
-            variant = variant_of(experiment, setting)
-            folder, shared = parts[variant] if variant is not None else (None, {})
-            part = {part_parameter(setting.line.method): str(folder)} if variant is not None else {}
-            labels = labels_of(case, setting) | counted
-            if shared.get("error"):
-                yield [{**labels, **shared}]
+        plain: Trace | None = None
+        for turn, outcome in execute(in_order(contenders, [case], experiment.rounds), session.on_device, cancel):
+            setting = planned.settings[int(turn.contender.name)]
+            _, shared = _part(session, setting, parts)
+            row = labels_of(case, setting)
+            if experiment.rounds > 1 and case is not None:
+                row["round"] = turn.round + 1.0
+            if isinstance(outcome, Failure):
+                yield [{**row, **shared, "error": outcome.reason}]
                 continue
-            if case is None or experiment.look is not None:
-                params = {**setting.params, **part}
-                measure = functools.partial(_measured, experiment, target, setting.line.method, params, case)
-                yield [{**labels, **shared, **row} for row in session.on_device(measure)]
+            if not isinstance(outcome, Measurement):
+                yield [{**row, **shared, **one} for one in outcome]
                 continue
-            new = experiment.max_new_tokens
-            row, trace = session.on_device(functools.partial(_one, session, case, setting, new, part))
-            row |= counted
-            if trace is not None and not session.cancel.is_set():
-                if setting.line.method == BASELINE and experiment.baseline:
-                    plain = trace
-                row |= {**measured(trace, case.category, plain and baseline(trace, plain).tokens_per_s), **shared}
-                if session.keep is not None:
-                    session.keep(trace)
-            if trace is not None and experiment.chart == CASES:
+            assert case is not None and outcome.trace is not None
+            trace = outcome.trace
+            if setting.line.method == BASELINE and experiment.baseline:
+                plain = trace
+            row |= {**measured(trace, case.category, plain and baseline(trace, plain).tokens_per_s), **shared}
+            row["trace"] = trace.run["id"]
+            if session.keep is not None:
+                session.keep(trace)
+            if experiment.chart == CASES:
                 row["output"] = marked(trace)
             if setting.line is PLAIN:
                 row["role"] = "hidden"
-            yield swept(row, trace, case.gold) if case.gold and experiment.forced and trace is not None else [row]
+            yield swept(row, trace, case.gold) if case.gold and experiment.forced else [row]
 
 
-def _measured(
-    experiment: Experiment, target: Any, method: str, params: Mapping[str, Any], case: Case | None
-) -> list[Row]:
-    try:
-        if experiment.measure is not None:
-            return list(experiment.measure(target, method, params))
-        assert experiment.look is not None and case is not None
-        return list(experiment.look(target, method, params, case.prompt, experiment.max_new_tokens))
-    except Exception as problem:
-        return [{"error": sentence(problem)}]
+def _part(session: Session, setting: Setting, parts: Parts) -> tuple[dict[str, str], Mapping[str, Any]]:
+    """The parameter that names a setting's trained part, and what its rows share."""
+    variant = variant_of(session.planned.experiment, setting)
+    if variant is None:
+        return {}, {}
+    folder, shared = parts[variant]
+    return {part_parameter(setting.line.method): str(folder)}, shared
+
+
+def _attempt(session: Session, setting: Setting, parts: Parts, case: Case | None) -> Any:
+    """A setting on a case: a recorded run, or the rows of what is measured otherwise."""
+    experiment, method = session.planned.experiment, setting.line.method
+    part, shared = _part(session, setting, parts)
+    params = {**setting.params, **part}
+    if shared.get("error"):
+        return [{}]
+    if experiment.measure is not None:
+        return list(experiment.measure(session.target, method, params))
+    assert case is not None
+    if experiment.look is not None:
+        return list(experiment.look(session.target, method, params, case.prompt, experiment.max_new_tokens))
+    values = ", ".join(f"{name} = {text_of(value)}" for name, value in setting.values.items())
+    name = " · ".join(filter(None, (setting.line.label, values)))
+    return session.recorded(name, method, params, experiment.max_new_tokens, case)
 
 
 def labels_of(case: Case | None, setting: Setting) -> Row:
@@ -244,24 +253,6 @@ def labels_of(case: Case | None, setting: Setting) -> Row:
     if case is not None:
         prompt = {"prompt": case.id, "category": case.category, "turn": float(case.prompt.turn), "trace": ""}
     return {"series": setting.line.label, **values, "method": setting.line.method, **prompt, "role": "run", "error": ""}
-
-
-def _one(
-    session: Session, case: Case, setting: Setting, new_tokens: int, part: Mapping[str, Any]
-) -> tuple[Row, Trace | None]:
-    """A run's row without its numbers, and its trace (None: it failed)."""
-    row = labels_of(case, setting)
-    values = ", ".join(f"{name} = {text_of(value)}" for name, value in setting.values.items())
-    title = " · ".join(words for words in (case.id, setting.line.label, values) if words)
-    try:
-        run = session.make(case, setting.line.method, {**setting.params, **part}, title, session.cancel, new_tokens)
-        for _ in run:
-            pass  # what it yields is in run.trace
-        trace: Trace = run.trace
-    except Exception as problem:
-        return {**row, "error": sentence(problem)}, None
-    trace.run.update(id=new_id(), title=title, complete=True)
-    return {**row, "trace": trace.run["id"]}, trace
 
 
 def _maker(target: Target, experiment: Experiment) -> Make:

@@ -134,7 +134,7 @@ def _whole_prompts(target: Target, planned: Plan, seconds: float) -> tuple[list[
 
 def recorded(target: Target, load: float) -> dict[str, Any]:
     """On which machine and engine results were recorded; ``rough``: with so much other work that times say little."""
-    from decoders.study.bench import machine
+    from decoders.sweep.bench import machine
 
     facts = {**machine(), "specviz": __version__}
     rough = load > BUSY * facts["cores"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +20,7 @@ from decoders.folders import write_text
 from specviz.places import SUFFIX, TRACES, home
 from specviz.words import counted
 from specviz.workers.folder import Folder
-from specviz.workers.kinds import pool_of
+from specviz.workers.kinds import Workers
 from specviz.workers.processes import worker_device
 from specviz.workers.sweep import Standing, sweep
 from specviz.workers.work import Job, Unit
@@ -38,29 +37,6 @@ if TYPE_CHECKING:
 MOST_WORKERS = 1024
 PLACE = "place"  # of results that a lab lists and that lie elsewhere: the file that says where
 KEPT = ("id", "created")  # of an experiment that is gone on with
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """How many workers do an experiment, and of which kind (``specviz.workers.kinds``). ``threads`` of each: 0 shares
-    this machine's cores out among processes, and gives every other worker one.
-    """
-
-    count: int
-    on: str = "processes"
-    threads: int = 0
-    ray_address: str = ""
-    slurm: tuple[str, ...] = ()
-
-    @property
-    def threads_each(self) -> int:
-        """
-        >>> Workers(4, "ray").threads_each, Workers(2, threads=3).threads_each
-        (1, 3)
-        """
-        if self.threads:
-            return self.threads
-        return max(1, (os.cpu_count() or 1) // self.count) if self.on == "processes" else 1
 
 
 @dataclass
@@ -88,10 +64,7 @@ class Spread:
         earlier = float(about["seconds"])
         book = _Book(self.planned, self.units, self.folder)
         self.results.rows = book.rows()
-        pool = pool_of(
-            self.workers.on, self.job, self.workers.count, ray_address=self.workers.ray_address,
-            slurm=self.workers.slurm,
-        )  # fmt: skip
+        pool = self.workers.pool(self.job)
 
         def over(standing: Standing, key: str | None) -> None:
             if key is not None:

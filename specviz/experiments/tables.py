@@ -16,13 +16,13 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.model.catalog import precision_of
+from decoders.sweep.timing import REPEATED, TIMED, WIDEST, Spot, Timing, spot, timings
 from specviz.words import column, counted
 
 from .experiment import Row
 from .prompts import ALL, NAMES
 from .quantities import Quantity
 from .results import SCHEMA, Results, opened, points
-from .timing import REPEATED, TIMED, WIDEST, Spot, Timing, spot, timings
 
 OVERALL = "overall"
 Form = Callable[[float | None], str]
@@ -208,8 +208,7 @@ def notes(results: Results) -> list[str]:
             places = len({spot(row) for row in errors})
             of = counted(turns, "turn") if several else counted(prompts, "prompt")
             sentences.append(
-                f"{name} failed on {places} of {of} and its numbers are of the others: "
-                f"{errors[0]['error']}"
+                f"{name} failed on {places} of {of} and its numbers are of the others: {errors[0]['error']}"
             )
     if any(run["verdict"] == "near tie" for check in checks(results) for run in check.runs):
         sentences.append("Some outputs differ at a near tie alone: rounding decided between equally likely tokens.")

@@ -59,7 +59,7 @@ class Counter:
         if pool is None or not self.pooled(target):
             return self.on_worker(lambda: work(Holder(target, self.memory), asked))
         seat = pool.home(key, self.runner.waiting())
-        return self.runner.on_worker(lambda: pool.ask(work, asked), device=LINE, seat=seat)
+        return self.runner.on_worker(lambda: pool.work(work, asked), device=LINE, seat=seat)
 
     def kept_at(self, owner: str, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
         """What a function returns that looks at what methods keep of a user's runs, at once; {} where nothing is."""

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from decoders.method.plugin_files import VARIABLE
+from decoders.method.plugin_files import VARIABLE, plugin_files
 from decoders.model.catalog import precision_of
 from decoders.prompt.codec import from_json
 from decoders.trace.trace import Trace
-from specviz.workers.backends import Answers
+from specviz.workers.backends import Answers, Hosting
+from specviz.workers.kinds import Workers
 from specviz.workers.plain import code_of
+from specviz.workers.processes import worker_device
 from specviz.workers.work import Refused
 
 if TYPE_CHECKING:
@@ -66,6 +68,19 @@ def open_model(about: Mapping[str, Any]) -> Answers:
     if about["drafter"]:
         offer_drafter(target, about["drafter"])
     return Answering(Holder(target))
+
+
+def hosting_of(
+    workers: Workers, target: Target, opening: Mapping[str, Any], drafter: str | None = None
+) -> Hosting:
+    """How each backend opens the model that the app has opened; ``opening`` as ``load_target`` takes it."""
+    device, gpus = worker_device(target.device.type, opening.get("device"), apart=workers.on == "ray")
+    about = {
+        "opening": {**opening, "device": device, "dtype": str(target.info["dtype"])},
+        "key": target.key, "precision": precision_of(target.info), "code": code_of(PACKAGES), "drafter": drafter,
+        "plugins": [str(path) for path in plugin_files()],
+    }  # fmt: skip
+    return Hosting(open_model, about, workers.threads_each, gpus)
 
 
 class Answering:

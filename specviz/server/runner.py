@@ -21,11 +21,12 @@ from decoders.errors import UserError
 from decoders.method.kept import owned_by
 from specviz.places import new_id
 from specviz.words import sentence
+from specviz.workers.supervisor import LOSSES
 
 from .job import Build, Job, RunLike
 from .library import Library
 from .limits import Rules, Window, caller
-from .pool import LINE, LOSSES, SEAT, NotBegun, Pool
+from .pool import LINE, SEAT, NotBegun, Pool
 from .store import TraceStore
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class Runner:
         self._tidied = 0.0
         self.keep_to(Rules())
         if pool is not None:
-            pool.changed = self._look_again
+            pool.changed = lambda name, reason: self._look_again()
 
     def keep_to(self, rules: Rules) -> None:
         """Let no user have more than ``rules`` allow."""

@@ -1,8 +1,8 @@
 """Backends: workers that a server or a sweep keeps, each with what it opened once, and asks one question after another.
 
 A question is plain JSON; so is each of its answers, of which there may be many: the steps of a run. They cross to the
-backend and back as text, never as objects. This file has the backend's own side (``Host``) and processes of this
-machine; Ray's actors are in ``ray_actors``.
+backend and back as text, never as objects. This file has the backend's own side (``Host``), what all kinds of backends
+share (``Backend``), and processes of this machine; Ray's actors are in ``ray_actors``.
 """
 
 from __future__ import annotations
@@ -38,11 +38,6 @@ AT_ONCE = "at_once"  # a question that is answered beside the one under way: it 
 
 Question: TypeAlias = Mapping[str, Any]
 Answers: TypeAlias = Callable[[Question, threading.Event], Iterator[Mapping[str, Any]]]
-
-
-def silent(seconds: float) -> str:
-    """Why a backend is lost that hangs."""
-    return f"it gave no sign of life for {seconds:.0f} s"
 
 
 class Gone(Exception):
@@ -98,19 +93,12 @@ def encoded(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def answered(told: bytes) -> Mapping[str, Any] | None:
-    """What a Host told; None at the end. Raises UserError with its sentence where it failed."""
-    answer = json.loads(told)
-    if "failed" in answer:
-        raise UserError(answer["failed"])
-    return answer.get("told")
-
-
 class Backend(ABC):
     """One backend as its server sees it. It can be opened again after it was lost: with nothing of what it held.
 
     It is ended, and so lost, where it gives no sign of life for ``silent_s``, or a question that was stopped goes on
-    for ``stop_s``.
+    for ``stop_s``. A kind of backends supplies ``_start``, ``_send`` and ``_end``; what its backend says comes in by
+    ``_hear``, and that it ended by ``_lose``.
     """
 
     silent_s, stop_s = SILENT_S, STOP_S
@@ -118,21 +106,114 @@ class Backend(ABC):
     def __init__(self, name: str, number: int) -> None:
         self.name, self.number = name, number
         self.lost: Callable[[str], None] = lambda reason: None  # called when it is lost, from any thread
+        self._asked: dict[str, queue.SimpleQueue[bytes | None]] = {}
+        self._reason = "it was not started"  # why nothing can be asked; "" while it is open
+        self._hung = ""  # why it was ended
+        self._beats = 0  # signs of life
+        self._life: object = None  # one opening of it
 
     @abstractmethod
+    def _start(self, hosting: Hosting, life: object) -> None:
+        """Start it and wait until it is ready; its threads go on as long as ``life`` is this. Raises Gone, Refused."""
+
+    @abstractmethod
+    def _send(self, key: str, asked: bytes) -> None:
+        """Put a question to it, or (with nothing) have the answer to it end soon. Raises nothing."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """End it at once, in the middle of an answer too."""
+
     def open(self, hosting: Hosting) -> None:
         """Start it, and wait until it is ready. Raises Gone, and Refused where it must not work."""
+        self.close()
+        self._hung, self._beats, self._life = "", 0, object()
+        threading.Thread(target=self._watch, args=(self._life,), name=f"{self.name} lives", daemon=True).start()
+        try:
+            self._start(hosting, self._life)
+        except BaseException:
+            self.close()
+            raise
+        self._reason = ""
 
-    @abstractmethod
     def ask(self, question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
         """The answers, as they come. Raises Gone, and UserError where it fails."""
+        key, heard = secrets.token_hex(KEY // 2), queue.SimpleQueue[bytes | None]()
+        self._asked[key], stopped, over = heard, 0.0, False
+        try:
+            if self._reason:
+                raise Gone(self._reason)
+            self._send(key, encoded(question))
+            while True:
+                if cancel.is_set() and not stopped:
+                    stopped = time.monotonic()
+                    self._send(key, b"")
+                if stopped and time.monotonic() - stopped > self.stop_s:
+                    self._kill(f"it did not stop within {self.stop_s:.0f} s")
+                try:
+                    message = heard.get(timeout=LOOK_S)
+                except queue.Empty:
+                    if self._reason:
+                        raise Gone(self._reason) from None
+                    continue
+                if message is None:
+                    raise Gone(self._reason)
+                answer = json.loads(message)
+                over = "told" not in answer
+                if "failed" in answer:
+                    raise UserError(answer["failed"])
+                if over:
+                    return
+                yield answer["told"]
+        finally:
+            if not over:
+                self._send(key, b"")
+            del self._asked[key]
 
-    @abstractmethod
     def close(self) -> None:
         """End it, in the middle of an answer too."""
+        self._life = None
+        self._end_all("it was closed")
+        self._end()
 
     def leave(self) -> None:  # noqa: B027
         """All backends are closed for good: end what they shared."""
+
+    def _hear(self, key: str, message: bytes) -> None:
+        """A sign of life; of a question that is asked, an answer."""
+        self._beats += 1
+        if (heard := self._asked.get(key)) is not None:
+            heard.put(message)
+
+    def _lose(self, life: object, reason: str) -> None:
+        """It ended by itself, or was ended as it hung; that is told once."""
+        if self._life is life:
+            self._life = None
+            self._end_all(self._hung or reason)
+            self.lost(self._reason)
+
+    def _end_all(self, reason: str) -> None:
+        self._reason = reason
+        for heard in list(self._asked.values()):
+            heard.put(None)
+
+    def _kill(self, reason: str) -> None:
+        """End it, as it hangs: whoever waits for it learns that."""
+        if not self._hung:
+            self._hung = reason
+            self._end()
+
+    def _watch(self, life: object) -> None:
+        """End it where it gives no sign of life. Looks are counted, not seconds: whoever stops this process (Ctrl+Z)
+        stops the backends too, and the signs come again no sooner than they are looked for.
+        """
+        looks, beats = 0, self._beats
+        while self._life is life and not self._hung:
+            time.sleep(BEAT_S)
+            looks, beats = (looks + 1 if beats == self._beats else 0), self._beats
+            patience = OPENING_S if self._reason else self.silent_s
+            if looks * BEAT_S >= patience and self._life is life:
+                self._kill(f"it gave no sign of life for {patience:.0f} s")
 
 
 class Process(Backend):
@@ -143,121 +224,52 @@ class Process(Backend):
         self._process: Any = None
         self._link: Connection | None = None
         self._sending = threading.Lock()
-        self._asked: dict[str, queue.SimpleQueue[bytes | None]] = {}
-        self._reason = "it was not started"
-        self._beats = 0  # messages heard
-        self._hung = ""  # why its process was ended
 
-    def open(self, hosting: Hosting) -> None:
-        self.close()
+    def _start(self, hosting: Hosting, life: object) -> None:
         link, theirs = CONTEXT.Pipe()
-        self._process = begun(self.name, hosting.threads, _serve, theirs, hosting, self.number)
+        self._process = process = begun(self.name, hosting.threads, _serve, theirs, hosting, self.number)
         theirs.close()
-        self._link, self._hung, self._beats = link, "", 0
-        threading.Thread(target=self._watch, args=(link,), name=f"{self.name} lives", daemon=True).start()
+        self._link = link
         try:
             while (message := link.recv_bytes()) == BEAT:
                 self._beats += 1
         except (EOFError, OSError):
-            raise Gone(self._over()) from None
-        first = json.loads(message)
-        if refusal := first.get("refused"):
-            self.close()
+            raise Gone(self._hung or _end_of(process)) from None
+        if refusal := json.loads(message).get("refused"):
             raise Refused(refusal)
-        self._reason = ""
-        threading.Thread(target=self._read, args=(link,), name=f"{self.name} tells", daemon=True).start()
+        threading.Thread(target=self._read, args=(link, process, life), name=f"{self.name} tells", daemon=True).start()
 
-    def _over(self) -> str:
-        """Why the process ended."""
-        process = self._process
-        if process is None:
-            return "it was closed"
-        process.join(5)
-        return self._hung or ended(process.exitcode)
-
-    def _kill(self, reason: str) -> None:
-        """End its process, which hangs: whoever reads from it learns that."""
-        self._hung = reason
-        with contextlib.suppress(AttributeError, ValueError):  # it was closed
-            self._process.kill()
-
-    def _watch(self, link: Connection) -> None:
-        """End it where it gives no sign of life. Looks are counted, not seconds: whoever stops this process (Ctrl+Z)
-        stops the backends too, and the signs come again no sooner than they are looked for.
-        """
-        looks, beats = 0, self._beats
-        while self._link is link and not self._hung:
-            time.sleep(BEAT_S)
-            looks, beats = (looks + 1 if beats == self._beats else 0), self._beats
-            patience = OPENING_S if self._reason else self.silent_s
-            if looks * BEAT_S >= patience and self._link is link:
-                self._kill(silent(patience))
-
-    def _read(self, link: Connection) -> None:
-        while True:
-            try:
+    def _read(self, link: Connection, process: Any, life: object) -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
                 message = link.recv_bytes()
-            except (EOFError, OSError):
-                break
-            self._beats += 1
-            if (waits := self._asked.get(message[:KEY].decode())) is not None:
-                waits.put(message[KEY:])
-        if self._link is link:  # else it was closed
-            reason = self._over()
-            self.lost(reason)
-            self._end_all(reason)
-
-    def _end_all(self, reason: str) -> None:
-        self._reason = reason
-        for waits in list(self._asked.values()):
-            waits.put(None)
+                self._hear(message[:KEY].decode(), message[KEY:])
+        if self._life is life:  # else it was closed
+            self._lose(life, _end_of(process))
 
     def _send(self, key: str, asked: bytes) -> None:
         with self._sending, contextlib.suppress(OSError, AttributeError):  # it ended: the reader tells
             self._link.send_bytes(key.encode() + asked)  # pyright: ignore[reportOptionalMemberAccess]
 
-    def ask(self, question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        key, told = secrets.token_hex(KEY // 2), queue.SimpleQueue[bytes | None]()
-        self._asked[key], stopped, over = told, 0.0, False
-        try:
-            if self._reason:
-                raise Gone(self._reason)
-            self._send(key, encoded(question))
-            while True:
-                if cancel.is_set() and not stopped:
-                    stopped = time.monotonic()
-                    self._send(key, b"")
-                if stopped and time.monotonic() - stopped > self.stop_s and not self._hung:
-                    self._kill(f"it did not stop within {self.stop_s:.0f} s")
-                try:
-                    message = told.get(timeout=LOOK_S)
-                except queue.Empty:
-                    if self._reason:
-                        raise Gone(self._reason) from None
-                    continue
-                if message is None:
-                    raise Gone(self._reason)
-                try:
-                    answer = answered(message)
-                except UserError:
-                    over = True
-                    raise
-                if answer is None:
-                    over = True
-                    return
-                yield answer
-        finally:
-            if not over:
-                self._send(key, b"")
-            del self._asked[key]
-
-    def close(self) -> None:
+    def _end(self) -> None:
+        if self._life is not None:  # whoever reads from it learns that
+            with contextlib.suppress(AttributeError, ValueError):  # it was closed
+                self._process.kill()
+            return
         link, process, self._link, self._process = self._link, self._process, None, None
-        self._end_all("it was closed")
         if process is not None:
             end([process])
         if link is not None:
             link.close()
+
+
+def _end_of(process: Any) -> str:
+    """Why a process ended."""
+    try:
+        process.join(5)
+        return ended(process.exitcode)
+    except ValueError:
+        return "it was closed"
 
 
 def _serve(link: Connection, hosting: Hosting, number: int) -> None:

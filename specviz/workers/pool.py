@@ -1,4 +1,5 @@
-"""Workers of some kind, behind four calls: start, give, wait, close. The loop in ``sweep`` knows nothing else of them.
+"""Workers of a sweep behind four calls: start, give, wait, close. The loop in ``sweep`` knows nothing else of them.
+``Supervised`` are those on backends, of whatever kind; a cluster's tasks are in ``slurm_array``.
 
 A worker tells Ready when it may be given units (at first, after each share, and when it was started again after a
 loss), Done after each unit, Lost when it died, and Cannot where the whole sweep has to stop.
@@ -6,17 +7,26 @@ loss), Done after each unit, Lost when it died, and Cannot where the whole sweep
 
 from __future__ import annotations
 
+import queue
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
-from .work import Job, Outcome, Unit
+from specviz.words import sentence
+
+from .backends import Answers, Backend, Gone, Hosting, Question
+from .supervisor import FAILED, LOSSES, Supervisor
+from .work import Job, Outcome, Unit, Worker
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
+    """It may be given units; ``times`` counts its openings."""
+
     worker: str
+    times: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +78,83 @@ class Pool(ABC):
     @abstractmethod
     def close(self) -> None:
         """End all workers, in mid-unit too: nothing that they write is ever half."""
+
+
+class Supervised(Pool):
+    """A worker on each backend: a thread opens it, gives it one unit after another, and opens it again when it was
+    lost.
+    """
+
+    def __init__(self, job: Job, backends: Sequence[Backend]) -> None:
+        super().__init__(job, len(backends))
+        self._supervisor = Supervisor(backends)
+        self._supervisor.changed = lambda name, reason: self._shares[name].put((-1, reason))
+        self._shares = {name: queue.SimpleQueue[tuple[int, Sequence[Unit] | str]]() for name in self.names}
+        self._told = queue.SimpleQueue[Answer]()
+        self._heard = dict.fromkeys(self.names, 0)  # the opening that a worker's last Ready was of
+        self._threads = [threading.Thread(target=self._work, args=(name,), daemon=True) for name in self.names]
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        job = self.job
+        self._supervisor.begin(Hosting(_open, {"job": job}, job.threads, job.gpus, "a worker"))
+        for thread in self._threads:
+            thread.start()
+
+    def give(self, worker: str, units: Sequence[Unit]) -> None:
+        self._shares[worker].put((self._heard[worker], units))
+
+    def wait(self, seconds: float) -> list[Answer]:
+        try:
+            answers = [self._told.get(timeout=seconds)]
+        except queue.Empty:
+            return []
+        while not self._told.empty():
+            answers.append(self._told.get())
+        self._heard |= {answer.worker: answer.times for answer in answers if isinstance(answer, Ready)}
+        return answers
+
+    def close(self) -> None:
+        self._over.set()
+        for shares in self._shares.values():
+            shares.put((-1, "it was closed"))
+        self._supervisor.close(self._threads)
+
+    def _work(self, name: str) -> None:
+        """A thread's work: what its backend does is told, until the sweep is over or cannot go on."""
+        seat = self._supervisor.seats[name]
+        try:
+            while not self._over.is_set() and self._supervisor.prepare(name):
+                try:
+                    self._do_share(name, seat.times)
+                except Gone as gone:
+                    self._told.put(Lost(name, str(gone)))
+        except Exception as problem:
+            self._told.put(Cannot(name, f"a worker broke: {sentence(problem)}"))
+        if seat.state == FAILED:
+            begun = f"no worker can begin: {name} ended {LOSSES} times before its first unit, "
+            self._told.put(Cannot(name, (begun if seat.failures >= LOSSES else "") + seat.reason))
+
+    def _do_share(self, name: str, times: int) -> None:
+        """Have an open backend do what it is given next. Raises Gone when it is lost, or the sweep over."""
+        self._told.put(Ready(name, times))
+        while True:
+            given, share = self._shares[name].get()
+            if isinstance(share, str):
+                if self._over.is_set() or not self._supervisor.seats[name].is_open:
+                    raise Gone(share)
+            elif given == times:
+                break  # else it was for the one before, which was lost: it is handed out again
+        for unit in share:
+            (told,) = self._supervisor.ask(name, {"key": unit.key, "payload": unit.payload}, self._over)
+            self._told.put(Done(name, Outcome(**told)))
+
+
+def _open(about: Mapping[str, Any]) -> Answers:
+    """A worker behind a backend's questions: each is a unit, and answered once, by its Outcome."""
+    worker = Worker(about["job"])
+
+    def answers(question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
+        yield asdict(worker.do(Unit(question["key"], question["payload"])))
+
+    return answers

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.exceptions import RayActorError, RayError
 
 from decoders.errors import UserError, first_line
 
-from .backends import BEAT_S, LOOK_S, Backend, Gone, Host, Hosting, Question, answered, encoded, silent
+from .backends import BEAT_S, Backend, Gone, Host, Hosting
 from .work import Refused, opened
 
 TOGETHER = 8  # questions that an actor hears at a time: one is answered, others wait, are stopped, or ask for states
@@ -80,77 +79,50 @@ class Actor(Backend):
         self._cores, self._address = cores, address
         self._actor: Any = None
         self._mine = False  # Ray was started for it
-        self._hung = ""  # why its last actor was ended
 
-    def open(self, hosting: Hosting) -> None:
-        self.close()
-        self._hung = ""
+    def _start(self, hosting: Hosting, life: object) -> None:
         self._mine = joined(self._cores, self._address) or self._mine
         asked: Any = {"num_cpus": hosting.threads, "num_gpus": hosting.gpus, "max_concurrency": TOGETHER}
         self._actor = actor = ray.remote(**asked)(_Actor).remote(hosting)
+        opened = actor.open.remote()
         try:
-            refusal = ray.get(actor.open.remote())
+            while not ray.wait([opened], timeout=BEAT_S)[0]:
+                self._beats += 1  # it may wait for a node
+            refusal = ray.get(opened)
         except ENDED as problem:
             raise Gone(_why(problem)) from None
         if refusal:
-            self.close()
             raise Refused(refusal)
-        threading.Thread(target=self._watch, args=(actor,), name=f"{self.name} lives", daemon=True).start()
+        threading.Thread(target=self._beat, args=(actor, life), name=f"{self.name} beats", daemon=True).start()
 
-    def _watch(self, actor: Any) -> None:
-        """Hear from it that it lives; lost is told once."""
-        while self._actor is actor:
-            try:
-                ray.get(actor.lives.remote(), timeout=self.silent_s)
-            except GetTimeoutError:
-                return self._end(actor, silent(self.silent_s))
-            except ENDED as problem:
-                if self._actor is actor:
-                    self.lost(_why(problem))
-                return
-            time.sleep(BEAT_S)
-
-    def _end(self, actor: Any, reason: str) -> None:
-        """End an actor that hangs: nothing is heard of it any more."""
-        if self._actor is actor:
-            self._hung, self._actor = reason, None
-            ray.kill(actor)
-            self.lost(reason)
-
-    def ask(self, question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        actor, key, stopped, over = self._actor, secrets.token_hex(8), 0.0, False
-        if actor is None:
-            raise Gone("it was closed")
+    def _beat(self, actor: Any, life: object) -> None:
+        """Ask it whether it lives, again and again."""
         try:
-            told = actor.answer.options(num_returns="streaming").remote(key, encoded(question))
-            while True:
-                if cancel.is_set() and not stopped:
-                    stopped = time.monotonic()
-                    actor.stop.remote(key)
-                if stopped and time.monotonic() - stopped > self.stop_s:
-                    self._end(actor, f"it did not stop within {self.stop_s:.0f} s")
-                if self._actor is not actor:
-                    over = True
-                    raise Gone(self._hung or "it was closed")
-                ready, _ = ray.wait([told], timeout=LOOK_S)
-                if not ready:
-                    continue
-                answer = answered(ray.get(next(told)))  # pyright: ignore[reportArgumentType]
-                if answer is None:
-                    over = True
-                    return
-                yield answer
+            while self._life is life:
+                ray.get(actor.lives.remote())
+                self._beats += 1
+                time.sleep(BEAT_S)
         except ENDED as problem:
-            over = True
-            raise Gone((self._actor is not actor and self._hung) or _why(problem)) from None
-        except UserError:
-            over = True
-            raise
-        finally:
-            if not over:
-                actor.stop.remote(key)
+            self._lose(life, _why(problem))
 
-    def close(self) -> None:
+    def _send(self, key: str, asked: bytes) -> None:
+        if (actor := self._actor) is None:
+            return
+        if not asked:
+            actor.stop.remote(key)
+            return
+        about = (actor, key, asked, self._life)
+        threading.Thread(target=self._follow, args=about, name=f"{self.name} tells", daemon=True).start()
+
+    def _follow(self, actor: Any, key: str, asked: bytes, life: object) -> None:
+        """Ask a question, and hear the answers."""
+        try:
+            for answer in actor.answer.options(num_returns="streaming").remote(key, asked):
+                self._hear(key, ray.get(answer))
+        except ENDED as problem:
+            self._lose(life, _why(problem))
+
+    def _end(self) -> None:
         actor, self._actor = self._actor, None
         if actor is not None and ray.is_initialized():
             ray.kill(actor)

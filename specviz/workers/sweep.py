@@ -17,11 +17,10 @@ from specviz.words import counted
 
 from .folder import Folder
 from .pool import Cannot, Done, Lost, Pool, Ready
+from .supervisor import BUSY, FREE, LOSSES, STARTING
 from .work import Unit
 
-LOSSES = 3  # workers that a unit may cost
 LOOK_S = 0.5  # between looks at whether the sweep was stopped
-STARTING, WORKING, WAITING = "starting", "at work", "waiting"
 
 
 @dataclass(slots=True)
@@ -33,7 +32,6 @@ class WorkerState:
     since: float = 0.0
     done: int = 0
     losses: int = 0
-    losses_in_a_row: int = 0
 
 
 @dataclass(slots=True)
@@ -67,8 +65,8 @@ class Standing:
     def text(self) -> str:
         """All of it in a line, as a command shows it (without what can be drawn as a bar).
 
-        >>> Standing(9, before=4, done=4, workers=[WorkerState("worker 1", WORKING), WorkerState("worker 2")]).text()
-        'workers: 1 at work, 1 starting'
+        >>> Standing(9, before=4, done=4, workers=[WorkerState("worker 1", BUSY), WorkerState("worker 2")]).text()
+        'workers: 1 busy, 1 starting'
         """
         states = Counter(worker.state for worker in self.workers)
         parts = [f"{self.rate:.2g} units/s"] if self.rate is not None else []
@@ -125,7 +123,7 @@ class _Loop:
         self.standing, self.told = standing, told
         self.states = {state.name: state for state in standing.workers}
         self.at_work: dict[str, list[str]] = {name: [] for name in pool.names}
-        self.idle: deque[str] = deque()
+        self.idle: deque[str] = deque()  # those that told Ready and were given nothing since
         self.costs: Counter[str] = Counter()
         self.begun = False
 
@@ -151,8 +149,7 @@ class _Loop:
                 case Ready(name):
                     if not self.begun:  # what starting takes is not the units' time
                         self.begun, self.standing.started = True, time.monotonic()
-                    self.states[name].losses_in_a_row = 0
-                    self._now(name, WAITING)
+                    self._now(name, FREE)
                     self.idle.append(name)
                 case Done(name, outcome):
                     if outcome.stops:
@@ -183,7 +180,7 @@ class _Loop:
         if share:
             self.idle.popleft()
             self.at_work[name] = share
-            self._now(name, WORKING)
+            self._now(name, BUSY)
             self.pool.give(name, [self.units[key] for key in share])
 
     def _over(self, key: str, error: str = "") -> None:
@@ -194,15 +191,12 @@ class _Loop:
 
     def _lost(self, name: str, reason: str) -> None:
         """Its units are handed out again, before all others; the first of them is the one that it was at."""
-        state = self.states[name]
-        state.losses += 1
-        state.losses_in_a_row += 1
+        self.states[name].losses += 1
         self._now(name, STARTING)
+        if name in self.idle:
+            self.idle.remove(name)
         share, self.at_work[name] = self.at_work[name], []
-        if not share and state.losses_in_a_row >= LOSSES:
-            raise UserError(f"no worker can begin: {name} ended {LOSSES} times before its first unit, {reason}")
         if share:
-            state.losses_in_a_row = 0
             first = share[0]
             self.costs[first] += 1
             if self.costs[first] >= LOSSES:

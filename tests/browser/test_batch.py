@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from decoders.study.bench import Sample
+from decoders.sweep.plan import Sample
 from specviz.pages import pages
 from specviz.server.desk import Desk
 from specviz.server.loader import Loader
@@ -33,7 +33,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     target.tokenizer = target.tokenizer or tiny_tokenizer()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        patch.setattr("specviz.experiments.batch.REPEATED", 0)
+        patch.setattr("decoders.sweep.ledger.REPEATED", 0)
         pace = itertools.cycle((90.0, 91.0, 92.0, 93.0, 94.0))  # steps per second, whatever the machine does
         patch.setattr(Sample, "tokens_per_s", property(lambda self: next(pace) * (self.accepted / self.steps + 1)))
         store = TraceStore()

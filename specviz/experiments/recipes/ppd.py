@@ -104,7 +104,7 @@ def cost_and_speed(
     """One row: the speedup of a method over plain decoding of the same prompt, timed one after the other, beside its
     part's memory (``trained_parts``) and training.
     """
-    from decoders.study.bench import timed
+    from decoders.sweep.contenders import timed
 
     folder = _place(target, method, params)
     plain, speed = (timed(target, name, None, max_new_tokens)(prompt).sample.tokens_per_s for name in ("plain", method))

@@ -19,11 +19,11 @@ from specviz.experiments.experiment import Experiment
 from specviz.experiments.free import free
 from specviz.experiments.prompts import SETS, Case, cases, check_tokens, of_trace, read_file, records
 from specviz.experiments.recipes import find_recipe
-from specviz.experiments.spread import Workers
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Desk
 from specviz.server.limits import Rules
 from specviz.server.store import UnknownTrace
+from specviz.workers.kinds import Workers
 
 MOST_WORKERS = 64
 PAGE_KINDS = {"processes": "", "ray": "ray"}  # and the package that each needs

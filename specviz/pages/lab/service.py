@@ -29,7 +29,7 @@ from specviz.experiments.recipes import recipes
 from specviz.experiments.results import ABOUT, Results, read_about
 from specviz.experiments.running import begin, run_experiment
 from specviz.experiments.shipped import SHIPPED, example
-from specviz.experiments.spread import Workers, spread
+from specviz.experiments.spread import spread
 from specviz.experiments.tables import described
 from specviz.experiments.units import Opening
 from specviz.places import home, is_id
@@ -42,6 +42,7 @@ from specviz.server.store import EVERYBODY
 from specviz.shell.assets import plotly
 from specviz.views.examples import TASKS
 from specviz.words import sentence
+from specviz.workers.kinds import Workers
 
 from .asked import Asked, cases_of, experiment_of, worker_kinds, workers_of
 from .kept import LATEST, OWNER, SavedResults, found, place_of, trim

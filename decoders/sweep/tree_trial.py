@@ -14,7 +14,9 @@ from decoders.prompt.prompt import Prompt
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import PromptTrees
 
-from .bench import PLAIN, Contender, Made, Sample, alternated, summarise, timed, unrecorded
+from .bench import summarise
+from .contenders import timed, unrecorded
+from .plan import PLAIN, Contender, Failure, Measurement, Sample, alternated, execute
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -47,7 +49,7 @@ def try_trees(
             drafter = PpdDrafter(prompt_tokens, trees, target.context_length)
             return Decoding(target, prompt, drafter, max_new_tokens=max_new_tokens)
 
-        def run(prompt: Prompt) -> Made:
+        def run(prompt: Prompt) -> Measurement:
             return unrecorded(name, lambda: decoding(prompt))
 
         return Contender(name, "method", True, run)
@@ -55,7 +57,10 @@ def try_trees(
     plain = Contender(PLAIN, "method", True, timed(target, PLAIN, None, max_new_tokens))
     named = {key: contender(f"trees {number}", one) for number, (key, one) in enumerate(trees.items())}
     contenders, samples = [plain, *named.values()], list[Sample]()
-    for done, (turn, made) in enumerate(alternated(contenders, prompts, 1, lambda run: run()), 1):
+    for done, (turn, made) in enumerate(execute(alternated(contenders, prompts, 1), tidy=True), 1):
+        if isinstance(made, Failure):
+            raise made.problem
+        assert isinstance(made, Measurement)
         if turn.round >= 0:
             samples.append(replace(made.sample, prompt=turn.prompt))
         if progress:

@@ -1,4 +1,4 @@
-"""What repeated measurements of a batch are worth: medians with quartiles, and which of them were disturbed."""
+"""Repeated measurements: medians with quartiles, and which of them were disturbed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import quantiles
 
-from .experiment import Row
+from decoders.trace.speedup import WIDEST
+
+from .plan import PLAIN, TRACED, Row, Sample
 
 TIMED = ("tokens_per_s", "speedup")  # measured in every repeat
-WIDEST = 0.25  # (upper − lower quartile) ÷ median from which a measurement counts as disturbed
 REPEATED = 2  # times a disturbed measurement is made again, each time with as many repeats as at first
 
 
@@ -69,11 +70,23 @@ def timings(rows: Sequence[Row], key: str) -> Mapping[tuple[str, Spot], Timing]:
     return {of: Timing.of(those, most.get(of)) for of, those in values.items()}
 
 
-def disturbed(rows: Sequence[Row]) -> dict[Spot, set[str]]:
-    """Lines that are to be measured again, by prompt and turn."""
-    again: dict[Spot, set[str]] = {}
-    for key in TIMED:
-        for (series, at), timing in timings(rows, key).items():
-            if timing.disturbed and isinstance(at[0], int):
-                again.setdefault(at, set()).add(series)
+def disturbed(samples: Sequence[Sample]) -> dict[int, set[str]]:
+    """Contenders that are to be measured again, by the prompt's number: the speeds of their runs of it do not agree, or
+    those of runs without recording against plain decoding's of the same round do not, or say more than can be.
+    """
+    plain = {(s.prompt, s.round): s.tokens_per_s for s in samples if s.name == PLAIN}
+    speeds: dict[tuple[int, str], list[float]] = {}
+    speedups: dict[tuple[int, str], list[float]] = {}
+    most: dict[tuple[int, str], float | None] = {}
+    for sample in samples:
+        if speed := sample.tokens_per_s:
+            speeds.setdefault((sample.prompt, sample.name), []).append(speed)
+            if not sample.name.endswith(TRACED) and (other := plain.get((sample.prompt, sample.round))):
+                speedups.setdefault((sample.prompt, sample.name), []).append(speed / other)
+                most[sample.prompt, sample.name] = sample.tokens_per_step
+    again: dict[int, set[str]] = {}
+    for values in (speeds, speedups):
+        for of, those in values.items():
+            if Timing.of(those, most.get(of) if values is speedups else None).disturbed:
+                again.setdefault(of[0], set()).add(of[1])
     return again

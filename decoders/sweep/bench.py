@@ -1,0 +1,267 @@
+"""Speed side by side: every contender on the same prompts in one run, in alternation, with the same tokens.
+
+Tokens per second are of decoding, the prompt excluded, as everywhere (``decoders.trace.metrics``); end to end
+includes it. Speedups and ratios are formed between runs of the same prompt in the same round, and given as median and
+quartiles.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from decoders.drafters import chosen
+from decoders.errors import UserError
+from decoders.model.load import versions
+from decoders.model.target import Target
+from decoders.prompt.prompt import Prompt
+from decoders.study.llama_cpp import PeerLost
+from decoders.study.peers import BESIDE, Peer
+from decoders.verifiers.sampling import Sampling
+
+from .contenders import contenders_of
+from .ledger import Ledger
+from .plan import PLAIN, TRACED, Case, Contender, Sample
+from .timing import disturbed
+
+SCHEMA = "specbench/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median and quartiles of ``count`` numbers."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> Spread | None:
+        """
+        >>> Spread.of([1.0, None, 3.0])
+        Spread(median=2.0, low=1.5, high=2.5, count=2)
+        """
+        measured = [v for v in values if v is not None]
+        if not measured:
+            return None
+        low, median, high = (float(x) for x in np.percentile(measured, [25, 50, 75]))
+        return cls(median, low, high, len(measured))
+
+
+Runs = Sequence[Sample]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One number of a contender, ``of`` its own runs, those of all contenders, and its name. Where it has a ``head`` it
+    is shown under that, its numbers in the form of ``unit``.
+    """
+
+    of: Callable[[Runs, Runs, str], Any]
+    head: str = ""
+    unit: str = ""
+
+
+def _median(mine: Runs, name: str) -> float | None:
+    spread = Spread.of([getattr(sample, name) for sample in mine])
+    return spread and spread.median
+
+
+def _tokens_per_step(mine: Runs) -> float | None:
+    steps = sum(sample.steps or 0 for sample in mine)
+    return sum(sample.accepted or 0 for sample in mine) / steps + 1 if steps else None
+
+
+def _draft_share(mine: Runs) -> float | None:
+    draft, verify = _median(mine, "draft_ms"), _median(mine, "verify_ms")
+    return draft / verify if draft is not None and verify else None
+
+
+COLUMNS: Mapping[str, Column] = {  # all that is measured of a contender: a new number is a line here
+    "tokens": Column(lambda mine, every, name: sum(s.tokens for s in mine)),
+    "tokens_per_s": Column(lambda mine, every, name: Spread.of([s.tokens_per_s for s in mine]), "tokens/s", "tokens/s"),
+    "end_to_end": Column(lambda mine, every, name: Spread.of([s.end_to_end for s in mine])),
+    "speedup": Column(lambda mine, every, name: paired(every, name, PLAIN), "speedup", "×"),
+    "tokens_per_step": Column(lambda mine, every, name: _tokens_per_step(mine), "tokens per step", "tokens"),
+    "draft_ms": Column(lambda mine, every, name: _median(mine, "draft_ms"), "draft ms", "ms"),
+    "verify_ms": Column(lambda mine, every, name: _median(mine, "verify_ms"), "verify ms", "ms"),
+    "commit_ms": Column(lambda mine, every, name: _median(mine, "commit_ms")),
+    "draft_share": Column(lambda mine, every, name: _draft_share(mine), "drafting (%)", "share"),
+    "differing": Column(lambda mine, every, name: sum(not s.identical for s in mine), "differs"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """All runs of one contender. ``kind`` is method, traced or peer; ``values`` are ``COLUMNS``, which are attributes
+    too; ``error`` says why a run failed ("": none did).
+    """
+
+    name: str
+    kind: str
+    lossless: bool
+    values: Mapping[str, Any]
+    error: str = ""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["values"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def to_json(self) -> dict[str, Any]:
+        row = asdict(self)
+        return {**row.pop("values"), **row}
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One number a reader looks for, e.g. "plain ÷ generate(), decoding"."""
+
+    name: str
+    value: Spread
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    rows: tuple[Row, ...]
+    ratios: tuple[Ratio, ...]
+    samples: tuple[Sample, ...]
+    model: dict[str, Any]
+    machine: dict[str, Any]
+    settings: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **asdict(self),
+                "rows": [row.to_json() for row in self.rows]}  # fmt: skip
+
+
+def bench(
+    target: Target,
+    prompts: Sequence[Prompt],
+    methods: Mapping[str, Any],
+    *,
+    max_new_tokens: int,
+    repeats: int = 3,
+    traced: bool = True,
+    peers: Sequence[Peer] = (),
+    sampling: Sampling | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    ledger: Ledger | None = None,
+) -> Report:
+    """Run every method (name → parameters) on every prompt (or turn of one: ``turns_of``), ``repeats`` rounds after a
+    warm-up, greedily or by ``sampling``, alike in all runs (others draw otherwise: ``peers`` are for greedy runs).
+
+    Plain decoding always takes part. ``traced`` runs each method a second time with recording on. Who was disturbed
+    on a prompt (``timing.disturbed``) runs it again, with those it is compared with. ``progress(done, total)`` counts
+    runs; a ``ledger`` of these prompts has their rows. A run that fails is counted, and the others go on.
+    """
+    if not prompts:
+        raise UserError("a benchmark needs at least one prompt that fits the model's context")
+    taking_part = {PLAIN: methods.get(PLAIN), **methods}
+    parameters = {name: asdict(chosen(name, params)[1]) for name, params in taking_part.items()}
+    contenders = contenders_of(target, taking_part, max_new_tokens, traced, peers, sampling)
+    total, done = len(contenders) * (1 + len(prompts) * repeats), 0
+    if ledger is None:
+        ledger = Ledger(target, [Case(str(n), "", prompt) for n, prompt in enumerate(prompts)], {}, sampling=sampling)
+    for done, _ in enumerate(ledger.run(contenders, prompts, repeats), 1):
+        if progress:
+            progress(done, max(done, total))
+    samples = ledger.samples
+    lost = {
+        name: str(failure.problem) if isinstance(failure.problem, PeerLost) else failure.reason
+        for name, failure in ledger.reasons.items()
+    }
+    settings = {
+        "max_new_tokens": max_new_tokens, "repeats": repeats, "turns": len(prompts),
+        "prompts": sum(prompt.turn == 1 for prompt in prompts),
+        "repeated": max(0, done - total), "disturbed": sum(len(names) for names in disturbed(samples).values()),
+        "lost": lost, "sampling": asdict(sampling or Sampling()),
+        "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
+        "methods": parameters,
+    }  # fmt: skip
+    rows = tuple(summarise(c, samples, lost.get(c.name, "")) for c in contenders)
+    return Report(rows, tuple(ratios_of(samples)), tuple(samples), dict(target.info), machine(), settings)
+
+
+def summarise(contender: Contender, samples: Runs, error: str = "") -> Row:
+    """All runs of one contender in one row."""
+    name = contender.name
+    mine = [sample for sample in samples if sample.name == name]
+    values = {key: column.of(mine, samples, name) for key, column in COLUMNS.items()}
+    return Row(name, contender.kind, contender.lossless, values, error)
+
+
+def _speeds(samples: Sequence[Sample], name: str, end_to_end: bool) -> dict[tuple[int, int], float | None]:
+    """tokens/s of a contender's runs, by prompt and round."""
+    return {(s.prompt, s.round): s.end_to_end if end_to_end else s.tokens_per_s for s in samples if s.name == name}
+
+
+def paired(samples: Sequence[Sample], above: str, below: str, *, end_to_end: bool = False) -> Spread | None:
+    """tokens/s of ``above`` ÷ tokens/s of ``below``, formed run by run: same prompt, same round."""
+    a, b = (_speeds(samples, name, end_to_end) for name in (above, below))
+    return Spread.of([one / other for key, one in a.items() if one and (other := b.get(key))])
+
+
+def tracing(samples: Sequence[Sample], name: str, *, end_to_end: bool = False) -> Spread | None:
+    """Seconds per token with recording on ÷ off: ratio of the medians, with quartiles of the run-by-run ratios."""
+    runs = paired(samples, name, name + TRACED, end_to_end=end_to_end)
+    off, on = (Spread.of([*_speeds(samples, each, end_to_end).values()]) for each in (name, name + TRACED))
+    return replace(runs, median=off.median / on.median) if runs and off and on else None
+
+
+def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
+    """The ratios readers ask for, as far as their two sides took part."""
+    decoding, whole = "tokens/s of decoding, the prompt excluded", "output tokens ÷ all seconds, the prompt included"
+    ratios: list[tuple[str, Spread | None, str]] = []
+    for ours, peer, label in BESIDE:
+        ratios.append((label, paired(samples, ours, peer), decoding))
+        ratios.append((f"{label}, end to end", paired(samples, ours, peer, end_to_end=True), whole))
+    for name in sorted({s.name.removesuffix(TRACED) for s in samples if s.name.endswith(TRACED)}):
+        for basis in (False, True):
+            label = f"{name}: tracing on ÷ off{', end to end' if basis else ''}"
+            ratios.append((label, tracing(samples, name, end_to_end=basis), "seconds per token, ratio of the medians"))
+    return [Ratio(label, value, help) for label, value, help in ratios if value]
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on: facts that matter for speed, no names of hosts."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        cores = os.cpu_count() or 1
+    facts: dict[str, Any] = {
+        "cores": cores,
+        "torch_threads": torch.get_num_threads(),
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+        **{k: v for k, v in versions().items() if k != "made"},
+    }
+    if torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name(0)
+    return facts
+
+
+def lengthened(prompts: Sequence[Prompt], length: int) -> list[Prompt]:
+    """Each prompt with the file's others in front, cut to the last ``length`` tokens: the same work at a set context.
+
+    >>> [p.tokens for p in lengthened([Prompt.from_ids([1, 2, 3]), Prompt.from_ids([4])], 5)]
+    [(4, 4, 1, 2, 3), (3, 1, 2, 3, 4)]
+    """
+    result = []
+    for index, prompt in enumerate(prompts):
+        before = [t for p in (*prompts[index + 1 :], *prompts[:index]) for t in p.tokens] or list(prompt.tokens)
+        tokens = list(prompt.tokens)
+        while len(tokens) < length:
+            tokens = before + tokens
+        result.append(Prompt.from_ids(tokens[-length:]))
+    return result

@@ -1,0 +1,107 @@
+"""The runs that take part in a sweep: a method timed, a method recorded, a peer."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from decoders.drafters import find_method
+from decoders.engine.decoding import Decoding
+from decoders.engine.recording import record
+from decoders.model.transfer import Span, wait
+from decoders.study.peers import Peer
+
+from .plan import TRACED, Contender, Measurement, Sample
+
+if TYPE_CHECKING:
+    from decoders.model.target import Session, Target
+    from decoders.prompt.prompt import Prompt
+    from decoders.verifiers.sampling import Sampling
+
+
+def contenders_of(
+    target: Target, methods: Mapping[str, Any], max_new_tokens: int, traced: bool, peers: Sequence[Peer] = (),
+    sampling: Sampling | None = None,
+) -> list[Contender]:  # fmt: skip
+    """Who runs: each method, each traced (if asked for), and the peers."""
+    result = []
+    for name, params in methods.items():
+        lossless = find_method(name).lossless
+        unseen = timed(target, name, params, max_new_tokens, sampling=sampling)
+        result.append(Contender(name, "method", lossless, unseen))
+        if traced:
+            recorded = _traced(target, name, params, max_new_tokens, sampling)
+            result.append(Contender(name + TRACED, "traced", lossless, recorded))
+    result += [Contender(peer.name, "peer", peer.lossless, _peer(peer, target, max_new_tokens)) for peer in peers]
+    return result
+
+
+def timed(
+    target: Target,
+    method: str,
+    params: Any,
+    max_new_tokens: int,
+    *,
+    name: str = "",
+    cancel: threading.Event | None = None,
+    sampling: Sampling | None = None,
+) -> Callable[[Prompt], Measurement]:
+    """Decoding by a method with nothing recorded, as ``Contender.run``; ``name``: what its samples are called."""
+    options = {"max_new_tokens": max_new_tokens, "cancel": cancel, "sampling": sampling}
+    return lambda prompt: unrecorded(name or method, lambda: Decoding.of(target, prompt, method, params, **options))
+
+
+def unrecorded(name: str, decoding: Callable[[], Decoding], read: Session | None = None) -> Measurement:
+    """One run with nothing recorded; ``decoding`` begins it, ``name`` is what the sample is called. ``read`` has
+    processed its prompt (``read_once``).
+    """
+    started = time.perf_counter()
+    run = decoding()
+    run.prefill(read)
+    filled = time.perf_counter()
+    output: list[int] = []
+    times: list[tuple[Span, Span, Span]] = []
+    accepted, engines = 0, Counter[str]()
+    for step in run:
+        output += step.emitted
+        accepted += step.accepted
+        engines[step.scored.ran.engine] += 1
+        times.append((step.draft_ms, step.verify_ms, step.commit_ms))
+    wait(run.target.device)
+    ended = time.perf_counter()
+    medians: list[Any] = [statistics.median(map(float, column)) for column in zip(*times, strict=True)] or [None] * 3
+    n = len(output)
+    seconds, decode_s = ended - started, ended - filled
+    return Measurement(
+        Sample(name, 0, 0, n, n, len(times), accepted, seconds, decode_s, *medians), output, engines=engines
+    )
+
+
+def _traced(
+    target: Target, name: str, params: Any, max_new_tokens: int, sampling: Sampling | None
+) -> Callable[[Prompt], Measurement]:
+    def run(prompt: Prompt) -> Measurement:
+        started = time.perf_counter()
+        trace = record(target, prompt, name, params, max_new_tokens=max_new_tokens, sampling=sampling)
+        seconds = time.perf_counter() - started
+        output, accepted = trace.output_ids, trace.tables["steps"]["accepted"]
+        before = sum(trace.run["timings"][name] for name in ("prefill_ms", "prepare_ms")) / 1e3
+        decode_s, n = seconds - before, len(output)  # recording included
+        sample = Sample(name + TRACED, 0, 0, n, n, len(accepted), sum(accepted), seconds, decode_s)
+        return Measurement(sample, output, trace)
+
+    return run
+
+
+def _peer(peer: Peer, target: Target, most: int) -> Callable[[Prompt], Measurement]:
+    def run(prompt: Prompt) -> Measurement:
+        made = peer.generate(prompt.tokens, most, target.stop_ids)
+        n, decode_s = len(made.tokens), made.seconds - made.first_s
+        sample = Sample(peer.name, 0, 0, n, n - made.first_tokens, None, None, made.seconds, decode_s)
+        return Measurement(sample, made.tokens)
+
+    return run

@@ -1,0 +1,194 @@
+"""Losslessness, measured: every method's output against plain decoding, and plain against generate()."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from typing import Any
+
+from decoders.drafters import chosen
+from decoders.engine.decoding import Decoding, read_once
+from decoders.method.method import Method
+from decoders.model.catalog import precision_of
+from decoders.model.target import Target
+from decoders.prompt.prompt import Prompt
+from decoders.study.divergences import DRAWN, LOSSY, Divergence, first_difference, judged, tolerance_of
+from decoders.study.peers import GENERATE
+from decoders.study.stock import StockModel
+from decoders.verifiers.sampling import Sampling
+
+from .contenders import unrecorded
+from .plan import PLAIN, Contender, Failure, Measurement, Outcome, Sample, attempt, execute, in_order
+
+FULL_PRECISION = ("float32", "float64")  # there any difference fails, a near tie too
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """One method on one prompt (its number). ``accepted`` counts draft tokens, the target's own excluded; ``engines``
+    counts steps by the engine that ran the target's forward (``draft.Ran``).
+    """
+
+    prompt: int
+    tokens: int
+    steps: int
+    accepted: int
+    engines: Mapping[str, int] = field(default_factory=dict)
+
+
+def tokens_per_step(runs: Iterable[RunCounts]) -> float | None:
+    """Of the steps of several runs, pooled: accepted draft tokens and the target's own; None where there is no step.
+
+    >>> tokens_per_step([RunCounts(0, 4, 2, 2), RunCounts(1, 4, 4, 0)])
+    1.3333333333333333
+    """
+    counted = list(runs)
+    steps = sum(run.steps for run in counted)
+    return sum(run.accepted for run in counted) / steps + 1 if steps else None
+
+
+@dataclass(slots=True)
+class MethodCheck:
+    """One method over all prompts. ``against`` names the reference. ``tokens_per_step`` pools all steps. ``errors`` are
+    the prompts on which it ended with one, each with its sentence: they count as ``failed``.
+    """
+
+    method: str
+    against: str
+    lossless: bool = True
+    identical: int = 0
+    total: int = 0
+    divergences: list[Divergence] = field(default_factory=list)
+    failed: int = 0
+    runs: list[RunCounts] = field(default_factory=list)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def tokens_per_step(self) -> float | None:
+        return tokens_per_step(self.runs)
+
+    @property
+    def engines(self) -> Counter[str]:
+        """Steps of all runs by the engine that ran them."""
+        return sum((Counter(run.engines) for run in self.runs), Counter())
+
+    def to_json(self) -> dict[str, Any]:
+        sums = {name: sum(getattr(run, name) for run in self.runs) for name in ("tokens", "steps", "accepted")}
+        return {**asdict(self), **sums, "engines": self.engines, "tokens_per_step": self.tokens_per_step}
+
+    def count(self, index: int, outcome: Outcome) -> None:
+        """Enter a run of a prompt: its counts, or why it failed."""
+        if isinstance(outcome, Failure):
+            self.failed += 1
+            self.errors.append({"prompt": index, "error": outcome.reason})
+        if not isinstance(outcome, Measurement):
+            return
+        sample = outcome.sample
+        self.runs.append(
+            RunCounts(index, sample.tokens, sample.steps or 0, sample.accepted or 0, dict(outcome.engines))
+        )
+
+    def compare(
+        self, target: Target, prompt: Prompt, index: int, expected: Outcome, got: Outcome, allowed: float, drawn: bool
+    ) -> None:
+        """Enter whether a run's output is the reference's; ``allowed`` (logits) is what rounding may do."""
+        self.total += 1
+        if not isinstance(got, Measurement):
+            return
+        if not isinstance(expected, Measurement):
+            self.failed += 1
+            self.errors.append({"prompt": index, "error": f"{self.against} failed, so that nothing is known of this"})
+            return
+        plain, output = expected.output, got.output
+        if output == plain:
+            self.identical += 1
+            return
+        at = first_difference(plain, output)
+        if drawn:  # no fault, and no logits tell more
+            wanted, written = (tokens[at] if at < len(tokens) else None for tokens in (plain, output))
+            verdict = DRAWN if self.lossless else LOSSY
+            self.divergences.append(Divergence(at, wanted, written, verdict, prompt=index))
+            return
+        divergence = judged(
+            target, prompt.tokens, plain, output, at, lossless=self.lossless, tolerance=allowed or None, number=index
+        )
+        self.failed += self.lossless and (allowed == 0 or (divergence.shortfall or 0.0) > allowed)
+        self.divergences.append(divergence)
+
+
+def check_lossless(
+    target: Target,
+    prompts: Sequence[Prompt],
+    methods: Mapping[str, Any],
+    *,
+    max_new_tokens: int,
+    sampling: Sampling | None = None,
+    stock: StockModel | None = None,
+    tolerance: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    checked: Callable[[int, Sequence[MethodCheck]], None] | None = None,
+) -> list[MethodCheck]:
+    """Decode every prompt by plain decoding and by each of ``methods`` (name → parameters), and compare.
+
+    Full precision: any difference fails. Half precision: a difference fails only where some token lies more than
+    ``tolerance`` below the best logit at its place, teacher-forced. Lossy methods never fail, nor does any where
+    ``sampling`` draws tokens: methods that match drafted tokens with the target's own draws write the same from the
+    same seed, those that accept by chance write others. A run that ends with an error fails, and the others go on. With
+    ``stock``, plain greedy decoding itself is checked against generate(): the first outcome. The engine processes a
+    prompt once for all methods. ``progress(done, total)`` counts runs; ``checked`` gets a prompt's number and the
+    checks so far when all runs of the prompt are done.
+    """
+    dtype, drawn = precision_of(target.info), sampling is not None and not sampling.greedy
+    assert not (drawn and stock), "generate() draws otherwise"
+    allowed = tolerance if tolerance is not None else 0.0 if dtype in FULL_PRECISION else tolerance_of(dtype)
+    settings = {PLAIN: methods.get(PLAIN), **methods}
+    settings = {name: chosen(name, methods.get(name)) for name in (PLAIN, *methods)}
+    options = {"sampling": sampling, "max_new_tokens": max_new_tokens}
+    checks = {name: MethodCheck(name, PLAIN, method.lossless) for name, (method, _) in settings.items()}
+    checks[PLAIN].against = GENERATE if stock else ""
+    every = list(checks.values())
+    peers = [Contender(GENERATE, "peer", True, _generated(stock, target, max_new_tokens))] if stock else []
+    runs, total = count(1), len(prompts) * (len(every) + len(peers))
+    for index, prompt in enumerate(prompts):
+        outcomes = dict[str, Outcome]()
+        contenders = [*_behind_one_reading(target, prompt, settings, options), *peers]
+        for turn, outcome in execute(in_order(contenders, [prompt])):
+            outcomes[turn.contender.name] = outcome
+            if progress:
+                progress(next(runs), total)
+        for one in every:
+            one.count(index, outcomes[one.method])
+            if one.against:
+                one.compare(target, prompt, index, outcomes[one.against], outcomes[one.method], allowed, drawn)
+        if checked:
+            checked(index, every)
+    return every
+
+
+def _behind_one_reading(
+    target: Target, prompt: Prompt, settings: Mapping[str, tuple[Method, Any]], options: Mapping[str, Any]
+) -> list[Contender]:
+    """Runs of methods on a prompt that the engine processes once for all of them."""
+    begun = {name: attempt(lambda _, own=own: Decoding.of(target, prompt, *own, **options), prompt)
+             for name, own in settings.items()}  # fmt: skip
+    alike = [one for one in begun.values() if isinstance(one, Decoding) and one.prompt is prompt]
+    read = read_once(alike) if alike else None
+
+    def run(name: str) -> Outcome:
+        decoding = begun.pop(name)
+        if not isinstance(decoding, Decoding):
+            return decoding
+        return unrecorded(name, lambda: decoding, read if decoding.prompt is prompt else None)
+
+    return [Contender(name, "method", method.lossless, lambda _, name=name: run(name))
+            for name, (method, _) in settings.items()]  # fmt: skip
+
+
+def _generated(stock: StockModel, target: Target, most: int) -> Callable[[Prompt], Measurement]:
+    def run(prompt: Prompt) -> Measurement:
+        output = stock.generate(prompt.tokens, most, target.stop_ids)
+        return Measurement(Sample.untimed(GENERATE, output), output)
+
+    return run
