@@ -74,5 +74,6 @@ def test_every_save_is_drafted_checked_and_run(page: Any, port: int, file: Path)
     # a step opens on Inspect, beside the recorded draft
     page.locator(".svv-step").first.click()
     expect(page.locator("section.svw")).to_be_visible()
-    expect(page.locator(".svw-would h4")).to_contain_text("Mine")
+    chosen = page.locator("section.svw select >> nth=0").locator("option:checked")
+    expect(chosen).to_contain_text("Mine")
     nothing_wrong(page, port)
