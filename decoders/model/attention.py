@@ -66,8 +66,10 @@ def tree_attention(
         tap(query, key, attention_mask, scale, s_aux)
     if attention_mask is None and rows > 1 and keys != rows:
         raise ValueError("several rows over a filled cache need an explicit mask")
+    dtype = query.dtype
+    query = query.to(key.dtype)  # a cache in double has sums formed in double (Target.cached_as)
     if softcap is not None or s_aux is not None:
-        return _written_out(query, key, value, attention_mask, scale, softcap, s_aux), None
+        return _written_out(query, key, value, attention_mask, scale, softcap, s_aux).to(dtype), None
     group = heads // kv_heads
     if attention_mask is None and rows > 1:
         if group > 1 and not grouped_kernel(query):
@@ -82,7 +84,7 @@ def tree_attention(
             mask = _repeated(mask, group)
         out = F.scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
         out = out.reshape(1, heads, rows, -1)
-    return out.transpose(1, 2).contiguous(), None
+    return out.transpose(1, 2).to(dtype).contiguous(), None
 
 
 def grouped_kernel(query: Float[Tensor, "1 heads rows head_dim"]) -> bool:
@@ -122,7 +124,7 @@ def _written_out(
         scores = scores + mask
     if sinks is not None:
         scores = torch.cat([scores, sinks.to(scores).view(1, -1, 1, 1).expand(1, -1, rows, 1)], -1)
-    weights = torch.softmax(scores, -1, dtype=torch.float32).to(query.dtype)
+    weights = torch.softmax(scores, -1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)
     return (weights[..., :keys] @ value).transpose(1, 2).contiguous()
 
 

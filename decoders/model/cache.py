@@ -74,11 +74,12 @@ class TreeCache(HybridCache):
     ``prefix``: keys and values ``[layers, kv_heads, prefixes, head_dim]`` that a forward sees behind its rows, or None.
     ``slots``: of a forward of fixed size, where its rows go, and it sees the first ``seen`` ones, hidden or not.
     ``graphs``: forwards captured over this store (``model.graphs``).
+    ``dtype`` is that of keys and values, whatever a forward computes in (None: the same).
     """
 
-    def __init__(self, shape: ModelShape, capacity: int) -> None:
+    def __init__(self, shape: ModelShape, capacity: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(layers=[_Layer(self, index) for index in range(shape.layers)])
-        self.capacity = capacity
+        self.capacity, self.dtype = capacity, dtype
         self.slot_of = {layer: slot for slot, layer in enumerate(shape.kv_layers)}
         self.states: RecurrentStates | None = RecurrentStates() if shape.recurrent_layers else None
         self.length = 0
@@ -94,7 +95,8 @@ class TreeCache(HybridCache):
         stop = self.length + rows
         if self.store is None:
             self.sizes = keys.shape[3], values.shape[3]
-            self.store = keys.new_zeros((2 * len(self.slot_of), 1, keys.shape[1], self.capacity, max(self.sizes)))
+            sizes = (2 * len(self.slot_of), 1, keys.shape[1], self.capacity, max(self.sizes))
+            self.store = keys.new_zeros(sizes, dtype=self.dtype)
         slot = self.slot_of[layer]
         key_rows, value_rows = self.store[2 * slot], self.store[2 * slot + 1]
         if self.sizes[0] != self.sizes[1]:

@@ -1,7 +1,8 @@
 """Linear layers with weights of eight or four bits, by torch's own kernels for the CPU.
 
 Rows are rounded to bfloat16 and the weights stay small: fewer bytes are read, which is what one row waits for. A row's
-result is the same bit for bit whatever stands beside it (in int8 up to ``KERNEL_ROWS`` rows). Embedding and head stay.
+result is the same bit for bit whatever stands beside it; beside such layers attention is computed in double, so that
+this holds for whole forwards. Embedding and head stay.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -21,7 +21,6 @@ from .linear import give_back, mapped_weights
 
 BITS = {"int8": 8, "int4": 5}  # of a weight, with its share of scales and offsets
 GROUP = 32  # weights of a row that share scale and offset in int4, as in GGUF's Q4_1
-KERNEL_ROWS = 24  # beyond, int8 weights are widened to bfloat16 for the forward: that is faster
 BLOCK = 16  # outputs that the int4 kernel takes at a time
 
 
@@ -53,10 +52,8 @@ class RoundedLinear(nn.Module):
         rows = x.reshape(-1, self.in_features).bfloat16()
         if self.bits == 4:
             out = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.numbers, GROUP, self.scale).to(x.dtype)
-        elif len(rows) <= KERNEL_ROWS:
-            out = torch.ops.aten._weight_int8pack_mm(rows, self.numbers, self.scale).to(x.dtype)
         else:
-            out = F.linear(rows, self.numbers.bfloat16()).to(x.dtype) * self.scale.to(x.dtype)
+            out = torch.ops.aten._weight_int8pack_mm(rows, self.numbers, self.scale).to(x.dtype)
         out = out.reshape(*x.shape[:-1], self.out_features)
         return out if self.bias is None else out + self.bias
 

@@ -89,6 +89,8 @@ class Target:
         self.shape = replace(shape, recurrent_layers=follow_paths(self.layers, shape.family))
         self.key = fingerprint(self.config, self.stack.parameters())  # which trained parts carry
         self.info |= {"weights": weights} if round_weights(model, weights, name) else {}
+        # rounded layers round their rows: an attention sum's last bit, which varies with the rows, must not reach them
+        self.cached_as = torch.float64 if "weights" in self.info else None
         self._attend_by(NAME)
         self.info["packed"] = packable(self.dtype, self.device) and packed is not False
         if self.info["packed"]:
@@ -168,7 +170,8 @@ class Target:
         """
         tokens = min(capacity, self.context_length)
         rows = self.rows_at_once(max(0, tokens - READ_ROWS), tokens)
-        check_room(self.name, RunSize.of(self.shape, self.dtype, needs, tokens, SPARE_ROWS, rows), tokens, self.device)
+        size = RunSize.of(self.shape, self.cached_as or self.dtype, needs, tokens, SPARE_ROWS, rows)
+        check_room(self.name, size, tokens, self.device)
         return Session(self, needs, tokens)
 
     @torch.inference_mode()
@@ -248,10 +251,10 @@ class Session:
 
     def __init__(self, target: Target, needs: Needs, capacity: int) -> None:
         self.target, self.needs, self.capacity = target, needs, capacity
-        self.cache = TreeCache(target.shape, capacity + SPARE_ROWS)
+        self.cache = TreeCache(target.shape, capacity + SPARE_ROWS, target.cached_as)
         if needs.heads and target.no_attention:
             raise UserError(target.no_attention)
-        self.masks = Masks(target.dtype, target.device)
+        self.masks = Masks(target.cached_as or target.dtype, target.device)
         self.memory = Memory()
         self.buffer = np.zeros(capacity + 1, dtype=np.int64)
         self.length = self.prompt_length = 0

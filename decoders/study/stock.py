@@ -8,11 +8,30 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, GenerationConfig, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 from decoders.model.load import load_network
 from decoders.model.rounded import round_weights
 from decoders.model.transfer import wait
+
+IN_DOUBLE = "sdpa_in_double"
+
+
+def sdpa_in_double(
+    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+    attention_mask: torch.Tensor | None, **options: Any,
+) -> tuple[torch.Tensor, None]:  # fmt: skip
+    """transformers' own attention, its sums formed in double: beside rounded weights as the target's are."""
+    if attention_mask is not None and attention_mask.is_floating_point():
+        attention_mask = attention_mask.double()
+    out, _ = sdpa_attention_forward(module, query.double(), key.double(), value.double(), attention_mask, **options)
+    return out.to(query.dtype), None
+
+
+AttentionInterface.register(IN_DOUBLE, sdpa_in_double)
+AttentionMaskInterface.register(IN_DOUBLE, sdpa_mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +64,8 @@ class StockModel:
         model, _, name = load_network(
             source, dtype=str(dtype).removeprefix("torch."), device=str(device), attention="sdpa"
         )
-        round_weights(model, weights, name)
+        if round_weights(model, weights, name):
+            model.set_attn_implementation(IN_DOUBLE)
         return cls(model)
 
     def generate(
