@@ -203,7 +203,7 @@ def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_pa
     page.keyboard.press("Escape")
     expect(page.locator(".sv-presenting")).to_have_count(0)
     page.wait_for_url(lambda url: "present" not in url)
-    page.click("button:has-text('Present')")
+    page.click("button[aria-label='Present']")
     page.wait_for_url(lambda url: "present=1" in url)
     page.keyboard.press("F")
     expect(page.locator(".sv-presenting")).to_have_count(0)
@@ -229,7 +229,7 @@ def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_pa
         [path.stem for path in GALLERY.glob("*.spectrace")],
     )
     assert wrong["wrong"] == [] and wrong["checked"] > 10 * len(listed())
-    page.hover("#sv-view .sv-metric >> nth=0")
+    page.hover("#sv-view .sv-numbers [data-key=tokens_per_step]")
     expect(page.locator("#sv-view .sv-tip")).to_contain_text("= mean over steps of (accepted + 1)")
     tip = page.inner_text("#sv-view .sv-tip")
     accepted = tracefile.load(GALLERY / "1-class-docstring-adapld.spectrace").tables["steps"]["accepted"]
