@@ -162,7 +162,8 @@ def test_files_of_kept_runs_are_not_trimmed(tmp_path: Path) -> None:
 def test_nobody_reads_a_run_but_its_owner(desk: StubDesk, tmp_path: Path) -> None:
     desk.gate.clear()
     job = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="ann")
-    until(lambda: any((tmp_path / "runs").glob("*.journal")), "the run is journaled")
+    written = {"runs", ".journal", ".json"}
+    until(lambda: written <= {path.suffix or path.name for path in tmp_path.rglob("*")}, "the run is journaled")
     modes = {path.suffix or path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
     assert modes == {"runs": 0o700, ".journal": 0o600, ".json": 0o600}
     desk.gate.set()

@@ -403,7 +403,7 @@ def test_one_row_is_measured_anew_when_runs_took_long_enough(monkeypatch):
     monkeypatch.setattr(one_row.time, "perf_counter", lambda: clock[0])
 
     def asked(decode_ms: float, length: int = 100, engine: str = "eager") -> float:
-        state = SimpleNamespace(engines=SimpleNamespace(state=(engine, True, 0)))
+        state = SimpleNamespace(engines=SimpleNamespace(state=(engine, True)))
         return kept.time(SimpleNamespace(length=length, target=state), decode_ms).ms  # type: ignore[arg-type]
 
     kept = one_row.OneRow()

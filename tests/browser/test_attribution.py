@@ -119,7 +119,8 @@ def attribution_requests(page: Any) -> list[str]:
 def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     page.goto(f"http://127.0.0.1:{port}/?trace=one")
     page.wait_for_selector("body.sv-mounted")
-    page.click("[aria-label='Attribute this run']")
+    page.get_by_role("button", name="Share").click()
+    page.get_by_role("menuitem", name="Attribute this run").click()
     page.wait_for_selector(".svp-attribution[data-ready='one']")
     # a recorded run: the text alone, two signals that wrote the same, the threshold without the server
     lanes = page.locator("button.sv-a-lane")
