@@ -54,7 +54,8 @@ OUT_OF_SIGHT = """async () => {
         v.setStep(k);
         await frame();
         if (scrollY) wrong.push(`step ${k + 1}: the page is scrolled`);
-        const rows = v.model.step(k).candidates.slice(0, innerHeight < 850 ? 3 : 5).map((_, n) => `.sv-crow[data-k="${n}"]`);
+        const seen = v.model.step(k).candidates.slice(0, innerHeight < 850 ? 3 : 5);
+        const rows = seen.map((_, n) => `.sv-crow[data-k="${n}"]`);
         const names = ["sentence", "timeline", "prompt", "output", "tree", "candidates"].map((name) => `.sv-${name}`);
         for (const name of [...names, ...rows]) {
             const element = v.root.querySelector(name);
@@ -66,7 +67,8 @@ OUT_OF_SIGHT = """async () => {
         }
         for (const { side, body } of [v.prompt, v.output]) {
             const lines = body.clientHeight / parseFloat(getComputedStyle(body.querySelector(".sv-line")).lineHeight);
-            if (side !== "pool" && !v.model.pooled && lines < (innerHeight < 850 ? 4 : 7)) wrong.push(`${side}: ${lines} lines`);
+            const few = lines < (innerHeight < 850 ? 4 : 7);
+            if (side !== "pool" && !v.model.pooled && few) wrong.push(`${side}: ${lines} lines`);
         }
         const tree = v.tree.body.getBoundingClientRect();
         for (const name of ["root", "accepted", "bonus"])
