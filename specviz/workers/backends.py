@@ -179,6 +179,10 @@ class Backend(ABC):
     def leave(self) -> None:  # noqa: B027
         """All backends are closed for good: end what they shared."""
 
+    def _opening_s(self) -> float:
+        """Seconds without a sign of life after which it is taken for hung while it opens."""
+        return OPENING_S
+
     def _hear(self, key: str, message: bytes) -> None:
         """A sign of life; of a question that is asked, an answer."""
         self._beats += 1
@@ -211,7 +215,7 @@ class Backend(ABC):
         while self._life is life and not self._hung:
             time.sleep(BEAT_S)
             looks, beats = (looks + 1 if beats == self._beats else 0), self._beats
-            patience = OPENING_S if self._reason else self.silent_s
+            patience = self._opening_s() if self._reason else self.silent_s
             if looks * BEAT_S >= patience and self._life is life:
                 self._kill(f"it gave no sign of life for {patience:.0f} s")
 
@@ -224,6 +228,7 @@ class Process(Backend):
         self._process: Any = None
         self._link: Connection | None = None
         self._sending = threading.Lock()
+        self._reaping = threading.Lock()  # two threads that wait for a process's end take its exit code from each other
 
     def _start(self, hosting: Hosting, life: object) -> None:
         link, theirs = CONTEXT.Pipe()
@@ -234,7 +239,7 @@ class Process(Backend):
             while (message := link.recv_bytes()) == BEAT:
                 self._beats += 1
         except (EOFError, OSError):
-            raise Gone(self._hung or _end_of(process)) from None
+            raise Gone(self._hung or self._end_of(process)) from None
         if refusal := json.loads(message).get("refused"):
             raise Refused(refusal)
         threading.Thread(target=self._read, args=(link, process, life), name=f"{self.name} tells", daemon=True).start()
@@ -245,7 +250,7 @@ class Process(Backend):
                 message = link.recv_bytes()
                 self._hear(message[:KEY].decode(), message[KEY:])
         if self._life is life:  # else it was closed
-            self._lose(life, _end_of(process))
+            self._lose(life, self._end_of(process))
 
     def _send(self, key: str, asked: bytes) -> None:
         with self._sending, contextlib.suppress(OSError, AttributeError):  # it ended: the reader tells
@@ -258,18 +263,18 @@ class Process(Backend):
             return
         link, process, self._link, self._process = self._link, self._process, None, None
         if process is not None:
-            end([process])
+            with self._reaping:
+                end([process])
         if link is not None:
             link.close()
 
-
-def _end_of(process: Any) -> str:
-    """Why a process ended."""
-    try:
-        process.join(5)
-        return ended(process.exitcode)
-    except ValueError:
-        return "it was closed"
+    def _end_of(self, process: Any) -> str:
+        """Why a process ended; that of a closed one is nobody's."""
+        with self._reaping:
+            if self._process is not process:
+                return "it was closed"
+            process.join(5)
+            return ended(process.exitcode)
 
 
 def _serve(link: Connection, hosting: Hosting, number: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -84,16 +85,16 @@ class Actor(Backend):
         self._mine = joined(self._cores, self._address) or self._mine
         asked: Any = {"num_cpus": hosting.threads, "num_gpus": hosting.gpus, "max_concurrency": TOGETHER}
         self._actor = actor = ray.remote(**asked)(_Actor).remote(hosting)
-        opened = actor.open.remote()
         try:
-            while not ray.wait([opened], timeout=BEAT_S)[0]:
-                self._beats += 1  # it may wait for a node
-            refusal = ray.get(opened)
+            refusal = ray.get(actor.open.remote())
         except ENDED as problem:
             raise Gone(_why(problem)) from None
         if refusal:
             raise Refused(refusal)
         threading.Thread(target=self._beat, args=(actor, life), name=f"{self.name} beats", daemon=True).start()
+
+    def _opening_s(self) -> float:
+        return math.inf  # it may wait for a node
 
     def _beat(self, actor: Any, life: object) -> None:
         """Ask it whether it lives, again and again."""
