@@ -431,7 +431,7 @@ def test_another_node_tells_where_it_would_have_led(open_trace: Open, page: Any)
     assert page.locator(".sv-unread li").count() == 2 and page.locator(".sv-guessed").count() == 0
     page.set_viewport_size({"width": 400, "height": 800})
     page.evaluate("specviz.inspector.setStep(4)")
-    becomes(page, lambda: page.evaluate("document.documentElement.scrollWidth") <= 400, True)  # views follow a frame later
+    becomes(page, lambda: page.evaluate("document.documentElement.scrollWidth") <= 400, True)
     page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(synthetic.chain()))
     assert not page.locator(".sv-prompts").is_visible() and page.locator(".sv-hung").count() == 0
     assert page.problems == []

@@ -203,6 +203,7 @@ export class Tooltip {
     around.addEventListener("focusout", () => this.hide());
     around.addEventListener("pointerleave", () => this.hide());
     around.addEventListener("pointerdown", () => this.hide());
+    addEventListener("resize", () => this.hide()); // it would stand where the window was, and widen the page
   }
 
   /** @type {<Target extends Element>(element: Target, fill: Tip | Child) => Target} */
