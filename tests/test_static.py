@@ -455,8 +455,15 @@ def pids(tmp_path, monkeypatch):
     return lambda: until(read, "the child has begun")
 
 
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def all_gone(pids: list[int]) -> bool:
-    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)
+    return not any(map(lives, pids))
 
 
 @pytest.mark.skipif(not compiling.POSIX, reason="there are no process groups here")
