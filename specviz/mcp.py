@@ -219,12 +219,7 @@ class Tools:
         await self._done(ctx, self.desk.loader.wait, LOADING_S)
         start = partial(self.desk.submit, form, method, params or {}, settings, owner=self._owner(ctx))
         job = await self._done(ctx, start)
-        try:
-            while not job.finished.is_set():
-                await asyncio.sleep(0.05)
-        except asyncio.CancelledError:
-            self.desk.runner.cancel(job)
-            raise
+        await self.desk.runner.over(job)
         if job.error or job.id not in self.desk.store:
             raise ToolError(job.error or "the run ended before its first step: ask again")
         return self.desk.store.get(job.id)

@@ -6,6 +6,7 @@ A trace is a ``run`` record plus tables. Everything a view shows is in it; nothi
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -70,6 +71,15 @@ class Trace:
         """
         model = str((self.run.get("model") or {}).get("name") or "")
         return prompt_key(model, self.tables["tokens"]["id"][: self.run.get("prompt_length") or 0])
+
+    @property
+    def digest(self) -> str:
+        """Of all that the run holds, 32 hexadecimal digits: the same for the same run.
+
+        >>> Trace.new({"id": "a"}).digest == Trace.new({"id": "a"}).digest != Trace.new({"id": "b"}).digest
+        True
+        """
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:32]
 
     def texts(self) -> dict[int, str]:
         """Every token's text by its id; of a character that is cut into tokens, each has a replacement sign."""

@@ -83,8 +83,8 @@ def _outcomes(entries: Sequence[Entry]) -> dict[str, str]:
     for prompt, group in groups.items():
         plain = next((one.trace for one in group if one.trace.run["method"]["name"] == BASELINE), None)
         lanes = {
-            BASELINE if one.trace is plain else one.key: (one.row["method"], lane_numbers(one.trace, plain))
-            for one in group
+            BASELINE if one.trace is plain else str(place): (one.method, lane_numbers(one.trace, plain))
+            for place, one in enumerate(group)
         }
         if len(lanes) > 1:
             sentences[prompt] = outcome(lanes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import logging
 import math
@@ -106,6 +107,15 @@ class Runner:
             self._tell_positions(device)
             self._change.notify_all()
         return job
+
+    async def over(self, job: Job) -> None:
+        """Wait for a run's end; whoever no longer waits for it ends it."""
+        try:
+            while not job.finished.is_set():
+                await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            self.cancel(job)
+            raise
 
     def _admit(self, who: str) -> None:
         mine = sum(j.who == who for j in self._jobs.values()) if who else 0

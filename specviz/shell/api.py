@@ -40,12 +40,7 @@ def build(desk: Desk) -> None:
             job = await asyncio.to_thread(start)
         except Rejected as problem:
             return {"error": str(problem)}
-        try:
-            while not job.finished.is_set():
-                await asyncio.sleep(0.05)
-        except asyncio.CancelledError:
-            desk.runner.cancel(job)
-            raise
+        await desk.runner.over(job)
         if job.id not in desk.store:
             return {"error": job.error}
         return {**_told(desk.store.get(job.id)), **({"error": job.error} if job.error else {})}

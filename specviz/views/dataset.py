@@ -60,11 +60,6 @@ def schema_of(table: str) -> pa.Schema:
     return pa.schema([("run", pa.string()), *((c.name, ARROW[c.type]) for c in TABLES[table]), *text])
 
 
-def digest_of(trace: Trace) -> str:
-    """Of all that a run holds: the same for the same run."""
-    return hashlib.sha256(json.dumps(trace.to_json(), sort_keys=True).encode()).hexdigest()[:32]
-
-
 # --- writing ---
 
 
@@ -77,7 +72,7 @@ class Shard:
 
     def add(self, trace: Trace) -> None:
         """Take a run. Raises UserError for one of the same id and other content."""
-        run, digest = trace.run, digest_of(trace)
+        run, digest = trace.run, trace.digest
         key = str(run["id"])
         if (earlier := self.digests.setdefault(key, digest)) != digest:
             raise UserError(f"two different runs are called {key} ({earlier[:8]}, {digest[:8]}): leave one of them out")
@@ -312,13 +307,14 @@ def push(name: str, traces: Iterable[Trace], *, private: bool = True) -> Pushed:
     place: _Folder | _Hub = _Hub(name, private) if is_hub(name) else _Folder(Path(name).expanduser())
     with tempfile.TemporaryDirectory(prefix="specviz-push-") as scratch:
         before = place.read(Path(scratch) / "before")
-        known = {row["run"]: row["digest"] for row in runs_in(before)}
+        rows = runs_in(before)
+        known = {row["run"]: row["digest"] for row in rows}
         shard, there = Shard(), 0
         for trace in traces:
             key = str(trace.run["id"])
             if key not in known:
                 shard.add(trace)
-            elif known[key] == digest_of(trace):
+            elif known[key] == trace.digest:
                 there += 1
             else:
                 raise UserError(f"{name} has another run that is called {key}: nothing was written, use another place")
@@ -326,8 +322,7 @@ def push(name: str, traces: Iterable[Trace], *, private: bool = True) -> Pushed:
             new = Path(scratch) / "new"
             shard.write(new)
             readme = before / "README.md"
-            rows = [*runs_in(before), *runs_in(new)]
-            text = card(rows, readme.read_text(encoding="utf-8") if readme.is_file() else "")
+            text = card([*rows, *runs_in(new)], readme.read_text(encoding="utf-8") if readme.is_file() else "")
             (new / "README.md").write_text(text, encoding="utf-8")
             place.write(new, f"{counted(len(shard.digests), 'run')} from specviz")
     return Pushed(len(shard.digests), there, place.title)
@@ -360,7 +355,7 @@ def _same(path: Path, trace: Trace) -> bool:
     from decoders.trace.files import load
 
     try:
-        return digest_of(load(path)) == digest_of(trace)
+        return load(path).digest == trace.digest
     except TraceError:
         return False
 

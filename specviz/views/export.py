@@ -27,16 +27,23 @@ def standalone_page(title: str, main: str, data: tuple[str, Any], entry: str) ->
     """One HTML page that works from disk and follows the system's theme. ``main`` is its element, as markup; ``data``
     the id of a script element and what it holds as JSON; ``entry`` the module that draws it, ``specviz/…``.
     """
+    style = f"<style>{PAGE_STYLE}{web.styles(web.reachable(entry))}</style>"
+    return page(title, f"{style}\n{web.map_tag(web.inline_map(entry))}", main, data, entry, POLICY)
+
+
+def page(title: str, head: str, main: str, data: tuple[str, Any], entry: str, policy: str) -> str:
+    """A page that works from disk: ``head`` brings style and modules, as markup; the others as ``standalone_page`` has
+    them; ``policy`` is what it may load.
+    """
     name, value = data
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)} · specviz</title>
-<style>{PAGE_STYLE}{web.styles(web.reachable(entry))}</style>
-{web.map_tag(web.inline_map(entry))}
+{head}
 </head>
 <body>
 {main}

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +22,13 @@ from decoders.trace.report import payload
 from decoders.trace.trace import Trace
 
 from . import web
-from .export import PAGE_STYLE
+from .export import PAGE_STYLE, page
 
 POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' data: file:; style-src 'self' 'unsafe-inline' file:; "
     "img-src data: blob:; base-uri 'none'"
 )
+NO_SCRIPT = "<noscript>These runs are drawn with JavaScript.</noscript>"
 ENTRIES = {"list": ("specviz/site/index.js",), "run": ("specviz/site/run.js", "specviz/inspect/standalone.js")}
 EMBED = """/* <script src="embed.js" data-run="KEY" data-height="700"></script> shows a run where it stands. */
 (() => {
@@ -65,7 +64,13 @@ class Entry:
 
     @property
     def key(self) -> str:
-        return hashlib.sha256(json.dumps(self.trace.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+        return self.trace.digest[:16]
+
+    @property
+    def method(self) -> str:
+        """Its method, as the list names it."""
+        method = self.trace.run["method"]
+        return str(method.get("title") or method.get("name") or "?").partition(":")[0]
 
     @property
     def row(self) -> dict[str, Any]:
@@ -74,7 +79,7 @@ class Entry:
         metrics = run.get("metrics") or compute(self.trace)
         return {
             "key": self.key, "title": str(run.get("title") or "Untitled run"), "tags": list(self.tags),
-            "method": str(run["method"].get("title") or run["method"].get("name") or "?").partition(":")[0],
+            "method": self.method,
             "model": str((run.get("model") or {}).get("name") or ""), "category": str(run.get("category") or ""),
             "prompt": self.trace.prompt_key, "tokens": len(self.trace.output_ids), "steps": self.trace.rows("steps"),
             "per_step": metrics.get("tokens_per_step"),
@@ -94,35 +99,20 @@ def write_site(out: Path, title: str, entries: Iterable[Entry], outcomes: Mappin
             rows[row["key"]] = row
             packed = base64.b64encode(gzip.compress(json.dumps(payload(entry.trace)).encode(), 9, mtime=0)).decode()
             write_bytes(new / "traces" / f"{row['key']}.js", f'specvizTrace("{packed}");\n'.encode())
-        data = web.embed_json({"title": title, "runs": [*rows.values()], "outcomes": dict(outcomes)})
+        data = "site", {"title": title, "runs": [*rows.values()], "outcomes": dict(outcomes)}
         files = {"embed.js": EMBED}
-        for page, names in ENTRIES.items():
+        for script, names in ENTRIES.items():
             modules = {name: where for entry in names for name, where in web.inline_map(entry).items()}
-            files[f"{page}.js"] = BEGIN.format(imports=web.embed_json(modules), page=page)
-            files[f"{page}.css"] = PAGE_STYLE + web.styles(modules)
-        files["index.html"] = _page(title, "list", '<main id="index" class="sv svp"></main>', data)
-        main = '<div id="around" class="svp"></div><main id="inspector" data-step="0"></main>'
-        files["run.html"] = _page(title, "run", f'{main}<script type="application/json" id="trace"></script>', data)
+            files[f"{script}.js"] = BEGIN.format(imports=web.embed_json(modules), page=script)
+            files[f"{script}.css"] = PAGE_STYLE + web.styles(modules)
+        mains = {
+            "list": '<main id="index" class="sv svp"></main>',
+            "run": '<div id="around" class="svp"></div><main id="inspector" data-step="0"></main>'
+            '<script type="application/json" id="trace"></script>',
+        }  # fmt: skip
+        for name, script in (("index.html", "list"), ("run.html", "run")):
+            head, main = f'<script src="{script}.js"></script>', f"{NO_SCRIPT}\n{mains[script]}"
+            files[name] = page(title, head, main, data, ENTRIES[script][0], POLICY)
         for name, text in files.items():
             write_bytes(new / name, text.encode())
     return list(rows)
-
-
-def _page(title: str, script: str, main: str, data: str) -> str:
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)} · specviz</title>
-<script src="{script}.js"></script>
-</head>
-<body>
-<noscript>These runs are drawn with JavaScript.</noscript>
-{main}
-<script type="application/json" id="site">{data}</script>
-<script type="module">import "{ENTRIES[script][0]}";</script>
-</body>
-</html>
-"""
