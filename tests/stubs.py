@@ -235,7 +235,8 @@ def nothing_wrong(page: Any, port: int, *, schemes: str = "data|blob", said: Seq
         said: Parts of the console's lines that a test expects, such as ``"422"``.
     """
     foreign = [url for url in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|({schemes}):)", url)]
-    assert foreign == [] and [text for text in page.problems if not any(part in text for part in said)] == []
+    problems = [text for text in page.problems if not any(part in text for part in said)]
+    assert (foreign, problems) == ([], []), f"foreign: {foreign}; said: {problems}"
 
 
 def gallery_desk(target: Any, runs: Mapping[str, Trace]) -> Desk:

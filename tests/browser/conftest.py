@@ -105,7 +105,7 @@ class User:
         tab.session = self.context.new_cdp_session(tab)
         tab.session.send("Page.enable")
         tab.on("console", lambda said: tab.problems.append(said.text) if said.type in ("error", "warning") else None)
-        tab.on("pageerror", lambda error: tab.problems.append(str(error)))
+        tab.on("pageerror", lambda error: tab.problems.append(error.stack or str(error)))
         tab.on("request", lambda request: tab.requests.append(request.url))
         return tab
 

@@ -46,7 +46,11 @@ def run(target: Any) -> Trace:
 def port(target: Any, run: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     theirs = Trace.from_json(copy.deepcopy(run.to_json()))
     theirs.run["model"] = {**theirs.run["model"], "name": "somebody's", "key": "0" * 24}
-    desk = gallery_desk(target, {"mine": run, "theirs": theirs})
+    stepless = Trace.new(copy.deepcopy(run.run))  # as a run is before its first step
+    prompt = run.run["prompt_length"]
+    stepless.tables["pieces"] = copy.deepcopy(run.tables["pieces"])
+    stepless.tables["tokens"] = {name: column[:prompt] for name, column in run.tables["tokens"].items()}
+    desk = gallery_desk(target, {"mine": run, "theirs": theirs, "stepless": stepless})
     with pytest.MonkeyPatch.context() as patch, serving(desk) as number:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
         yield number
@@ -141,6 +145,13 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), second.step)
     becomes(page, lambda: page.evaluate("specviz.app.whatif.result?.step"), second.step)
     expect(page.locator(".sv-regret-table [aria-current]")).to_have_text(f"Step {second.step + 1}")
+
+    # the panel closes where a run without a step is opened, and the other draft goes with it
+    page.evaluate("specviz.open('stepless')")
+    expect(page.locator(PANEL)).to_be_hidden()
+    page.evaluate(f"specviz.open('mine', {{ step: {second.step} }})")
+    becomes(page, lambda: page.evaluate("specviz.app.shown"), "mine")
+    page.click(".svw-open")
 
     # a run that goes on from here, among the runs
     asked_again(page)

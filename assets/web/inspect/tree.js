@@ -110,6 +110,7 @@ export class TreeView extends Panel {
   }
 
   clear() {
+    this.other = null;
     this.body.replaceChildren();
     this.note.textContent = "";
     this.guesses.show(0);
