@@ -24,7 +24,7 @@ def inspect(page: Any, address: str) -> None:
     """The run that the app opens on."""
     page.set_viewport_size({"width": 1440, "height": 1220})
     page.goto(address)
-    page.wait_for_selector("#sv-run:not([disabled])", state="attached")
+    page.wait_for_selector("#sv-run:not([disabled]), .svp-pill[data-state='none']", state="attached")
     page.wait_for_timeout(1500)
 
 

@@ -28,6 +28,7 @@ from specviz.server.desk import Desk
 from specviz.server.loader import Loader
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
+from specviz.views.export import read_page
 
 from . import synthetic
 from .drafts import save_tiny_part
@@ -127,7 +128,7 @@ def test_recorded_runs_are_attributed_without_a_model() -> None:
     catalog = desk.services["attribution"].catalog()
     assert catalog["reason"] == "Opened for viewing only." and catalog["signals"] == []
     file = desk.services["attribution"].download("one", "html", 3, "whole", ["two", "nasty"])
-    given = json.loads(re.findall(r'id="attribution-data">(.*?)</script>', file.body.decode(), re.S)[0])
+    given = json.loads(read_page(file.body.decode())["data"])
     assert file.media_type.startswith("text/html") and "attribution-one.html" in file.headers["content-disposition"]
     assert [one["method"] for one in given["signals"]] == ["pld+h", "adapld"]  # what wrote something else is not beside
     assert given["minRun"] == 3 and given["counted"] == "whole"

@@ -17,10 +17,12 @@ from fastapi.testclient import TestClient
 from decoders.trace import files as tracefile
 from decoders.trace.report import payload
 from specviz.app import open_desk
+from specviz.places import GALLERY
 from specviz.server import http as routes
 from specviz.server import routes as server
 from specviz.server.forms import PromptForm, Rejected
 from specviz.shell import assets as ui
+from specviz.views.export import read_page, standalone_html
 
 from .stubs import StubDesk, app_of, serving
 from .waiting import WAIT_S
@@ -101,12 +103,19 @@ def test_downloads(client: TestClient, desk: StubDesk, format: str) -> None:
         assert tracefile.load(answer.content).to_json() == desk.store.get("gallery-1").to_json()
     elif format == "html":
         assert "<script>alert(1)</script>" not in answer.text
-        assert 'import "specviz/inspect/standalone.js"' in answer.text
+        assert 'await import("specviz/inspect/standalone.js")' in answer.text
+        page = read_page(answer.text)
+        assert json.loads(page["data"])["run"]["id"] == "gallery-1" and "specviz/base/dom.js" in page["imports"]
     elif format.startswith("figure"):
         begins = {"figure": b"PK", "figure-pdf": b"%PDF-", "figure-svg": b"<svg "}[format]
         assert answer.content.startswith(begins) and (b"<script" not in answer.content or begins == b"%PDF-")
     else:
         assert len(answer.text.splitlines()) > 5 and "," in answer.text.splitlines()[0]
+
+
+def test_the_exported_page_of_the_longest_gallery_run_is_small() -> None:
+    longest = max(GALLERY.glob("*.spectrace"), key=lambda path: path.stat().st_size)
+    assert len(standalone_html(tracefile.load(longest)).encode()) <= 600_000
 
 
 def test_an_unknown_format_is_a_sentence(client: TestClient) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from specviz.server.library import Library
 from specviz.server.store import EVERYBODY, TraceStore, UnknownTrace, load_folder, summary
 from specviz.views import gallery
 from specviz.views.examples import TASKS, examples, passages, turns, typed
+
+PLAIN_RUN = "5-class-docstring-plain"
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +146,21 @@ def test_damaged_files_are_skipped(tmp_path: Path, chain: Trace, caplog: pytest.
     assert (tmp_path / "bad.unreadable").exists() and "bad.spectrace" in caplog.text
     shown = TraceStore()
     assert load_folder(shown, tmp_path, "gallery") == 1 and shown.listing("")[0]["kind"] == "gallery"
+
+
+def test_gallery_runs_have_their_speedup_against_the_plain_run_of_the_same_prompt() -> None:
+    gallery_runs = TraceStore()
+    load_folder(gallery_runs, GALLERY, "gallery")
+    rate = {key: gallery_runs.get(key).run["metrics"]["tokens_per_s"] for key in (PLAIN_RUN, "2-class-docstring-pld-h")}
+    document = json.loads(gzip.decompress(gallery_runs.blob("2-class-docstring-pld-h")))
+    speedup = document["report"]["metrics"]["speedup"]
+    assert speedup["value"] == pytest.approx(rate["2-class-docstring-pld-h"] / rate[PLAIN_RUN]) and speedup["value"] > 2
+    assert speedup["plain_tokens_per_s"] == rate[PLAIN_RUN]
+    assert document["run"]["metrics"]["speedup"] == speedup["value"]
+    assert f"against the run {PLAIN_RUN}, plain" in document["report"]["notes"]["speedup"]
+    assert gallery_runs.get(PLAIN_RUN).run["metrics"]["speedup"] is None  # it is the baseline
+    other = gallery_runs.get("11-account-check-pld-h").run
+    assert other["metrics"]["speedup"] is None and "plain_run" not in other  # nothing plain ran on its prompt
 
 
 def test_home_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

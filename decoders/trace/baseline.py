@@ -6,9 +6,11 @@ device, engine, threads and sampling; a run that does not record one of them for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from decoders.names import BASELINE
 
 from .metrics import compute
 from .trace import Trace
@@ -39,6 +41,22 @@ def baseline(trace: Trace, plain: Trace | None = None) -> Baseline:
     if not _greedy(trace.run) and not trace.run.get("plain_sampling"):
         return Baseline(None, "no speedup: this run drew tokens, and the plain decoding recorded with it was greedy")
     return Baseline(own)
+
+
+def pair_with_plain(traces: Iterable[Trace]) -> None:
+    """Give every run without plain decoding's speed that of a plain run among ``traces`` which is alike in all but the
+    method (``unlike``); ``run["plain_run"]`` is its id.
+    """
+    every = list(traces)
+    plains = [trace for trace in every if trace.run["method"]["name"] == BASELINE]
+    for trace in every:
+        like = next((plain for plain in plains if plain is not trace and not unlike(trace, plain)), None)
+        if like is None or trace in plains or baseline(trace).tokens_per_s is not None:
+            continue
+        speed = compute(like)["tokens_per_s"]
+        trace.run["timings"] = {**trace.run.get("timings", {}), "plain_tokens_per_s": speed}
+        trace.run["plain_run"] = like.run.get("id")
+        trace.run["metrics"] = {**(trace.run.get("metrics") or {}), **compute(trace, speed)}
 
 
 def unlike(trace: Trace, plain: Trace) -> str:

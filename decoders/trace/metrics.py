@@ -89,21 +89,24 @@ def doubts(values: Mapping[str, float | None]) -> dict[str, str]:
 
 
 def notes(trace: Trace) -> dict[str, str]:
-    """What has to be known of a run's numbers, by key: whose one-row time the cost c divides by.
+    """What has to be known of a run's numbers, by key: whose one-row time the cost c divides by, and
+    which run of plain decoding the speedup is against, where it is another.
 
     >>> row = {"run": "b", "measured": "2026-11-25T15:00:00Z", "engine": "eager", "context": [65, 128]}
     >>> notes(Trace.new({"id": "a", "prompt_length": 1, "one_row": row}))["draft_cost"]
     'one-row time of an earlier run (2026-11-25 15:00 UTC, engine eager, contexts of 65 to 128 tokens)'
     """
+    plain = trace.run.get("plain_run")
+    against = {"speedup": f"against the run {plain}, plain decoding of the same prompt"} if plain else {}
     row = trace.run.get("one_row")
     if not isinstance(row, dict):
-        return {}
+        return against
     context = row.get("context")
     low, high = context if isinstance(context, list | tuple) and len(context) == 2 else ("?", "?")
     whose = "this run" if row.get("run") == trace.run.get("id") else "an earlier run"
     when = str(row.get("measured"))[:16].replace("T", " ")
     where = f"{when} UTC, engine {row.get('engine')}, contexts of {low} to {high} tokens"
-    return {"draft_cost": f"one-row time of {whose} ({where})"}
+    return {**against, "draft_cost": f"one-row time of {whose} ({where})"}
 
 
 # what a metric is made of, where an imported run may not know it (``run["unknown"]``)

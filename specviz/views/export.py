@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
+import re
 from html import escape
 from typing import Any
 
@@ -23,19 +27,44 @@ body { margin: 0; padding: 14px 16px 20px; }
 """
 
 
+# unpacks data, modules and their import map, which a classic script can set before the first import
+UNPACK = """(async () => {{
+  const place = document.getElementById("{name}");
+  const bytes = Uint8Array.from(atob(place.textContent), (sign) => sign.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const {{ imports, data }} = await new Response(stream).json();
+  place.textContent = data;
+  const map = document.createElement("script");
+  map.type = "importmap";
+  map.textContent = JSON.stringify({{ imports }});
+  document.head.append(map);
+  await import("{entry}");
+}})();"""
+
+
 def standalone_page(title: str, main: str, data: tuple[str, Any], entry: str) -> str:
     """One HTML page that works from disk and follows the system's theme. ``main`` is its element, as markup; ``data``
-    the id of a script element and what it holds as JSON; ``entry`` the module that draws it, ``specviz/…``.
-    """
-    style = f"<style>{PAGE_STYLE}{web.styles(web.reachable(entry))}</style>"
-    return page(title, f"{style}\n{web.map_tag(web.inline_map(entry))}", main, data, entry, POLICY)
-
-
-def page(title: str, head: str, main: str, data: tuple[str, Any], entry: str, policy: str) -> str:
-    """A page that works from disk: ``head`` brings style and modules, as markup; the others as ``standalone_page`` has
-    them; ``policy`` is what it may load.
+    the id of a script element and what it holds as JSON; ``entry`` the module that draws it, ``specviz/…``. Data and
+    modules are compressed (``read_page`` reads them).
     """
     name, value = data
+    inside = {"imports": web.inline_map(entry), "data": json.dumps(value, separators=(",", ":"), ensure_ascii=False)}
+    style = f"<style>{PAGE_STYLE}{web.styles(web.reachable(entry))}</style>"
+    packed = f'<script type="application/json" id="{name}">{web.gzip_json(inside)}</script>'
+    begin = f"<script>{UNPACK.format(name=name, entry=entry)}</script>"
+    return page(title, style, f"{main}\n{packed}\n{begin}", POLICY)
+
+
+def read_page(html: str) -> dict[str, Any]:
+    """What a page of ``standalone_page`` holds: {"imports": its modules, "data": its data as JSON}."""
+    packed = re.findall(r'<script type="application/json" id="[^"]+">([^<]*)</script>', html)[0]
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+def page(title: str, head: str, body: str, policy: str) -> str:
+    """A page that works from disk: ``head`` brings its style, ``body`` elements and scripts, as markup; ``policy`` is
+    what it may load.
+    """
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -46,9 +75,7 @@ def page(title: str, head: str, main: str, data: tuple[str, Any], entry: str, po
 {head}
 </head>
 <body>
-{main}
-<script type="application/json" id="{name}">{web.embed_json(value)}</script>
-<script type="module">import "{entry}";</script>
+{body}
 </body>
 </html>
 """

@@ -8,9 +8,6 @@ into another page. A key is a digest of the run, so that no name of a file is a 
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,9 +94,9 @@ def write_site(out: Path, title: str, entries: Iterable[Entry], outcomes: Mappin
         for entry in entries:
             row = entry.row
             rows[row["key"]] = row
-            packed = base64.b64encode(gzip.compress(json.dumps(payload(entry.trace)).encode(), 9, mtime=0)).decode()
-            write_bytes(new / "traces" / f"{row['key']}.js", f'specvizTrace("{packed}");\n'.encode())
-        data = "site", {"title": title, "runs": [*rows.values()], "outcomes": dict(outcomes)}
+            script = f'specvizTrace("{web.gzip_json(payload(entry.trace))}");\n'
+            write_bytes(new / "traces" / f"{row['key']}.js", script.encode())
+        listed = {"title": title, "runs": [*rows.values()], "outcomes": dict(outcomes)}
         files = {"embed.js": EMBED}
         for script, names in ENTRIES.items():
             modules = {name: where for entry in names for name, where in web.inline_map(entry).items()}
@@ -111,8 +108,10 @@ def write_site(out: Path, title: str, entries: Iterable[Entry], outcomes: Mappin
             '<script type="application/json" id="trace"></script>',
         }  # fmt: skip
         for name, script in (("index.html", "list"), ("run.html", "run")):
-            head, main = f'<script src="{script}.js"></script>', f"{NO_SCRIPT}\n{mains[script]}"
-            files[name] = page(title, head, main, data, ENTRIES[script][0], POLICY)
+            head = f'<script src="{script}.js"></script>'
+            runs = f'<script type="application/json" id="site">{web.embed_json(listed)}</script>'
+            begin = f'<script type="module">import "{ENTRIES[script][0]}";</script>'
+            files[name] = page(title, head, "\n".join((NO_SCRIPT, mains[script], runs, begin)), POLICY)
         for name, text in files.items():
             write_bytes(new / name, text.encode())
     return list(rows)
