@@ -84,7 +84,7 @@ FLOORS = (
     ("inspect",),
     ("shell",),
     ("acceptance", "trees"),
-    ("attribution", "compare", "dev", "lab", "lesson", "models", "runs", "servers", "site", "whatif"),
+    ("attribution", "compare", "dev", "lab", "lesson", "models", "player", "runs", "servers", "site", "whatif"),
     ("opening",),
 )
 

@@ -117,6 +117,17 @@ def styles(names: Iterable[str] | None = None) -> str:
     imports (``@import "specviz/base/page.css";``), so that it may change what they say.
     """
     folders = {room(name) for name in names or modules()}
+    sheets = _sheets(path.relative_to(FOLDER).as_posix() for path in sorted(FOLDER.glob("*/*.css")))
+    return "\n".join(text for name, text in sheets.items() if name.split("/")[0] in folders)
+
+
+def sheet(name: str) -> str:
+    """One style sheet behind those it imports: ``player/page.css``."""
+    return "\n".join(_sheets([name]).values())
+
+
+def _sheets(names: Iterable[str]) -> dict[str, str]:
+    """File → text of style sheets and of those they import, in order."""
     order: dict[str, str] = {}
 
     def visit(name: str) -> None:
@@ -126,10 +137,10 @@ def styles(names: Iterable[str] | None = None) -> str:
                 visit(other)
         order[name] = AFTER.sub("", text)
 
-    for path in sorted(FOLDER.glob("*/*.css")):
-        if (name := path.relative_to(FOLDER).as_posix()) not in order:
+    for name in names:
+        if name not in order:
             visit(name)
-    return "\n".join(text for name, text in order.items() if name.split("/")[0] in folders)
+    return order
 
 
 def named(name: str, data: bytes) -> tuple[str, Asset]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from decoders import save
+from decoders import Prompt, load, load_target, record, save
+from decoders.importers import open_log
 from specviz.cli import main
 from specviz.places import GALLERY
 from specviz.views.site import Entry, write_site
@@ -62,14 +64,91 @@ def test_hostile_text_is_text_and_a_run_that_is_not_there_is_a_sentence(page, tm
     assert page.problems == []
 
 
-def test_a_run_stands_in_another_page(page, site, tmp_path):
+@pytest.mark.parametrize("view, drawn", [("", ".svq-chip"), ('data-view="inspector"', ".sv-row")])
+def test_a_run_stands_in_another_page(page, site, tmp_path, view, drawn):
     key = next((site / "traces").iterdir()).stem
-    script = f'<script src="{(site / "embed.js").as_uri()}" data-run="{key}" data-height="500"></script>'
+    script = f'<script src="{(site / "embed.js").as_uri()}" data-run="{key}" data-height="500" {view}></script>'
     (tmp_path / "other.html").write_text(f"<!doctype html><title>x</title><p>Before</p>{script}", "utf-8")
     opened(page, tmp_path / "other.html")
     frame = page.frame_locator("iframe")
-    expect(frame.locator(".sv-row").first).to_be_visible()
+    expect(frame.locator(drawn).first).to_be_visible()
     assert frame.locator(".st-nav").count() == 0
+
+
+PLAYER = 60_000  # bytes of all that the player loads, as it stands on the host
+
+
+def loaded(page: Any, site: Path, key: str) -> int:
+    """Bytes of the files that a run's player asks for."""
+    before = len(page.requests)
+    opened(page, site / "player.html", f"?run={key}")
+    page.wait_for_selector(".svq-chip")
+    files = [url.partition("?")[0].removeprefix(site.as_uri() + "/") for url in page.requests[before:]]
+    assert sorted(file for file in files if not file.startswith("data:")) == [
+        "player.html", "player.js", f"players/{key}.js",
+    ]  # fmt: skip
+    return sum((site / file).stat().st_size for file in files if not file.startswith("data:"))
+
+
+def test_the_player_goes_through_a_run_step_by_step(page, site):
+    trace = load(GALLERY / "2-class-docstring-pld-h.spectrace")
+    run = next(one for one in runs_of(site) if one["key"] == trace.digest[:16])
+    assert loaded(page, site, run["key"]) < PLAYER
+    expect(page.get_by_role("heading")).to_contain_text("document a class")
+    text = page.get_by_role("group", name="Output")
+    slider = page.get_by_role("slider", name="Step")
+    slider.press("Home")
+    expect(page.locator(".svq-place")).to_have_text(f"Step 1 of {run['steps']}")
+    slider.focus()
+    page.get_by_role("button", name="Step forward").click()
+    expect(page.locator(".svq-place")).to_have_text(f"Step 2 of {run['steps']}")
+    text.locator('[data-step="4"]').first.click()
+    expect(page.locator(".svq-place")).to_have_text(f"Step 5 of {run['steps']}")
+    text.press("End")
+    expect(page.locator(".svq-place")).to_have_text(f"Step {run['steps']} of {run['steps']}")
+    assert text.locator(".svq-later").count() == 0 and text.locator(".svq-now").count() > 0
+    text.press("Home")
+    page.get_by_role("button", name="Play").click()
+    expect(page.locator(".svq-place")).to_have_text(f"Step 3 of {run['steps']}")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("link", name="inspector")).to_have_attribute("href", f"run.html?run={run['key']}")
+    assert text.locator(".svq-accepted").count() == sum(trace.tables["steps"]["accepted"])
+    assert page.problems == []
+
+
+def test_the_player_shows_hostile_text_as_text_and_says_what_is_not_recorded(page, tmp_path):
+    trace = synthetic.nasty()
+    trace.run["title"] = "</script><img src=x onerror=alert(1)> \u202e"
+    rounds = open_log(b'{"rounds": [{"drafted": 5, "accepted": 3}, {"drafted": 2, "accepted": 0}]}').traces[0]
+    keys = write_site(tmp_path / "out", "x", [Entry(trace), Entry(rounds)], {})
+    for key in keys:
+        loaded(page, tmp_path / "out", key)
+        assert page.locator("img").count() == 0
+    said = "5 drafted, 3 accepted; the target added a token that is not recorded."
+    expect(page.get_by_role("status")).to_have_text(said)
+    opened(page, tmp_path / "out" / "player.html", "?run=../../x")
+    expect(page.get_by_role("alert")).to_contain_text("There is no such run here")
+    (tmp_path / "out" / "players" / f"{keys[0]}.js").unlink()
+    opened(page, tmp_path / "out" / "player.html", f"?run={keys[0]}")
+    expect(page.get_by_role("alert")).to_contain_text("publish the site again")
+
+
+@pytest.mark.slow("300 tokens by the bundled target and its draft head")
+@pytest.mark.parametrize("method", ["eagle2", "medusa"])
+def test_the_player_of_300_tokens_is_60_kB(page, tmp_path, method):
+    """Trees of 60 nodes a step: the most that a run of ours says."""
+    target = load_target("assets/demo/target")
+    prompt = Prompt.from_text(target.tokenizer, "Say it twice: the old lamp. the old")
+    trace = record(target, prompt, method, max_new_tokens=300)
+    assert len(trace.output_ids) == 300
+    (key,) = write_site(tmp_path / "out", "x", [Entry(trace)], {})
+    assert loaded(page, tmp_path / "out", key) <= PLAYER
+
+
+def runs_of(site: Path) -> list[dict[str, Any]]:
+    """The lines of a site's list."""
+    text = (site / "index.html").read_text("utf-8")
+    return json.loads(text.partition('id="site">')[2].partition("</script>")[0])["runs"]
 
 
 def test_a_hundred_runs_are_a_small_list(page, tmp_path):
@@ -80,7 +159,7 @@ def test_a_hundred_runs_are_a_small_list(page, tmp_path):
         entries.append(Entry(trace, ("tag", f"tag {number % 7}")))
     keys = write_site(tmp_path / "out", "A hundred", entries, {})
     assert len(keys) == RUNS
-    loaded = sum((tmp_path / "out" / name).stat().st_size for name in ("index.html", "list.js", "list.css"))
+    loaded = sum((tmp_path / "out" / name).stat().st_size for name in ("index.html", "index.js"))
     assert loaded <= 150_000
     opened(page, tmp_path / "out" / "index.html")
     page.get_by_label("Tag").select_option("tag 3")

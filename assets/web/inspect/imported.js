@@ -4,8 +4,6 @@ import { facts, h } from "specviz/base/dom.js";
 import { format, plural } from "specviz/base/numbers.js";
 import { quoted } from "specviz/inspect/drafting.js";
 
-export const NOT_RECORDED = 2 ** 31; // the id of a token of which nothing is known: decoders/importers/request.py
-
 /** What is not recorded, in words. @type {Record<string, string>} */
 const WORDS = {
   prompt: "the prompt",

@@ -2,7 +2,7 @@
 
 import { append, facts, h } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
-import { OPEN, POOL } from "specviz/base/model.js";
+import { NOT_RECORDED, OPEN, POOL } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import * as terms from "specviz/base/terms.js";
 import { safe } from "specviz/base/text.js";
@@ -95,7 +95,7 @@ function result(owner, view) {
   parts.push(terms.term(owner, "step_bonus", token(owner, view.bonus)));
   if (view.refused.length) {
     const refused = view.refused[0].token;
-    const instead = refused === imported.NOT_RECORDED ? "a token that is not recorded" : token(owner, refused);
+    const instead = refused === NOT_RECORDED ? "a token that is not recorded" : token(owner, refused);
     parts.push(redrawn ? " in place of " : " instead of ", instead);
     if (view.refused.length > 1) parts.push(` or ${plural(view.refused.length - 1, "other")}`);
   }

@@ -1,18 +1,14 @@
-/* A run's page of a static site: its trace, fetched as a script so that it opens from disk too, in the inspector. */
+/* A run's page of a static site: its trace, read when the page opens, in the inspector. */
 
 import { h, must } from "specviz/base/dom.js";
+import { file } from "specviz/base/files.js";
+import { sentence } from "specviz/base/json.js";
 import { followSystem } from "specviz/base/system.js";
 
 const asked = new URLSearchParams(location.search);
 const key = asked.get("run") ?? "";
 const site = /** @type {SiteRuns} */ (JSON.parse(must(document.getElementById("site")).textContent || ""));
 const run = site.runs.find((one) => one.key === key);
-
-/** The text of a page's script element, unpacked. @param {string} packed gzip in base64 */
-async function unpacked(packed) {
-  const bytes = Uint8Array.from(atob(packed), (sign) => sign.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
-}
 
 /** @param {string} text */
 const say = (text) => must(document.getElementById("inspector")).replaceChildren(h("p", { role: "alert" }, text));
@@ -33,16 +29,18 @@ function around(shown) {
   );
 }
 
-followSystem();
-if (!run) say("There is no such run here: choose one from the list.");
-else {
-  document.title = `${run.title} · specviz`;
-  if (!asked.has("embed")) must(document.getElementById("around")).append(around(run));
-  const script = h("script", { src: `traces/${run.key}.js` });
-  Reflect.set(window, "specvizTrace", async (/** @type {string} */ packed) => {
-    must(document.getElementById("trace")).textContent = await unpacked(packed);
+/** @param {SiteRun} shown */
+async function open(shown) {
+  document.title = `${shown.title} · specviz`;
+  if (!asked.has("embed")) must(document.getElementById("around")).append(around(shown));
+  try {
+    must(document.getElementById("trace")).textContent = JSON.stringify(await file(`traces/${shown.key}.js`));
     await import("specviz/inspect/standalone.js");
-  });
-  script.addEventListener("error", () => say("The run's file cannot be read: publish the site again."));
-  document.head.append(script);
+  } catch (problem) {
+    say(sentence(problem));
+  }
 }
+
+followSystem();
+if (run) open(run);
+else say("There is no such run here: choose one from the list.");
