@@ -9,6 +9,7 @@ import torch
 
 from decoders.draft_models.eagle_head import EagleConfig, EagleHead
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
+from decoders.draft_models.mtp_head import MtpConfig, MtpHead
 from decoders.draft_models.network import DraftConfig, DraftModel
 from decoders.model.target import Target
 from decoders.parts import Part, own_place, save_part
@@ -65,9 +66,14 @@ def tiny_eagle(target: Target, kind: str, *, seed: int = 3, **options: Any) -> E
     return _random(EagleHead(config), target, seed, vectors=False)
 
 
+def tiny_mtp(target: Target, kind: str, *, seed: int = 3, **options: Any) -> MtpHead:
+    """Random MTP layers; same seed, same weights."""
+    return _random(MtpHead(MtpConfig.of(target.shape, target.config, **options)), target, seed, vectors=False)
+
+
 TINY: dict[str, Any] = {
     "ppd": lambda target, kind, **options: tiny_prompts(target, **options), "medusa": tiny_heads, "hydra": tiny_heads,
-    "eagle": tiny_eagle, "eagle3": tiny_eagle,
+    "eagle": tiny_eagle, "eagle3": tiny_eagle, "mtp": tiny_mtp,
 }  # fmt: skip
 
 

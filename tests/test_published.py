@@ -136,7 +136,6 @@ def test_code_in_a_pickle_is_never_run(tmp_path: Path, monkeypatch: pytest.Monke
     [
         ({"dflash_config": {}}, {"fc.weight": (1,)}, "DFlash"),
         ({}, {"markov_head.markov_w1.weight": (1,)}, "DSpark"),
-        ({}, {"mtp.fc.weight": (1,)}, r"multi-token prediction \(MTP\)"),
         ({}, {"rnn_u.weight": (1,)}, "a recurrent drafter"),
         ({"speculators_model_type": "peagle"}, FORMATS["eagle3"][1], "P-EAGLE"),
         ({"speculators_model_type": "eagle"}, {"fusion_fc.weight": (1,)}, "EAGLE-1 in the form of speculators"),

@@ -38,14 +38,15 @@ WANTED = ["*.json", "*.safetensors", *(f"*{suffix}" for suffix in PICKLES)]  # o
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format that heads are published in. ``tells`` says of a configuration and the tensors' shapes whether it is
-    this one; ``keeps`` gives a tensor's name in the head, or None for one that is not the head's. Without ``name`` it
-    is told apart only to be refused by its title.
+    this one; ``keeps`` gives a tensor's name in the head, or None for one that is not the head's; ``reach``, where the
+    configuration decides that, does so for it. Without ``name`` it is told apart only to be refused by its title.
     """
 
     name: str
     title: str
     tells: Callable[[Mapping[str, Any], Shapes], bool]
     keeps: Callable[[str], str | None] = lambda name: name
+    reach: Callable[[Mapping[str, Any]], Callable[[str], str | None]] | None = None
 
 
 def _said(config: Mapping[str, Any]) -> str:
@@ -72,6 +73,22 @@ def _eagle3(shapes: Shapes) -> bool:
     return "fc.weight" in shapes and any(f"{layer}.hidden_norm.weight" in shapes for layer in ("midlayer", "layers.0"))
 
 
+def _mtp(name: str) -> str | None:
+    return name if name.startswith("mtp.") else None
+
+
+def _behind(config: Mapping[str, Any]) -> Callable[[str], str | None]:
+    """DeepSeek's MTP layers: those counted on behind the model's own."""
+    inner = config.get("text_config")
+    own = (inner if isinstance(inner, Mapping) else config).get("num_hidden_layers")
+
+    def keeps(name: str) -> str | None:
+        match = re.fullmatch(r"(?:model\.|language_model\.)*(layers\.(\d+)\..+)", name)
+        return match[1] if match and isinstance(own, int) and int(match[2]) >= own else None
+
+    return keeps
+
+
 def _named(shapes: Shapes, part: str) -> bool:
     return any(part in name for name in shapes)
 
@@ -80,7 +97,6 @@ FORMATS = (
     Format("", "P-EAGLE", lambda config, shapes: _said(config) == "peagle" or "mask_hidden" in shapes),
     Format("", "DSpark", lambda config, shapes: _named(shapes, "markov_head.")),
     Format("", "DFlash", lambda config, shapes: "dflash_config" in config or _said(config) == "dflash"),
-    Format("", "multi-token prediction (MTP)", lambda config, shapes: _named(shapes, "mtp.")),
     Format("", "a recurrent drafter", lambda config, shapes: "rnn_u.weight" in shapes),
     Format("", "EAGLE-1 in the form of speculators", lambda config, shapes: _said(config) == "eagle"),
     Format("", "a LoRA adapter", lambda config, shapes: _named(shapes, ".lora_A.")),
@@ -104,6 +120,13 @@ FORMATS = (
     ),
     Format("hydra++", "Hydra++'s heads", lambda config, shapes: _named(shapes, "prefix_embeding_layer."), _hydra),
     Format("hydra", "Hydra's heads", lambda config, shapes: _named(shapes, "hydra_mlp."), _hydra),
+    Format(
+        "mtp", "MTP layers as Qwen3-Next and Qwen3.5 have them", lambda config, shapes: any(map(_mtp, shapes)), _mtp
+    ),
+    Format(
+        "mtp-deepseek", "MTP layers as DeepSeek-V3 has them",
+        lambda config, shapes: any(name.endswith(".eh_proj.weight") for name in shapes), reach=_behind,
+    ),
     Format("", "a whole language model", lambda config, shapes: "model.layers.0.input_layernorm.weight" in shapes),
 )  # fmt: skip
 """All that are told apart: the first that fits is it."""
@@ -151,7 +174,8 @@ class Published:
             every |= _pickled_shapes(file) if file.suffix in PICKLES else _header(file)
         shapes = {name: shape for name, (shape, _) in every.items()}
         form = _format(str(place), config, shapes)
-        stored = {kept: name for name in shapes if (kept := form.keeps(name)) is not None}
+        keeps = form.keeps if form.reach is None else form.reach(config)
+        stored = {kept: name for name in shapes if (kept := keeps(name)) is not None}
         size = sum(every[name][1] for name in stored.values())
         if not pickles:
             _check_room(str(place), size)
@@ -169,7 +193,7 @@ class Published:
 
     @property
     def kind(self) -> str:
-        """What it is a head of: eagle, eagle3, medusa or hydra."""
+        """What it is a head of: eagle, eagle3, medusa, hydra or mtp."""
         return self.format.partition("-")[0].rstrip("+")
 
     @property

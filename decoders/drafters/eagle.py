@@ -102,7 +102,9 @@ OUTSIDE = Term(
 
 
 class EagleDrafter(Drafter):
-    """Drafts trees with a head; they follow from the text alone."""
+    """Drafts trees with a head; they follow from the text alone. Others that grow EAGLE-2's trees say what differs:
+    ``route``, the ``most`` nodes that a draft keeps, and ``grown``.
+    """
 
     def __init__(self, run: EagleRun, params: EagleParams | DynamicParams) -> None:
         head = run.head
@@ -128,10 +130,8 @@ class EagleDrafter(Drafter):
         started = mark(device)
         first = self.run.read(context)
         read = mark(device)
-        grown = self._grown(context.root, first, budget)
-        most = len(grown.tokens) - 1
-        if isinstance(self.params, DynamicParams):
-            most = min(most, self.params.total_tokens - 1)
+        grown = self.grown(context.root, first, budget)
+        most = min(len(grown.tokens) - 1, self.most)
         ranked = grown.best(len(grown.tokens) - 1)
         tree, order = grown.kept(ranked[:most])
         inner = sorted({parent for parent in tree.parents if parent >= 0})
@@ -147,7 +147,7 @@ class EagleDrafter(Drafter):
             ("root", *("drafter",) * (chain - 1), *("expansion",) * (len(tree) - chain)),
             (-1,) * len(tree),
             tuple(np.exp(logprob).tolist()),
-            route="settled tree" if isinstance(self.params, EagleParams) else "dynamic tree",
+            route=self.route,
             terms={
                 "path_logprob": score,
                 "draft_rank": rank,
@@ -163,7 +163,18 @@ class EagleDrafter(Drafter):
             pruned=pruned(grown, order, ranked[most:][:MOST_PRUNED]),
         )
 
-    def _grown(self, root: int, first: torch.Tensor, budget: int) -> Grown:
+    @property
+    def route(self) -> str:
+        """The way that is taken."""
+        return "settled tree" if isinstance(self.params, EagleParams) else "dynamic tree"
+
+    @property
+    def most(self) -> int:
+        """Nodes that a draft has at most, the root left out."""
+        return self.params.total_tokens - 1 if isinstance(self.params, DynamicParams) else len(EAGLE_TREE)
+
+    def grown(self, root: int, first: torch.Tensor, budget: int) -> Grown:
+        """All that the head scores behind the root."""
         params, head, extend = self.params, self.run.head, self.run.extend
         if isinstance(params, EagleParams):
             return settled(root, first, extend, head, *self.trees.at(min(params.depth, budget), first.device))

@@ -1,0 +1,229 @@
+"""MTP layers of published checkpoints, by this project's names and checked against a target.
+
+Two layouts are read. Qwen3-Next and Qwen3.5 name theirs ``mtp.*``: ``fc``, ``pre_fc_norm_embedding``,
+``pre_fc_norm_hidden``, ``norm`` and one decoder layer. DeepSeek-V3 counts them on behind the model's own layers:
+``model.layers.N.{enorm, hnorm, eh_proj, shared_head.norm}`` and a decoder layer's tensors; its copies of the embedding
+and of the head are the target's. Experts stand apart or joined.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from decoders.errors import UserError
+from decoders.model.target import Target
+
+from .fitted import Fitted
+from .mtp_head import MtpConfig, MtpHead
+from .published import CONFIG, Published
+
+OUTSIDE = {  # a tensor's name in a checkpoint → in the network, where it is not the decoder layer's
+    "fc.weight": "layers.0.eh_proj.weight", "pre_fc_norm_embedding.weight": "layers.0.enorm.weight",
+    "pre_fc_norm_hidden.weight": "layers.0.hnorm.weight", "norm.weight": "layers.0.post_norm.weight",
+}  # fmt: skip
+OF_LAYER = {
+    "enorm.weight": "enorm.weight", "hnorm.weight": "hnorm.weight", "eh_proj.weight": "eh_proj.weight",
+    "shared_head.norm.weight": "post_norm.weight",
+}  # fmt: skip
+COPIES = {"embed_tokens.weight": "embedding", "shared_head.head.weight": "head"}
+EXPERT = re.compile(r"(.+\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
+Names = dict[str, tuple[str, ...]]  # a tensor of the network → those of the checkpoint that it is made of
+
+
+def fitted(head: Published, target: Target) -> Fitted:
+    """A checkpoint's MTP layers for this target.
+
+    Raises UserError in one sentence, by name and with both numbers, for layers of another model, and for tensors that
+    are missing, not known or of another size.
+    """
+    if not head.format.startswith("mtp"):
+        raise UserError(f"{head.place} holds {head.title}: the method wants MTP layers")
+    _check_model(head, target)
+    names, copies, layers = _named(head, target)
+    experts = any(".mlp.gate." in name or ".experts." in name for name in names)
+    config = MtpConfig.of(target.shape, target.config, layers, experts)
+    _check_width(head, names, target)
+    with torch.device("meta"):
+        wanted = {name: tuple(tensor.shape) for name, tensor in MtpHead(config).state_dict().items()}
+    names = _joined(head, names, wanted)
+    if more := sorted(names.keys() - wanted.keys()):
+        stored = names[more[0]][0]
+        raise UserError(
+            f"{head.place} is of a variant that is not read: it has {stored}, which {head.title} of the family "
+            f"{target.shape.family!r} do not{' (quantised weights are not read)' * ('scale' in stored)}"
+        )
+    if missing := sorted(wanted.keys() - names.keys()):
+        raise UserError(f"{head.place} is incomplete: it lacks {_stored_name(head, missing[0], target)}")
+    read = head.read()
+    for name, part in copies.items():
+        _check_copy(head, name, read.pop(name), target, part)
+    weights = {}
+    for name, shape in wanted.items():
+        weights[name] = tensor = _made(read, names[name], shape)
+        if tuple(tensor.shape) != shape:
+            by, asked = (" × ".join(map(str, one)) for one in (tensor.shape, shape))
+            raise UserError(f"{head.place} does not fit together: {names[name][0]} is {by}, where {asked} is wanted")
+    about = {
+        "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights), "layers": layers,
+        "features": list(config.features), "draft_vocab": config.vocab, "verifier": "", "warnings": [],
+    }  # fmt: skip
+    return Fitted(config, weights, about)
+
+
+def own_checkpoint(target: Target) -> Path | None:
+    """The folder of a target's own checkpoint, where it was opened from one that is on this machine."""
+    place = str(getattr(target.config, "_name_or_path", "") or "")
+    if not place:
+        return None
+    folder = Path(place).expanduser()
+    if folder.is_dir() or not re.fullmatch(r"[\w.-]+/[\w.-]+", place):
+        return folder if folder.is_dir() else None
+    import huggingface_hub as hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(hub.snapshot_download(place, local_files_only=True))
+    except (LocalEntryNotFoundError, OSError, ValueError):
+        return None
+
+
+def own_layers(target: Target) -> str | None:
+    """Where a target's own MTP layers lie: the folder of its checkpoint; None where it has none. Looked up once."""
+    key = ("mtp", "own")
+    if key not in target.companions:
+        folder = own_checkpoint(target)
+        try:
+            there = folder is not None and Published.open(folder).format.startswith("mtp")
+        except UserError:  # another format, or none
+            there = False
+        target.companions[key] = str(folder) if there else None
+    return target.companions[key]
+
+
+def _check_model(head: Published, target: Target) -> None:
+    """Raise UserError for the layers of another family than the target's."""
+    inner = head.config.get("text_config")
+    config = inner if isinstance(inner, Mapping) else head.config
+    said, family = config.get("model_type"), target.shape.family
+    if said in (None, family) or f"{said}_text" == family:
+        return
+    theirs, hybrid = "", target.shape.recurrent_layers
+    if hybrid:
+        theirs = ", a hybrid model with recurrent layers beside attention"
+    raise UserError(
+        f"{head.place} holds MTP layers of a {said!r} model, and {target.name} is {family!r}{theirs}: MTP layers are "
+        "trained with their model, take those of its own checkpoint (leave part out)"
+    )
+
+
+def _named(head: Published, target: Target) -> tuple[Names, dict[str, str], int]:
+    """The checkpoint's tensors by the network's names, copies of what the target has, and the number of layers."""
+    names: Names = {}
+    copies = dict[str, str]()
+    if head.format == "mtp":
+        for name in head.shapes:
+            inner = name.removeprefix("mtp.")
+            match = re.fullmatch(r"layers\.(\d+)\.(.+)", inner)
+            names[f"layers.{match[1]}.block.{match[2]}" if match else OUTSIDE.get(inner, inner)] = (name,)
+        numbers = {int(match[1]) for name in names if (match := re.match(r"layers\.(\d+)\.block", name))}
+        if len(numbers) > 1:
+            raise UserError(
+                f"{head.place} has {len(numbers)} decoder layers behind one mtp.fc: of this layout one is read"
+            )
+        return names, copies, 1
+    first, numbers = target.shape.layers, set[int]()
+    for name in head.shapes:
+        match = re.fullmatch(r"layers\.(\d+)\.(.+)", name)
+        assert match is not None
+        number, inner = int(match[1]) - first, match[2]
+        if inner in COPIES:
+            copies[name] = COPIES[inner]
+            continue
+        numbers.add(number)
+        names[f"layers.{number}.{OF_LAYER.get(inner, f'block.{inner}')}"] = (name,)
+    said = head.config.get("num_nextn_predict_layers", head.config.get("num_mtp_layers"))
+    if not numbers or numbers != set(range(len(numbers))):
+        theirs = ", ".join(str(number + first) for number in sorted(numbers)) or "none"
+        raise UserError(
+            f"{head.place} does not fit {target.name}: its MTP layers are {theirs}, and those behind the model's own "
+            f"layers begin at {first}"
+        )
+    if said not in (None, len(numbers)):
+        raise UserError(
+            f"{head.place} does not fit together: its {CONFIG} says {said!r} MTP layers, and its tensors are of "
+            f"{len(numbers)}"
+        )
+    return names, copies, len(numbers)
+
+
+def _check_width(head: Published, names: Names, target: Target) -> None:
+    """Raise UserError where the layers read states of another width than the target's."""
+    for name, (stored, *_) in names.items():
+        if name.endswith("eh_proj.weight") and (shape := head.shapes[stored]) != (
+            target.shape.hidden, 2 * target.shape.hidden,
+        ):  # fmt: skip
+            raise UserError(
+                f"{head.place} was made for another target: {stored} reads and makes states of {shape[0]:,} numbers, "
+                f"and those of {target.name} have {target.shape.hidden:,}"
+            )
+
+
+def _joined(head: Published, names: Names, wanted: Mapping[str, tuple[int, ...]]) -> Names:
+    """The same names where experts stand joined in the network and apart in the checkpoint, in the experts' order.
+    Raises UserError for one that is missing or too many.
+    """
+    made, apart = dict[str, tuple[str, ...]](), defaultdict[str, dict[tuple[int, str], str]](dict)
+    for name, stored in names.items():
+        match = EXPERT.fullmatch(name)
+        if match is None or name in wanted or f"{match[1]}.down_proj" not in wanted:
+            made[name] = stored
+            continue
+        joined = "down_proj" if match[3] == "down" else "gate_up_proj"
+        apart[f"{match[1]}.{joined}"][int(match[2]), match[3]] = stored[0]
+    for name, parts in apart.items():
+        halves = ("down",) if name.endswith("down_proj") else ("gate", "up")
+        asked = [(expert, half) for expert in range(wanted[name][0]) for half in halves]
+        if odd := sorted({*asked} ^ parts.keys()):
+            (expert, half), prefix = odd[0], next(iter(parts.values())).rpartition(".experts.")[0]
+            verb, which = "has" if odd[0] in parts else "lacks", f"{prefix}.experts.{expert}.{half}_proj.weight"
+            count = wanted[name][0]
+            raise UserError(f"{head.place} does not fit together: it {verb} {which}, and the model has {count} experts")
+        made[name] = tuple(parts[key] for key in asked)
+    return made
+
+
+def _made(read: Mapping[str, Tensor], stored: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
+    """One tensor of the network: as it is stored, or of the experts' own ones."""
+    if len(stored) == 1 and len(shape) == read[stored[0]].ndim:
+        return read[stored[0]]
+    parts = [read[name] for name in stored]
+    if any(part.shape != parts[0].shape for part in parts):
+        return parts[0]  # refused by its size
+    if stored[0].endswith("down_proj.weight"):
+        return torch.stack(parts)
+    return torch.stack([torch.cat(pair) for pair in zip(parts[::2], parts[1::2], strict=True)])
+
+
+def _stored_name(head: Published, name: str, target: Target) -> str:
+    """A tensor of the network by the name that the checkpoint would give it."""
+    _, number, inner = name.split(".", 2)
+    if head.format == "mtp":
+        outside = {there: name for name, there in OUTSIDE.items()}
+        return f"mtp.{outside.get(name) or f'layers.{number}.' + inner.removeprefix('block.')}"
+    own = {there: name for name, there in OF_LAYER.items()}
+    return f"model.layers.{int(number) + target.shape.layers}.{own.get(inner) or inner.removeprefix('block.')}"
+
+
+def _check_copy(head: Published, name: str, copy: Tensor, target: Target, part: str) -> None:
+    """Raise UserError where a layer's own embedding or head is not the target's, which it would be drafted with."""
+    own: Any = target.embeddings.weight if part == "embedding" else target.head.weight
+    own = own.detach().cpu().to(target.dtype)
+    if copy.shape != own.shape or not torch.equal(copy.to(target.dtype), own):
+        raise UserError(f"{head.place} is of a variant that is not read: its {name} is not the {part} of {target.name}")
