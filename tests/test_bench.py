@@ -16,6 +16,7 @@ from decoders.model.target import Session, Target
 from decoders.study.divergences import first_difference
 from decoders.study.peers import GENERATE, LOOKUP, Peer, peers_of
 from decoders.study.stock import Generated, StockModel
+from decoders.study.tool_calls import calls_in, changed_share
 from decoders.sweep.bench import (
     Spread,
     bench,
@@ -29,6 +30,7 @@ from decoders.sweep.bench import (
 from decoders.sweep.lossless import check_lossless
 from decoders.sweep.plan import Contender, Measurement, Sample
 from decoders.sweep.timing import disturbed
+from specviz.commands import verify
 from specviz.views.charts import bench_chart, heads_chart, layers_chart, write_page
 
 from .models import network, prompt_ids, tiny_target
@@ -224,6 +226,36 @@ def meddled() -> Target:
     target = Meddling(network(), None, "meddled")
     target.__dict__["calibration"] = None
     return target
+
+
+def test_outputs_are_judged_as_a_program_reads_them(monkeypatch):
+    target = meddled()
+    target.tokenizer = tiny_target().tokenizer
+    texts = iter(['{"name": "f", "arguments": {"x": 1}}', '{"name": "f", "arguments": {"x": 2}}', "[]", "[ ]"])
+    stop = type(target.tokenizer)
+    monkeypatch.setattr(stop, "decode", lambda self, ids, **more: next(texts) if len(ids) > 1 else "</s>")
+    _, pld = check_lossless(target, PROMPTS, {"pld": {"k": 3}}, max_new_tokens=20)
+    assert pld.calls == ["other call", "same call"] and changed_share(pld.calls) == (1, 2, 0.5)
+    assert pld.to_json()["calls"] == pld.calls
+    (line,) = verify._calls([pld])
+    assert line.startswith("pld: tool calls or JSON in 2 outputs; 1 read otherwise (50.0%): 1 other calls, 0 broken")
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ('Sure:\n```json\n{"a": [1.0, true]}\n```\n', [["json", {"a": [1, True]}]]),
+        ('[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {"y": null}}]',
+         [["call", "f", {}], ["call", "g", {"y": None}]]),
+        ('<|python_tag|>{"type": "function", "function": {"name": "f", "parameters": {"q": "é"}}}',
+         [["call", "f", {"q": "é"}]]),
+        ("[m.f(x=-1, y=['a'])]", [["call", "m.f", {"x": -1, "y": ["a"]}]]),
+        ("[f(x=open('/etc/passwd'))]", None), ("[" * 5000, None), ("[f(x=1)", None), ("", None), ("[x]", None),
+        ('<tool_call>{"name": "f", "arguments": "{"}</tool_call>', None),
+    ],
+)  # fmt: skip
+def test_calls_are_read_and_never_run(text, calls):
+    assert calls_in(text) == calls
 
 
 def test_a_difference_is_found_and_described():

@@ -16,6 +16,7 @@ from decoders import Prompt, Trace, drafters, generate, record
 from decoders.study.divergences import BUG, LOSSY
 from decoders.trace import metrics
 from specviz.pages import pages
+from specviz.pages.compare.outcome import check_output
 from specviz.pages.compare.service import MAX_LANES, TABLE, Compare, Comparison
 from specviz.pages.runs.difference import difference
 from specviz.server.desk import Desk
@@ -175,6 +176,26 @@ def test_the_lens_computes_plain_decoding_once(target: Any, monkeypatch: pytest.
     sampled.run["model"]["name"] = "another"
     assert "was not recorded" in checked(desk.services["compare"], [put(desk, sampled, "foreign")])["foreign"]["text"]
     desk.end()
+
+
+CALL = '{"name": "f", "arguments": {"x": 1}}'
+
+
+@pytest.mark.parametrize(
+    ("piece", "verdict"), [(f" {CALL}", "same call"), (f"{CALL},", "broken call"), (CALL, "identical")],
+)  # fmt: skip
+def test_a_difference_is_judged_as_a_program_reads_it(piece: str, verdict: str) -> None:
+    trace = synthetic.chain()
+    output, pieces = trace.output_ids, trace.tables["pieces"]
+    other = next(token for token in pieces["id"] if token not in output)
+    assert output.count(output[-1]) == 1
+    spelt = {output[-1]: CALL, other: piece}
+    pieces["hex"] = [spelt.get(token, "").encode().hex() for token in pieces["id"]]
+    check = check_output(trace, [*output[:-1], other])
+    assert check["state"] == "differs" and check["calls"] == verdict
+    for column in pieces.values():
+        del column[1:]
+    assert check_output(trace, [*output[:-1], other])["calls"] == ""  # a text that was not recorded
 
 
 def test_recorded_runs_are_judged_without_a_model() -> None:

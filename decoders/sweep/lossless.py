@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -17,6 +18,7 @@ from decoders.prompt.prompt import Prompt
 from decoders.study.divergences import DRAWN, LOSSY, Divergence, first_difference, judged, tolerance_of
 from decoders.study.peers import GENERATE
 from decoders.study.stock import StockModel
+from decoders.study.tool_calls import judged_calls
 from decoders.verifiers.sampling import Sampling
 
 from .contenders import unrecorded
@@ -52,7 +54,8 @@ def tokens_per_step(runs: Iterable[RunCounts]) -> float | None:
 @dataclass(slots=True)
 class MethodCheck:
     """One method over all prompts. ``against`` names the reference. ``tokens_per_step`` pools all steps. ``errors`` are
-    the prompts on which it ended with one, each with its sentence: they count as ``failed``.
+    the prompts on which it ended with one, each with its sentence: they count as ``failed``. ``calls``: of each output,
+    what it is beside the reference's to a program that reads calls or JSON (``tool_calls.MEANINGS``).
     """
 
     method: str
@@ -64,6 +67,7 @@ class MethodCheck:
     failed: int = 0
     runs: list[RunCounts] = field(default_factory=list)
     errors: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
 
     @property
     def tokens_per_step(self) -> float | None:
@@ -102,6 +106,9 @@ class MethodCheck:
             self.errors.append({"prompt": index, "error": f"{self.against} failed, so that nothing is known of this"})
             return
         plain, output = expected.output, got.output
+        if target.tokenizer is not None:
+            texts = (target.tokenizer.decode(list(ids), skip_special_tokens=False) for ids in (plain, output))
+            self.calls.append(judged_calls(*map(partial(_bare, target), texts)))
         if output == plain:
             self.identical += 1
             return
@@ -116,6 +123,13 @@ class MethodCheck:
         )
         self.failed += self.lossless and (allowed == 0 or (divergence.shortfall or 0.0) > allowed)
         self.divergences.append(divergence)
+
+
+def _bare(target: Target, text: str) -> str:
+    """An output without the special token that ends it; tags of tool calls, which may be special ones too, stay."""
+    for token in target.stop_ids:
+        text = text.removesuffix(target.tokenizer.decode([token]))
+    return text
 
 
 def check_lossless(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     if args.by_category:
         several = len(prompts) > sum(prompt.turn == 1 for prompt in prompts)
         _show_categories(outcomes, [record.category for record in kept], "turns" if several else "prompts")
+    common.say(*_calls(outcomes))
     common.say(note, _half_precision(outcomes, precision_of(target.info), args.tolerance), *missing.values())
     failed = sum(outcome.failed for outcome in outcomes)
     if failed:
@@ -105,6 +106,20 @@ def run(args: argparse.Namespace) -> int:
         f"{args.max_new_tokens} tokens, {precision_of(target.info)}{drawing})"
     )
     return 0
+
+
+def _calls(outcomes: Sequence[MethodCheck]) -> Iterator[str]:
+    """A line per method on outputs that hold tool calls or JSON: how many a program would read otherwise."""
+    from decoders.study.tool_calls import OTHER_CALL, SAME_CALL, changed_share
+
+    for outcome in outcomes:
+        changed, total, share = changed_share(outcome.calls)
+        if share is not None:
+            other, same = outcome.calls.count(OTHER_CALL), outcome.calls.count(SAME_CALL)
+            yield (
+                f"{outcome.method}: tool calls or JSON in {counted(total, 'output')}; {changed} read otherwise "
+                f"({share:.1%}): {other} other calls, {changed - other} broken; {same} the same in other bytes"
+            )
 
 
 def _takes_pool(target: Target, name: str, params: Any) -> bool:

@@ -135,6 +135,12 @@ def test_two_outputs_are_judged_by_the_model_in_use(moved: Visit, target: Any) -
     areas.nth(2).fill(written)
     page.click(".svd-go")
     expect(page.locator(".svd-verdict")).to_have_text("Both outputs are the same, token by token.")
+    expect(page.locator(".svd-calls")).to_have_count(0)
+    areas.nth(1).fill('{"name": "f", "arguments": {}}')
+    areas.nth(2).fill('{"arguments": {}, "name": "f"}')
+    page.click(".svd-go")
+    expect(page.locator(".svd-calls")).to_have_attribute("data-calls", "same call")
+    areas.nth(1).fill(written)
     page.click(".svc-outputs summary")
     page.click(".svc-outputs summary")
     expect(areas.nth(1)).to_have_value(written)  # nothing that was typed is lost

@@ -39,5 +39,5 @@ interface OutputReading { tokens: number[]; below: number[]; probs: number[] }
 interface OutputsAnswer {
   plain: OutputReading; drafted: OutputReading; at: number | null; verdict: string; tolerance: number;
   gap: number | null; plain_prob: number | null; drafted_prob: number | null; model: string;
-  texts: { plain: string[]; drafted: string[] };
+  texts: { plain: string[]; drafted: string[] }; calls: string;
 }

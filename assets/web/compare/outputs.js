@@ -4,6 +4,7 @@ import { h } from "specviz/base/dom.js";
 import { alertNote, postJson } from "specviz/base/json.js";
 import { format, probability } from "specviz/base/numbers.js";
 import { bound } from "specviz/base/field.js";
+import { CALLS } from "specviz/compare/calls.js";
 
 const typed = { mode: "text", prompt: "", plain: "", drafted: "", dtype: "bfloat16", lossless: true };
 
@@ -50,6 +51,7 @@ function verdict(a) {
         ];
   return [
     h("p.svd-verdict", { "data-verdict": a.verdict, role: "status" }, WORDS[a.verdict](a)),
+    CALLS[a.calls] && h("p.svd-calls", { "data-calls": a.calls }, CALLS[a.calls]),
     h("p.svd-soft", [...facts, `judged by ${a.model}, read teacher-forced`].join(" · ")),
     h("div.svd-pair", text(a, "plain", "without drafting"), text(a, "drafted", "with drafting")),
     h(

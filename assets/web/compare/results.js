@@ -3,6 +3,7 @@
 import { facts, h, must } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
 import { format, percent, percentage, plural, probability } from "specviz/base/numbers.js";
+import { CALLS } from "specviz/compare/calls.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
 import { drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
 import { DiffView } from "specviz/inspect/diff.js";
@@ -119,7 +120,8 @@ export function drawLens() {
 
 /** What both wrote where they part, and how close the target's choice was. */
 /** @type {(lane: DrawnLane, check: LaneDivergence) => Child} */
-function divergence(lane, { position, got, got_prob, expected, expected_prob, gap, tolerance, verdict, source }) {
+function divergence(lane, check) {
+  const { position, got, got_prob, expected, expected_prob, gap, tolerance, verdict, source, calls } = check;
   const { model } = lane.lane.run;
   const close = [
     h("span", { title: "Difference of the target's two best logits there" }, ` Top-2 gap ${format(gap)}`),
@@ -136,6 +138,7 @@ function divergence(lane, { position, got, got_prob, expected, expected_prob, ga
     `: wrote ${token(lane, got)}${share(got_prob)}, plain decoding ${token(lane, expected)}${share(expected_prob)}.`,
     gap !== null && close,
     source === "recorded" && " By what the run recorded; load its model for a second opinion.",
+    CALLS[calls] && h("span", { "data-calls": calls }, ` ${CALLS[calls]}`),
   ];
 }
 

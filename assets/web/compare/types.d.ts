@@ -44,7 +44,7 @@ type LaneCheck =
 interface LaneDivergence {
   state: "differs"; verdict: string; position: number; source: string; plain: number[];
   got: number | null; expected: number | null; got_prob: number | null; expected_prob: number | null;
-  gap: number | null; tolerance: number | null;
+  gap: number | null; tolerance: number | null; calls: string;
 }
 
 /** A run in the comparison. */

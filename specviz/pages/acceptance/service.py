@@ -90,6 +90,7 @@ class AcceptancePage(Service):
     @post("outputs")
     def outputs(self, given: Outputs) -> dict[str, Any]:
         """Where two outputs part and what that means, by the model in use. Raises UserError without one."""
+        from decoders.study.tool_calls import judged_calls
         from decoders.study.two_outputs import two_outputs
 
         target = self.desk.target()
@@ -104,7 +105,8 @@ class AcceptancePage(Service):
         )
         decode = target.tokenizer.decode
         texts = {"plain": [decode([token]) for token in plain], "drafted": [decode([token]) for token in drafted]}
-        return {**made.to_json(), "texts": texts, "model": target.name}
+        calls = judged_calls(given.plain, given.drafted)
+        return {**made.to_json(), "texts": texts, "model": target.name, "calls": calls}
 
     def _counted(self, key: str) -> Counted:
         with self._change:

@@ -45,16 +45,24 @@ def lane_title(trace: Trace) -> str:
 
 def check_output(trace: Trace, plain: Sequence[int], judge: Callable[[], Any] | None = None) -> dict[str, Any]:
     """Whether a run wrote plain decoding's tokens: {"state": "identical" or "differs"}, with the divergence. ``judge``
-    reads the place again with the model, where there is one; else what the run recorded of it decides.
+    reads the place again with the model, where there is one; else what the run recorded of it decides. ``calls`` is
+    what the difference is to a program that reads tool calls or JSON ("" where a token's text was not recorded).
     """
     from decoders.study.divergences import recorded_divergence
+    from decoders.study.tool_calls import judged_calls
 
     difference = recorded_divergence(trace, plain)
     if difference is not None and judge is not None:
         difference = judge() or difference
     if difference is None:
         return {"state": "identical", "tokens": len(trace.output_ids)}
-    return {"state": "differs", **difference.to_json(), "plain": list(plain)}
+    pieces, output = trace.tables["pieces"], trace.output_ids
+    hexes = dict(zip(pieces["id"], pieces["hex"], strict=True))  # special tokens too: tags of tool calls may be some
+    calls = ""
+    if hexes.keys() >= {*plain, *output}:
+        both = (bytes.fromhex("".join(hexes[token] for token in ids)) for ids in (plain, output))
+        calls = judged_calls(*(text.decode("utf-8", "replace") for text in both))
+    return {"state": "differs", **difference.to_json(), "plain": list(plain), "calls": calls}
 
 
 def outcome(lanes: Mapping[str, tuple[str, Mapping[str, Any]]]) -> str:
