@@ -332,10 +332,8 @@ interface PageEvents {
   started: string;
   /** Please compare these runs: their ids. */
   lanes: string[];
-  /** The server has put a prompt into the editor. */
-  filled: undefined;
-  /** Please open the editor, or close it. */
-  edit: boolean;
+  /** The server has put a prompt into the form: a recorded run's or an example's; "": the run's could not be read. */
+  filled: "run" | "example" | "";
   /** Whether plain decoding runs beside the next run was changed. */
   compare: undefined;
   /** Please stop what runs. */

@@ -26,13 +26,14 @@ from . import terms
 FOLDER = ASSETS / "web"
 PREFIX = "specviz/"
 TERMS = PREFIX + "generated/terms.js"  # made here, of what decoders.trace.metrics and specviz.views.terms say
-# Preact (elements from a state), htm (templates in plain JavaScript) and signals (the state): specifier → file
+# Preact (elements from a state), htm (templates in plain JavaScript), signals (the state), jsdiff: specifier → file
 VENDORED = MappingProxyType({
     "preact": "vendor/preact.js",
     "preact/hooks": "vendor/hooks.js",
     "htm": "vendor/htm.js",
     "@preact/signals-core": "vendor/signals-core.js",
     "@preact/signals": "vendor/signals.js",
+    "diff": "vendor/diff.js",
 })  # fmt: skip
 # a vendored file has several statements in a line, and no space after ``from``
 STATIC = re.compile(

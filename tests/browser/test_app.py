@@ -522,6 +522,43 @@ def test_the_editor_holds_the_prompt_of_the_run_shown_and_typed_text_comes_back(
     expect(page.locator("#svf-method")).to_have_value(desk.store.get("gallery-0").run["method"]["name"])
 
 
+def test_a_prompt_is_named_undone_and_the_same_on_compare(visit: Visit, desk: StubDesk) -> None:
+    """By the keyboard alone: one form on both pages, with one history."""
+    page = visit("?trace=gallery-2")
+    instruction, recorded = page.locator("#sv-instruction textarea"), page.locator(".svp-recorded")
+    edit(page)
+    expect(recorded).to_contain_text("token by token")
+    instruction.focus()
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" Mine!")
+    expect(recorded).to_have_count(0)  # another prompt than the run's
+    page.focus(".svp-naming")
+    page.keyboard.type("Passages, mine")
+    page.keyboard.press("Tab")
+    page.get_by_role("button", name="Undo").focus()
+    page.keyboard.press("Enter")
+    expect(instruction).to_have_value("Answer from the passages, word for word.")
+    expect(recorded).to_contain_text("token by token")
+    page.get_by_role("button", name="Redo").focus()
+    page.keyboard.press("Enter")
+    expect(instruction).to_have_value("Answer from the passages, word for word. Mine!")
+    page.get_by_role("tab", name="Compare").click()
+    page.wait_for_selector(".svp-compare[data-ready]")
+    expect(page.locator(".svc-prompt-form .svp-naming")).to_have_value("Passages, mine")
+    page.locator(".svc-prompt-form").get_by_role("button", name="Undo").press("Enter")
+    expect(page.locator(".svc-prompt-form #sv-instruction textarea")).to_have_value(
+        "Answer from the passages, word for word."
+    )
+    page.get_by_role("button", name="Your texts").press("Enter")
+    page.get_by_role("menuitem", name="Passages, mine").press("Enter")
+    expect(instruction).to_have_value("Answer from the passages, word for word. Mine!")
+    page.get_by_role("tab", name="Inspect").click()
+    edit(page)
+    expect(page.locator("#sv-panel #sv-instruction textarea")).to_have_value(
+        "Answer from the passages, word for word. Mine!"
+    )
+
+
 def test_everything_can_be_named_by_a_screen_reader(visit: Visit) -> None:
     page = visit()
     nameless = page.evaluate(

@@ -223,10 +223,11 @@ def test_the_text_of_a_lane_follows_the_clock(visit: Visit) -> None:
 
 
 def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
-    page = visit()
+    page = visit("&trace=gallery-0")
     expect(page.locator(".svc-empty")).to_contain_text("aligned by output position")
-    expect(page.locator("#svc-prompt")).to_have_value("trace")  # the prompt of the run that is open on Inspect
-    expect(page.locator(".svc-recorded-prompt")).to_contain_text("Edit the code: bool, not int.")
+    expect(page.locator(".svc-prompt-form .svp-recorded")).to_contain_text("prompt of the run that is open")
+    held = "[...document.querySelectorAll('.svc-prompt-form textarea')].map((area) => area.value).join()"
+    assert "Edit the code: bool, not int." in page.evaluate(held)
     assert page.locator(".svc-form-card option[disabled]").count() >= 1  # ppd lacks its prompt tokens
     assert "specviz train ppd" in page.text_content(".svc-settings")
     page.click(".svc-example")
@@ -321,9 +322,8 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     for _ in range(page.locator(".svc-remove").count() - 2):
         page.locator(".svc-remove").last.click()
     expect(page.locator(".svc-remove")).to_have_count(2)
-    page.select_option("#svc-prompt", "own")
-    page.check(".svc-modes input[value=segments]")
-    page.fill("#svc-instruction", "Edit the code.")
+    page.check("#sv-mode input[value=segments]")
+    page.fill("#sv-instruction textarea", "Edit the code.")
     desk.gate.clear()
     page.click(".svc-run")
     page.wait_for_function(f"() => {STATE}.lanes[0]?.lane?.steps === 4")  # drawn while it goes on
@@ -375,9 +375,8 @@ def test_steps_that_come_while_a_run_is_fetched_are_drawn_when_it_is_there(visit
         page.select_option("#svc-method-0", "pld")
         for _ in range(page.locator(".svc-remove").count() - 1):
             page.locator(".svc-remove").last.click()
-        page.select_option("#svc-prompt", "own")
-        page.check(".svc-modes input[value=segments]")
-        page.fill("#svc-instruction", "Edit the code.")
+        page.check("#sv-mode input[value=segments]")
+        page.fill("#sv-instruction textarea", "Edit the code.")
         page.click(".svc-run")
         page.wait_for_function(f"() => {STATE}.lanes[0]?.source?.readyState === 1")  # it waits, and is listened to
         held: list[Any] = []

@@ -14,6 +14,7 @@ const VENDORED = {
   htm: "vendor/htm.js",
   "@preact/signals-core": "vendor/signals-core.js",
   "@preact/signals": "vendor/signals.js",
+  diff: "vendor/diff.js",
 };
 const hooks = `export function resolve(name, context, next) {
   const vendored = ${JSON.stringify(VENDORED)}[name];

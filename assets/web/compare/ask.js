@@ -1,100 +1,29 @@
 /* Page "Compare", what is asked: the prompt, the methods and their parameters, the buttons that start and stop. */
 
-import { append, h, must } from "specviz/base/dom.js";
-import { bound, fields, valuesOf } from "specviz/base/field.js";
+import { h, must } from "specviz/base/dom.js";
+import { fields, valuesOf } from "specviz/base/field.js";
 import { getJson, sentence, tell } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
-import { inLine, safe } from "specviz/base/text.js";
 import { MARKS, going, page, part, post, tint } from "specviz/compare/state.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { badge, methodGroups, missingMethods, trained } from "specviz/shell/methods.js";
 import { app } from "specviz/shell/state.js";
+import { current, moveForm, recorded, reference } from "specviz/shell/typed.js";
 
-const MODES = { segments: "Segments", chat: "Chat", text: "Plain text" };
-/** @type {Record<PromptMode, [name: string, label: string, rows: number][]>} */
-const FIELDS = {
-  segments: [["instruction", "Instruction", 2], ["context", "Context", 7], ["question", "Question", 1]],
-  chat: [["text", "Text", 9]],
-  text: [["text", "Text", 9]],
-};
-
-/** The prompt as the server takes it. */
+/** The prompt as the server takes it: the recorded one of the run open on Inspect, or what stands in the form. */
 function prompt() {
-  if (page.form.choice === "trace") return { trace: app.shown };
-  const { mode, values } = page.form;
-  const example = page.data.examples.find((one) => one.id === page.form.choice);
-  /** @type {Record<string, string>} */
-  const asked = { mode };
-  for (const [name] of FIELDS[mode]) asked[name] = values[name] || "";
-  const same =
-    example && example.prompt.mode === mode &&
-    FIELDS[mode].every(([name]) => (example.prompt[name] || "") === asked[name]);
-  if (same) Object.assign(asked, { title: example.label, reference: example.prompt.reference || "" }); // no other's
-  return asked;
+  if (recorded.value) return { trace: app.shown };
+  const { mode, fields } = current();
+  /** @param {CompareExample} one */
+  const same = ({ prompt }) =>
+    prompt.mode === mode && Object.entries(fields).every(([name, text]) => (prompt[name] || "") === text);
+  return { mode, ...fields, reference: reference(), title: page.data.examples.find(same)?.label ?? "" };
 }
 
-/** @param {string} choice an example's id, "own" or "trace" */
-export function choosePrompt(choice) {
-  const example = page.data.examples.find((one) => one.id === choice);
-  page.form.choice = choice;
-  if (example) Object.assign(page.form, { mode: example.prompt.mode, values: { ...example.prompt } });
-  drawPrompt();
-  drawGo();
-}
-
-/** The prompt's form. */
+/** The prompt's form, the same as on Inspect, and an offer where the run's prompt is another model's. */
 export function drawPrompt() {
-  const { form, data } = page;
-  const select = h(
-    "select.svp-select",
-    { id: "svc-prompt", value: form.choice, onchange: ({ currentTarget }) => choosePrompt(currentTarget.value) },
-    h("optgroup", { label: "Examples" }, data.examples.map((one) => h("option", { value: one.id }, one.label))),
-    h("option", { value: "own" }, "Your own prompt"),
-    h("option", { value: "trace" }, "The run open on Inspect"),
-  );
-  const place = part("prompt-form");
-  place.replaceChildren(h("label.svf-title", { for: "svc-prompt" }, "Prompt"), select);
-  if (form.choice !== "trace") return append(place, texts());
-  const run = app.inspector?.model?.run;
-  const made = h("p.svm-offer", { hidden: true });
-  const what = run ? `“${inLine(run.title)}”: its prompt, token by token.` : "No run is open on Inspect yet.";
-  place.append(h("p.svc-help", what));
-  if (run) place.append(h("pre.svc-recorded-prompt", { tabindex: 0, "aria-label": "Prompt" }, promptText()));
-  place.append(made);
-  if (run) offerModel(made, run.id);
-}
-
-/** The prompt of the run that is open on Inspect, without what its chat template adds. */
-function promptText() {
-  const { model } = must(app.inspector);
-  const ids = model.trace.tokens.id.slice(0, model.promptLength);
-  const said = ids.filter((_, at) => model.trace.tokens.segment[at] !== "template");
-  return safe(model.pieces.cells(said).map(({ text }) => text).join(""));
-}
-
-/** How the prompt is made up, and its texts. */
-function texts() {
-  const { form, data } = page;
-  const modes = /** @type {PromptMode[]} */ (Object.keys(MODES)).map((mode) => {
-    const choose = () => {
-      form.mode = mode;
-      drawPrompt();
-    };
-    const input = { type: "radio", name: "svc-mode", value: mode, checked: mode === form.mode, onchange: choose };
-    return h("label", h("input", input), MODES[mode]);
-  });
-  const areas = FIELDS[form.mode].map(([name, label, rows]) => {
-    const id = `svc-${name}`;
-    const placeholder = name === "context" && "The text to work on. Put --- on a line of its own between passages.";
-    const area = h("textarea.svc-area", { id, rows, spellcheck: "false", placeholder });
-    return [h("label", { for: id }, label), bound(area, form.values, name)];
-  });
-  const note = data.examples.find((one) => one.id === form.choice)?.note;
-  return [
-    h("fieldset.svc-modes", h("legend.svp-unseen", "The prompt's form"), modes),
-    areas,
-    note && h("p.svc-help", note),
-  ];
+  if (page.box.offsetWidth) moveForm(part("prompt-form")); // else it is used on Inspect
+  offerModel(part("made-with"), recorded.value ? app.shown : "");
 }
 
 const methods = () => must(page.catalog, "catalog").methods;

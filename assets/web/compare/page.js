@@ -4,7 +4,7 @@ import { on } from "specviz/base/bus.js";
 import { h, place } from "specviz/base/dom.js";
 import { alertNote, getJson, sentence } from "specviz/base/json.js";
 import { onTheme } from "specviz/base/plotly.js";
-import { catalog, choosePrompt, drawPrompt, note, run } from "specviz/compare/ask.js";
+import { catalog, drawPrompt, note, run } from "specviz/compare/ask.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed } from "specviz/compare/frame.js";
 import { begin, lens } from "specviz/compare/live.js";
@@ -14,6 +14,8 @@ import { drawExample, drawRecorded, example, openRuns } from "specviz/compare/re
 import { going, page, part } from "specviz/compare/state.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
+import { moveForm } from "specviz/shell/typed.js";
+import { effect } from "specviz/ui/html.js";
 
 const WHAT =
   "A comparison runs several methods on one prompt and plays them back as a race, aligned by output position.";
@@ -44,7 +46,7 @@ function layout() {
       h("summary", h("h2", "Compare methods on one prompt"), h("span.svc-help", HOW)),
       h(
         "div.svc-columns",
-        h("div.svc-prompt-form"),
+        h("div.svc-prompt-form", h("p.svm-offer.svc-made-with", { hidden: true })),
         h("div.svc-lane-column", asked),
         h("div.svc-recorded-column", recorded),
       ),
@@ -68,7 +70,7 @@ async function load() {
   try {
     page.data = await getJson("api/compare");
     layout();
-    choosePrompt(app.shown ? "trace" : page.data.examples[0]?.id ?? "own");
+    effect(drawPrompt);
     await catalog();
   } catch (problem) {
     page.box.replaceChildren(alertNote(problem));
@@ -89,9 +91,7 @@ async function load() {
       }),
   );
   on("lanes", openRuns);
-  on("current", () => {
-    if (page.form.choice === "trace") drawPrompt();
-  });
+  on("current", drawPrompt);
   const ids = (new URLSearchParams(location.search).get("lanes") || "").split(",")
     .filter(Boolean)
     .slice(0, page.data.most + 1);
@@ -107,6 +107,7 @@ export function mount({ element }) {
   let wide = 0;
   const seen = new ResizeObserver(() => {
     if (!page.box.offsetWidth) return pause();
+    moveForm(page.box.querySelector(".svc-prompt-form"));
     if (!asked) {
       asked = true;
       load();

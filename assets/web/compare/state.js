@@ -13,8 +13,6 @@ export class ComparePage {
   data = { examples: [], most: 0, metrics: [], plotly: "" };
   /** The methods that can run. @type {Catalog | null} */
   catalog = null;
-  /** The prompt: an example's id, "own" or "trace"; its form and texts. */
-  form = { choice: "own", mode: /** @type {PromptMode} */ ("segments"), values: /** @type {PromptValues} */ ({}) };
   /** The methods asked for. @type {WantedLane[]} */
   wanted = [];
   /** What was typed: settings of all lanes, parameters by place and method. @type {Record<string, Setting>} */
@@ -58,7 +56,6 @@ export class ComparePage {
   /** @type {Advantage[]} */
   stretches = [];
 }
-/** @typedef {Record<string, string | undefined>} PromptValues the texts of the prompt's fields */
 
 export const page = new ComparePage();
 /** A part of the page by its class; those of the results are looked up once per comparison. */

@@ -5,14 +5,13 @@ type Clock = "time" | "step" | "position";
 /** Output tokens [from, to). */
 interface TokenRange { from: number; to: number }
 
-/** ``api/compare``: prompts to choose from, methods at most beside plain decoding, rows of the table of numbers. */
+/** ``api/compare``: the example prompts, methods at most beside plain decoding, rows of the table of numbers. */
 interface CompareOffer {
-  examples: { id: string; label: string; note: string; prompt: PromptFields }[];
+  examples: CompareExample[];
   most: number; metrics: MetricHelp[]; plotly: string;
 }
-/** A prompt's form, and the texts of its fields. */
-type PromptFields = { mode: PromptMode } & { [field: string]: string | undefined };
-type PromptMode = "segments" | "chat" | "text";
+/** What a run of an example is called, and its prompt: mode and texts of the fields. */
+interface CompareExample { label: string; prompt: Record<string, string | undefined> }
 
 /** ``api/compare/start``: a lane per method; one that cannot run says why. */
 interface StartedLanes { lanes: { method: string; id?: string; error?: string; place?: string }[] }

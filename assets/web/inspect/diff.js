@@ -1,5 +1,6 @@
 /* The output against plain decoding's: a token-level difference, line by line, side by side. */
 
+import Diff from "diff";
 import { button, h } from "specviz/base/dom.js";
 import { plural } from "specviz/base/numbers.js";
 import { joined, safe } from "specviz/base/text.js";
@@ -8,67 +9,33 @@ import { Panel } from "specviz/inspect/panel.js";
 const MOST = 1500; // edits searched for; beyond, what is between the common ends counts as replaced
 const ROW_TOKENS = 48; // a line longer than that is broken at a common token
 
-/** Myers' shortest edit script of two id lists. @type {(a: number[], b: number[]) => Edit[]} */
+/** Differences of lists, as they are. */
+class Lists extends Diff {
+  tokenize = (/** @type {number[]} */ list) => list;
+  removeEmpty = this.tokenize;
+  join = this.tokenize;
+}
+
+/** The shortest edit script of two id lists. @type {(a: number[], b: number[]) => Edit[]} */
 export function difference(a, b) {
+  const most = Math.min(a.length, b.length);
   let head = 0;
-  while (head < a.length && head < b.length && a[head] === b[head]) head++;
+  while (head < most && a[head] === b[head]) head++;
   let tail = 0;
-  while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
-  /** @type {Edit[]} */
-  const edits = [];
-  for (let k = 0; k < head; k++) edits.push(["=", k, k]);
-  edits.push(...middle(a, b, head, a.length - tail, b.length - tail));
-  for (let k = tail; k > 0; k--) edits.push(["=", a.length - k, b.length - k]);
-  return edits;
-}
-
-/** @type {(a: number[], b: number[], start: number, aEnd: number, bEnd: number) => Edit[]} */
-function middle(a, b, start, aEnd, bEnd) {
-  const n = aEnd - start;
-  const m = bEnd - start;
-  /** @type {() => Edit[]} */
-  const replaced = () => [
-    ...Array.from({ length: n }, (_, k) => /** @type {Edit} */ (["+", start + k, -1])),
-    ...Array.from({ length: m }, (_, k) => /** @type {Edit} */ (["−", -1, start + k])),
+  while (tail < most - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+  const [x, y] = [a, b].map((ids) => ids.slice(head, ids.length - tail));
+  const parts = new Lists().diff(y, x, { maxEditLength: MOST }) ?? [
+    { added: true, removed: false, count: x.length },
+    { added: false, removed: true, count: y.length },
   ];
-  if (!n || !m) return replaced();
-  const most = Math.min(n + m, MOST);
-  const reach = new Int32Array(2 * most + 3);
-  const trail = [];
-  /** @type {(k: number) => number} */
-  const at = (k) => k + most + 1;
-  for (let d = 0; d <= most; d++) {
-    trail.push(reach.slice(at(-d) - 1, at(d) + 2));
-    for (let k = -d; k <= d; k += 2) {
-      let x = k === -d || (k !== d && reach[at(k - 1)] < reach[at(k + 1)]) ? reach[at(k + 1)] : reach[at(k - 1)] + 1;
-      while (x < n && x - k < m && a[start + x] === b[start + x - k]) x++;
-      reach[at(k)] = x;
-      if (x >= n && x - k >= m) return walk(trail, d, n, m, start);
-    }
-  }
-  return replaced();
-}
-
-/** The edits, from the end. @type {(trail: Int32Array[], last: number, n: number, m: number, at: number) => Edit[]} */
-function walk(trail, last, n, m, start) {
-  /** @type {Edit[]} */
-  const edits = [];
-  let x = n;
-  let y = m;
-  for (let d = last; d > 0; d--) {
-    /** @type {(k: number) => number} */
-    const was = (k) => trail[d][k + d + 1];
-    const k = x - y;
-    const down = k === -d || (k !== d && was(k - 1) < was(k + 1));
-    const from = down ? k + 1 : k - 1;
-    const x0 = was(from);
-    const y0 = x0 - from;
-    while (x > x0 + (down ? 0 : 1) && y > y0 + (down ? 1 : 0)) edits.push(["=", start + --x, start + --y]);
-    if (down) edits.push(["−", -1, start + --y]);
-    else edits.push(["+", start + --x, -1]);
-  }
-  while (x > 0 && y > 0) edits.push(["=", start + --x, start + --y]);
-  return edits.reverse();
+  const common = (/** @type {number} */ count) => ({ added: false, removed: false, count });
+  let [i, j] = [0, 0];
+  return [common(head), ...parts, common(tail)].flatMap(({ added, removed, count }) =>
+    Array.from({ length: count }, () => {
+      if (added) return /** @type {Edit} */ (["+", i++, -1]);
+      return /** @type {Edit} */ (removed ? ["−", -1, j++] : ["=", i++, j++]);
+    }),
+  );
 }
 
 export class DiffView extends Panel {

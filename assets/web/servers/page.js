@@ -5,6 +5,7 @@ import { plural } from "specviz/base/numbers.js";
 import { stored } from "specviz/base/storage.js";
 import { onInspect, open as openRun } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
+import { current } from "specviz/shell/typed.js";
 import { Field, Slider } from "specviz/ui/field.js";
 import { batch, html, render, signal } from "specviz/ui/html.js";
 import { Sheet } from "specviz/ui/sheet.js";
@@ -25,17 +26,6 @@ const text = signal("");
 /** @type {HTMLElement | null} */
 let back = null;
 
-/** The prompt as it stands in the editor. */
-export function editorPrompt() {
-  /** @param {string} id */
-  const value = (id) => document.querySelector(`#${id} textarea`) ?? { value: "" };
-  const chosen = document.querySelector("#sv-mode input:checked");
-  const mode = chosen instanceof HTMLInputElement ? chosen.value : "segments";
-  const fields = ["instruction", "context", "question", "text"];
-  const entries = fields.map((name) => [name, /** @type {HTMLTextAreaElement} */ (value(`sv-${name}`)).value]);
-  return { mode, ...Object.fromEntries(entries) };
-}
-
 /** Sends the prompt, and follows what comes back. */
 async function connect() {
   if (busy.value) return;
@@ -46,7 +36,8 @@ async function connect() {
   });
   for (const name of REMEMBERED) stored.set(`server-${name}`, String(Reflect.get(asked.value, name)));
   try {
-    take(await postJson("api/servers/ask", { ...editorPrompt(), ...asked.value }));
+    const { mode, fields } = current();
+    take(await postJson("api/servers/ask", { mode, ...fields, ...asked.value }));
     follow();
   } catch (problem) {
     wrong.value = sentence(problem);

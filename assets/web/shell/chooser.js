@@ -8,18 +8,15 @@ import { open } from "specviz/shell/open.js";
 import * as request from "specviz/shell/request.js";
 import { fillRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
-import { named, restore, texts, watch } from "specviz/shell/typed.js";
+import { moveForm, watch } from "specviz/shell/typed.js";
 import { effect, html, render, signal } from "specviz/ui/html.js";
 import { Held } from "specviz/ui/element.js";
-import { Menu } from "specviz/ui/menu.js";
 import { Hint } from "specviz/ui/tooltip.js";
 
 const STEPPING = ["ArrowLeft", "ArrowRight", "[", "]"];
 
 /** Whether the editor is open. */
 const editing = signal(false);
-/** Whether this server is its user's own. */
-const alone = signal(false);
 /** Grows when another run is shown. */
 const turned = signal(0);
 
@@ -101,27 +98,16 @@ function RunBar({ runs, methods }) {
     <${Shared} />`;
 }
 
-/** Where else a prompt goes or comes from: a server of one's own, texts that were typed before. */
-function Beside() {
-  const items = () => texts.value.map((one) => ({ label: named(one), act: () => restore(one) }));
-  /** @type {(event: Event & { currentTarget: HTMLElement }) => Promise<void>} */
-  const connect = async ({ currentTarget }) => (await import("specviz/servers/page.js")).open(currentTarget);
-  return html`
-    ${alone.value && html`<button type="button" class="ui-button" aria-haspopup="dialog" onClick=${connect}>
-      Connect a server …</button>`}
-    ${texts.value.length > 0 && html`<${Menu} label="Your texts" class="svp-earlier" items=${items} />`}`;
-}
-
 /** Opens and closes the editor: over the views, below the bar. */
 function followEditing() {
   effect(() => {
     const on = editing.value;
     document.body.classList.toggle("sv-editing", on);
     const panel = document.getElementById("sv-panel");
+    if (on) moveForm(panel);
     if (on) requestAnimationFrame(() => /** @type {HTMLElement | null} */ (panel?.querySelector(
       "#sv-segments:not([hidden]) textarea, #sv-free textarea"))?.focus({ preventScroll: true }));
   });
-  on("edit", (wanted) => (editing.value = wanted));
   on("started", () => (editing.value = false));
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !editing.value || !closest(event, "#sv-panel, #sv-bar, body")) return;
@@ -144,9 +130,5 @@ export function mount({ element }) {
   const panel = document.getElementById("sv-panel");
   for (const [name, value] of Object.entries({ role: "dialog", "aria-label": "Prompt, parameters and settings" }))
     panel?.setAttribute(name, value);
-  const beside = h("div.svp.svp-texts");
-  panel?.prepend(beside);
-  render(html`<${Beside} />`, beside);
-  on("status", () => (alone.value = !!app.rules && !app.rules.public && !app.rules.accounts));
   followEditing();
 }

@@ -106,4 +106,7 @@ export function mount({ element, props, trigger }) {
   on("compare", () => changed());
   request.follow(() => trigger("offered"));
   if (app.current && app.early) hold(app.current); // the run that the address names was drawn before
+  on("runs", (runs) => { // a file's run that the app opens on; a gallery run's example stands in the form already
+    if (!app.held && runs.some(({ id, kind }) => id === app.current && kind !== "gallery")) hold(app.current);
+  });
 }

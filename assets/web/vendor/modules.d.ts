@@ -54,3 +54,10 @@ declare module "@preact/signals" {
   function useComputed<Value>(fn: () => Value): ReadonlySignal<Value>;
   function useSignalEffect(fn: () => void | (() => void)): void;
 }
+
+declare module "diff" {
+  interface Part<Value> { value: Value; count: number; added: boolean; removed: boolean }
+  export default class Diff {
+    diff<Value>(old: Value, now: Value, options?: { maxEditLength?: number }): Part<Value>[] | undefined;
+  }
+}

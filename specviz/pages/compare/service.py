@@ -119,9 +119,8 @@ class Compare(Service):
 
     @get()
     def shown(self) -> dict[str, Any]:
-        """What the page starts with: the examples to choose from and how many lanes there may be."""
-        listed = examples(self.desk.toy)
-        prompts = [{"id": e.record.id, "label": e.label, "note": e.note, "prompt": e.fields} for e in listed]
+        """What the page starts with: what the examples' prompts are called, and how many lanes there may be."""
+        prompts = [{"label": e.label, "prompt": e.fields} for e in examples(self.desk.toy)]
         by_key = {metric.key: metric for metric in metrics.METRICS}
         rows = [{name: getattr(by_key[key], name) for name in by_key[key].__slots__} for key in TABLE]
         return {"examples": prompts, "most": MAX_LANES, "metrics": rows, "plotly": plotly()}

@@ -133,8 +133,8 @@ def build(desk: Desk) -> None:
     def fill(chosen: Any) -> list[Any]:
         example = _named(chosen, desk.toy)
         if example is None:
-            return [gr.skip()] * (len(whole) + 1)
-        return [*example_fields(example), note(example.note)]
+            return [gr.skip()] * (len(whole) + 2)
+        return [*example_fields(example), note(example.note), replaced("example")]
 
     def fill_from_another(chosen: Any, before: Any) -> list[Any]:
         """Gradio's list says ``input`` whenever it loses the focus, too: what was typed since then stays."""
@@ -151,6 +151,7 @@ def build(desk: Desk) -> None:
     def again(settings: Any) -> list[Any]:
         """A recorded run's prompt in the form, and the note at the button."""
 
+
         def read() -> list[Any]:
             try:
                 trace = desk.trace(told(settings).get("again"))
@@ -159,10 +160,13 @@ def build(desk: Desk) -> None:
             prompt = recorded.form_of(trace)
             whose = references.Reference(prompt.reference, references.named(prompt), "the run's")
             same = next((e.record.id for e in examples(desk.toy) if _same(e, prompt)), None)
-            return [gr.Dropdown(value=same), *filled(same, prompt, whose), note(recorded.said(trace))]
+            return [gr.Dropdown(value=same), *filled(same, prompt, whose), note(recorded.said(trace)), replaced("run")]
 
-        done = _attempt(read, lambda _, words: [*[gr.skip()] * (len(whole) + 1), words])
-        return [*done, tell(n=secrets.token_hex(4))]
+        return _attempt(read, lambda _, words: [*[gr.skip()] * (len(whole) + 1), words, replaced("")])
+
+    def replaced(by: str) -> str:
+        """Message to the page: another prompt stands in the form, a "run"'s or an "example"'s, or none came ("")."""
+        return tell(by=by, n=secrets.token_hex(4))
 
     def start(request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
         """View, note at the prompt, at the pool, at the button. ``rest``: the fields, whose reference, the pool."""
@@ -213,12 +217,12 @@ def build(desk: Desk) -> None:
     def laid_out(chosen: Any) -> list[Any]:
         """The form of segments, and a template in its instruction."""
         one = templates().get(chosen) if isinstance(chosen, str) else None
-        return [gr.skip(), gr.skip()] if one is None else ["segments", one.text]
+        return [gr.skip()] * 3 if one is None else ["segments", one.text, replaced("example")]
 
     whole = [source, *fields, belongs, reference_note]
-    example.select(fill, example, [*whole, run_note], queue=False, **QUIET)  # once more, too: as it was
-    template.input(laid_out, template, [mode, instruction], queue=False, **QUIET)
-    example.input(fill_from_another, [example, source], [*whole, run_note], queue=False, **QUIET)  # by the keys
+    example.select(fill, example, [*whole, run_note, filled_note], queue=False, **QUIET)  # once more, too: as it was
+    template.input(laid_out, template, [mode, instruction, filled_note], queue=False, **QUIET)
+    example.input(fill_from_another, [example, source], [*whole, run_note, filled_note], queue=False, **QUIET)
     newest: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
     notes = [prompt_note, reference, reference_note]
     gr.on([f.change for f in fields[:-1]], changed, [belongs, *fields], notes, **newest)
