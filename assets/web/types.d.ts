@@ -32,7 +32,7 @@ interface GuessRow {
 }
 interface AttentionRow { step: number; node: number; layer: number; head: number; position: number; weight: number }
 interface ProbeRow { step: number; parent: number; offset: number; kind: string; token: number; prob: number }
-interface PrunedRow { step: number; token: number; parent: number; draft_prob: number; score: number }
+interface PrunedRow { step: number; token: number; parent: number; draft_prob: number; score: number; why?: string }
 interface PoolRow { position: number; id: number; passage: number }
 
 /** The tables of a trace by name: each as columns. */

@@ -95,16 +95,18 @@ class JointGuess:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """Nodes that a drafter scored and left out of its draft, best first; the target never sees them.
+    """Nodes that were left out of a draft, best first; the target never sees them.
 
     ``parents`` are nodes of the draft's tree or, from the tree's size on, earlier entries here. ``scores`` are what the
-    drafter ranked by, ``probabilities`` its own of each token after its parent.
+    drafter ranked by, ``probabilities`` its own of each token after its parent. The first ``unpaying`` were left out
+    because they cost more than they bring (``--length auto``); their score is the estimated survival.
     """
 
     tokens: tuple[int, ...]
     parents: tuple[int, ...]
     probabilities: tuple[float, ...]
     scores: tuple[float, ...]
+    unpaying: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,8 @@ class Draft:
     distributions after nodes, where it has them; ``drawn`` says that the tokens were drawn from them (after the run's
     warpers), not chosen. ``looks`` is where it looked. ``pruned`` are nodes that it thought of and left out.
     ``layout`` is the draft's (``decoders.draft.draft.layout_of``), where the drafter keeps it for drafts of this shape.
+    ``proposal`` is the drafter's own draft, where the engine changed it, and ``nodes`` are the nodes' numbers in it, if
+    some were left out.
     """
 
     tree: DraftTree
@@ -138,6 +142,17 @@ class Draft:
     looks: Looks | None = None
     pruned: Pruned | None = None
     layout: Layout | None = None
+    proposal: Draft | None = None
+    nodes: tuple[int, ...] = ()
+
+    @property
+    def proposed(self) -> Draft:
+        """The draft as its drafter gave it: its own one again."""
+        return self.proposal or self
+
+    def proposed_nodes(self, nodes: Sequence[int]) -> Sequence[int]:
+        """Nodes of this draft, by their numbers in the proposal."""
+        return [self.nodes[node] for node in nodes] if self.nodes else nodes
 
     @classmethod
     def empty(cls, root: int, reason: str, *, route: str = "none", candidates: Candidates | None = None) -> Draft:

@@ -51,6 +51,11 @@ class Said(Mapping[int, Tensor]):
         """Distributions by node, however they were given."""
         return distributions if isinstance(distributions, Said) else cls(distributions, normal=True)
 
+    def of_nodes(self, new: Mapping[int, int]) -> Said:
+        """The same of some nodes, by their new numbers."""
+        told = {new[node]: self._rows[row] for node, row in self.row.items() if node in new}
+        return Said(told, self.vocab, self._normal)
+
     @cached_property
     def probabilities(self) -> Float[Tensor, "rows drafted"]:
         """Of the tokens that can be drafted, each row once."""

@@ -8,6 +8,25 @@ from decoders.errors import UserError
 
 from .params import param
 
+FIXED, AUTO = LENGTHS = ("fixed", "auto")
+
+
+def length_param() -> str:
+    """The field of a run's settings that says how much of its drafts is verified."""
+    return param(
+        FIXED, "Draft length",
+        "fixed: all that the method drafts is verified, at its own length. auto: of each draft what pays on this "
+        "machine, by what rows cost and how likely tokens stand; nothing where nothing pays. The output is the same.",
+        choices=LENGTHS,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How long drafts are."""
+
+    length: str = length_param()
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:

@@ -187,16 +187,16 @@ class EagleDrafter(Drafter):
         if self.vocab is not None:
             notes["outside"] = float(verdict.bonus is not None and self.vocab.places[verdict.bonus] < 0)
         if not self.config.third:
-            notes["feature_cosine"] = self._cosine(verdict)
+            notes["feature_cosine"] = self._cosine(draft.proposed_nodes(verdict.path), verdict.bonus is None)
         return Learned(notes=notes)
 
     @torch.inference_mode()
-    def _cosine(self, verdict: Verdict) -> float:
+    def _cosine(self, path: Sequence[int], ended: bool) -> float:
         """Of the head's states to the target's, which the memory has of the committed nodes by now."""
         context = self._context
         assert context is not None
-        nodes = [node for node in verdict.path if node in self._went_on]
-        if verdict.bonus is None and nodes and nodes[-1] == verdict.path[-1]:
+        nodes = [node for node in path if node in self._went_on]
+        if ended and nodes and nodes[-1] == path[-1]:
             nodes.pop()  # the token that ends the run is not processed
         if not nodes:
             return float("nan")

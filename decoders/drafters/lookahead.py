@@ -186,7 +186,7 @@ class LookaheadDrafter(Drafter):
         return self.proposed
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        if draft is self.proposed and not self.resting:
+        if draft.proposed is self.proposed and not self.resting:
             self.move(draft.tree.tokens[0], self._written(scored))
         return Learned(notes={"kept": float(len(self.pool))})
 

@@ -227,17 +227,20 @@ class PpdDrafter(Drafter):
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         self.guesses = None
-        if self.proposed is None or self.proposed[0] is not draft:
+        if self.proposed is None or self.proposed[0] is not draft.proposed:
             return None
         _, plan, text = self.proposed
         last = verdict.path[-1]
-        count, n = plan.prompts[last], self.prompts.config.vectors
+        (own,), n = draft.proposed_nodes([last]), self.prompts.config.vectors
+        count = plan.prompts[own]
         notes = {"next_state": float(count)}
         if not count or scored.probe_logits is None:
             return Learned(notes=notes)
-        first, looks, joint = plan.first[last], None, ()
+        first, looks, joint = plan.first[own], None, ()
+        if draft.nodes:
+            first = next(row for row, probe in enumerate(draft.probes) if probe.parent == last)
         if self.watch is not None and scored.queries:
-            looks = self._looks(plan, first, count, scored.queries[self.watch])
+            looks = self._looks(draft, first, count, scored.queries[self.watch])
         rows = scored.probe_logits[first : first + count * n]
         best, tokens = fetched(*self.prompts.guesses(rows).softmax(-1).topk(min(self.top_k, rows.shape[-1])))
         emitted = emitted_tokens(draft.tree.tokens, verdict)
@@ -249,18 +252,19 @@ class PpdDrafter(Drafter):
             )
         return Learned(looks, joint, notes)
 
-    def _looks(self, plan: Plan, first: int, count: int, queries: Tensor) -> Looks | None:
+    def _looks(self, draft: Draft, first: int, count: int, queries: Tensor) -> Looks | None:
         """Where the ``count`` prompt tokens from probe ``first`` on looked, each as the mean of its vectors; the keys
         are those of the committed text and of the probes themselves, which the next forward writes over.
         """
-        context, layer, n, nodes = self.context, self.watch, self.prompts.config.vectors, len(plan.parents)
+        context, layer, n, nodes = self.context, self.watch, self.prompts.config.vectors, len(draft.tree)
         if context is None or layer is None or self.prompts.config.prefix:
             return None
         cache, rows, start = context.cache, count * n, context.length - 1 + nodes + first
         text = cache.length
         own = cache.keys(layer)[:, start : start + rows].clone()
         mine = slice(nodes + first, nodes + first + rows)
-        queries, positions, sees = queries[:, mine], plan.layout.offsets[mine], plan.layout.sees
+        layout = draft.layout or layout_of(draft)
+        queries, positions, sees = queries[:, mine], layout.offsets[mine], layout.sees
         assert sees is not None
         own_seen, window = sees[mine, mine], context.shape.layer_windows[layer]
 

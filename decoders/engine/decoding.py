@@ -11,11 +11,12 @@ import operator
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from decoders.draft.draft import Draft, Learned, Scored, Verdict, emitted_tokens
 from decoders.draft.needs import Needs
+from decoders.draft.settings import FIXED
 from decoders.drafters import chosen
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
@@ -27,6 +28,8 @@ from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import MatchVerifier, stopped
 from decoders.verifiers.sampling import Chooser, Sampling
 from decoders.verifiers.verifier import Verifier
+
+from .length import AutoLength, auto_length
 
 NOTHING = Needs()
 
@@ -87,9 +90,9 @@ class Decoding:
     """A run under way: iterate it for its steps; ``stop`` says why it ended.
 
     It is made from parts: the drafter, the verifier (default: tokens must match the target's choice by ``sampling``)
-    and what the drafter needs; ``Decoding.of`` has a method make them. Drafts are kept ``max_new_tokens`` long, the run
-    ends behind one of ``stop_ids`` (default: the target's), and ``cancel`` is polled between steps. Raises UserError
-    before any work for a prompt that does not fit.
+    and what the drafter needs; ``Decoding.of`` has a method make them. ``length`` decides what of its drafts is
+    verified (None: all). Drafts are kept ``max_new_tokens`` long, the run ends behind one of ``stop_ids`` (default: the
+    target's), and ``cancel`` is polled between steps. Raises UserError before any work for a prompt that does not fit.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class Decoding:
         max_new_tokens: int = 256,
         stop_ids: Collection[int] | None = None,
         cancel: threading.Event | None = None,
+        length: AutoLength | None = None,
     ) -> None:
         if max_new_tokens < 1:
             raise ValueError(f"max_new_tokens={max_new_tokens} is not allowed: a whole number of at least 1")
@@ -115,6 +119,7 @@ class Decoding:
         self.stop_ids = frozenset(target.stop_ids if stop_ids is None else stop_ids)
         self.drafter, self.needs = drafter, needs
         self.verifier = verifier or MatchVerifier(Chooser(self.sampling))
+        self.length = length
         self.session: Session | None = None
         self.stop = ""
         self.prefill_ms = self.prepare_ms = 0.0
@@ -131,20 +136,22 @@ class Decoding:
         stop_ids: Collection[int] | None = None,
         verifier: Verifier | None = None,
         keep_prompt: bool = False,
+        length: str = FIXED,
         **options: Any,
     ) -> Self:
         """A run by a method: its parts, made for these parameters. ``verifier`` takes the place of the method's own,
-        ``keep_prompt`` leaves the prompt as it is where the method would rewrite it.
+        ``keep_prompt`` leaves the prompt as it is where the method would rewrite it. ``length`` is one of
+        ``draft.settings.LENGTHS``: "fixed" verifies all that is drafted, "auto" what pays.
 
-        Raises UserError before any work for an unknown method or parameter, missing parts, or a prompt without what the
-        method needs.
+        Raises UserError before any work for an unknown method, parameter or length, missing parts, or a prompt without
+        what the method needs.
         """
         entry, values = chosen(method, params)
         stops = frozenset(target.stop_ids if stop_ids is None else stop_ids)
         parts = entry.parts(target, values, prompt, sampling, stops, keep_prompt=keep_prompt)
         made = cls(
             target, parts.prompt, parts.drafter, verifier or parts.verifier, parts.needs, sampling=sampling,
-            stop_ids=stops, **options,
+            stop_ids=stops, length=auto_length(length, target, entry.name), **options,
         )  # fmt: skip
         made.given = prompt
         return made
@@ -193,6 +200,8 @@ class Decoding:
             emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
             emitted_count += len(emitted)
             times = drafting, attempt.verify_ms, Span((attempt.verified, committed))
+            if self.length is not None:
+                learned = self._learned(draft, verdict, len(emitted), times, learned)
             yield Step(index, before, draft, scored, verdict, emitted, *times, learned, attempt.decide_ms)
             index += 1
             if emitted[-1] in self.stop_ids:
@@ -222,6 +231,19 @@ class Decoding:
         verdict = stopped(draft, self.verifier(draft, scored), self.stop_ids)
         return Attempt(draft, scored, verdict, started, proposed, processed, now())
 
+    def _learned(
+        self, draft: Draft, verdict: Verdict, emitted: int, times: tuple[Span, Span, Span], learned: Learned | None
+    ) -> Learned:
+        """What the length is decided by takes in a step; what the drafter learned, with how long that took."""
+        assert self.length is not None
+        drafting, verifying, committing = map(float, times)
+        rows = len(draft.tree) + len(draft.probes)
+        ms = self.length.learn(
+            draft, verdict, rows=rows, emitted=emitted, drafting_ms=drafting, target_ms=verifying + committing
+        )
+        before = learned or Learned()
+        return replace(before, notes={**before.notes, "length_ms": ms})
+
     def _propose(self, context: Context, budget: int, reach: int) -> Draft:
         """The drafter's proposal, inside the budget (tokens that may be drafted before the bonus) and the reach."""
         if budget < 1:
@@ -229,7 +251,10 @@ class Decoding:
         if reach < 1:
             return Draft.empty(context.root, "the model's rotary positions change behind this token", route="none")
         budget = min(budget, reach)
-        draft = self.drafter.propose(context, budget)
+        if self.length is None:
+            draft = self.drafter.propose(context, budget)
+        else:
+            draft = self.length.propose(self.drafter, context, budget)
         if len(draft.tree) - 1 > budget and max(draft.tree.depths) > budget:
             raise ValueError(
                 f"{type(self.drafter).__name__} drafted {max(draft.tree.depths)} tokens deep; its budget was {budget}: "

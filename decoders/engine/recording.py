@@ -16,6 +16,7 @@ import torch
 
 from decoders.draft.needs import Needs
 from decoders.draft.params import controls
+from decoders.draft.settings import AUTO
 from decoders.drafters import chosen
 from decoders.method.method import Method
 from decoders.model.linear import machine
@@ -30,6 +31,7 @@ from decoders.trace.trace import Trace, prompt_key
 from decoders.verifiers.sampling import Chooser
 
 from .decoding import Decoding, Step
+from .length import TERMS as LENGTH_TERMS
 from .memory_use import drafter_bytes
 from .one_row import OneRow
 from .rows import Delta, Recording
@@ -207,6 +209,8 @@ class Run:
         if not run["stop"]:
             run["stop"] = self.decoding.stop or "cancelled"
         run["timings"]["decode_ms"] = round(self.decode_ms, 3)
+        if self.decoding.length is not None:
+            run["length"] = self.decoding.length.to_json()
         if (kept := self.decoding.drafter.kept) is not None:
             run["kept"] = {**run.get("kept", {}), **kept}
         session = self.decoding.session
@@ -234,6 +238,7 @@ def record(
 def described(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
     """What a run's record says of its method: parameters, code, part, origins and declared numbers."""
     part = method.part_about(decoding.target, params) or getattr(decoding.drafter, "part", None)
+    more = LENGTH_TERMS if decoding.length else {}
     return {
         "method": {
             **{name: getattr(method, name) for name in ("name", "title", "paper", "summary")},
@@ -244,7 +249,9 @@ def described(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]
             "code": {"drafts": _code(decoding.drafter, "propose"), "verifies": _code(decoding.verifier, "__call__")},
         },
         **({"part": part} if part else {}),
-        **{name: [asdict(one) for one in getattr(method, name)] for name in ("origins", *TERMS)},
+        **{
+            name: [asdict(one) for one in (*getattr(method, name), *more.get(name, ()))] for name in ("origins", *TERMS)
+        },
     }
 
 
@@ -264,6 +271,7 @@ def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> dic
         "reads": {"hidden_layer": max(d.needs.layers, default=None), "heads": [list(h) for h in d.needs.heads]},
         "sampling": asdict(d.sampling),
         "max_new_tokens": d.max_new_tokens,
+        **({} if d.length is None else {"length": {"policy": AUTO}}),
         "prompt_length": len(d.prompt.tokens),
         **({"turn": d.given.turn} if d.given.dialogue else {}),
         **({} if d.given.tokens == d.prompt.tokens else {"given_prompt": prompt_key(d.target.name, d.given.tokens)}),

@@ -116,6 +116,7 @@ class Recording:
                 rows.add("pruned", len(cut.tokens), {
                     "step": step.index, "token": cut.tokens, "parent": cut.parents,
                     "draft_prob": finite(np.asarray(cut.probabilities)), "score": finite(np.asarray(cut.scores)),
+                    "why": ["cost"] * cut.unpaying + ["rank"] * (len(cut.tokens) - cut.unpaying),
                 })  # fmt: skip
             ids += step.emitted
         for table, columns in (("targets", numbers.targets), ("guesses", guessed)):

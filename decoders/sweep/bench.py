@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from decoders.draft.settings import FIXED
 from decoders.drafters import chosen
 from decoders.errors import UserError
 from decoders.model.load import versions
@@ -157,19 +158,21 @@ def bench(
     sampling: Sampling | None = None,
     progress: Callable[[int, int], None] | None = None,
     ledger: Ledger | None = None,
+    length: str = FIXED,
 ) -> Report:
     """Run every method (name → parameters) on every prompt (or turn of one: ``turns_of``), ``repeats`` rounds after a
     warm-up, greedily or by ``sampling``, alike in all runs (others draw otherwise: ``peers`` are for greedy runs).
 
     Plain decoding always takes part. ``traced`` runs each method a second time with recording on. Who was disturbed
     on a prompt (``timing.disturbed``) runs it again, with those it is compared with. ``progress(done, total)`` counts
-    runs; a ``ledger`` of these prompts has their rows. A run that fails is counted, and the others go on.
+    runs; ``length`` as of ``Decoding.of``; a ``ledger`` of these prompts has their rows. A run that fails is counted,
+    and the others go on.
     """
     if not prompts:
         raise UserError("a benchmark needs at least one prompt that fits the model's context")
     taking_part = {PLAIN: methods.get(PLAIN), **methods}
     parameters = {name: asdict(chosen(name, params)[1]) for name, params in taking_part.items()}
-    contenders = contenders_of(target, taking_part, max_new_tokens, traced, peers, sampling)
+    contenders = contenders_of(target, taking_part, max_new_tokens, traced, peers, sampling, length)
     total, done = len(contenders) * (1 + len(prompts) * repeats), 0
     if ledger is None:
         ledger = Ledger(target, [Case(str(n), "", prompt) for n, prompt in enumerate(prompts)], {}, sampling=sampling)
@@ -185,7 +188,7 @@ def bench(
         "max_new_tokens": max_new_tokens, "repeats": repeats, "turns": len(prompts),
         "prompts": sum(prompt.turn == 1 for prompt in prompts),
         "repeated": max(0, done - total), "disturbed": sum(len(names) for names in disturbed(samples).values()),
-        "lost": lost, "sampling": asdict(sampling or Sampling()),
+        "lost": lost, "sampling": asdict(sampling or Sampling()), "length": length,
         "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
         "methods": parameters,
     }  # fmt: skip

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from decoders.draft.settings import FIXED
 from decoders.drafters import find_method
 from decoders.engine.decoding import Decoding
 from decoders.engine.recording import record
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 
 def contenders_of(
     target: Target, methods: Mapping[str, Any], max_new_tokens: int, traced: bool, peers: Sequence[Peer] = (),
-    sampling: Sampling | None = None,
+    sampling: Sampling | None = None, length: str = FIXED,
 ) -> list[Contender]:  # fmt: skip
     """Who runs: each method, each traced (if asked for), and the peers."""
     result = []
     for name, params in methods.items():
         lossless = find_method(name).lossless
-        unseen = timed(target, name, params, max_new_tokens, sampling=sampling)
+        unseen = timed(target, name, params, max_new_tokens, sampling=sampling, length=length)
         result.append(Contender(name, "method", lossless, unseen))
         if traced:
-            recorded = _traced(target, name, params, max_new_tokens, sampling)
+            recorded = _traced(target, name, params, max_new_tokens, sampling, length)
             result.append(Contender(name + TRACED, "traced", lossless, recorded))
     result += [Contender(peer.name, "peer", peer.lossless, _peer(peer, target, max_new_tokens)) for peer in peers]
     return result
@@ -49,9 +50,10 @@ def timed(
     name: str = "",
     cancel: threading.Event | None = None,
     sampling: Sampling | None = None,
+    length: str = FIXED,
 ) -> Callable[[Prompt], Measurement]:
     """Decoding by a method with nothing recorded, as ``Contender.run``; ``name``: what its samples are called."""
-    options = {"max_new_tokens": max_new_tokens, "cancel": cancel, "sampling": sampling}
+    options = {"max_new_tokens": max_new_tokens, "cancel": cancel, "sampling": sampling, "length": length}
     return lambda prompt: unrecorded(name or method, lambda: Decoding.of(target, prompt, method, params, **options))
 
 
@@ -82,11 +84,12 @@ def unrecorded(name: str, decoding: Callable[[], Decoding], read: Session | None
 
 
 def _traced(
-    target: Target, name: str, params: Any, max_new_tokens: int, sampling: Sampling | None
+    target: Target, name: str, params: Any, max_new_tokens: int, sampling: Sampling | None, length: str
 ) -> Callable[[Prompt], Measurement]:
     def run(prompt: Prompt) -> Measurement:
         started = time.perf_counter()
-        trace = record(target, prompt, name, params, max_new_tokens=max_new_tokens, sampling=sampling)
+        options = {"max_new_tokens": max_new_tokens, "sampling": sampling, "length": length}
+        trace = record(target, prompt, name, params, **options)
         seconds = time.perf_counter() - started
         output, accepted = trace.output_ids, trace.tables["steps"]["accepted"]
         before = sum(trace.run["timings"][name] for name in ("prefill_ms", "prepare_ms")) / 1e3

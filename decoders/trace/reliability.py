@@ -24,8 +24,8 @@ from .decisions import drawn, first_choices
 from .trace import Trace
 
 BINS = 10
-PROBABILITIES = {"draft_prob", "confidence", "path_prob", "last_prob", "share"}  # what means how likely it is right
-OF_PATHS = {"path_prob"}  # told of a node and all above it
+PROBABILITIES = {"draft_prob", "confidence", "path_prob", "last_prob", "share", "survival"}  # what means a chance
+OF_PATHS = {"path_prob", "survival"}  # told of a node and all above it
 # numbers that the target has a part in
 TARGETS = {"overlap", "accept_ratio", "draw", "block_p", "block_h", "p_eos", "typical"}
 TOKEN, PATH, OFFER = (

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decoders.draft.settings import Sampling
+from decoders.draft.settings import Lengths, Sampling
 from decoders.folders import write_json, write_text
 from specviz.words import column, columned, counted, decimals
 
@@ -37,6 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.count(parser, "--repeats", "rounds over all prompts", 3, high=1000, metavar="R")
     drawn = "above 0 tokens are drawn, from the same seed in all methods"
     options.add_settings(parser, Sampling, "temperature", temperature=drawn)
+    options.add_settings(parser, Lengths)
     options.count(parser, "--context", "make every prompt N tokens long, with the others in front", low=2)
     options.flag(parser, "--peers", "also what you could use instead: transformers' generate(), llama.cpp")
     options.flag(parser, "--no-trace", "do not measure what recording costs")
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         report = bench(
             target, prompts, methods, max_new_tokens=args.max_new_tokens, repeats=args.repeats,
             traced=not args.no_trace, peers=peers, sampling=sampling, progress=progress,
-            ledger=ledger,
+            ledger=ledger, length=args.length,
         )  # fmt: skip
     _show(report)
     lost = [f"{name}: {why}" for name, why in report.settings["lost"].items()]
@@ -186,6 +187,7 @@ def batch_of(
     experiment = replace(
         batch.of_lines((Line(PLAIN, PLAIN), *lines), args.repeats, args.metric or batch.METRICS, args.save or ""),
         prompts=args.prompts.name, count=len(cases), max_new_tokens=args.max_new_tokens, temperature=args.temperature,
+        length=args.length,
     )  # fmt: skip
     return experiment, cases
 

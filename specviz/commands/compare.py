@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from decoders.draft.settings import Sampling
+from decoders.draft.settings import Lengths, Sampling
 from decoders.errors import UserError
 from decoders.names import BASELINE, QUICK, USUAL
 from decoders.sweep.plan import Contender, Failure, Measurement, Sample, execute, in_order
@@ -38,6 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_reading(parser)
     options.count(parser, "--max-new-tokens", "tokens of an answer", 256)
     options.add_settings(parser, Sampling)
+    options.add_settings(parser, Lengths)
     options.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
     options.file(parser, "--out", "write every run as a trace into this folder", "FOLDER")
     options.flag(parser, "--json", "print lanes, every number and the sentence as one JSON object")
@@ -118,6 +119,7 @@ def _decoded(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Tar
     for name, params in {BASELINE: None, **methods}.items():
         values = asdict(params) if params is not None else {}
         settings = {"title": source.id, "max_new_tokens": args.max_new_tokens, "sampling": sampling}
+        settings["length"] = args.length
         run = partial(_run, target, name, values, **settings)
         contenders.append(Contender(name, "traced", True, run))
     with common.progress_bar("comparing") as progress:
@@ -140,7 +142,7 @@ def _run(target: Target, name: str, values: dict[str, Any], prompt: Prompt, **se
     from decoders import record
 
     most = min(WARM_UP, settings["max_new_tokens"])
-    record(target, prompt, name, values, max_new_tokens=most, sampling=settings["sampling"])
+    record(target, prompt, name, values, **{**settings, "max_new_tokens": most})
     trace = record(target, prompt, name, values, **settings)
     return Measurement(Sample.untimed(name, trace.output_ids), trace.output_ids, trace)
 

@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.flag(parser, "--recorded", "show the recipe's example result, recorded with SmolLM2; nothing is run")
     recipes, own = "the recipe's", "the recipe's; of a sweep: examples"
     options.add_settings(parser, Experiment, "prompts", usual=own)
-    options.add_settings(parser, Experiment, "count", "max_new_tokens", usual=recipes)
+    options.add_settings(parser, Experiment, "count", "max_new_tokens", "length", usual=recipes)
     options.alias(parser, "--count", "--limit")
     options.several(parser, "--metric", "KEY", "measured; may be repeated")
     fixed = "a parameter of the methods that have it, as in part=FOLDER (METHOD.K=V: of one); may be repeated"
@@ -188,7 +188,7 @@ def _wanted(args: argparse.Namespace) -> Experiment:
     changed: dict[str, Any] = {
         "training_steps": args.training_steps, "data": tuple(args.data or ()) or None,
         "prompts": args.prompts, "count": args.limit, "max_new_tokens": args.max_new_tokens,
-        "temperature": args.temperature, "metrics": tuple(args.metric) or None,
+        "temperature": args.temperature, "length": args.length, "metrics": tuple(args.metric) or None,
     }  # fmt: skip
     return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
 

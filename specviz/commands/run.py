@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from decoders.draft.settings import Sampling
+from decoders.draft.settings import Lengths, Sampling
 from decoders.errors import UserError
 from decoders.names import USUAL
 from specviz.words import counted, decimals
@@ -32,6 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_reading(parser)
     options.count(parser, "--max-new-tokens", "tokens of the answer", 256)
     options.add_settings(parser, Sampling)
+    options.add_settings(parser, Lengths)
     options.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
     parser.add_argument(
         "--reference", metavar="TEXT", help="the answer hoped for, to measure quality by (default: the record's own)"
@@ -231,7 +232,9 @@ def _decoded(args: argparse.Namespace, record: Any) -> Iterator[dict[str, Any]]:
     prompt = _prompt(args, record, target, method, params)
     if args.forced and prompt.dialogue is not None:
         prompt = replace(prompt, dialogue=None)  # the answer is to the first turn
-    settings: dict[str, Any] = {"sampling": sampling, "max_new_tokens": args.max_new_tokens}
+    settings: dict[str, Any] = {
+        "sampling": sampling, "max_new_tokens": args.max_new_tokens, "length": args.length,
+    }  # fmt: skip
     while True:
         result = _turn(args, record, target, method, params, prompt, settings)
         yield {**result, "turn": prompt.turn}

@@ -120,9 +120,10 @@ def units(session: Session, *, warm: bool = False) -> Iterator[list[Row]]:
 
     target, planned, cancel = session.target, session.planned, session.cancel
     new, sampling = planned.experiment.max_new_tokens, Sampling(planned.experiment.temperature)
+    options = {"cancel": cancel, "sampling": sampling, "length": planned.experiment.length}
 
     def clocked(line: Line) -> Callable[[Case], Outcome]:
-        run = timed(target, line.method, dict(line.params), new, name=line.label, cancel=cancel, sampling=sampling)
+        run = timed(target, line.method, dict(line.params), new, name=line.label, **options)
         return lambda case: run(case.prompt)
 
     contenders = []

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from decoders.draft.params import controls, make_params, param
+from decoders.draft.settings import length_param
 from decoders.errors import UserError
 from decoders.method.part import DRAFT_MODELS, PROMPT_TOKENS
 
@@ -37,7 +38,7 @@ NAMED = "drafter"  # the parameter that names a draft model
 CATEGORY, LINE = "category", "line"  # what x may be beside a parameter
 AS_IT_IS = (  # fields of an experiment that its description has as they are
     "name", "title", "paper", "figure", "question", "finding", "note", "prompts", "count", "max_new_tokens",
-    "temperature", "by_category", "chart", "against", "repeats", "rounds",
+    "temperature", "length", "by_category", "chart", "against", "repeats", "rounds",
     "tested",
 )  # fmt: skip
 Row = dict[str, Any]
@@ -152,6 +153,7 @@ class Experiment:
     count: int = param(6, "Prompts", "read at most N prompts", low=1, high=5000, option="limit")
     max_new_tokens: int = param(96, "New tokens", "tokens per answer", low=1, high=4096)
     temperature: float = param(0.0, "Temperature", "0 is greedy", low=0, high=2)
+    length: str = length_param()
     metrics: tuple[str, ...] = ("tokens_per_step",)
     x: str = ""
     by_category: bool = False

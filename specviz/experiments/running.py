@@ -267,7 +267,7 @@ def _maker(target: Target, experiment: Experiment) -> Make:
         sampling = Sampling(experiment.temperature)
         return Run(
             target, case.prompt, method, params=params, sampling=sampling, max_new_tokens=new_tokens, title=title,
-            cancel=cancel,
+            cancel=cancel, length=experiment.length,
         )  # fmt: skip
 
     return make

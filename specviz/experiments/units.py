@@ -38,7 +38,8 @@ PACKAGES = ("decoders", "specviz/experiments")  # what decides the rows of a run
 UNIT_RUN = re.compile(r"[0-9a-f]{24}-\d+")  # what a unit's runs are called
 DRAFTING = ("part.*", "trees*", "config.json", "*.safetensors", "*.bin", "*.pt", "*.gguf")  # files of a part or a model
 WHOLE = 64 << 20
-ALIKE = ("max_new_tokens", "repeats", "rounds", "forced", "chart")  # in a worker's experiment as in the sweep's
+# of a worker's experiment, as in the sweep's
+ALIKE = ("max_new_tokens", "length", "repeats", "rounds", "forced", "chart")
 
 
 @dataclass(frozen=True, slots=True)

@@ -370,7 +370,7 @@ class Desk(Counter):
         return {
             "method": method, "params": params, "title": title,
             "sampling": Sampling(settings.temperature, settings.top_k, settings.top_p, settings.seed),
-            "max_new_tokens": settings.max_new_tokens,
+            "max_new_tokens": settings.max_new_tokens, "length": settings.length,
             "compare": lossy or (settings.compare and method != BASELINE),
         }  # fmt: skip
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from decoders.draft.params import controls, make_params, param
+from decoders.draft.settings import length_param
 from decoders.errors import UserError
 from specviz.views.examples import passages, turns
 from specviz.words import numeric, sentence
@@ -49,6 +50,7 @@ class RunSettings:
         1.0, "Top p", "Draw among the likeliest tokens that add up to this probability.", low=0.05, high=1.0, step=0.05
     )
     seed: int = param(0, "Seed", "The same seed gives the same draws.", low=0, high=2**31 - 1, step=1)
+    length: str = length_param()
     compare: bool = param(
         False,
         "Compare with plain decoding",

@@ -10,7 +10,7 @@ import { difference } from "specviz/inspect/diff.js";
 import { chainOf, lanes } from "specviz/inspect/drafting.js";
 import { overlaid } from "specviz/inspect/ghosts.js";
 import { beside, marked } from "specviz/inspect/links.js";
-import { prunedNodes } from "specviz/inspect/pruned.js";
+import { depthsBefore, prunedNodes } from "specviz/inspect/pruned.js";
 import { ofNode, ofPosition, ofStep, why } from "specviz/inspect/selection.js";
 import { routes } from "specviz/inspect/shares.js";
 import { left } from "specviz/inspect/timeline.js";
@@ -61,6 +61,9 @@ test("what was left out hangs on the tree, or on what was left out before it", (
   assert.deepEqual(rows.map((row) => row.wrote), [true, false, false]);
   assert.deepEqual(prunedNodes(model, model.step(1)), []);
   assert.deepEqual(prunedNodes(new Model(small()), model.step(0)), []);
+  assert.deepEqual(depthsBefore(model), [0, 0]); // the head ranked them too low
+  trace.pruned.why = ["cost", "cost"];
+  assert.deepEqual(depthsBefore(new Model(trace)).slice(0, 1), [Math.max(...rows.map((row) => row.path.length))]);
 });
 
 test("a chain is one row, the target's own token at its end", () => {

@@ -1,4 +1,4 @@
-/* Tokens that a head thought of and left out of its draft: reranked away, or not in its vocabulary at all. */
+/* Tokens that were left out of a draft: reranked away by its head, not worth their row, or in no vocabulary at all. */
 
 import { h } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
@@ -23,9 +23,28 @@ export function prunedNodes(model, view) {
     const token = table.token[row];
     const parent = table.parent[row];
     const wrote = view.bonus !== OPEN && parent === view.last && token === view.bonus;
-    rows.push({ path: [...line(parent), token], q: table.draft_prob[row], score: table.score[row], wrote });
+    const cost = table.why?.[row] === "cost";
+    rows.push({ path: [...line(parent), token], q: table.draft_prob[row], score: table.score[row], wrote, cost });
   }
   return rows;
+}
+
+/** Per step how deep its draft went before draft length auto left a part of it out; 0 where nothing was. */
+/** @type {(model: Model) => number[]} */
+export function depthsBefore(model) {
+  const table = model.trace.pruned;
+  const deepest = model.steps.context.map(() => 0);
+  /** Of the rows of a step. @type {number[]} */
+  let depths = [];
+  for (let row = 0; row < (table?.why ?? []).length; row++) {
+    const { step, parent, why } = /** @type {NonNullable<typeof table>} */ (table);
+    if (step[row] !== step[row - 1]) depths = [];
+    const behind = parent[row] - model.steps.drafted[step[row]] - 1;
+    const above = behind < 0 ? model.trace.nodes.depth[model.first.nodes[step[row]] + parent[row]] : depths[behind];
+    depths.push(above + 1);
+    if (why?.[row] === "cost") deepest[step[row]] = Math.max(deepest[step[row]], above + 1);
+  }
+  return deepest;
 }
 
 /** Whether the target's own token is none that the head can draft. */
@@ -44,17 +63,37 @@ export function leftOut(owner, view) {
       "li",
       { class: one.wrote ? "sv-wrote" : "" },
       one.path.map((token) => quoted(owner, token)),
-      h("small", ` ${probability(one.q)}, Σ log q ${format(one.score, 2)}${one.wrote ? ": the target wrote it" : ""}`),
+      h("small", ` ${numbers(one)}${one.wrote ? ": the target wrote it" : ""}`),
     ),
   );
-  const count = all === null ? rows.length : all - view.drafted;
+  const paid = rows.filter((one) => one.cost).length;
+  const count = all === null ? rows.length : Math.max(all - view.drafted, rows.length);
   const shown = count > rows.length ? ` (the best ${rows.length} of them)` : "";
   return h(
     "div.sv-left-out",
     outside(owner, view) ? missing(owner, view) : null,
     wrote ? h("p", "The target wrote ", quoted(owner, view.bonus), ", which the head had and left out.") : null,
+    paid ? h("p", gain(owner, view, paid)) : null,
     h("details", h("summary", `Left out of the tree: ${plural(count, "token")}${shown}`), h("ol", items)),
   );
+}
+
+/** What a token that was left out was ranked by. @param {PrunedNode} node */
+function numbers({ cost, q, score }) {
+  if (cost) return `survival ${probability(score)}`;
+  return `${probability(q)}, Σ log q ${format(score, 2)}`;
+}
+
+/** What draft length auto expected of the step, and what came of it. */
+/** @type {(owner: Inspector, view: StepView, paid: number) => string} */
+function gain(owner, view, paid) {
+  /** @param {string} key */
+  const of = (key) => owner.model.stepTerm(view.number, key);
+  const [expected, lost] = [of("expected"), of("left_out_expected")];
+  const brings = expected === null ? "" : ` Expected of the ${view.drafted} verified: ${format(expected, 2)} to stand`;
+  const came = brings && `; ${view.path.length} did.`;
+  const would = lost === null ? "" : ` (expected of them: ${format(lost, 2)})`;
+  return `Draft length auto left out ${plural(paid, "token")} not worth a row${would}.${brings}${came}`;
 }
 
 /** @type {(owner: Inspector, view: StepView) => HTMLElement} */

@@ -6,6 +6,7 @@ import { OPEN } from "specviz/base/model.js";
 import { clamp, format, plural } from "specviz/base/numbers.js";
 import * as imported from "specviz/inspect/imported.js";
 import * as oracleLane from "specviz/inspect/oracle.js";
+import { depthsBefore } from "specviz/inspect/pruned.js";
 import * as shares from "specviz/inspect/shares.js";
 
 const LEFT = 66; // pixels: the rows' names, and the numbers of the axis
@@ -99,12 +100,24 @@ export class Timeline {
   describe(step) {
     const { steps } = this.owner.model;
     if (steps.bonus[step] === OPEN) return [h("b", `Step ${step + 1}`), h("div", "not checked yet")];
+    const out = this.owner.model.stepTerm(step, "left_out");
     return [
       h("b", `Step ${step + 1}`),
       h("div", imported.drafted(this.owner.model, step)),
+      out ? h("div", `${plural(out, "token")} left out: not worth a row`) : null,
       h("div", `${plural(steps.emitted[step], "token")} written · ${this.time(step)}`),
       this.looks.size ? h("div", `route: ${steps.route[step]}`) : null,
     ];
+  }
+
+  /**
+   * The outline of what was drafted and not verified, from one depth to another, ``unit`` pixels each.
+   * @type {(pen: CanvasRenderingContext2D, x: number, wide: number, to: number, from: number, unit: number) => void}
+   */
+  leftOut(pen, x, wide, to, from, unit) {
+    pen.strokeStyle = this.owner.colors.ghost;
+    pen.lineWidth = 1;
+    pen.strokeRect(x + 0.5, this.bars - to * unit + 0.5, Math.max(0.5, wide - 1), (to - from) * unit - 1);
   }
 
   /** A step's time in words. @param {number} step */
@@ -141,8 +154,9 @@ export class Timeline {
     this.element.style.setProperty("--sv-timeline", `${this.height}px`);
     this.width = (full - LEFT - RIGHT) / count;
     const pen = sheet(this.canvas, full, this.height);
+    const before = depthsBefore(model);
     let most = 1;
-    for (let k = 0; k < accepted.length; k++) most = Math.max(most, emitted[k], depth[k]);
+    for (let k = 0; k < accepted.length; k++) most = Math.max(most, emitted[k], depth[k], before[k]);
     this.axis(pen, full, most, accepted.length);
     this.names(pen, rows, tops);
     const told = !imported.unknown(model, "steps.drafted") && !imported.unknown(model, "steps.accepted");
@@ -160,6 +174,7 @@ export class Timeline {
       const x = LEFT + k * this.width + gap / 2;
       pen.globalAlpha = left(filter.peek(), model, k) ? 1 : 0.22;
       if (depth[k] > emitted[k]) bar(x, emitted[k], depth[k], colors.ghost);
+      if (before[k] > depth[k]) this.leftOut(pen, x, wide, before[k], depth[k], unit);
       if (accepted[k]) bar(x, 0, accepted[k], colors.accepted);
       if (emitted[k] > accepted[k])
         this.own(pen, x, this.bars - emitted[k] * unit, wide, (emitted[k] - accepted[k]) * unit);

@@ -124,7 +124,8 @@ interface Picker {
 /** A token with the probabilities of drafter (q) and target (p). */
 interface Guess { token: number; rank: number; q: number; p: number; residual: number | null }
 /** A token that was left out of a draft: the tokens from the root on to it, the drafter's probability and score. */
-interface PrunedNode { path: number[]; q: number; score: number; wrote: boolean }
+/** ``cost``: left out as its row costs more than it brings; ``score`` is its survival then. */
+interface PrunedNode { path: number[]; q: number; score: number; wrote: boolean; cost: boolean }
 /** What prompt tokens guessed at one distance: a row per trained vector. */
 interface PromptGuess { distance: number; probe: number; rows: Choice[]; joint: Choice | null }
 /** A guess that was offered to the next step. */

@@ -27,6 +27,7 @@ function body(extra = {}) {
     max_new_tokens: form.max_new_tokens || null,
     training_steps: form.training_steps || null,
     prompts,
+    length: form.length || null,
     workers: form.workers || null,
     on: form.workers ? form.on : "",
     ...extra,
@@ -71,6 +72,14 @@ function workerFields() {
     kind.hidden = !form.workers;
   });
   return [number, kind];
+}
+
+/** How much of the drafts is verified: all, or what pays. */
+function lengthField() {
+  const options = [["", "fixed: all of a draft"], ["auto", "auto: what pays here"]];
+  const choices = options.map(([value, text]) => h("option", { value }, text));
+  const select = bound(h("select.svp-select", { id: "svl-length" }, choices), state(), "length", check);
+  return h("div.svl-field", h("label", { for: "svl-length" }, "Draft length"), select);
 }
 
 /** Names of a set's tasks. @param {string} set */
@@ -219,7 +228,7 @@ export function drawMain() {
       : [...ownFields(), ...promptFields(OWN_PROMPTS)];
   parts.setup.replaceChildren(
     many ? batch.head() : head(r),
-    h("div.svl-form", form, workerFields()),
+    h("div.svl-form", form, r?.promptless ? null : lengthField(), workerFields()),
     h("div.svl-go", parts.run, parts.estimate),
     parts.note,
   );

@@ -73,7 +73,7 @@ export function address() {
 }
 
 /** The form of one's own sweep, as the results shown were asked for. @param {LabAbout} about */
-export function restore({ lines, axes, metrics, temperature }) {
+export function restore({ lines, axes, metrics, temperature, length }) {
   const form = state();
   form.methods = lines.map((line) => line.method);
   form.vary = [0, 1].map((n) =>
@@ -84,6 +84,7 @@ export function restore({ lines, axes, metrics, temperature }) {
   );
   form.metric = metrics[0];
   form.temperature = temperature ? String(temperature) : "";
+  form.length = length === "auto" ? length : "";
 }
 
 /** The form of what is chosen. */
@@ -98,6 +99,7 @@ export const state = () =>
     fixed: {},
     metric: "tokens_per_step",
     temperature: "",
+    length: "",
     lines: null,
     repeats: "",
     workers: "",

@@ -9,7 +9,7 @@ interface LabLine { label: string; method: string; params: Record<string, Settin
 /** An experiment's description: ``Experiment.described``. */
 interface LabExperiment {
   name: string; title: string; paper: string; figure: string; question: string; finding: string; note: string;
-  prompts: string; count: number; max_new_tokens: number; temperature: number; metrics: string[]; x: string; chart: string;
+  prompts: string; count: number; max_new_tokens: number; temperature: number; length?: string; metrics: string[]; x: string; chart: string;
   axes: LabAxis[]; training_steps: number; parts: string; promptless: boolean; repeats: number; lines: LabLine[];
   own: { key: string; label: string }[];
 }
@@ -103,6 +103,7 @@ interface LabBatchResults extends LabResults {
 interface LabForm {
   prompts: string; count: string; max_new_tokens: string; training_steps: string; methods: string[] | null;
   vary: { param: string; values: string }[]; fixed: Record<string, string>; metric: string; temperature: string;
+  length: string;
   lines: LabFormLine[] | null; repeats: string; workers: string; on: string;
 }
 /** A method with its parameters, one line of a batch. */

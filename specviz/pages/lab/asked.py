@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from annotated_types import GroupedMetadata
 from pydantic import BeforeValidator, Field
@@ -49,6 +49,9 @@ Temperature = Annotated[
     float | None, Field(strict=False, ge=0, le=2), EMPTY,
     needs("the temperature is {given}: a number from 0 to 2 is needed"),
 ]  # fmt: skip
+Length = Annotated[
+    Literal["fixed", "auto"] | None, EMPTY, needs("the draft length is {given}: fixed or auto is needed")
+]
 Names = Annotated[list[str], needs("methods are given as a list of their names")]
 Value = Annotated[
     Annotated[str, Field(max_length=200)] | int | float | bool | None,
@@ -113,6 +116,7 @@ class Asked(Body):
     max_new_tokens: Annotated[int | None, Count("new tokens", 4096)] = None
     training_steps: Annotated[int | None, Count("training steps", 100_000)] = None
     temperature: Temperature = None
+    length: Length = None
     metrics: Annotated[list[str], needs("metrics are given as a list of their names")] | None = None
     yes: bool = False
     workers: Annotated[int | None, Count("workers", MOST_WORKERS)] = None
@@ -166,6 +170,7 @@ def experiment_of(asked: Asked, methods: Mapping[str, Any]) -> Experiment:
         "metrics": tuple(asked.metrics) if asked.metrics else None,
         "prompts": prompts or None,
         "temperature": asked.temperature,
+        "length": asked.length,
     }
     return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
 

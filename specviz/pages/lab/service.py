@@ -374,7 +374,7 @@ class Lab(Service):
         def make(
             case: Case, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new: int
         ) -> Any:
-            settings = RunSettings(max_new_tokens=new, temperature=experiment.temperature)
+            settings = RunSettings(max_new_tokens=new, temperature=experiment.temperature, length=experiment.length)
             run = self.desk.run_of(target, case.prompt, method, title, cancel, params=dict(params), settings=settings)
             return run if self.desk.library is None else self.desk.library.guarded(run, active.owner)
 

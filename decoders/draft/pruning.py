@@ -1,0 +1,104 @@
+"""A draft with some of its nodes left out, and all that is recorded of a draft cut to those that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from .draft import Draft, Layout, Looks, Probe, Pruned
+from .said import Said
+
+
+def pruned_draft(draft: Draft, nodes: Sequence[int], survival: np.ndarray) -> Draft:
+    """The draft of ``nodes`` alone: ascending, the root first, each with its parent. What is left out is recorded as
+    ``pruned``, likeliest first by ``survival`` [nodes], before what the drafter itself had left out. Probes go with
+    the node they hang on. ``Draft.nodes`` has each node's number in the proposal.
+
+    >>> from .tree import DraftTree
+    >>> cut = pruned_draft(Draft(DraftTree((5, 8, 5, 2), (-1, 0, 1, 0))), (0, 1, 3), np.array([1, .9, .1, .3]))
+    >>> cut.tree.tokens, cut.nodes, cut.pruned.tokens, cut.pruned.parents
+    ((5, 8, 2), (0, 1, 3), (5,), (1,))
+    """
+    tree, order = draft.tree.kept(nodes)
+    new = {node: number for number, node in enumerate(order)}
+
+    def of_nodes(values: tuple) -> tuple:
+        return tuple(values[node] for node in order) if values else values
+
+    probes, rows = _probes(draft, new)
+    index = np.asarray(order)
+    said = draft.distributions
+    return replace(
+        draft,
+        tree=tree,
+        origins=of_nodes(draft.origins),
+        sources=of_nodes(draft.sources),
+        pool=of_nodes(draft.pool),
+        probabilities=None if draft.probabilities is None else of_nodes(draft.probabilities),
+        terms={key: np.asarray(values)[index] for key, values in draft.terms.items()},
+        distributions=None if said is None else Said.of(said).of_nodes(new),
+        probes=probes,
+        layout=None if draft.layout is None else _layout(draft.layout, [*order, *rows], len(draft.tree), bool(probes)),
+        looks=None if draft.looks is None else _looks(draft.looks, new, rows, len(tree)),
+        pruned=_left_out(draft, new, survival),
+        nodes=tuple(order),
+    )
+
+
+def _probes(draft: Draft, new: dict[int, int]) -> tuple[tuple[Probe, ...], list[int]]:
+    """Probes of the nodes that stay, and the rows that they had in the draft."""
+    if not draft.probes:
+        return (), []
+    place: dict[int, int] = {}
+    for number, probe in enumerate(draft.probes):
+        if probe.parent in new and all(other in place for other in probe.sees):
+            place[number] = len(place)
+    probes = [
+        replace(draft.probes[number], parent=new[draft.probes[number].parent],
+                sees=tuple(place[other] for other in draft.probes[number].sees))
+        for number in place
+    ]  # fmt: skip
+    return tuple(probes), [len(draft.tree) + number for number in place]
+
+
+def _layout(layout: Layout, rows: Sequence[int], nodes: int, probes: bool) -> Layout:
+    index = np.asarray(rows)
+    embeddings = layout.embeddings
+    if embeddings is not None:
+        embeddings = embeddings[[row - nodes for row in rows if row >= nodes]] if probes else None
+    return Layout(layout.offsets[index], None if layout.sees is None else layout.sees[np.ix_(index, index)], embeddings)
+
+
+def _looks(looks: Looks, new: dict[int, int], rows: Sequence[int], count: int) -> Looks | None:
+    """The looks of what stays; ``rows`` are the probes' in the whole draft."""
+    number = {**new, **{row: count + place for place, row in enumerate(rows)}}
+    stays = [place for place, node in enumerate(looks.nodes) if node in number]
+    if not stays:
+        return None
+
+    def weights() -> Tensor:
+        return looks.weights()[:, :, stays]
+
+    return Looks(tuple(number[looks.nodes[place]] for place in stays), looks.layers, weights)
+
+
+def _left_out(draft: Draft, new: dict[int, int], survival: np.ndarray) -> Pruned | None:
+    tree, q, before = draft.tree, draft.probabilities, draft.pruned
+    out = sorted((node for node in range(len(tree)) if node not in new), key=lambda node: (-survival[node], node))
+    if not out:
+        return before
+    count = len(new)
+    number = {**new, **{node: count + place for place, node in enumerate(out)}}
+    own = before or Pruned((), (), (), ())
+    # earlier entries of the drafter's own follow those of this list
+    theirs = [number[parent] if parent < len(tree) else parent - len(tree) + count + len(out) for parent in own.parents]
+    return Pruned(
+        (*(tree.tokens[node] for node in out), *own.tokens),
+        (*(number[tree.parents[node]] for node in out), *theirs),
+        (*(float("nan") if q is None else q[node] for node in out), *own.probabilities),
+        (*(float(survival[node]) for node in out), *own.scores),
+        unpaying=len(out),
+    )

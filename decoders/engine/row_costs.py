@@ -1,0 +1,118 @@
+"""Row costs: milliseconds of a target's step by its rows, L(n), as a run's decisions need them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from decoders.draft.draft import Draft
+from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
+from decoders.model.target import SPARE_ROWS, Target
+from decoders.prompt_tokens.latency import load_latency
+
+SIZES = (1, 16, 4, 64, 8, 32, 128)  # rows that are timed where nothing was measured, the most useful first
+REPEATS, CONTEXT = 3, 64
+SECONDS = 4.0  # no further size is begun after so long
+FOLLOW = 0.1  # how fast the curve follows a run's own steps, which have other contexts and other company
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """L(n) as measured: ``ms`` at some ``rows``, straight lines between them, and where the numbers are from."""
+
+    rows: tuple[int, ...]
+    ms: tuple[float, ...]
+    source: str
+
+    def table(self, sizes: tuple[int, ...] = ()) -> np.ndarray:
+        """Milliseconds of 0 to ``SPARE_ROWS`` rows. ``sizes``: row buckets that a static engine pads to."""
+        rows = np.arange(SPARE_ROWS + 1)
+        if sizes:
+            padded = np.asarray(sizes)[np.minimum(np.searchsorted(sizes, rows), len(sizes) - 1)]
+            rows = np.maximum(rows, padded)
+        table = np.interp(rows, self.rows, self.ms)
+        if len(self.rows) > 1 and rows[-1] > self.rows[-1]:
+            slope = max(0.0, (self.ms[-1] - self.ms[-2]) / (self.rows[-1] - self.rows[-2]))
+            table = table + slope * np.maximum(rows - self.rows[-1], 0)
+        return np.maximum.accumulate(table)
+
+
+class RowCosts:
+    """L(n) of one run: a measured curve, scaled as the run's own steps take.
+
+    >>> costs = RowCosts(Curve((1, 8), (10.0, 17.0), "measured"))
+    >>> costs.ms(4), costs.table[4] - costs.table[3]
+    (13.0, 1.0)
+    """
+
+    def __init__(self, curve: Curve, sizes: tuple[int, ...] = (), *, follows: bool = True) -> None:
+        self.curve, self.follows = curve, follows
+        self.base = curve.table(sizes)
+        self.scale, self.steps = 1.0, 0
+        self.table = self.base
+
+    def ms(self, rows: int) -> float:
+        return float(self.table[min(rows, SPARE_ROWS)])
+
+    def observe(self, rows: int, ms: float) -> None:
+        """A step of so many rows took so long; one that was disturbed moves the scale little."""
+        if not self.follows or not ms > 0:
+            return
+        ratio = ms / float(self.base[min(rows, SPARE_ROWS)])
+        self.steps += 1
+        share = max(FOLLOW, 1 / self.steps)
+        self.scale *= math.exp(share * max(-0.4, min(0.4, math.log(ratio / self.scale))))
+        self.table = self.base * self.scale
+
+    @classmethod
+    def of(cls, target: Target) -> RowCosts:
+        """Of a target as its engine runs now: what ``specviz load measure`` or ``specviz tree latency`` kept of this
+        machine, else a short measurement, kept with the target.
+        """
+        sizes = static_sizes(target)
+        kept: dict[Any, Curve] = target.companions.setdefault("row costs", {})
+        state = target.engines.state
+        if state not in kept:
+            latency = load_latency(target)
+            kept[state] = (
+                measured(target) if latency is None else Curve(latency.rows, latency.median, "kept for this machine")
+            )
+        return cls(kept[state], sizes)
+
+
+def static_sizes(target: Target) -> tuple[int, ...]:
+    """The row buckets that the engine pads to; () where it runs each number of rows as it is."""
+    static = target.engines.static
+    return tuple(static.sizes) if static is not None and target.engines.state[1] else ()
+
+
+@torch.inference_mode()
+def measured(target: Target) -> Curve:
+    """Verify forwards of some sizes behind a short context, timed now: medians of a few."""
+    room = min(CONTEXT, target.context_length - max(SIZES) - 1)
+    context = max(1, room)
+    vocab = int(target.info["vocab"])
+    session = target.session(Needs(), context + 1)
+    session.prefill([token % vocab for token in range(context)])
+    times: dict[int, float] = {}
+    started = time.perf_counter()
+    for size in SIZES:
+        late = len(times) > 1 and time.perf_counter() - started > SECONDS
+        if size > 1 and (late or context + size > target.context_length):
+            continue
+        tokens = tuple((7 * n + 1) % vocab for n in range(size - 1))
+        draft, taken = Draft(DraftTree.chain(session.context.root, tokens)), []
+        for _ in range(1 + REPEATS):
+            begun = time.perf_counter()
+            int(session.score(draft).logits[0].argmax())  # waits for the device
+            taken.append((time.perf_counter() - begun) * 1e3)
+        times[size] = statistics.median(taken[1:])
+    rows = tuple(sorted(times))
+    return Curve(rows, tuple(np.maximum.accumulate([times[n] for n in rows]).tolist()), "measured before the run")

@@ -1,0 +1,231 @@
+"""Draft length by costs and survival: what is left out of drafts, when a method rests, and what stays the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from decoders import Prompt, UserError, generate, load, record, save
+from decoders.draft.draft import Draft
+from decoders.draft.pruning import pruned_draft
+from decoders.draft.survival import Survival
+from decoders.draft.tree import DraftTree
+from decoders.engine.decoding import Decoding
+from decoders.engine.length import REST, ROUTE, TRIAL, AutoLength
+from decoders.engine.row_costs import Curve, RowCosts
+from decoders.method.drafter import Drafter
+from decoders.model.target import Session
+from decoders.trace.reliability import outcomes, pooled, signals
+from decoders.verifiers.match import judged
+
+from .drafts import save_tiny_part
+from .models import prompt_ids, tiny_target
+from .tiers import matrix
+
+NEW = 40
+STEEP = Curve((1, 9), (10.0, 50.0), "a test")  # a row more costs half a plain step
+PARTS = {"glide": "glide", "medusa": "medusa", "eagle": "eagle", "eagle2": "eagle", "ppd": "ppd", "hydra": "hydra"}
+METHODS = ["pld+h", "adapld", "recycling", "lookahead", "eagle2", "ppd", "glide"]
+OTHERS = ["pld", "pld+a", "sam", "suffix", "logitspec", "llma", "medusa", "hydra", "eagle"]
+
+
+def priced(target, prompt, method, curve=STEEP, **options) -> Decoding:
+    """A run under lengths that pay, with costs that do not follow the clock."""
+    run = Decoding.of(target, prompt, method, **options)
+    run.length = AutoLength(RowCosts(curve, follows=False))
+    return run
+
+
+@pytest.mark.parametrize("method", matrix([*METHODS, *OTHERS], METHODS, "the other methods"))
+def test_the_output_is_plain_decodings_whatever_is_left_out(method: str) -> None:
+    target = tiny_target()
+    if kind := PARTS.get(method):
+        save_tiny_part(target, kind)
+    prompt = Prompt.from_ids(prompt_ids(1) * 3)
+    steps = list(priced(target, prompt, method, max_new_tokens=NEW))
+    assert [token for step in steps for token in step.emitted] == generate(target, prompt, max_new_tokens=NEW)
+    whole = list(Decoding.of(target, prompt, method, max_new_tokens=NEW))
+    ours, theirs = (sum(step.draft.tree.drafted for step in run) for run in (steps, whole))
+    assert ours < theirs or not theirs, "rows are dear here"
+
+
+def test_a_sampled_run_draws_plain_decodings_tokens() -> None:
+    from decoders import Sampling
+
+    target, prompt, drawing = tiny_target(), Prompt.from_ids(prompt_ids(2) * 3), Sampling(0.9, seed=3)
+    made = [
+        token
+        for step in priced(target, prompt, "adapld", sampling=drawing, max_new_tokens=NEW)
+        for token in step.emitted
+    ]
+    assert made == generate(target, prompt, sampling=drawing, max_new_tokens=NEW)
+
+
+@pytest.mark.parametrize("method", ["adapld", "recycling"])
+def test_targets_that_differ_in_the_judged_token_alone_get_the_same_draft(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second target writes something else after step 6 than the first one; up to there, and in it, all is alike."""
+    target, prompt, at = tiny_target(), Prompt.from_ids(prompt_ids(3) * 3), 6
+    stock, calls = Session.score, [0]
+
+    def other(self: Session, draft: Draft):
+        scored = stock(self, draft)
+        calls[0] += 1
+        if calls[0] == at + 1:
+            return replace(scored, logits=scored.logits.flip(-1))
+        return scored
+
+    first = [step for step, _ in zip(priced(target, prompt, method, max_new_tokens=NEW), range(at + 2), strict=False)]
+    monkeypatch.setattr(Session, "score", other)
+    second = [step for step, _ in zip(priced(target, prompt, method, max_new_tokens=NEW), range(at + 2), strict=False)]
+    assert [s.draft.tree for s in first[: at + 1]] == [s.draft.tree for s in second[: at + 1]]
+    assert [s.draft.nodes for s in first[: at + 1]] == [s.draft.nodes for s in second[: at + 1]]
+    assert first[at].emitted != second[at].emitted
+
+
+def random_tree(random: np.random.Generator, count: int) -> DraftTree:
+    parents = [-1, *(int(random.integers(0, node)) for node in range(1, count))]
+    return DraftTree(tuple(range(count)), tuple(parents))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_part_of_a_tree_pays_better_than_the_one_that_stays(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    tree = random_tree(random, 9)
+    ms = np.cumsum(random.uniform(0.5, 4.0, 9)) + 10  # any shape that rises
+    length = AutoLength(RowCosts(Curve(tuple(range(1, 10)), tuple(ms.tolist()), "a test"), follows=False))
+    draft = Draft(tree, ("root", *("drafter",) * 8), (-1,) * 9, tuple(random.uniform(0.1, 0.99, 9).tolist()))
+    survival = length.fitted.estimate(draft, np.arange(3)).survival
+    kept = length.chosen(draft, _context())
+    rate, stays = length.rate, set(kept.nodes) if kept.nodes else set(range(9))
+
+    def worth(nodes) -> float:
+        return float(survival[sorted(nodes)].sum()) - rate * float(ms[len(nodes) - 1])
+
+    trees = [
+        {0, *some} for size in range(9) for some in combinations(range(1, 9), size)
+        if all(tree.parents[node] in {0, *some} for node in some)
+    ]  # fmt: skip
+    assert worth(stays) == pytest.approx(max(map(worth, trees)))
+
+
+class _context:  # of a draft that is copied from nowhere
+    tokens = np.arange(3)
+
+
+def test_what_is_left_out_is_recorded_with_expected_and_real_gain(tmp_path) -> None:
+    target, prompt = tiny_target(), Prompt.from_ids(prompt_ids(1) * 3)
+    trace = record(target, prompt, "adapld", max_new_tokens=NEW, length="auto")
+    run, steps, nodes, pruned = trace.run, trace.tables["steps"], trace.tables["nodes"], trace.tables["pruned"]
+    assert run["length"]["policy"] == "auto" and run["length"]["rows"][0] == 1 and run["length"]["fitted"]["judged"]
+    left = [int(n or 0) for n in steps["term:left_out"]]
+    assert sum(left) == len(pruned["step"]) and set(pruned["why"]) <= {"cost"}
+    for number, drafted in enumerate(steps["drafted"]):
+        mine = [s for s, step in zip(nodes["term:survival"], nodes["step"], strict=True) if step == number][1:]
+        if drafted:
+            assert steps["term:expected"][number] == pytest.approx(sum(mine), abs=1e-4)
+    (signal,) = [one for one in signals([trace]) if one.key == "term:survival"]
+    judged_tokens = pooled([outcomes(trace, signal)], signal)
+    assert judged_tokens.count == sum(steps["drafted"]) and 0 <= judged_tokens.ece <= 1
+    save(trace, tmp_path / "run.spectrace")
+    assert load(tmp_path / "run.spectrace").tables["pruned"] == pruned
+
+
+def test_a_heads_own_list_of_what_it_left_out_stands_behind(tmp_path) -> None:
+    target = tiny_target()
+    save_tiny_part(target, "eagle")
+    trace = record(
+        target,
+        Prompt.from_ids(prompt_ids(5)),
+        "eagle2",
+        {"depth": 2, "total_tokens": 12},
+        max_new_tokens=8,
+        length="auto",
+    )
+    pruned = trace.tables["pruned"]
+    why = [w for w, step in zip(pruned["why"], pruned["step"], strict=True) if step == 0]
+    assert why == sorted(why) and {*why} >= {"rank"}
+    save(trace, tmp_path / "run.spectrace")
+    load(tmp_path / "run.spectrace")
+
+
+class Wrong(Drafter):
+    """Drafts what is never written."""
+
+    calls = 0
+
+    def propose(self, context, budget):
+        self.calls += 1
+        return Draft(DraftTree.chain(context.root, (VOID,) * 4), ("root", *("drafter",) * 4), (-1,) * 5, (1.0,) * 5)
+
+
+VOID = 319
+
+
+def test_a_method_that_costs_more_than_it_brings_rests_and_is_tried_again() -> None:
+    target, prompt, drafter = tiny_target(), Prompt.from_ids(prompt_ids(1)), Wrong()
+    curve = Curve((1, 8), (1e-3, 1e-2), "a test")  # drafting takes longer than that
+    length = AutoLength(RowCosts(curve, follows=False))
+    steps = list(Decoding(target, prompt, drafter, max_new_tokens=100, stop_ids=(), length=length))
+    resting = [step.draft.route == ROUTE for step in steps]
+    assert resting[:TRIAL] == [False] * TRIAL and all(resting[TRIAL : TRIAL + REST])
+    assert resting[TRIAL + REST] is False, "tried again"
+    assert drafter.calls == resting[:-1].count(False) < 30, "in the last step nothing may be drafted"
+    assert "tried again" in steps[TRIAL].draft.reason
+
+
+def test_survival_comes_to_what_stands() -> None:
+    """Tokens of probability q stand with q², by sibling rank and depth alike: the fitted numbers come near."""
+    random, fitted = np.random.default_rng(0), Survival()
+    losses = []
+    for _ in range(1500):
+        q = random.uniform(0.05, 0.95, 5)
+        draft = Draft(DraftTree.chain(0, (1, 2, 3, 4, 5)), ("root", *("drafter",) * 5), (-1,) * 6, (1.0, *q.tolist()))
+        made = fitted.estimate(draft, np.arange(3))
+        stood = int((random.random(5) < q**2).cumprod().sum())
+        fitted.fit(made, draft, judged(draft, list(range(stood + 1)), 9))
+        losses.append(abs(made.conditional[1:] - q**2).mean())
+    assert np.mean(losses[-100:]) < 0.08 < np.mean(losses[:20])
+
+
+@pytest.mark.parametrize("deep", range(1, 6))
+def test_a_drawn_chain_is_cut_by_nothing_that_stands_behind_the_cut(deep: int) -> None:
+    """Whether position d is verified is decided by what was known before its token was drawn: by positions 1 to d."""
+    random = np.random.default_rng(deep)
+    length = AutoLength(RowCosts(Curve((1, 9), (10.0, 34.0), "a test"), follows=False))
+    draft = Draft(DraftTree.chain(0, (1,) * 6), drawn=True)
+    one, other = (np.append(1.0, random.uniform(0.2, 0.95, 6)) for _ in range(2))
+    other[: deep + 1] = one[: deep + 1]
+    assert (length._stop(one, draft) >= deep) == (length._stop(other, draft) >= deep)
+
+
+def test_a_drawn_token_does_not_tell_by_its_own_probability() -> None:
+    sure = {"confidence": np.array([np.nan, 0.9, 0.8])}
+    made = [
+        Survival()
+        .estimate(Draft(DraftTree.chain(0, (1, 2)), probabilities=(1.0, q, q), terms=sure, drawn=True), np.arange(3))
+        .survival.tolist()
+        for q in (0.01, 0.9)
+    ]
+    assert made[0] == made[1]
+
+
+def test_pruning_keeps_all_that_belongs_to_a_node() -> None:
+    whole = Draft(
+        DraftTree((9, 1, 2, 3), (-1, 0, 1, 0)), ("root", "main", "main", "branch"), (-1, 4, 5, -1),
+        (1.0, 0.5, 0.4, 0.3), terms={"rank": np.array([np.nan, 0, 1, 2])},
+    )  # fmt: skip
+    cut = pruned_draft(whole, [0, 3], np.array([1, 0.3, 0.2, 0.5]))
+    assert cut.tree == DraftTree((9, 3), (-1, 0)) and cut.origins == ("root", "branch") and cut.sources == (-1, -1)
+    assert cut.probabilities == (1.0, 0.3) and cut.terms["rank"][1] == 2 and list(cut.proposed_nodes([0, 1])) == [0, 3]
+    assert cut.pruned is not None and cut.pruned.tokens == (1, 2) and cut.pruned.parents == (0, 2)
+    assert replace(cut, proposal=whole).proposed is whole
+
+
+def test_a_length_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UserError, match="length='long' is not allowed: fixed .* or auto"):
+        Decoding.of(tiny_target(), Prompt.from_ids([1, 2]), "pld", length="long")
