@@ -137,7 +137,8 @@ def test_vendored_files_are_as_they_were_published() -> None:
     licences = (web.FOLDER / "vendor" / "LICENCES.txt").read_text(encoding="utf-8")
     for name, file in web.VENDORED.items():
         first = web.modules()[name].splitlines()[0]
-        said = re.fullmatch(r"/\* (\S+ [\d.]+)(?: \(hooks\))?, (MIT|BSD-3-Clause) licence, copyright .+ \*/", first)
+        licence = "(MIT|Apache-2.0|BSD-3-Clause)"
+        said = re.fullmatch(rf"/\* (\S+ [\d.]+)(?: \(hooks\))?, {licence} licence, copyright .+ \*/", first)
         assert said and said[1] in licences, file
         assert web.import_map("web")[name].startswith("web/vendor/")
 
