@@ -29,6 +29,8 @@ _HOMES = {
     "Draft": "draft.draft", "Needs": "draft.needs", "Candidates": "draft.draft",
     "Origin": "trace.origins",
     "methods": "drafters", "find_method": "drafters", "register": "drafters",
+    "Verifier": "verifiers.verifier", "VerifierCard": "verifiers.verifier",
+    "find_verifier": "drafters",
     "UserError": "errors",
 }  # fmt: skip
 

@@ -131,11 +131,13 @@ def controls(params: type) -> tuple[Control, ...]:
 
 
 def make_params(params: type, values: Mapping[str, Any]) -> Any:
-    """An instance of ``params`` from names and values (text allowed), checked.
+    """An instance of ``params`` from names and values (text allowed), checked; fields without a control keep theirs.
 
     Raises ValueError naming an unknown parameter and those that exist, or a value out of range.
     """
     of = {c.name: c for c in controls(params)}
+    without = {f.name: f.default for f in dataclasses.fields(params) if f.name not in of}
+    values = {name: value for name, value in values.items() if name not in without or value != without[name]}
     for name in values:
         if name not in of:
             raise ValueError(f"unknown parameter {name!r}: this method has {', '.join(of) or 'no parameters'}")

@@ -1,9 +1,11 @@
 """The registry of drafting methods. One method, one file: a module here that defines ``METHOD`` is found by itself, and
-so are plug-ins (``decoders.method.plugins``), when methods are first asked for.
+so are plug-ins (``decoders.method.plugins``), when methods are first asked for. Verifiers are registered beside them:
+``METHOD@VERIFIER`` is a method whose drafts another verifier judges.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import pkgutil
@@ -14,15 +16,43 @@ from typing import Any
 
 from decoders.draft.params import make_params
 from decoders.errors import UserError
-from decoders.method.guard import guarded
-from decoders.method.method import Method
+from decoders.method.guard import guarded, guarded_verifier
+from decoders.method.method import UNDER, Method, under
 from decoders.method.part import register_kind
 from decoders.method.plugins import Plugin, Unusable, file_source, load, sources
+from decoders.verifiers.registry import forget_verifier, register_verifier, registered_verifiers
+from decoders.verifiers.verifier import VerifierCard
 
 log = logging.getLogger(__name__)
 
-_methods: dict[str, Method] = {}
+
+class Methods(dict[str, Method]):
+    """Methods by name. ``METHOD@VERIFIER`` is there too, though no list of them names it."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or self._judged(name) is not None
+
+    def __getitem__(self, name: str) -> Method:
+        if super().__contains__(name):
+            return super().__getitem__(name)
+        if (method := self._judged(name)) is None:
+            raise KeyError(name)
+        return method
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401 (dict's own get would not ask us)
+
+    def _judged(self, name: object) -> Method | None:
+        base, mark, judge = str(name).partition(UNDER)
+        cards = registered_verifiers() if mark else {}
+        with contextlib.suppress(UserError):  # their parameters collide: ``find_method`` says so
+            return under(super().__getitem__(base), cards[judge]) if judge in cards and base in self else None
+        return None
+
+
+_methods = Methods()
 _places: dict[str, str] = {}  # of the plug-ins' methods: where each stands
+_verifier_places: dict[str, str] = {}
 
 
 class _Plugins:
@@ -59,6 +89,19 @@ def register_plugin(plugin: Plugin) -> None:
                 f"plug-in {plugin.place} is left out: its method is called {name!r}, and so is one of {other}: rename "
                 "one of them"
             )
+    taken = {name for name, place in _verifier_places.items() if place == plugin.place}
+    for card in plugin.verifiers:
+        if card.name in registered_verifiers() and card.name not in taken:
+            raise Unusable(
+                f"plug-in {plugin.place} is left out: its verifier is called {card.name!r}, and so is one of "
+                f"{_verifier_places.get(card.name, 'specviz itself')}: rename one of them"
+            )
+    for name in taken:
+        del _verifier_places[name]
+        forget_verifier(name)
+    for card in plugin.verifiers:
+        _verifier_places[card.name] = plugin.place
+        register_verifier(guarded_verifier(card, plugin.place, plugin.own))
     for name in earlier:
         del _methods[name], _places[name]
     for method in plugin.methods:
@@ -77,7 +120,7 @@ def add_plugin(path: Path) -> Plugin:
 def methods() -> dict[str, Method]:
     """All registered methods by name, plain decoding first, plug-ins' last."""
     _read_plugins()
-    return dict(_methods)
+    return Methods(_methods)
 
 
 def plugin_problems() -> tuple[str, ...]:
@@ -95,10 +138,34 @@ def plugin_place(name: str) -> str | None:
 def find_method(name: str) -> Method:
     """The method called ``name``; UserError lists those that exist, and says which plug-ins were left out."""
     _read_plugins()
+    base, mark, judge = name.partition(UNDER)
+    if mark and base in _methods:
+        return under(_methods[base], find_verifier(judge))
     if name not in _methods:
         left_out = "".join(f"; {problem}" for problem in _plugins.problems)
         raise UserError(f"there is no method {name!r}: choose one of {', '.join(_methods)}{left_out}")
     return _methods[name]
+
+
+def verifiers() -> dict[str, VerifierCard]:
+    """All registered verifiers by name, lossless ones first, plug-ins' last."""
+    _read_plugins()
+    return registered_verifiers()
+
+
+def find_verifier(name: str) -> VerifierCard:
+    """The verifier called ``name``; UserError lists those that exist, and says which plug-ins were left out."""
+    cards = verifiers()
+    if name not in cards:
+        left_out = "".join(f"; {problem}" for problem in _plugins.problems)
+        raise UserError(f"there is no verifier {name!r}: choose one of {', '.join(cards)}{left_out}")
+    return cards[name]
+
+
+def verifier_place(name: str) -> str | None:
+    """Where the plug-in stands that brought a verifier; None for one of specviz's own."""
+    _read_plugins()
+    return _verifier_places.get(name)
 
 
 def chosen(method: str | Method, params: Mapping[str, Any] | Any = None) -> tuple[Method, Any]:

@@ -193,6 +193,7 @@ METHOD = Method(
         Term("matched", "matched", "Length of the longest suffix of the text found in the pool.", 0, 16),
         Term("hits", "hits", "Places in the pool where that suffix stands.", 0, 0),
     ),
+    verifier_params=("delta", "rule", "or_argmax", "top_k"),
     verifier=lambda p, chooser, stop_ids: ConditionalVerifier(
         chooser, stop_ids, delta=p.delta, rule=p.rule, top_k=p.top_k, or_argmax=p.or_argmax
     ),

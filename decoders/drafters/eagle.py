@@ -299,6 +299,7 @@ EAGLE = Method(
     verifier=lambda params, chooser, stop_ids: (
         TurnsVerifier(chooser) if params.rule == "in turn" else ResidualVerifier(chooser)
     ),
+    verifier_params=("rule",),
     order=43,
 )
 EAGLE2 = replace(

@@ -88,6 +88,7 @@ GLIDE = Method(
     node_terms=(*NODE_TERMS, KV_DELAY),
     step_terms=(*STEP_TERMS, KV_DELAY),
     verifier=drawn_verifier,
+    verifier_params=("rule",),
     part=PART,
     available=lambda target: refusal(target.shape),
     signal="where the draft model's cross-attention looked",

@@ -144,6 +144,7 @@ TYPICAL = replace(
     params=TypicalParams,
     lossless=False,
     node_terms=(*NODE_TERMS[:-1], *TYPICAL_TERMS),
+    verifier_params=("epsilon", "alpha", "fast"),
     verifier=lambda params, chooser, stops: (TypicalVerifier if params.fast else DrawnTypicalVerifier)(
         chooser, epsilon=params.epsilon, alpha=params.alpha
     ),

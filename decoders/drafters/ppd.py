@@ -374,6 +374,7 @@ TYPICAL = replace(
     params=TypicalParams,
     lossless=False,
     node_terms=(*NODE_TERMS, *TYPICAL_TERMS),
+    verifier_params=("epsilon", "alpha"),
     verifier=lambda params, chooser, stops: TypicalVerifier(chooser, epsilon=params.epsilon, alpha=params.alpha),
     order=31,
 )

@@ -254,6 +254,7 @@ METHOD = Method(
     node_terms=NODE_TERMS,
     step_terms=STEP_TERMS,
     verifier=drawn_verifier,
+    verifier_params=("rule",),
     part=PART,
     order=20,
 )

@@ -7,6 +7,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from decoders.errors import UserError, first_line
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS
 from decoders.verifiers.sampling import Chooser
+from decoders.verifiers.verifier import Verifier, VerifierCard
 
 from .drafter import Drafter
 from .method import Method
@@ -169,3 +171,56 @@ def guarded(method: Method, place: str, own: str) -> Method:
     duties = {name: getattr(method, name) for name in COMPUTED}
     others: dict[str, Any] = {name: wrapped(name, function) for name, function in duties.items() if function}
     return dataclasses.replace(method, build=build, available=available, **others)
+
+
+class GuardedVerifier(Verifier):
+    """A plug-in's verifier: every duty is called by the guard, every verdict checked."""
+
+    def __init__(self, inner: Verifier, guard: Guard, chooser: Chooser) -> None:
+        self.inner, self.guard, self.chooser = inner, guard, chooser
+        self.lossless, self.exact_chances = inner.lossless, inner.exact_chances
+
+    def __call__(self, draft: Draft, scored: Scored) -> Verdict:
+        verdict = self.guard.call("its verifier", self.inner, draft, scored)
+        if fault := verdict_fault(draft, verdict):
+            raise PluginError(f"the plug-in {self.guard.name} ({self.guard.place}) failed in its verifier: {fault}")
+        return verdict
+
+    def draws(self, route: str, drafted: int, accepted: int) -> int:
+        return self.guard.call("draws", self.inner.draws, route, drafted, accepted)
+
+    def chances(self, draft: Draft, scored: Scored) -> Any:
+        if type(self.inner).chances is Verifier.chances:
+            self.inner.chooser = self.chooser
+        return self.guard.call("chances", self.inner.chances, draft, scored)
+
+    def emits(self, p: Any, q: Any) -> Any:
+        return self.guard.call("emits", self.inner.emits, p, q)
+
+
+def verdict_fault(draft: Draft, verdict: Any) -> str:
+    """What is wrong with a verdict on a draft, in plain words; "" where the engine can take it."""
+    if not isinstance(verdict, Verdict):
+        return f"it returned {type(verdict).__name__}, and a Verdict is wanted (verifiers.match.judged makes one)"
+    parents, path, count = draft.tree.parents, tuple(verdict.path), len(draft.tree)
+    if path[:1] != (0,) or any(not 0 < b < count or parents[b] != a for a, b in pairwise(path)):
+        return f"its path {path} is no path of the draft: it begins at node 0, and each node follows its parent"
+    if type(verdict.bonus) is not int:
+        return f"its bonus is {verdict.bonus!r}, and the token after the path is wanted, a whole number"
+    if not len(verdict.status) == len(verdict.reasons) == count:
+        return f"it has {len(verdict.status)} status and {len(verdict.reasons)} reasons for {count} nodes: one for each"
+    return ""
+
+
+def guarded_verifier(card: VerifierCard, place: str, own: str) -> VerifierCard:
+    """The verifier as a plug-in's is registered; ``place`` and ``own`` as of ``guarded``."""
+    guard = Guard(card.name, Path(place).name if place == own else place, own)
+
+    def build(params: Any, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:
+        made = guard.call("build", card.build, params, chooser, stop_ids)
+        if not isinstance(made, Verifier):
+            failed = f"the plug-in {card.name} ({guard.place}) failed in build"
+            raise PluginError(f"{failed}: it made a {type(made).__name__}, not a Verifier")
+        return GuardedVerifier(made, guard, chooser)
+
+    return dataclasses.replace(card, build=build)

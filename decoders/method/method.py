@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field, make_dataclass, replace
 from typing import Any, Protocol
 
 from decoders.draft.needs import Needs
@@ -14,7 +14,7 @@ from decoders.prompt.prompt import Prompt
 from decoders.trace.origins import MAIN, Origin
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser, Sampling
-from decoders.verifiers.verifier import Verifier
+from decoders.verifiers.verifier import Verifier, VerifierCard
 
 from .drafter import Drafter
 from .part import Kind
@@ -49,6 +49,7 @@ class PartCard(Protocol):
     def about(self, target: Target, params: Any) -> dict[str, Any]: ...
 
 
+UNDER = "@"  # between a method's name and that of the verifier that judges its drafts
 FAMILIES = ("copy", "ngram", "draft model", "heads", "")  # what methods draft with; "": something else, or nothing
 
 
@@ -56,19 +57,20 @@ FAMILIES = ("copy", "ngram", "draft model", "heads", "")  # what methods draft w
 class Method:
     """A registry entry. One method, one file; nothing else has to know of it.
 
-    ``params`` is a frozen dataclass made with ``decoders.draft.params.param``: the app's controls, ``--set`` and sweeps
-    are made from it. ``bibtex`` is the paper's entry. ``family`` (of ``FAMILIES``) says what it drafts with.
-    ``origins`` are those that its nodes name. ``terms``, ``node_terms`` and ``step_terms`` declare the numbers that it
-    records per candidate, tree node and step. ``verifier`` makes the verifier from the parameters, the chooser and the
-    stop tokens. ``prompt`` may rewrite the prompt before anything is read. ``order`` places the method in lists.
-    ``part`` is the trained part that it drafts with. ``available`` returns None, or one sentence that says what else is
-    missing for this target and which command makes it (``brings`` says of parameters that they name it, so that nothing
-    is missing); ``applies`` returns None, or one sentence that says what a prompt lacks. ``fallback`` gives the method,
-    with its parameters, that drafts where this one does not. ``signal`` says in a clause by what the method finds an
-    answer's sources, where attribution may use it. ``cold`` gives the parameters of the same run without what earlier
-    runs left behind, where parameters can ask for that: no trace records it. ``keeps`` names what its runs leave behind
-    for later ones, if anything (``decoders.method.kept``). ``null``: not a method but a model of chance, which no
-    comparison of all methods takes in.
+    ``params`` is a frozen dataclass made with ``decoders.draft.params.param``: the app's controls, ``--set`` and
+    sweeps are made from it. ``bibtex`` is the paper's entry. ``family`` (of ``FAMILIES``) says what it drafts with.
+    ``origins`` are those that its nodes name. ``terms``, ``node_terms`` and ``step_terms`` declare the numbers that
+    it records per candidate, tree node and step. ``verifier`` makes the verifier from the parameters, the chooser
+    and the stop tokens, and ``verifier_params`` names those that it alone reads. ``prompt`` may rewrite the prompt
+    before anything is read. ``order`` places the method in lists. ``part`` is the trained part that it drafts with.
+    ``available`` returns None, or one sentence that says what else is missing for this target and which command
+    makes it (``brings`` says of parameters that they name it, so that nothing is missing); ``applies`` returns
+    None, or one sentence that says what a prompt lacks. ``fallback`` gives the method, with its parameters, that
+    drafts where this one does not. ``signal`` says in a clause by what the method finds an answer's sources, where
+    attribution may use it. ``cold`` gives the parameters of the same run without what earlier runs left behind,
+    where parameters can ask for that: no trace records it. ``keeps`` names what its runs leave behind for later
+    ones, if anything (``decoders.method.kept``). ``null``: not a method but a model of chance, which no comparison
+    of all methods takes in.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Method:
     node_terms: tuple[Term, ...] = ()
     step_terms: tuple[Term, ...] = ()
     verifier: Callable[[Any, Chooser, frozenset[int]], Verifier] = lambda params, chooser, stops: MatchVerifier(chooser)
+    verifier_params: tuple[str, ...] = ()
     prompt: Callable[[Target, Any, Prompt], Prompt] | None = None
     part: PartCard | None = None
     available: Callable[[Target], str | None] = lambda target: None
@@ -136,3 +139,40 @@ class Method:
         needs, drafter = self.needs(target, params), self.build(target, params)
         drafter.sample_with(chooser)
         return Parts(prompt, drafter, self.verifier(params, chooser, frozenset(stop_ids)), needs, chooser)
+
+
+def under(method: Method, card: VerifierCard) -> Method:
+    """The method with its drafts judged by another verifier: called ``METHOD@VERIFIER``, with the parameters of both
+    but those that the method's own verifier alone reads. A method that rewrites the prompt stays as lossy as it was.
+    """
+    known = _under.get((method.name, card.name))
+    if known is None or known[:2] != (method, card):
+        known = method, card, _under_anew(method, card)
+        _under[method.name, card.name] = known
+    return known[2]
+
+
+_under: dict[tuple[str, str], tuple[Method, VerifierCard, Method]] = {}  # one class of parameters of each
+
+
+def _under_anew(method: Method, card: VerifierCard) -> Method:
+    mine, theirs = method.params.__dataclass_fields__, card.params.__dataclass_fields__
+    drafting = set(mine) - set(method.verifier_params)
+    if twice := drafting & set(theirs):
+        raise UserError(
+            f"the verifier {card.name} and the method {method.name} both have a parameter {min(twice)!r}: the method's "
+            "drafts cannot be judged by it until the verifier's is renamed"
+        )
+    fields: list[Any] = [(name, mine[name].type, field(default=mine[name].default)) for name in method.verifier_params
+                         if name in mine and name not in theirs]  # fmt: skip
+    fields += [(name, one.type, field(default=one.default, metadata=one.metadata)) for name, one in theirs.items()]
+    params = make_dataclass(f"{method.params.__name__}Under", fields, bases=(method.params,), frozen=True)
+    params.__module__ = card.params.__module__
+    terms = {term.key for term in method.node_terms}
+    short, colon, rest = method.title.partition(":")
+    return replace(
+        method, name=f"{method.name}{UNDER}{card.name}", title=f"{short}, {card.title}{colon}{rest}", params=params,
+        verifier=lambda values, chooser, stops: card.build(values, chooser, stops), verifier_params=(),
+        lossless=card.lossless and (method.lossless or method.prompt is None),
+        node_terms=(*method.node_terms, *(term for term in card.node_terms if term.key not in terms)),
+    )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Methods from outside: packages with an entry point ``specviz.methods``, and files.
+"""Methods and verifiers from outside: packages with an entry point ``specviz.methods`` or ``specviz.verifiers``, and
+files.
 
 A plug-in is code that the user installed or named; it is imported once, and one that cannot be used is left out with a
 sentence that names it, while everything else goes on.
@@ -22,12 +23,14 @@ from typing import Any
 
 from decoders.draft.params import controls, make_params
 from decoders.errors import UserError, first_line
+from decoders.verifiers.registry import verifier_fault
+from decoders.verifiers.verifier import VerifierCard
 
 from .guard import place_of
 from .method import Method
 from .plugin_files import plugin_files
 
-GROUP = "specviz.methods"
+GROUP, VERIFIERS = "specviz.methods", "specviz.verifiers"
 NAME = re.compile(r"[A-Za-z0-9][\w+.-]*")
 
 
@@ -44,11 +47,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A plug-in's methods; ``own`` is the file or folder that its code stands in."""
+    """A plug-in's methods and verifiers; ``own`` is the file or folder that its code stands in."""
 
     place: str
     own: str
     methods: tuple[Method, ...]
+    verifiers: tuple[VerifierCard, ...] = ()
 
 
 class Unusable(UserError):
@@ -57,7 +61,8 @@ class Unusable(UserError):
 
 def sources() -> Iterator[Source]:
     """The installed packages' entry points, by name, then the files of ``SPECVIZ_PLUGINS``."""
-    for entry in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+    entries = (entry for group in (GROUP, VERIFIERS) for entry in importlib.metadata.entry_points(group=group))
+    for entry in sorted(entries, key=lambda entry: (entry.name, entry.value)):
         package = entry.dist.name if entry.dist else entry.value
         yield Source(f"package {package}, entry point {entry.name}", entry.load, partial(_code_of, entry))
     for path in plugin_files():
@@ -75,9 +80,14 @@ def load(source: Source) -> Plugin:
     try:
         loaded = source.open()
         own = source.own()
-        methods = tuple(_methods(loaded))
-        if not methods:
-            raise Unusable("it defines no method: METHOD = Method(…) is wanted, or METHODS, a tuple")
+        entries = tuple(_entries(loaded))
+        judges = tuple(entry for entry in entries if isinstance(entry, VerifierCard))
+        methods = tuple(entry for entry in entries if not isinstance(entry, VerifierCard))
+        if not entries:
+            raise Unusable("it defines no method: METHOD = Method(…) is wanted, or METHODS, a tuple; or a VERIFIER")
+        for card in judges:
+            if fault := verifier_fault(card):
+                raise Unusable(fault)
         for method in methods:
             if fault := method_fault(method):
                 raise Unusable(fault)
@@ -87,7 +97,7 @@ def load(source: Source) -> Plugin:
         raise
     except BaseException as problem:  # SystemExit too
         raise Unusable(f"plug-in {source.place} is left out: {_failed(source, problem)}") from problem
-    return Plugin(source.place, own, methods)
+    return Plugin(source.place, own, methods, judges)
 
 
 def method_fault(method: Any) -> str:
@@ -110,16 +120,25 @@ def method_fault(method: Any) -> str:
     return "" if callable(method.build) else f"build of {method.name} is to be a function of target and params"
 
 
-def _methods(loaded: Any) -> Iterator[Any]:
-    """The methods of a module with METHOD or METHODS, or what an entry point names itself: a method, or several."""
+def _entries(loaded: Any) -> Iterator[Any]:
+    """The methods and verifiers of a module with METHOD or METHODS, VERIFIER or VERIFIERS, or what an entry point names
+    itself: one, or several.
+    """
     if isinstance(loaded, ModuleType):
         if hasattr(loaded, "METHOD"):
             yield loaded.METHOD
         yield from getattr(loaded, "METHODS", ())
+        if hasattr(loaded, "VERIFIER"):
+            yield loaded.VERIFIER if isinstance(loaded.VERIFIER, VerifierCard) else _wrong(loaded.VERIFIER)
+        yield from getattr(loaded, "VERIFIERS", ())
     elif isinstance(loaded, (tuple, list)):
         yield from loaded
     else:
         yield loaded
+
+
+def _wrong(card: object) -> Any:
+    raise Unusable(verifier_fault(card))
 
 
 def _failed(source: Source, problem: BaseException) -> str:

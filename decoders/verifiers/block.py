@@ -18,8 +18,10 @@ from decoders.draft.terms import Term
 from decoders.model.transfer import fetched, sent
 
 from .match import judged
+from .residual import NODE_TERMS as RATIO_TERMS
 from .residual import ResidualVerifier, overlap
 from .sampling import Chooser, drawn_tokens
+from .verifier import VerifierCard
 
 RULE = param(
     "ratio", "Sampled verification",
@@ -82,6 +84,16 @@ class BlockVerifier(ResidualVerifier):
         """Random numbers of a sampled step: one per drafted token and one for what follows, however many stand."""
         return 1 + (drafted if route == "drawn" else accepted)
 
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+        """A node is accepted where its own number, or that of one behind it, lies below h."""
+        if not self.by_ratio(draft):
+            return self.match.chances(draft, scored)
+        p, q = self.distributions(draft, scored)
+        (tokens,) = sent(p.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64))
+        joint = joint_ratios(*(one.gather(1, tokens[:, None])[:, 0] for one in (p[:-1], q)))
+        (ends,) = fetched(block_acceptance(joint, block_residual(joint[:-1], p[:-1], q).sum(-1)))
+        return np.append(1.0, 1 - np.cumprod(1 - ends[:0:-1])[::-1])
+
     def _drawn(self, draft: Draft, scored: Scored) -> Verdict:
         p, q = self.distributions(draft, scored)
         count, random = len(draft.tree), self.chooser.random
@@ -115,3 +127,11 @@ class BlockVerifier(ResidualVerifier):
 def drawn_verifier(params: Any, chooser: Chooser, stop_ids: frozenset[int]) -> ResidualVerifier:
     """The verifier that the parameter ``rule`` names, of methods whose chains are drawn in sampled runs."""
     return (BlockVerifier if params.rule == "block" else ResidualVerifier)(chooser)
+
+
+VERIFIER = VerifierCard(
+    "block", "Block verification", "Sun et al. 2024; vLLM and SGLang have it too",
+    "All tokens of a drawn chain are judged together: it accepts as many as p/q or more, and the distribution is the "
+    "same. Drafts that were not drawn are matched.",
+    lambda params, chooser, stop_ids: BlockVerifier(chooser), node_terms=(*RATIO_TERMS, *NODE_TERMS), order=30,
+)  # fmt: skip

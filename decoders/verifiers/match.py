@@ -11,10 +11,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
-from decoders.model.transfer import rows_of, sent
+from decoders.model.transfer import fetched, rows_of, sent
 
 from .sampling import Chooser
-from .verifier import Verifier
+from .verifier import Verifier, VerifierCard
 
 
 class MatchVerifier(Verifier):
@@ -25,8 +25,18 @@ class MatchVerifier(Verifier):
     node).
     """
 
+    exact_chances = True
+
     def __init__(self, chooser: Chooser) -> None:
         self.chooser = chooser
+
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+        if self.chooser.sampling.greedy or not draft.tree.drafted:
+            return super().chances(draft, scored)
+        _, rows, tokens = before_nodes(draft, scored)
+        inner = sorted(set(draft.tree.parents[1:]))
+        (own,) = fetched(self.chooser.probabilities(rows_of(scored.logits, inner))[rows, tokens].double())
+        return down_the_tree(draft, own)
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         children = draft.tree.children()
@@ -43,11 +53,23 @@ class MatchVerifier(Verifier):
 class LossyVerifier(Verifier):
     """Of the paths whose nodes all pass a rule, takes the likeliest of the longest (``likely_path``)."""
 
-    lossless = False
+    lossless, exact_chances = False, True
 
     def draws(self, route: str, drafted: int, accepted: int) -> int:
         """The bonus alone is drawn."""
         return 1
+
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+        """0 or 1: no chance decides on a drafted token."""
+        return self._counted(draft, scored, 1)
+
+
+def down_the_tree(draft: Draft, own: Float[np.ndarray, "drafted"]) -> Float[np.ndarray, "nodes"]:
+    """How likely each node is to be accepted, from how likely it is once its parent is."""
+    chances = np.ones(len(draft.tree))
+    for node, parent in enumerate(draft.tree.parents[1:], start=1):
+        chances[node] = chances[parent] * own[node - 1]
+    return chances
 
 
 def judged(
@@ -120,3 +142,11 @@ def stopped(draft: Draft, verdict: Verdict, stop_ids: Collection[int]) -> Verdic
                     status[other], reasons[other] = "unreached", "after stop"
             return replace(verdict, path=kept, bonus=None, status=tuple(status), reasons=tuple(reasons))
     return verdict
+
+
+VERIFIER = VerifierCard(
+    "match", "Match",
+    "Miao et al. 2024, SpecInfer; transformers, EAGLE and Medusa match greedy tokens so",
+    "The target draws its own token after each node, and a drafted one stands if it is that one.",
+    lambda params, chooser, stop_ids: MatchVerifier(chooser), order=10,
+)  # fmt: skip

@@ -16,9 +16,9 @@ from decoders.draft.terms import Term
 from decoders.errors import UserError
 from decoders.model.transfer import fetched, rows_of, sent
 
-from .match import MatchVerifier, judged
+from .match import MatchVerifier, down_the_tree, judged
 from .sampling import Chooser, drawn_tokens
-from .verifier import Verifier
+from .verifier import Verifier, VerifierCard
 
 NODE_TERMS = (
     Term("overlap", "overlap β", "Σ min(p, q) of the target's and the drafter's distributions at this position.", 0, 1),
@@ -52,11 +52,31 @@ class ResidualVerifier(Verifier):
     residual. β is recorded wherever the draft brings its distributions.
     """
 
+    exact_chances = True
+    ratio_words = "p/q"
+
+    def stands(self, ratio: Float[Tensor, "drafted"]) -> Float[Tensor, "drafted"]:
+        """How likely a drawn token is to be accepted, from its p / q; above 1 it is certain."""
+        return ratio
+
+    def by_ratio(self, draft: Draft) -> bool:
+        """Whether a draft is judged by p/q and not matched."""
+        return draft.drawn and draft.tree.drafted > 0
+
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+        if not self.by_ratio(draft):
+            return self.match.chances(draft, scored)
+        p, q = self.distributions(draft, scored)
+        (tokens,) = sent(p.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64))
+        ratio = p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None])
+        (own,) = fetched(self.stands(ratio[:, 0]).nan_to_num(1.0).clamp_max(1))
+        return down_the_tree(draft, own)
+
     def __init__(self, chooser: Chooser) -> None:
         self.chooser, self.match = chooser, MatchVerifier(chooser)
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
-        if draft.drawn and draft.tree.drafted:
+        if self.by_ratio(draft):
             return self._drawn(draft, scored)
         verdict = self.match(draft, scored)
         if draft.distributions:
@@ -94,7 +114,7 @@ class ResidualVerifier(Verifier):
         ratio = p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None])
         rest = torch.cat([residual(p[:-1], q), p[-1:]])  # what follows a rejection at each node, or none
         redrawn = drawn_tokens(rest, points)
-        both, ratios, instead = fetched(overlap(p[:-1], q), ratio[:, 0], redrawn)
+        both, ratios, instead = fetched(overlap(p[:-1], q), self.stands(ratio[:, 0]), redrawn)
         terms = {term.key: np.full(count, nan) for term in NODE_TERMS}
         terms["overlap"][1:] = both
         path, reasons = [0], ["root"]
@@ -102,13 +122,41 @@ class ResidualVerifier(Verifier):
             accept, draw = min(1.0, float(ratios[node - 1])), float(random.random())
             terms["accept_ratio"][node], terms["draw"][node] = accept, draw
             if draw >= accept:
-                reasons.append(f"draw {draw:.3g} ≥ p/q = {accept:.3g}: redrawn from the residual")
+                reasons.append(f"draw {draw:.3g} ≥ {self.ratio_words} = {accept:.3g}: redrawn from the residual")
                 break
             path.append(node)
-            reasons.append(f"draw {draw:.3g} < p/q = {accept:.3g}")
+            reasons.append(f"draw {draw:.3g} < {self.ratio_words} = {accept:.3g}")
         random.random()  # what follows was drawn with this number
         verdict = judged(draft, path, int(instead[path[-1]]))
         return replace(verdict, reasons=(*reasons, *verdict.reasons[len(reasons) :]), terms=terms)
+
+
+class PointVerifier(ResidualVerifier):
+    """Judges every chain of a sampled run by p/q: one that was not drawn had its token for certain, q = 1. Trees and
+    greedy runs are matched.
+    """
+
+    def by_ratio(self, draft: Draft) -> bool:
+        return draft.tree.drafted > 0 and draft.tree.is_chain and not self.chooser.sampling.greedy
+
+    def __call__(self, draft: Draft, scored: Scored) -> Verdict:
+        verdict = super().__call__(draft, scored)
+        if not (self.by_ratio(draft) or self.chooser.sampling.greedy or verdict.accepted == draft.tree.drafted):
+            self.chooser.random.random()  # a tree takes as many numbers as a chain
+        return verdict
+
+    def draws(self, route: str, drafted: int, accepted: int) -> int:
+        """One per token tested and one for what follows."""
+        return accepted + 1 + (accepted < drafted)
+
+    def distributions(
+        self, draft: Draft, scored: Scored
+    ) -> tuple[Float[Tensor, "nodes vocab"], Float[Tensor, "drafted vocab"]]:
+        if draft.drawn:
+            return super().distributions(draft, scored)
+        p = self.chooser.probabilities(scored.logits).double()
+        tokens = torch.tensor(draft.tree.tokens[1:], device=p.device)
+        return p, torch.zeros_like(p[1:]).scatter_(1, tokens[:, None], 1.0)
 
 
 def overlaps(draft: Draft, scored: Scored) -> dict[str, np.ndarray]:
@@ -123,3 +171,12 @@ def overlaps_of(said: Said, target: Float[Tensor, "nodes vocab"]) -> Float[Tenso
     """β after the nodes of ``said``, in their order; ``target`` has the target's distribution after each."""
     own = said.probabilities[list(said.row.values())].to(target)
     return overlap(target if said.vocab is None else target.index_select(-1, said.vocab.tokens), own)
+
+
+VERIFIER = VerifierCard(
+    "ratio", "p/q and residual",
+    "Leviathan et al. 2023; Chen et al. 2023; vLLM's rejection_sample_method \"probabilistic\"",
+    "A token drawn from q stands with probability min(1, p/q); the first that does not is redrawn from the residual "
+    "(p − q)+. Drafts that were not drawn are matched.",
+    lambda params, chooser, stop_ids: ResidualVerifier(chooser), node_terms=NODE_TERMS, order=20,
+)  # fmt: skip

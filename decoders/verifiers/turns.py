@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from jaxtyping import Float
 
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.model.transfer import fetched
@@ -12,7 +13,7 @@ from decoders.model.transfer import fetched
 from .match import judged
 from .residual import NODE_TERMS, ResidualVerifier, overlaps
 from .sampling import Chooser
-from .verifier import Verifier
+from .verifier import Verifier, VerifierCard
 
 TERMS = NODE_TERMS[1:]
 
@@ -27,8 +28,14 @@ class TurnsVerifier(Verifier):
     order of the vocabulary than plain decoding's, under the same seed. Greedy runs are matched.
     """
 
+    exact_chances = True
+
     def __init__(self, chooser: Chooser) -> None:
         self.chooser, self.match = chooser, ResidualVerifier(chooser)
+
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+        """A child stands with the target's probability of it, in whatever turn it comes."""
+        return self.match.match.chances(draft, scored)
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         if self.chooser.sampling.greedy:
@@ -60,3 +67,11 @@ class TurnsVerifier(Verifier):
                     terms |= overlaps(draft, scored)
                 return replace(verdict, reasons=reasons, terms=terms)
             path.append(stands)
+
+
+VERIFIER = VerifierCard(
+    "target-only", "Target only", "vLLM's default for greedy drafts; EAGLE's rule for sampled trees (Li et al. 2024)",
+    "A drafted token stands with the target's own probability p, whatever the drafter thought of it; else the target "
+    "draws another one.",
+    lambda params, chooser, stop_ids: TurnsVerifier(chooser), node_terms=NODE_TERMS, order=15,
+)  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from decoders.model.transfer import fetched
 
 from .match import LossyVerifier, MatchVerifier, before_nodes, likely_path
 from .sampling import Chooser
+from .verifier import VerifierCard, pass_or_fail
 
 EPSILON = param(
     0.09, "Threshold ε", "A guess stands where the target gives it more than min(ε, α · exp(−entropy)).", low=0, high=1
@@ -48,6 +49,12 @@ class TypicalVerifier(LossyVerifier):
     def __init__(self, chooser: Chooser, *, epsilon: float = 0.09, alpha: float = 0.3) -> None:
         self.chooser, self.epsilon, self.alpha = chooser, epsilon, alpha
         self.match = MatchVerifier(chooser)
+
+    def emits(
+        self, p: Float[Tensor, "rows vocab"], q: Float[Tensor, "rows vocab"]
+    ) -> Float[Tensor, "rows vocab"]:
+        bound, _ = typical_bound(p.clamp_min(1e-300).log(), self.epsilon, self.alpha)
+        return pass_or_fail(p, q, p > bound[:, None])
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         if self.chooser.sampling.greedy:
@@ -114,3 +121,19 @@ def typical_bound(
     logs = logits.log_softmax(-1)
     entropy = -(logs.exp() * logs.clamp_min(-1e30)).sum(-1)
     return (alpha * torch.exp(-entropy)).clamp_max(epsilon), entropy
+
+
+@dataclass(frozen=True)
+class TypicalParams:
+    typical_epsilon: float = copy.copy(EPSILON)  # a field of its own: it has another name
+    typical_alpha: float = copy.copy(ALPHA)
+
+
+VERIFIER = VerifierCard(
+    "typical", "Typical acceptance", "Cai et al. 2024, Medusa §2.3; PPD §3.1",
+    "A drafted token stands where it is no surprise: p > min(ε, α · exp(−entropy)). Greedy runs are matched.",
+    lambda params, chooser, stop_ids: TypicalVerifier(
+        chooser, epsilon=params.typical_epsilon, alpha=params.typical_alpha
+    ),
+    lossless=False, params=TypicalParams, node_terms=NODE_TERMS, order=60,
+)  # fmt: skip

@@ -33,6 +33,7 @@ DESCRIPTION = "Time methods against plain decoding on the same engine, in altern
 
 def add(parser: argparse.ArgumentParser) -> None:
     options.add_methods(parser)
+    options.add_verifier(parser)
     options.add_prompts(parser, 8)
     options.count(parser, "--repeats", "rounds over all prompts", 3, high=1000, metavar="R")
     drawn = "above 0 tokens are drawn, from the same seed in all methods"
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             settings = {"max_new_tokens": args.max_new_tokens, "sampling": sampling}
             prompts, kept, further = turns.every_turn(target, prompts, kept, **settings)
             note = "; ".join(filter(None, (note, further)))
-    methods, missing = common.chosen_methods(target, args.methods, args.set, prompts)
+    methods, missing = common.chosen_methods(target, args.methods, args.set, prompts, verifier=args.verifier)
     prompts = [replace(p, reference=p.reference or r.reference) for p, r in zip(prompts, kept, strict=True)]
     if over_workers.wanted(args):
         return _over_workers(args, target, methods, prompts, kept, [note, *missing.values()])

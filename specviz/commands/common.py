@@ -17,7 +17,7 @@ from specviz.quiet import settle
 from specviz.remembered import remember
 from specviz.words import counted
 
-from .options import sets_of, split
+from .options import judged, sets_of, split
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,12 +95,14 @@ def stock_model(args: argparse.Namespace, target: Target) -> StockModel:
 
 
 def chosen_methods(
-    target: Target, names: Sequence[str] | None, sets: Sequence[str], prompts: Sequence[Prompt] = ()
+    target: Target, names: Sequence[str] | None, sets: Sequence[str], prompts: Sequence[Prompt] = (), *,
+    verifier: Sequence[str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Methods by name with their checked parameters, and, of "all", a sentence for each that is left out: a part is
     missing, or one of the ``prompts`` is not for it.
 
-    ``names`` (None: all) may hold commas; ``sets`` as ``sets_of`` reads them. Raises UserError naming what exists.
+    ``names`` (None: all) may hold commas; ``sets`` as ``sets_of`` reads them; ``verifier`` as ``judged`` does. Raises
+    UserError naming what exists.
     """
     from decoders import find_method, methods
     from decoders.draft.params import make_params
@@ -110,7 +112,7 @@ def chosen_methods(
         raise UserError(f"no method was named: choose of {', '.join(methods())}, or say all")
     everything = "all" in wanted
     every = [name for name, method in methods().items() if not method.null or name in wanted]
-    entries = {name: find_method(name) for name in (every if everything else wanted)}
+    entries = {name: find_method(name) for name in judged(every if everything else wanted, verifier)}
     values = sets_of(sets, list(entries))
     params = {name: make_params(entry.params, values[name]) for name, entry in entries.items()}
     left_out: dict[str, str] = {}

@@ -34,6 +34,7 @@ SHOWN = ("tokens", "steps", "tokens_per_step", "tokens_per_s", "speedup", "draft
 def add(parser: argparse.ArgumentParser) -> None:
     options.file(parser, "traces", "recorded runs of one prompt; no model is loaded", "TRACE", nargs="*")
     options.add_methods(parser, f"methods to compare, or all (default: {' '.join(METHODS)}); plain decoding runs too")
+    options.add_verifier(parser)
     options.add_prompt(parser, required=False)
     options.add_reading(parser)
     options.count(parser, "--max-new-tokens", "tokens of an answer", 256)
@@ -84,7 +85,7 @@ def _recorded(args: argparse.Namespace) -> dict[str, Trace]:
     from decoders import load
     from decoders.trace.baseline import asked_prompt
 
-    given = [name for name in ("methods", "set", "out", "pool", "model") if getattr(args, name)]
+    given = [name for name in ("methods", "verifier", "set", "out", "pool", "model") if getattr(args, name)]
     if given:
         raise UserError(f"--{given[0]} is for runs that are made now: leave it out, or give a prompt and no TRACE")
     traces = {str(path): load(path) for path in args.traces}
@@ -111,7 +112,8 @@ def _decoded(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Tar
     if args.pool is not None:
         prompt = replace(prompt, pool=common.pool_file(args.pool, target))
     notes = [f"first turn only: the prompt has {prompt.turns}"] if prompt.turns > 1 else []
-    methods, missing = common.chosen_methods(target, args.methods or METHODS, args.set, [prompt])
+    names = args.methods or METHODS
+    methods, missing = common.chosen_methods(target, names, args.set, [prompt], verifier=args.verifier)
     methods.pop(BASELINE, None)
     if not 1 <= len(methods) <= MOST:
         raise UserError(f"{counted(len(methods), 'method')} beside plain decoding: name 1 to {MOST} with --methods")

@@ -11,21 +11,22 @@ from decoders.errors import UserError
 from . import common, options
 
 if TYPE_CHECKING:
-    from decoders import Method
+    from decoders import Method, VerifierCard
     from decoders.draft.params import Control
 
 READY, MISSING = "ready", "missing"
 
 
 DESCRIPTION = (
-    "List drafting methods, and say which of them lack a trained part for the model. specviz methods new NAME writes "
+    "List drafting methods and verifiers, and say which methods lack a trained part. specviz methods new NAME writes "
     "a method of your own to begin with, specviz methods check FILE says whether one keeps the contract (exit code 1 "
     "where it does not)."
 )
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME|new|check", help="only this one, with its parameters")
+    named = "only this method or verifier, with its parameters"
+    parser.add_argument("name", nargs="?", metavar="NAME|new|check", help=named)
     parser.add_argument(
         "what", nargs="?", metavar="NAME|FILE", help="of new: the new method's name; of check: its file"
     )
@@ -42,7 +43,11 @@ def run(args: argparse.Namespace) -> int:
     if args.what:
         raise UserError(f"one method at a time: leave {args.what} out")
     from decoders import find_method, methods
+    from decoders.drafters import verifiers
 
+    if args.name in verifiers() and args.name not in methods():
+        _explain_verifier(verifiers()[args.name])
+        return 0
     chosen = [find_method(args.name)] if args.name else list(methods().values())
     try:
         target = common.open_target(args)
@@ -78,12 +83,13 @@ def _list(chosen: list[Method], lacks: Mapping[str, str | None] | None) -> None:
         rows.append((method.name, about, _output(method), parts))
     common.show_table(("method", "what it does, and the paper", "output", "parts"), rows, ruled=True)
     missing = (f"{name}: {reason}" for name, reason in (lacks or {}).items() if reason)
-    common.say(*missing, "specviz methods NAME explains the parameters of one.")
+    common.say(*missing)
+    _list_verifiers()
+    common.say("specviz methods NAME explains the parameters of one; --verifier has it judge the drafts of any method.")
 
 
 def _explain(method: Method, lacks: Mapping[str, str | None] | None) -> None:
     """One method with its parameters."""
-    from decoders.draft.params import controls
     from decoders.drafters import plugin_place
 
     place = plugin_place(method.name)
@@ -92,12 +98,40 @@ def _explain(method: Method, lacks: Mapping[str, str | None] | None) -> None:
         method.summary, method.paper and f"Paper: {method.paper}",
         f"Missing: {reason}" if lacks and (reason := lacks[method.name]) else "",
     )  # fmt: skip
-    if rows := [(c.name, _default(c), c.allowed(), c.help) for c in controls(method.params)]:
+    _show_parameters(method.params)
+
+
+def _list_verifiers() -> None:
+    """All verifiers as a table."""
+    from rich.text import Text
+
+    from decoders.drafters import verifier_place, verifiers
+
+    rows = []
+    for card in verifiers().values():
+        about = Text(f"{card.title}. {card.summary}")
+        about.append(f"\n{card.source}", "italic")
+        if place := verifier_place(card.name):
+            about.append(f"\nPlug-in: {place}", "italic")
+        rows.append((card.name, about, _output(card)))
+    common.show_table(("verifier", "which drafted tokens stand, and the source", "output"), rows, ruled=True)
+
+
+def _explain_verifier(card: VerifierCard) -> None:
+    """One verifier with its parameters."""
+    common.say(f"{card.name}: {card.title} ({_output(card)})", card.summary, f"Source: {card.source}")
+    _show_parameters(card.params)
+
+
+def _show_parameters(params: type) -> None:
+    from decoders.draft.params import controls
+
+    if rows := [(c.name, _default(c), c.allowed(), c.help) for c in controls(params)]:
         common.show_table(("parameter", "default", "allowed", "what it does"), rows)
 
 
-def _output(method: Method) -> str:
-    return "lossless" if method.lossless else "lossy"
+def _output(card: Method | VerifierCard) -> str:
+    return "lossless" if card.lossless else "lossy"
 
 
 def _default(control: Control) -> str:

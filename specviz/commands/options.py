@@ -114,15 +114,47 @@ def alias(parser: argparse._ActionsContainer, older: str, option: str) -> None:
     parser.add_argument(older, dest=action.dest, nargs=action.nargs, type=action.type or str, **hidden)
 
 
+def add_verifier(parser: argparse._ActionsContainer, *, one: bool = False) -> None:
+    """``--verifier``: the rule by which the methods' drafts are judged."""
+    help = "judge the drafts by another rule than the method's own (specviz methods lists them)"
+    several = "; of several each in turn, own: the method's"
+    parser.add_argument(
+        "--verifier", nargs=None if one else "+", metavar="NAME", help=help if one else help + several
+    )
+
+
+def judged(names: Sequence[str], verifier: str | Sequence[str] | None) -> list[str]:
+    """Methods by name, each judged by each of ``--verifier``'s rules; plain decoding drafts nothing and stays as it is.
+
+    Raises UserError for a verifier that there is not.
+
+    >>> judged(["plain", "sps"], ["own", "block"])
+    ['plain', 'sps', 'sps@block']
+    """
+    from decoders.drafters import find_verifier
+    from decoders.method.method import UNDER
+    from decoders.names import BASELINE
+
+    rules = split([verifier] if isinstance(verifier, str) else verifier or ["own"])
+    for rule in rules:
+        if rule != "own":
+            find_verifier(rule)
+    return list(dict.fromkeys(
+        name if rule == "own" or name == BASELINE else f"{name}{UNDER}{rule}" for name in names for rule in rules
+    ))  # fmt: skip
+
+
 def one_method(args: argparse.Namespace, usual: str | None = None) -> str | None:
-    """The one name that ``--methods`` gives, or the ``usual`` one. Raises UserError for several."""
+    """The one name that ``--methods`` gives, or the ``usual`` one, under ``--verifier``. Raises UserError for several.
+    """
     names = split(args.methods or ())
     if len(names) > 1:
         raise UserError(
             f"--methods names {' and '.join(names)}, and specviz {args.command} takes one method: leave "
             f"{'one' if len(names) == 2 else 'all but one'} out (specviz compare and specviz bench take several)"
         )
-    return names[0] if names else usual
+    name = names[0] if names else usual
+    return judged([name], args.verifier)[0] if name and getattr(args, "verifier", None) else name
 
 
 def add_prompt(parser: argparse.ArgumentParser, *, required: bool = True) -> argparse._MutuallyExclusiveGroup:

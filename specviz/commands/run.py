@@ -18,7 +18,8 @@ from specviz.words import counted, decimals
 from . import common, options
 
 METHOD = USUAL
-OF_THE_RUN = ("methods", "set", "pool", "reference", "compare", "forced")  # options that a recorded run has settled
+# options that a recorded run has settled
+OF_THE_RUN = ("methods", "verifier", "set", "pool", "reference", "compare", "forced")
 QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "edit similarity"}
 
 
@@ -27,6 +28,7 @@ DESCRIPTION = "Decode one prompt with one method; further user turns follow the 
 
 def add(parser: argparse.ArgumentParser) -> None:
     options.add_methods(parser, f"see specviz methods (default: {METHOD})", one=True)
+    options.add_verifier(parser, one=True)
     prompt = options.add_prompt(parser)
     options.file(prompt, "--again", "a recorded run: decode it anew and compare; exit 1 where it differs", "TRACE")
     options.add_reading(parser)

@@ -28,6 +28,7 @@ DESCRIPTION = "Decode prompts with every method and compare with plain decoding;
 
 def add(parser: argparse.ArgumentParser) -> None:
     options.add_methods(parser)
+    options.add_verifier(parser)
     options.add_prompts(parser, 40)
     options.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
     options.flag(parser, "--no-generate", "do not check plain decoding against transformers' generate()")
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if args.pool is not None:
         pool = common.pool_file(args.pool, target)
         prompts = [replace(prompt, pool=pool) for prompt in prompts]
-    methods, missing = common.chosen_methods(target, args.methods, args.set, prompts)
+    methods, missing = common.chosen_methods(target, args.methods, args.set, prompts, verifier=args.verifier)
     if args.pool is not None and not any(_takes_pool(target, name, params) for name, params in methods.items()):
         raise UserError(f"--pool is of no use to {', '.join(methods)}: they take their drafts from elsewhere")
 

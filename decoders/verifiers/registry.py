@@ -1,0 +1,62 @@
+"""The registry of verifiers. One verifier, one file: a module here that defines ``VERIFIER`` is found by itself; what
+plug-ins bring is added by the registry of methods (``decoders.drafters``), which reads them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+from pathlib import Path
+
+from decoders.draft.params import controls, make_params
+
+from .verifier import VerifierCard
+
+_added: dict[str, VerifierCard] = {}
+
+
+@functools.cache
+def own_verifiers() -> dict[str, VerifierCard]:
+    """The verifiers of this package by name, lossless ones first."""
+    folder = Path(__file__).parent
+    modules = (importlib.import_module(f"{__package__}.{info.name}") for info in pkgutil.iter_modules([str(folder)]))
+    cards = [module.VERIFIER for module in modules if hasattr(module, "VERIFIER")]
+    return {card.name: card for card in sorted(cards, key=lambda c: (not c.lossless, c.order, c.name))}
+
+
+def registered_verifiers() -> dict[str, VerifierCard]:
+    """All verifiers by name, those that were added last."""
+    return {**own_verifiers(), **_added}
+
+
+def register_verifier(card: VerifierCard) -> VerifierCard:
+    """Add a verifier (or replace the one of the same name) for this process."""
+    _added[card.name] = card
+    return card
+
+
+def forget_verifier(name: str) -> None:
+    """Take out a verifier that was added."""
+    _added.pop(name, None)
+
+
+def verifier_fault(card: object) -> str:
+    """What keeps an object from being registered as a verifier, in plain words; "" where nothing does."""
+    if not isinstance(card, VerifierCard):
+        return f"VERIFIER is a {type(card).__name__}, and a decoders.VerifierCard is wanted"
+    if not (isinstance(card.name, str) and card.name and set(card.name) <= NAMED and card.name[0].isalnum()):
+        return f"its verifier is called {card.name!r}, and a name has letters, digits, _ . or -"
+    if odd := [part for part in ("title", "source", "summary") if not isinstance(getattr(card, part), str)]:
+        return f"{odd[0]} of {card.name} is to be text"
+    if not (isinstance(card.params, type) and dataclasses.is_dataclass(card.params)):
+        return f"params of {card.name} are to be a frozen dataclass, its fields made with param(…)"
+    try:
+        make_params(card.params, {control.name: control.default for control in controls(card.params)})
+    except Exception as problem:
+        return f"params of {card.name} cannot be made into controls: {type(problem).__name__}: {problem}"
+    return "" if callable(card.build) else f"build of {card.name} is to be a function of params, chooser and stop ids"
+
+
+NAMED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
