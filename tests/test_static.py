@@ -62,8 +62,8 @@ class AgainForward(GraphForward):
     graph = Again
 
 
-def target_of(family: str = "llama") -> Target:
-    return Target(network(family), tiny_tokenizer(), f"tiny {family}")
+def target_of(family: str = "llama", weights: str | None = None) -> Target:
+    return Target(network(family), tiny_tokenizer(), f"tiny {family}", weights=weights)
 
 
 def interpreted(target: Target) -> Engines:
@@ -622,15 +622,19 @@ def test_a_package_is_named_by_all_files_that_its_content_depends_on(tmp_path):
 # --- one that is really compiled
 
 
-@pytest.fixture(scope="module")
-def compiled():
-    """A target whose layers are compiled: the only compiling of the suite."""
+def compiled_target(weights: str | None = None) -> Target:
+    """A target whose layers are compiled."""
     if compiling.compiler() is None:
         pytest.skip("there is no C++ compiler here")
-    target = target_of()
+    target = target_of(weights=weights)
     target.engines = Engines(target, "compiled")
     assert target.engines.prepare(), compiling.WORKSHOP.failed
     return target
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return compiled_target()
 
 
 @pytest.mark.compile("a minute of compiling")
@@ -643,6 +647,24 @@ def test_a_compiled_target_says_what_an_eager_one_says(compiled):
         assert set(trace.tables["steps"]["engine"]) == {"compiled"}
     plain, drafted = check_lossless(compiled, [prompt], {"pld": None}, max_new_tokens=20)
     assert drafted.identical == 1 and all(one.engines == {"compiled": one.runs[0].steps} for one in (plain, drafted))
+
+
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+@pytest.mark.parametrize("length, rows", [(40, 1), (127, 1), (128, 17)])
+def test_a_layer_on_rounded_weights_gives_the_same_bits(weights, length, rows):
+    """A last digit would become a bfloat16 digit of the next product's rows."""
+    target = target_of(weights=weights)
+    (_, stock, _), (ran, ours, _) = both(target, interpreted(target), length, rows)
+    assert ran.engine == "compiled" and all(torch.equal(one, other) for one, other in zip(stock, ours, strict=True))
+
+
+@pytest.mark.compile("a minute of compiling")
+def test_a_compiled_layer_on_rounded_weights_gives_the_same_bits():
+    target = compiled_target("int4")
+    made = target.engines
+    for length, rows in ((40, 1), (127, 1), (40, 5), (128, 17)):
+        (_, stock, _), (ran, ours, _) = both(target, made, length, rows)
+        assert ran.engine == "compiled" and all(torch.equal(one, other) for one, other in zip(stock, ours, strict=True))
 
 
 @pytest.mark.compile("a minute of compiling")

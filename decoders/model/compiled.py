@@ -28,8 +28,6 @@ def why_not(target: Any) -> str | None:
     shape, config = target.shape, target.config
     if target.device.type != "cpu" or target.dtype != torch.float32:
         return f"forwards are compiled on a CPU in float32: {target.name} runs eagerly"
-    if weights := target.info.get("weights"):
-        return f"forwards with {weights} weights are not compiled: {target.name} runs eagerly"
     if reason := shape.unlike_llama("forwards cannot be compiled of", "they can of"):
         return reason
     if getattr(config, "hidden_act", "silu") != "silu" or shape.attention_softcap or shape.logits_softcap:

@@ -176,7 +176,8 @@ def example(target: Any, count: int, keys: int) -> tuple[Bucket, Rows]:
     cache.length, cache.sizes = length, (shape.head_dim, shape.head_dim)
     sizes = (2 * shape.layers, 1, shape.kv_heads, keys, shape.head_dim)
     generator = torch.Generator().manual_seed(0)
-    cache.store = torch.zeros(sizes, dtype=target.dtype, device=target.device).normal_(generator=generator)
+    cached = target.cached_as or target.dtype
+    cache.store = torch.zeros(sizes, dtype=cached, device=target.device).normal_(generator=generator)
     tokens = [n * 37 % shape.vocab for n in range(count)]
-    masks = Masks(target.dtype, target.device)
+    masks = Masks(cached, target.device)
     return Bucket(rows, keys), Rows(cache, masks, tokens, np.arange(length, length + count), None)

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from .joint import GROUPS, JointPart
 from .linear import PackedLinear
+from .norms import rms_norm
+from .rounded import RoundedLinear, rounded_product
 
 LINEARS: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 EXAMPLE_ROWS, EXAMPLE_KEYS, EXAMPLE_CAPACITY = 6, 96, 160  # numbers that stand for any, apart from one row
@@ -25,8 +27,9 @@ EXAMPLE_ROWS, EXAMPLE_KEYS, EXAMPLE_CAPACITY = 6, 96, 160  # numbers that stand 
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """What a compiled layer depends on. ``packed`` and ``biased`` name linear layers, ``joint`` the first ones of those
-    that are computed as one (``decoders.model.joint``); ``one_row``: it takes one row, else any number above one.
+    """What a compiled layer depends on. ``packed``, ``rounded`` and ``biased`` name linear layers, ``joint`` the first
+    ones of those that are computed as one (``decoders.model.joint``); ``bits`` are those of the rounded ones' weights
+    (0: none is). ``one_row``: it takes one row, else any number above one.
     """
 
     hidden: int
@@ -40,13 +43,15 @@ class LayerShape:
     joint: tuple[str, ...]
     query_norm: bool
     one_row: bool
+    rounded: tuple[str, ...] = ()
+    bits: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> LayerShape:
-        return cls(**{**data, **{name: tuple(data[name]) for name in ("packed", "biased", "joint")}})
+        return cls(**{**data, **{name: tuple(data[name]) for name in ("packed", "biased", "joint", "rounded")}})
 
     @property
     def units(self) -> list[tuple[str, ...]]:
@@ -67,7 +72,12 @@ def layer_weights(layer: nn.Module, shape: LayerShape) -> list[Tensor]:
         norms += [attention.q_norm.weight, attention.k_norm.weight]
     linears = _linears(layer)
     units = {names[0]: linears[names[0]] for names in shape.units}
-    weights = [unit.packed if name in shape.packed else unit.weight for name, unit in units.items()]
+    weights = list[Tensor]()
+    for name, unit in units.items():
+        if name in shape.rounded:
+            weights += [unit.numbers, unit.scale]
+        else:
+            weights.append(unit.packed if name in shape.packed else unit.weight)
     return norms + weights + [units[name].bias for name in shape.biased]
 
 
@@ -89,7 +99,11 @@ def layer_shape(layer: Any, sizes: Any, one_row: bool) -> LayerShape:
     )  # fmt: skip
     units = {names[0]: linears[names[0]] for names in shape.units}
     packed = [n for n, unit in units.items() if isinstance(unit, PackedLinear) and unit.packed_from <= rows]
-    return replace(shape, packed=tuple(packed), biased=tuple(n for n, unit in units.items() if unit.bias is not None))
+    rounded = {n: unit.bits for n, unit in units.items() if isinstance(unit, RoundedLinear)}
+    return replace(
+        shape, packed=tuple(packed), biased=tuple(n for n, unit in units.items() if unit.bias is not None),
+        rounded=tuple(rounded), bits=max(rounded.values(), default=0),
+    )  # fmt: skip
 
 
 class LlamaLayer(nn.Module):
@@ -108,15 +122,19 @@ class LlamaLayer(nn.Module):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         s = self.shape
         norms = 4 if s.query_norm else 2
-        units, sizes = s.units, linear_sizes(s)
-        linears = dict(zip((names[0] for names in units), weights[norms : norms + len(units)], strict=True))
-        biases = dict(zip(s.biased, weights[norms + len(units) :], strict=True))
+        sizes, rest = linear_sizes(s), iter(weights[norms:])
+        linears = {names[0]: [next(rest) for _ in range(2 if names[0] in s.rounded else 1)] for names in s.units}
+        biases = dict(zip(s.biased, rest, strict=True))
 
         def linear(name: str, rows: Tensor) -> Tensor:
+            if name in s.rounded:
+                out = rounded_product(rows, *linears[name], s.bits)
+                return out + biases[name] if name in biases else out
+            (weight,) = linears[name]
             if name in s.packed:
                 packed = torch.ops.mkldnn._linear_pointwise
-                return packed(rows, linears[name], biases.get(name), "none", [], "")
-            return F.linear(rows, linears[name], biases.get(name))
+                return packed(rows, weight, biases.get(name), "none", [], "")
+            return F.linear(rows, weight, biases.get(name))
 
         def several(names: tuple[str, ...], rows: Tensor) -> Sequence[Tensor]:
             if names[0] in s.joint:
@@ -128,24 +146,26 @@ class LlamaLayer(nn.Module):
             swapped = torch.cat((-states[..., half:], states[..., :half]), -1)
             return (states * cos[:, None] + swapped * sin[:, None]).transpose(0, 1)
 
+        def norm(states: Tensor, weight: Tensor) -> Tensor:
+            return rms_norm(states, weight, s.eps, exact=s.bits > 0)
+
         count = x.shape[0]
-        normed = F.rms_norm(x, (s.hidden,), weights[0], s.eps)
+        normed = norm(x, weights[0])
         query, key, value = (made.view(count, -1, s.head_dim) for made in several(GROUPS[0], normed))
         if s.query_norm:
-            query = F.rms_norm(query, (s.head_dim,), weights[2], s.eps)
-            key = F.rms_norm(key, (s.head_dim,), weights[3], s.eps)
+            query, key = norm(query, weights[2]), norm(key, weights[3])
         query, key, value = turned(query), turned(key), value.transpose(0, 1)
-        keys.index_copy_(2, slots, key[None])
-        values.index_copy_(2, slots, value[None])
+        keys.index_copy_(2, slots, key[None].to(keys.dtype))
+        values.index_copy_(2, slots, value[None].to(keys.dtype))
         seen, group = mask.shape[1], s.heads // s.kv_heads
-        folded = query.reshape(1, s.kv_heads, group * count, s.head_dim)
+        folded = query.reshape(1, s.kv_heads, group * count, s.head_dim).to(keys.dtype)
         masks = mask.repeat(group, 1) if group > 1 else mask
         out = F.scaled_dot_product_attention(
             folded, keys[:, :, :seen], values[:, :, :seen], attn_mask=masks[None, None], scale=s.head_dim**-0.5
         )
-        out = out.reshape(s.heads, count, s.head_dim).transpose(0, 1).reshape(count, -1)
+        out = out.to(x.dtype).reshape(s.heads, count, s.head_dim).transpose(0, 1).reshape(count, -1)
         x = x + linear("o_proj", out)
-        normed = F.rms_norm(x, (s.hidden,), weights[1], s.eps)
+        normed = norm(x, weights[1])
         gate, up = several(GROUPS[1], normed)
         return x + linear("down_proj", F.silu(gate) * up), query
 
@@ -167,13 +187,19 @@ def example(shape: LayerShape) -> tuple[Any, ...]:
     weights = [torch.zeros(s.hidden), torch.zeros(s.hidden)]
     if s.query_norm:
         weights += [torch.zeros(s.head_dim), torch.zeros(s.head_dim)]
-    weights += [torch.zeros(out, sizes[name][1]) for name, out in outputs.items()]
+    for name, out in outputs.items():
+        weight = torch.zeros(out, sizes[name][1])
+        if name in s.rounded:
+            one = RoundedLinear(weight, None, s.bits)
+            weights += [one.numbers, one.scale]
+        else:
+            weights.append(weight)
     weights += [torch.zeros(outputs[name]) for name in s.biased]
-    cache = (1, s.kv_heads, EXAMPLE_CAPACITY, s.head_dim)
-    return (
-        torch.zeros(rows, s.hidden), torch.zeros(rows, s.head_dim), torch.zeros(rows, s.head_dim), torch.arange(rows),
-        torch.zeros(rows, EXAMPLE_KEYS), torch.zeros(cache), torch.zeros(cache), weights,
-    )  # fmt: skip
+    cached = torch.float64 if s.rounded else torch.float32
+    mask = torch.zeros(rows, EXAMPLE_KEYS, dtype=cached)
+    keys, values = torch.zeros(2, 1, s.kv_heads, EXAMPLE_CAPACITY, s.head_dim, dtype=cached)
+    turns = torch.zeros(rows, s.head_dim)
+    return torch.zeros(rows, s.hidden), turns, turns.clone(), torch.arange(rows), mask, keys, values.clone(), weights
 
 
 def take_packed_weights() -> None:

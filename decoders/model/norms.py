@@ -7,20 +7,30 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class FusedRMSNorm(nn.Module):
-    """``weight * x / rms(x)`` over the last dimension, by torch's own kernel."""
+def rms_norm(x: Tensor, weight: Tensor, eps: float, *, exact: bool = False) -> Tensor:
+    """``weight * x / rms(x)`` over the last dimension, by torch's own kernel. ``exact``: computed in double, so that the
+    order of its sum, which differs between kernels, is lost in rounding.
+    """
+    if exact:
+        return F.rms_norm(x.double(), weight.shape, weight.double(), eps).to(x.dtype)
+    return F.rms_norm(x, weight.shape, weight, eps)
 
-    def __init__(self, weight: Tensor, eps: float) -> None:
+
+class FusedRMSNorm(nn.Module):
+    """``rms_norm`` as a layer."""
+
+    def __init__(self, weight: Tensor, eps: float, exact: bool = False) -> None:
         super().__init__()
-        self.weight, self.eps = nn.Parameter(weight, requires_grad=False), eps
+        self.weight, self.eps, self.exact = nn.Parameter(weight, requires_grad=False), eps, exact
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return rms_norm(x, self.weight, self.eps, exact=self.exact)
 
 
 @torch.no_grad()
-def fuse_norms(model: nn.Module) -> int:
-    """Replace RMS norms of a frozen model whose output the fused kernel gives bit for bit; returns how many.
+def fuse_norms(model: nn.Module, exact: bool = False) -> int:
+    """Replace RMS norms of a frozen model whose output the fused kernel gives bit for bit; returns how many. With
+    ``exact``, those that take their place compute in double.
 
     Families write this norm in their own ways (Gemma scales by 1 + weight, some stay in half precision), so each one is
     tried on random rows first and stays as it is where a single bit differs.
@@ -36,6 +46,6 @@ def fuse_norms(model: nn.Module) -> int:
             fused = FusedRMSNorm(weight.detach(), eps)
             rows = torch.randn(1, 7, len(weight), generator=torch.Generator().manual_seed(0)).to(weight)
             if torch.equal(child(rows), fused(rows)) and torch.equal(child(rows * 50), fused(rows * 50)):
-                setattr(parent, name, fused)
+                setattr(parent, name, FusedRMSNorm(weight.detach(), eps, exact))
                 count += 1
     return count

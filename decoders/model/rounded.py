@@ -1,8 +1,8 @@
 """Linear layers with weights of eight or four bits, by torch's own kernels for the CPU.
 
 Rows are rounded to bfloat16 and the weights stay small: fewer bytes are read, which is what one row waits for. A row's
-result is the same bit for bit whatever stands beside it; beside such layers attention is computed in double, so that
-this holds for whole forwards. Embedding and head stay.
+result is the same bit for bit whatever stands beside it; beside such layers norms and attention are computed in
+double, so that this holds for whole forwards, compiled or not. Embedding and head stay.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from decoders.errors import UserError
 
 from .catalog import WEIGHTS
 from .linear import give_back, mapped_weights
+from .norms import fuse_norms
 
 BITS = {"int8": 8, "int4": 5}  # of a weight, with its share of scales and offsets
 GROUP = 32  # weights of a row that share scale and offset in int4, as in GGUF's Q4_1
@@ -49,11 +50,7 @@ class RoundedLinear(nn.Module):
         self.scale = torch.stack([scale, offset], -1).transpose(0, 1).contiguous()
 
     def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
-        rows = x.reshape(-1, self.in_features).bfloat16()
-        if self.bits == 4:
-            out = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.numbers, GROUP, self.scale).to(x.dtype)
-        else:
-            out = torch.ops.aten._weight_int8pack_mm(rows, self.numbers, self.scale).to(x.dtype)
+        out = rounded_product(x.reshape(-1, self.in_features), self.numbers, self.scale, self.bits)
         out = out.reshape(*x.shape[:-1], self.out_features)
         return out if self.bias is None else out + self.bias
 
@@ -72,6 +69,14 @@ class RoundedLinear(nn.Module):
             destination[f"{prefix}bias"] = self.bias
 
 
+def rounded_product(rows: Float[Tensor, "rows in"], numbers: Tensor, scale: Tensor, bits: int) -> Tensor:
+    """Rows times the weights of a ``RoundedLinear``, ``[rows, out]`` in the rows' dtype."""
+    half = rows.bfloat16()
+    if bits == 4:
+        return torch.ops.aten._weight_int4pack_mm_for_cpu(half, numbers, GROUP, scale).to(rows.dtype)
+    return torch.ops.aten._weight_int8pack_mm(half, numbers, scale).to(rows.dtype)
+
+
 @torch.no_grad()
 def weights_for(device: torch.device, dtype: torch.dtype) -> tuple[str, ...]:
     """The weights that a model on this device and in this dtype can be opened on."""
@@ -79,8 +84,8 @@ def weights_for(device: torch.device, dtype: torch.dtype) -> tuple[str, ...]:
 
 
 def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
-    """Replace the linear layers below a model's head by ones on ``weights`` of fewer bits; returns how many. fp32 and
-    None change nothing.
+    """Replace the linear layers below a model's head by ones on ``weights`` of fewer bits; returns how many. Norms
+    compute in double then. fp32 and None change nothing.
 
     Raises UserError for unknown weights, for a model that is not on a CPU in fp32, and where the kernels are missing.
     """
@@ -107,6 +112,7 @@ def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
                 count += 1
     if not count:
         raise UserError(f"{name} has no linear layers that {weights} weights fit: leave --weights out")
+    fuse_norms(model, exact=True)
     return count
 
 

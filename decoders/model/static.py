@@ -78,11 +78,15 @@ def bucket_of(
 
 
 class Buffers:
-    """What static forwards of one number of rows get: embeddings, positions, slots, and masks by number of keys."""
+    """What static forwards of one number of rows get: embeddings, positions, slots, and masks by number of keys, which
+    are in the cache's dtype (``cached``).
+    """
 
-    def __init__(self, rows: int, hidden: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.rows, self.dtype, self.device = rows, dtype, device
-        self.least = torch.finfo(dtype).min
+    def __init__(
+        self, rows: int, hidden: int, dtype: torch.dtype, device: torch.device, cached: torch.dtype | None = None
+    ) -> None:
+        self.rows, self.cached, self.device = rows, cached or dtype, device
+        self.least = torch.finfo(self.cached).min
         self.embeddings = torch.zeros((rows, hidden), dtype=dtype, device=device)
         self.positions = torch.zeros(rows, dtype=torch.long, device=device)
         self.slots = torch.zeros(rows, dtype=torch.long, device=device)
@@ -120,7 +124,7 @@ class Buffers:
         if kept is None:
             if len(self.masks) >= 8:
                 self.masks.clear()
-            kept = self.masks[keys, window] = torch.zeros((self.rows, keys), dtype=self.dtype, device=self.device)
+            kept = self.masks[keys, window] = torch.zeros((self.rows, keys), dtype=self.cached, device=self.device)
         return kept
 
 
@@ -165,7 +169,8 @@ class StaticForward:
     def buffers(self, rows: int) -> Buffers:
         if rows not in self._buffers:
             target = self.target
-            self._buffers[rows] = Buffers(rows, target.embeddings.embedding_dim, target.dtype, target.device)
+            width = target.embeddings.embedding_dim
+            self._buffers[rows] = Buffers(rows, width, target.dtype, target.device, target.cached_as)
         return self._buffers[rows]
 
     def ran(self, bucket: Bucket) -> Ran:
