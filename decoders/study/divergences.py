@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from decoders.verifiers.sampling import Sampling
 
 # how far below the best logit a token may lie to pass as a near tie, by the dtype that the target runs in
-TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 0.5, "float16": 0.1, "int8": 0.5, "int4": 0.5}
+TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 0.5, "float16": 0.1, "int8": 1e-4, "int4": 1e-4}
 NEAR_TIE, LOSSY, DRAWN, BUG = "near tie", "lossy by design", "other draws", "bug"
 CUT_SHORT = ("cancelled", "error", "")  # runs that ended so are compared as far as they came
 

@@ -24,7 +24,8 @@ from decoders.verifiers.sampling import Sampling
 from .contenders import unrecorded
 from .plan import PLAIN, Contender, Failure, Measurement, Outcome, Sample, attempt, execute, in_order
 
-FULL_PRECISION = ("float32", "float64")  # there any difference fails, a near tie too
+# any difference fails there, a near tie too: fp32 rounds far below a choice, and rows on such weights are the same bits
+FULL_PRECISION = ("float32", "float64", "int8", "int4")
 
 
 @dataclass(frozen=True, slots=True)
