@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, *, exact: bool = False) -> Tensor:
-    """``weight * x / rms(x)`` over the last dimension, by torch's own kernel. ``exact``: computed in double, so that the
-    order of its sum, which differs between kernels, is lost in rounding.
+    """``weight * x / rms(x)`` over the last dimension, by torch's own kernel. ``exact``: computed in double, so that
+    the order of its sum, which differs between kernels, is lost in rounding.
     """
     if exact:
         return F.rms_norm(x.double(), weight.shape, weight.double(), eps).to(x.dtype)
