@@ -128,7 +128,8 @@ class LlamaLayer(nn.Module):
 
         def linear(name: str, rows: Tensor) -> Tensor:
             if name in s.rounded:
-                out = rounded_product(rows, *linears[name], s.bits)
+                numbers, scale = linears[name]
+                out = rounded_product(rows, numbers, scale, s.bits)
                 return out + biases[name] if name in biases else out
             (weight,) = linears[name]
             if name in s.packed:
