@@ -237,7 +237,10 @@ def missing_part(target: Target, kind: str) -> str | None:
     if find_part(target.key, kind) is not None:
         return None
     model = " --model and this model" if target.name != "specviz-demo" else ""
-    reason = f"there is no {kinds()[kind].title} for {target.name}: make one with `specviz train {kind}`{model}"
+    make = f"make one with `specviz train {kind}`{model}"
+    if kinds()[kind].training is None:
+        make = "name a published one (`part`), or keep one with `specviz parts add PLACE --model M`"
+    reason = f"there is no {kinds()[kind].title} for {target.name}: {make}"
     return f"{reason}, or {elsewhere}" if (elsewhere := left_out(target.key, kind)) else reason
 
 

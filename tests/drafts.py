@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from decoders.draft_models.block_network import BlockConfig, BlockNetwork
 from decoders.draft_models.eagle_head import EagleConfig, EagleHead
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.draft_models.mtp_head import MtpConfig, MtpHead
@@ -71,9 +72,22 @@ def tiny_mtp(target: Target, kind: str, *, seed: int = 3, **options: Any) -> Mtp
     return _random(MtpHead(MtpConfig.of(target.shape, target.config, **options)), target, seed, vectors=False)
 
 
+BLOCKS: dict[str, dict[str, Any]] = {
+    "dflash": {}, "dspark": {"markov_rank": 8, "confidence": True, "confidence_markov": True, "anchor": True},
+    "dflash2": {"conv_taps": 2, "conv_group": 16, "selector_rank": 8, "selector_top_k": 5},
+}  # fmt: skip
+
+
+def tiny_block(target: Target, kind: str, *, seed: int = 3, **options: Any) -> BlockNetwork:
+    """A random block drafter; same seed, same weights."""
+    config = BlockConfig.of(target.shape, **{"layers": 2, "block": 5, **BLOCKS[kind], **options})
+    return _random(BlockNetwork(config), target, seed, vectors=False)
+
+
 TINY: dict[str, Any] = {
     "ppd": lambda target, kind, **options: tiny_prompts(target, **options), "medusa": tiny_heads, "hydra": tiny_heads,
     "eagle": tiny_eagle, "eagle3": tiny_eagle, "mtp": tiny_mtp,
+    **dict.fromkeys(BLOCKS, tiny_block),
 }  # fmt: skip
 
 

@@ -21,10 +21,11 @@ NAMES = frozenset(name for name, method in methods().items() if not method.null)
 OWN = (  # where methods are made, named as defaults, or chosen to repeat a paper
     "decoders/drafters/", "decoders/names.py", "assets/web/base/methods.js", "specviz/experiments/recipes/",
 )  # fmt: skip
-FORMATS = {"eagle", "eagle3", "medusa", "hydra", "mtp"}  # what checkpoints of others are
+FORMATS = {"eagle", "eagle3", "medusa", "hydra", "mtp", "dflash", "dspark", "dflash2"}  # what checkpoints of others are
 OTHER = {  # the same word for another thing, by file
     "decoders/draft_models/eagle_published.py": FORMATS, "decoders/draft_models/heads_published.py": FORMATS,
-    "decoders/draft_models/published.py": FORMATS, "decoders/draft_models/published_fields.py": FORMATS,
+    "decoders/draft_models/published.py": FORMATS, "decoders/draft_models/block_published.py": FORMATS,
+    "decoders/draft_models/published_fields.py": FORMATS,
     "decoders/draft_models/mtp_published.py": FORMATS, "decoders/draft_models/exported.py": {"eagle"},  # a network
     "decoders/engine/rows.py": {"plain"}, "decoders/importers/request.py": {"plain"},  # a table, a kind, an outcome
     "decoders/importers/vllm_log.py": {"rest"},  # the rest of a line

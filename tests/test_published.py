@@ -134,8 +134,6 @@ def test_code_in_a_pickle_is_never_run(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("config", "shapes", "named"),
     [
-        ({"dflash_config": {}}, {"fc.weight": (1,)}, "DFlash"),
-        ({}, {"markov_head.markov_w1.weight": (1,)}, "DSpark"),
         ({}, {"rnn_u.weight": (1,)}, "a recurrent drafter"),
         ({"speculators_model_type": "peagle"}, FORMATS["eagle3"][1], "P-EAGLE"),
         ({"speculators_model_type": "eagle"}, {"fusion_fc.weight": (1,)}, "EAGLE-1 in the form of speculators"),
@@ -144,7 +142,7 @@ def test_code_in_a_pickle_is_never_run(tmp_path: Path, monkeypatch: pytest.Monke
     ],
 )
 def test_what_is_not_read_is_named_with_what_is(tmp_path: Path, config: dict, shapes: dict, named: str):
-    with pytest.raises(UserError, match=rf"holds {named}, which is not read: supported are EAGLE-3 in .* Hydra's"):
+    with pytest.raises(UserError, match=rf"holds {named}, which is not read: supported are DFlash2 in .* Hydra's"):
         Published.open(written(tmp_path, config, tensors(shapes)))
 
 

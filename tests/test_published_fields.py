@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from decoders.draft_models import eagle_published, heads_published
+from decoders.draft_models import block_published, eagle_published, heads_published
 from decoders.draft_models.published import FORMATS, Published
 from decoders.draft_models.published_fields import OF_FORMAT, Fields
 from decoders.errors import UserError
 
+from . import block_oracle
 from .drafts import tiny_heads
 from .eagle_oracle import LLAMA, published, tensors
 from .models import tiny_target
@@ -29,6 +30,7 @@ DRAFTS = {
     "fc_norm": False, "norm_output": False, "eagle_aux_hidden_state_layer_ids": [0, 1, 2],
 }  # fmt: skip
 SPECULATORS = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in THIRD.items()}
+ROPES = ("rope_scaling", "rope_parameters")
 HYDRA = {"hydra_num_heads": 2, "hydra_num_layers": 1, "grounded_heads": True, "hidden_state_offset": 0}
 SIZES = {"hidden_size": 64, "vocab_size": 320}
 # values of the fields that are read, which fit the tensors; those of a layer with scaled rotary positions
@@ -36,6 +38,29 @@ LAYER = {
     **LLAMA, "head_dim": 16, "attention_bias": False, "layer_types": ["full_attention"], "rope_scaling": LLAMA3,
     "rope_parameters": LLAMA3,
 }  # fmt: skip
+BLOCK_LAYER = {**block_oracle.QWEN, "layer_types": ["full_attention"] * 2, **{n: LLAMA3 for n in ROPES}}
+BLOCKS: dict[str, dict[str, Any]] = {
+    kind: {**block_oracle.configuration(kind), **BLOCK_LAYER} for kind in ("dflash", "dspark", "dflash2")
+}
+for kind in ("dflash", "dflash2"):
+    BLOCKS[kind]["dflash_config"] |= {"input_embedding_scale": 2.0, "output_multiplier": 2.0}
+BLOCKS["dspark"]["sample_from_anchor"] = True
+
+
+def in_speculators(kind: str) -> dict[str, Any]:
+    """A block drafter's configuration as speculators writes it."""
+    config = block_oracle.configuration(kind)
+    inner = config.pop("dflash_config", {})
+    names = ("block_size", "num_anchors", "markov_rank", "markov_head_type", "enable_confidence_head")
+    kept = {name: config[name] for name in (*names, "confidence_head_with_markov") if name in config}
+    return {
+        **kept, "speculators_model_type": kind, "speculators_config": {"verifier": {}}, "sample_from_anchor": False,
+        "transformer_layer_config": {**BLOCK_LAYER, "model_type": "qwen3"}, "mask_token_id": block_oracle.MASK,
+        "aux_hidden_state_layer_ids": [1, 3],
+        **{name: value for name, value in inner.items() if name.startswith(("conv", "selector"))},
+    }  # fmt: skip
+
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "eagle": {**LAYER, **WIDE},
     "eagle3": {**LAYER, **WIDE, **DRAFTS, "bias": False},
@@ -44,13 +69,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **DRAFTS, "speculators_model_type": "eagle3", "speculators_config": {"verifier": {}},
         "transformer_layer_config": {**LAYER, "layer_types": ["sliding_attention"], "sliding_window": 5},
     },
+    "dflash": BLOCKS["dflash"],
+    "dflash2": BLOCKS["dflash2"],
+    "dflash-transformers": {
+        **BLOCK_LAYER, **block_oracle.OF_BLOCK, "block_size": 6, "layer_types": ["sliding_attention"] * 2,
+        "sliding_window": 5,
+    },
+    "dflash-deepspec": {
+        **BLOCK_LAYER, **block_oracle.OF_BLOCK, "block_size": 6, "num_anchors": 512, "markov_rank": 0,
+        "sample_from_anchor": True,
+    },
+    "dspark": BLOCKS["dspark"],
+    **{f"{kind}-speculators": in_speculators(kind) for kind in BLOCKS},
     "medusa": {"medusa_num_layers": 1, **SIZES},
     "medusa-2": {"medusa_num_layers": 1, **SIZES},
     "hydra": {**HYDRA, **SIZES},
     "hydra++": {**HYDRA, **SIZES},
 }  # fmt: skip
 # another value of a field that is read, where it is no number, truth value or list of layers
-OTHERS = {"rope_type": "yarn", "type": "linear", "layer_types": ["some_attention"], "mscale": 2.0, "truncate": False}
+OTHERS = {
+    "rope_type": "yarn", "type": "linear", "layer_types": ["some_attention"], "mscale": 2.0, "truncate": False,
+    "markov_head_type": "rnn",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +122,15 @@ def fitted(name: str, config: dict[str, Any], target: Any, folder: Any) -> Any:
             raise UserError(f"another format: {config}")
         return eagle_published.fitted(name != "eagle", head, target).config
     kind = name.partition("-")[0]
+    if kind in BLOCKS:
+        weights = block_oracle.tensors("dflash" if name == "dflash-deepspec" else kind)
+        if name == "dflash-transformers":
+            for ours, theirs in (("fc", "encoder.fc"), ("hidden_norm", "encoder.output_norm_enc")):
+                weights[f"{theirs}.weight"] = weights.pop(f"{ours}.weight")
+        head = Published.open(published(folder, config, weights))
+        if head.format != name:
+            raise UserError(f"another format: {config}")
+        return block_published.fitted(kind, head, target).config
     weights = heads_of(name.removesuffix("-2"), target)
     if name == "medusa-2":
         weights = {f"medusa_head.{key}": tensor for key, tensor in weights.items()}
@@ -175,6 +224,18 @@ CASES = {
     "type": (
         "eagle3", {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}},
         ("rope_scaling", "type"), "yarn", "",
+    ),
+    "swa_window_size": (
+        "dflash", {"dflash_config": {**BLOCKS["dflash"]["dflash_config"], "use_swa": True, "swa_window_size": 5}},
+        ("dflash_config", "swa_window_size"), 6, "",
+    ),
+    "use_swa": ("dflash", {"sliding_window": 5, "layer_types": None}, ("dflash_config", "use_swa"), True, ""),
+    "is_causal": ("dflash", {}, ("is_causal",), True, ""),
+    "causal": ("dflash", {}, ("dflash_config", "causal"), True, ""),
+    "sliding_window_non_causal": ("dflash-speculators", {}, ("sliding_window_non_causal",), False, ""),
+    "dspark_bonus_anchor": ("dspark", {"sample_from_anchor": None}, ("dspark_bonus_anchor",), True, ""),
+    "confidence_head_with_markov": (
+        "dspark", {}, ("confidence_head_with_markov",), False, "confidence_head.proj.weight is 1 × 72",
     ),
     "tie_word_embeddings": ("eagle3", {}, ("tie_word_embeddings",), True, ""),
 }  # fmt: skip

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from .lattice import Lattice
 from .tree import DraftTree
 
 
@@ -124,6 +125,7 @@ class Draft:
     ``layout`` is the draft's (``decoders.draft.draft.layout_of``), where the drafter keeps it for drafts of this shape.
     ``proposal`` is the drafter's own draft, where the engine changed it, and ``nodes`` are the nodes' numbers in it, if
     some were left out.
+    ``lattice`` computes the candidates that a block was walked through, when a traced run asks.
     """
 
     tree: DraftTree
@@ -142,6 +144,7 @@ class Draft:
     looks: Looks | None = None
     pruned: Pruned | None = None
     layout: Layout | None = None
+    lattice: Callable[[], Lattice] | None = None
     proposal: Draft | None = None
     nodes: tuple[int, ...] = ()
 

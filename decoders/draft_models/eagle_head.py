@@ -148,20 +148,25 @@ class EagleConfig:
 
     def rotary(self, rows: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin ``[rows, head size]`` of the first positions, in the dtype and on the device of ``like``."""
-        from transformers import LlamaConfig  # seconds, which whoever opens no head need not spend
-        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+        return rotary(self, rows, like, self.offset)
 
-        config = LlamaConfig(
-            hidden_size=self.hidden, num_attention_heads=self.heads, head_dim=self.head_dim,
-            max_position_embeddings=self.context_length, rope_parameters=dict(self.rope),
-        )  # fmt: skip
-        positions = torch.arange(rows, device=like.device)[None] + self.offset
-        cos, sin = LlamaRotaryEmbedding(config).to(like.device)(like.float(), positions)
-        return cos[0].to(like.dtype), sin[0].to(like.dtype)
+
+def rotary(config: Any, rows: int, like: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
+    """cos and sin ``[rows, head size]`` of the positions from ``offset`` on, as a head's configuration has them."""
+    from transformers import LlamaConfig  # seconds, which whoever opens no head need not spend
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    llama = LlamaConfig(
+        hidden_size=config.hidden, num_attention_heads=config.heads, head_dim=config.head_dim,
+        max_position_embeddings=config.context_length, rope_parameters=dict(config.rope),
+    )  # fmt: skip
+    positions = torch.arange(rows, device=like.device)[None] + offset
+    cos, sin = LlamaRotaryEmbedding(llama).to(like.device)(like.float(), positions)
+    return cos[0].to(like.dtype), sin[0].to(like.dtype)
 
 
 class Attention(nn.Module):
-    def __init__(self, config: EagleConfig, reads: int) -> None:
+    def __init__(self, config: Any, reads: int) -> None:
         super().__init__()
         heads, kv_heads, size = config.heads, config.kv_heads, config.head_dim
         self.size = size
@@ -180,7 +185,7 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    def __init__(self, config: EagleConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__()
         self.gate_proj, self.up_proj = (nn.Linear(config.hidden, config.mlp, bias=False) for _ in range(2))
         self.down_proj = nn.Linear(config.mlp, config.hidden, bias=False)

@@ -65,7 +65,7 @@ def fitted(third: bool, head: Published, target: Target) -> Fitted:
     own = "embed_tokens.weight" in weights
     warnings = []
     if own and config.hidden == target.shape.hidden:
-        if _same(weights["embed_tokens.weight"], target):
+        if same_table(weights["embed_tokens.weight"], target.embeddings):
             del weights["embed_tokens.weight"]
             own = False
         elif not third:
@@ -171,7 +171,7 @@ def _config(head: Published, third: bool, target: Target) -> EagleConfig:
         if not drafted and (said.get("tie_word_embeddings") or head.config.get("tie_word_embeddings")):
             raise UserError(f"{head.place} is of a variant that is not read: its tie_word_embeddings is true")
     named = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output") if third else ()
-    variants, sliding, rope = {name: flag(head, name) for name in named}, windows(head, layers), _rope(head)
+    variants, sliding, rope = {name: flag(head, name) for name in named}, windows(head, layers), rope_of(head)
     scaled = rope["rope_type"] == "yarn" and "original_max_position_embeddings" not in rope  # by the longest text
     context_length = head.setting("max_position_embeddings", None if scaled else shape.context_length)
     try:
@@ -187,7 +187,7 @@ def _config(head: Published, third: bool, target: Target) -> EagleConfig:
         raise UserError(f"{head.place} cannot be read: {error}") from error
 
 
-def _rope(head: Published) -> dict[str, Any]:
+def rope_of(head: Published) -> dict[str, Any]:
     """Rotary settings, as configurations named them before and after transformers 5. Raises UserError where both stand
     there and differ.
     """
@@ -239,9 +239,12 @@ def _by(shape: Sequence[int]) -> str:
     return " × ".join(map(str, shape))
 
 
-def _same(embedding: Tensor, target: Target) -> bool:
-    own = target.embeddings.weight.detach()
-    return torch.equal(embedding.to(own.dtype), own.cpu()) or torch.equal(own.cpu().to(embedding.dtype), embedding)
+def same_table(stored: Tensor, table: Any) -> bool:
+    """Whether a stored tensor holds the weights of the target's embedding or head, in either's dtype."""
+    own = table.weight.detach()
+    if own.shape != stored.shape:
+        return False
+    return torch.equal(stored.to(own.dtype), own.cpu()) or torch.equal(own.cpu().to(stored.dtype), stored)
 
 
 def _verifier(config: Mapping[str, Any]) -> str:

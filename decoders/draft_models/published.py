@@ -69,6 +69,12 @@ def _midlayer(name: str) -> str:
     return re.sub(r"^midlayer\.", "layers.0.", name)
 
 
+def _block(name: str) -> str:
+    """A name of a block drafter as z-lab has it."""
+    name = name.replace("encoder.fc.", "fc.").replace("encoder.output_norm_enc.", "hidden_norm.")
+    return re.sub(r"(candidate_selector\.\w+_codebook)\.weight$", r"\1", name)
+
+
 def _eagle3(shapes: Shapes) -> bool:
     return "fc.weight" in shapes and any(f"{layer}.hidden_norm.weight" in shapes for layer in ("midlayer", "layers.0"))
 
@@ -95,8 +101,31 @@ def _named(shapes: Shapes, part: str) -> bool:
 
 FORMATS = (
     Format("", "P-EAGLE", lambda config, shapes: _said(config) == "peagle" or "mask_hidden" in shapes),
-    Format("", "DSpark", lambda config, shapes: _named(shapes, "markov_head.")),
-    Format("", "DFlash", lambda config, shapes: "dflash_config" in config or _said(config) == "dflash"),
+    Format(
+        "dflash2-speculators", "DFlash2 in the form of speculators",
+        lambda config, shapes: _said(config) == "dflash2", _block,
+    ),
+    Format(
+        "dspark-speculators", "DSpark in the form of speculators", lambda config, shapes: _said(config) == "dspark",
+        _block,
+    ),
+    Format(
+        "dflash-speculators", "DFlash in the form of speculators", lambda config, shapes: _said(config) == "dflash",
+        _block,
+    ),
+    Format(
+        "dflash2", "DFlash2 as z-lab publishes it", lambda config, shapes: _named(shapes, "candidate_selector."), _block
+    ),
+    Format("dspark", "DSpark as DeepSpec publishes it", lambda config, shapes: _named(shapes, "markov_head."), _block),
+    Format(
+        "dflash-deepspec", "DFlash as DeepSpec publishes it",
+        lambda config, shapes: "num_anchors" in config and "fc.weight" in shapes, _block,
+    ),
+    Format(
+        "dflash-transformers", "DFlash as transformers has it",
+        lambda config, shapes: "encoder.output_norm_enc.weight" in shapes, _block,
+    ),
+    Format("dflash", "DFlash as z-lab publishes it", lambda config, shapes: "dflash_config" in config, _block),
     Format("", "a recurrent drafter", lambda config, shapes: "rnn_u.weight" in shapes),
     Format("", "EAGLE-1 in the form of speculators", lambda config, shapes: _said(config) == "eagle"),
     Format("", "a LoRA adapter", lambda config, shapes: _named(shapes, ".lora_A.")),
@@ -193,7 +222,7 @@ class Published:
 
     @property
     def kind(self) -> str:
-        """What it is a head of: eagle, eagle3, medusa, hydra or mtp."""
+        """What it is a head of: eagle, eagle3, medusa, hydra, mtp, dflash, dspark or dflash2."""
         return self.format.partition("-")[0].rstrip("+")
 
     @property

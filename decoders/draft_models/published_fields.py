@@ -2,7 +2,8 @@
 
 Any other field is refused by name: a head drafts otherwise where a field is passed over. Sources are the released code
 of SafeAILab's EAGLE (``EConfig``), SpecForge, Model-Optimizer, speculators (``Eagle3SpeculatorConfig``), Medusa
-(``MedusaConfig``) and Hydra (``HydraConfig``), and what transformers writes beside their own fields.
+(``MedusaConfig``) and Hydra (``HydraConfig``), z-lab's DFlash, DeepSpec's DSpark, and what transformers writes beside
+their own fields.
 """
 
 from __future__ import annotations
@@ -136,6 +137,40 @@ HYDRA = TRANSFORMERS | Fields(
     read=_names("hydra_num_heads hydra_num_layers grounded_heads hidden_state_offset hidden_size vocab_size"),
     inert=_names("base_model_name_or_path dropout_rate"),
 )
+# block drafters: what their layouts have beside the layers
+BLOCK = LAYER | TRANSFORMERS | Fields(
+    read=_names("block_size mask_token_id target_layer_ids sliding_window use_sliding_window"),
+    inert=_names("tie_word_embeddings max_window_layers"),
+)  # fmt: skip
+NESTED = _names("""
+    block_size mask_token_id target_layer_ids sample_from_anchor causal use_swa swa_window_size input_embedding_scale
+    output_multiplier final_logit_softcapping
+""")
+SELECTED = _names("conv_kernel_size conv_group_size selector_rank selector_top_k")
+MARKOV = _names("markov_rank markov_head_type enable_confidence_head confidence_head_with_markov")
+ZLAB = BLOCK | Fields(
+    read=NESTED | _names("num_target_layers is_causal target_hidden_size"), inner={"dflash_config": Fields(NESTED)}
+)
+DEEPSPEC = BLOCK | Fields(
+    read=MARKOV | _names("num_target_layers sample_from_anchor dspark_bonus_anchor"), inert=_names("num_anchors")
+)
+
+
+def _block_speculators(kind: str, more: frozenset[str] = frozenset()) -> Fields:
+    return TRANSFORMERS | Fields(
+        read=more | _names("""
+            block_size mask_token_id aux_hidden_state_layer_ids sample_from_anchor draft_vocab_size target_hidden_size
+            sliding_window_non_causal
+        """),
+        must={"speculators_model_type": (kind,), "use_aux_hidden_state": (True,), "tie_word_embeddings": (False,)},
+        inert=_names("speculators_version num_anchors max_anchors"),
+        inner={
+            "speculators_config": PROPOSALS | Fields(must={"algorithm": (kind,)}),
+            "transformer_layer_config": SPECULATORS_LAYER,
+        },
+    )  # fmt: skip
+
+
 # fields of the whole model that Medusa-2's heads stand in, which is not read
 WHOLE = LAYER.read | LAYER.inert | COPIED | {*LAYER.must, *LAYER.inner, "tie_word_embeddings", "use_sliding_window"}
 OF_FORMAT: dict[str, Fields] = {
@@ -147,6 +182,14 @@ OF_FORMAT: dict[str, Fields] = {
         inert=_names("speculators_version embed_requires_grad enable_sp_ulysses"),
         inner={"speculators_config": PROPOSALS, "transformer_layer_config": SPECULATORS_LAYER},
     ),
+    "dflash": ZLAB,
+    "dflash2": ZLAB | Fields(read=SELECTED, inner={"dflash_config": Fields(NESTED | SELECTED)}),
+    "dflash-transformers": BLOCK,
+    "dflash-deepspec": DEEPSPEC,
+    "dspark": DEEPSPEC,
+    "dflash-speculators": _block_speculators("dflash"),
+    "dflash2-speculators": _block_speculators("dflash2", SELECTED),
+    "dspark-speculators": _block_speculators("dspark", MARKOV),
     "medusa": MEDUSA,
     "medusa-2": MEDUSA | Fields(inert=WHOLE - MEDUSA.read),
     "hydra": HYDRA | Fields(must={"hydra_head_arch": ("mlp",)}),

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from decoders.draft.draft import Candidates, Draft, Later
+from decoders.draft.lattice import Lattice
+from decoders.model.transfer import fetched
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt
 from decoders.trace.tables import REQUIRED, TABLES, TERMS, columns_of
@@ -19,10 +21,14 @@ from .decoding import Step
 from .numbers import TargetNumbers, finite, guesses, looked_at
 
 JOINT = "joint"  # kind of a row of the table probes that stands for several: what they guess together
+EDGES = 8  # first candidates of a lattice's position whose transitions are recorded
 WHOLE_POOL, POOL_AROUND = 20_000, 32  # tokens: a longer pool is recorded around what was used alone
 
-STEP_TABLES = ("nodes", "targets", "tokens", "steps", "candidates", "guesses", "attention", "probes", "pruned")
-WITH_TOKENS = ("nodes", "targets", "guesses", "probes", "pruned")
+STEP_TABLES = (
+    "nodes", "targets", "tokens", "steps", "candidates", "guesses", "attention", "probes", "pruned", "lattice",
+    "transitions",
+)  # fmt: skip
+WITH_TOKENS = ("nodes", "targets", "guesses", "probes", "pruned", "lattice")
 SEVERAL = (list, tuple)
 Delta = dict[str, dict[str, list[Any]]]
 
@@ -118,6 +124,8 @@ class Recording:
                     "draft_prob": finite(np.asarray(cut.probabilities)), "score": finite(np.asarray(cut.scores)),
                     "why": ["cost"] * cut.unpaying + ["rank"] * (len(cut.tokens) - cut.unpaying),
                 })  # fmt: skip
+            if step.draft.lattice is not None:
+                _add_lattice(rows, step.index, step.draft.lattice())
             ids += step.emitted
         for table, columns in (("targets", numbers.targets), ("guesses", guessed)):
             rows.add(table, len(columns["step"]), columns)
@@ -234,6 +242,28 @@ class Recording:
         rows.add("pool", len(new), {
             "position": new.tolist(), "id": pool.tokens[new].tolist(), "passage": pool.passages[new].tolist(),
         })  # fmt: skip
+
+
+def _add_lattice(rows: Rows, index: int, lattice: Lattice) -> None:
+    """A lattice's candidates and, between the first ``EDGES`` of neighbouring positions and the walk, transitions."""
+    tokens, logprobs, walk = fetched(lattice.tokens, lattice.logprobs, lattice.walk)
+    count = tokens.shape[1]
+    walked = np.arange(count) == walk[:, None]
+    depth, rank = (axis.ravel() for axis in np.indices(tokens.shape))
+    rows.add("lattice", tokens.size, {
+        "step": index, "depth": (depth + 1).tolist(), "rank": rank.tolist(), "token": tokens.ravel().tolist(),
+        "logprob": finite(logprobs.ravel()), "walked": walked.ravel().tolist(),
+    })  # fmt: skip
+    if lattice.transitions is None:
+        return
+    (scores,) = fetched(lattice.transitions)
+    drawn = walked | (np.arange(count) < EDGES)
+    pairs = drawn[:, None, :] & np.concatenate([np.arange(count)[None] == 0, drawn[:-1]])[:, :, None]
+    at, before, after = np.nonzero(pairs)
+    rows.add("transitions", len(at), {
+        "step": index, "depth": (at + 1).tolist(), "before": before.tolist(), "rank": after.tolist(),
+        "score": finite(scores[pairs]),
+    })  # fmt: skip
 
 
 def _terms(values: Mapping[str, Any]) -> dict[str, list[float | None] | None]:

@@ -327,6 +327,7 @@ def _check_rest(a: Arrays, prompt_length: int) -> None:
     number = np.arange(len(at)) - np.searchsorted(at, at)
     bad = above > steps["drafted"][at] + number
     _refuse(a, "pruned.parent", bad, "a node of the step, or an earlier row of its own")
+    _check_lattice(a)
     context = steps["context"][candidates["step"]]
     position, length, would = candidates["position"], candidates["length"], candidates["would_accept"]
     bad = (position < np.where(candidates["pool"] >= 0, -1, 0)) | (position >= context)
@@ -337,3 +338,30 @@ def _check_rest(a: Arrays, prompt_length: int) -> None:
     chosen = candidates["step"][candidates["chosen"]]
     if len(np.unique(chosen)) != len(chosen):
         raise TraceError("candidates.chosen marks two candidates of one step; a draft is copied from one at most")
+
+
+def _check_lattice(a: Arrays) -> None:
+    """Positions follow one another with their ranks from 0 on, one candidate is walked at each, transitions lead from
+    one that is there to one that is there.
+    """
+    lattice, edges = a["lattice"], a["transitions"]
+    step, depth, rank = (lattice[name] for name in ("step", "depth", "rank"))
+    new = np.diff(step, prepend=-1) != 0
+    begins = new | (np.diff(depth, prepend=0) != 0)
+    before = np.concatenate([[0], depth])[:-1]
+    _refuse(
+        a, "lattice.depth", np.where(new, depth != 1, (depth != before) & (depth != before + 1)), "1, 2, … in order"
+    )
+    expected = np.arange(len(rank)) - np.maximum.accumulate(np.where(begins, np.arange(len(rank)), 0))
+    _refuse(a, "lattice.rank", rank != expected, "0, 1, … in order at each depth")
+    place = np.cumsum(begins) - 1
+    walked = np.bincount(place[lattice["walked"]], minlength=int(begins.sum()))
+    _refuse(a, "lattice.walked", (walked != 1)[place] if len(place) else walked[:0] != 1, "one candidate at each depth")
+    there = set(zip(step.tolist(), depth.tolist(), rank.tolist(), strict=True))
+    for name, offset in (("rank", 0), ("before", 1)):
+        rows = zip(edges["step"].tolist(), edges["depth"].tolist(), edges[name].tolist(), strict=True)
+        bad = [
+            other != 0 if offset and at == 1 else (number, at - offset, other) not in there
+            for number, at, other in rows
+        ]  # fmt: skip
+        _refuse(a, f"transitions.{name}", np.array(bad, dtype=bool), "the rank of a candidate in lattice")

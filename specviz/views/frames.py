@@ -13,7 +13,8 @@ from specviz.markup import inert
 
 # columns that hold a token id, and the column of text that is put after them
 TOKENS = {"pieces": "id", "tokens": "id", "nodes": "token", "targets": "token", "probes": "token", "steps": "bonus",
-           "pool": "id", "plain": "id", "guesses": "token", "pruned": "token"}  # fmt: skip
+           "pool": "id", "plain": "id", "guesses": "token", "pruned": "token",
+           "lattice": "token"}  # fmt: skip
 _TEXT = {"steps": "bonus_text"}
 # text columns with few distinct values
 _CATEGORIES = {"segment", "kind", "origin", "origins", "route", "outcome", "status"}

@@ -1,0 +1,139 @@
+"""Drafts of block drafters: a chain out of one forward, with the lattice that it was walked through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from torch import Tensor
+
+from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
+from decoders.draft.said import DraftVocab, Said
+from decoders.draft.terms import Term
+from decoders.draft.tree import DraftTree
+from decoders.method.drafter import Drafter
+from decoders.model.memory import Context
+from decoders.model.transfer import Span, fetched, mark
+from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
+from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
+from decoders.verifiers.sampling import Chooser, drawn_tokens
+
+from .block_network import BlockNetwork
+from .block_run import BlockRun
+from .block_walk import confidences, greedy, lattice_of, tokens_at, walked
+
+NODE_TERMS = (
+    Term("distance", "distance", "Places behind the root.", 1, 16),
+    Term("confidence", "confidence", "The drafter's highest probability at this position, given the walk.", 0, 1),
+    Term(
+        "alone_rank", "rank alone", "The token's rank by its position alone, without transitions (0 = first).", 0, 0
+    ),
+    *VERIFIED_TERMS,
+    *BLOCK_TERMS,
+)
+ACCEPTANCE = Term("acceptance", "acceptance guess", "The confidence head's probability that the token stands.", 0, 1)
+STEP_TERMS = (
+    Term("forward_ms", "block forward", "Milliseconds of reading the target's new states and of the block.", 0, 0),
+    Term("walk_ms", "walk", "Milliseconds of choosing the block's tokens.", 0, 0),
+    Term("draft_forwards", "draft forwards made", "One: a block is drafted at once.", 0, 0),
+    Term(
+        "outside", "outside the draft vocabulary",
+        "1 where the target's own token after the accepted path is none that can be drafted.", 0, 1,
+    ),
+)  # fmt: skip
+NOTHING_READ = "nothing was processed yet: a block reads the target's states before its root"
+
+
+class BlockDrafter(Drafter):
+    """Drafts the first ``tokens`` of each block (None: all), or those before the first whose acceptance the confidence
+    head puts below ``threshold``. Where it ``draws``, a sampled run's tokens come from the drafter's distributions.
+    """
+
+    def __init__(
+        self, network: BlockNetwork, tokens: int | None = None, threshold: float = 0.0, draws: bool = False
+    ) -> None:
+        self.network, self.run = network, BlockRun(network)
+        self.tokens, self.threshold, self.draws = tokens or network.config.places, threshold, draws
+        self.vocab = DraftVocab.of(network.drafted, network.config.vocab)
+        self.chooser: Chooser | None = None
+
+    def sample_with(self, chooser: Chooser) -> None:
+        if self.draws and not chooser.sampling.greedy:
+            self.chooser = chooser
+
+    def prepare(self, context: Context) -> None:
+        """Read the prompt, so that the first step has only its own rows to read."""
+        if context.root_position:
+            self.run.read(context)
+
+    def resume(self, context: Context, past: Sequence[Past]) -> None:
+        """There is nothing to take up: drafts follow from the text."""
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        if not context.root_position:
+            return Draft.empty(context.root, NOTHING_READ)
+        device, root = context.device, context.root
+        started = mark(device)
+        states = self.run.block(context)[: min(self.tokens, budget)]
+        read = mark(device)
+        walk = walked(self.network, states, root, greedy if self.chooser is None else self._drawing(context.length))
+        drawn = self.chooser is not None
+        normal = walk.said if drawn else walk.said.softmax(-1)
+        own = normal.gather(1, walk.places[:, None])[:, 0]
+        rank = (walk.alone > walk.alone.gather(1, walk.places[:, None])).sum(1)
+        sure = confidences(self.network, walk, root) if self.network.config.confidence else own
+        parts = fetched(tokens_at(self.network, walk.places), own, normal.amax(1), rank, sure)
+        tokens, probabilities, best, ranks, acceptance = (part.tolist() for part in parts)
+        count = len(tokens)
+        if self.network.config.confidence:
+            count = next((i for i, one in enumerate(acceptance) if one < self.threshold), count)
+        terms = {
+            "distance": np.asarray([np.nan, *range(1, count + 1)]),
+            "confidence": np.asarray([np.nan, *best[:count]]),
+            "alone_rank": np.asarray([np.nan, *ranks[:count]]),
+        }
+        if self.network.config.confidence:
+            terms["acceptance"] = np.asarray([np.nan, *acceptance[:count]])
+        draft = Draft(
+            DraftTree.chain(root, tokens[:count]),
+            ("root", *("drafter",) * count),
+            (-1,) * (count + 1),
+            (1.0, *probabilities[:count]),
+            route="drawn" if drawn else "block",
+            terms=terms,
+            notes={
+                "forward_ms": Span((started, read)), "walk_ms": Span((read, mark(device))), "draft_forwards": 1.0,
+            },
+            distributions=Said(dict(enumerate(normal[:count])), self.vocab, normal=True),
+            drawn=drawn,
+            lattice=partial(lattice_of, self.network, walk, root),
+        )  # fmt: skip
+        if count or not acceptance:
+            return draft
+        return replace(
+            draft, route="none", drawn=False, distributions=None,
+            reason=f"the confidence head puts the first token's acceptance at {acceptance[0]:.2f}, below "
+            f"{self.threshold:.2f}",
+        )  # fmt: skip
+
+    def _drawing(self, length: int):
+        """Draws after the chooser's warpers, from a stream of their own for a text of this length: a run that is cut
+        there draws the same again.
+        """
+        chooser = self.chooser
+        assert chooser is not None
+        random = np.random.default_rng([chooser.sampling.seed, 1, length])
+
+        def choose(logits: Tensor, position: int) -> tuple[Tensor, Tensor]:
+            said = chooser.probabilities(logits[None])
+            return drawn_tokens(said, [float(random.random())]), said[0]
+
+        return choose
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
+        """Notes whether the drafter could have drafted what the target wrote after the accepted path."""
+        if self.vocab is None or verdict.bonus is None:
+            return None
+        return Learned(notes={"outside": float(self.vocab.places[verdict.bonus] < 0)})

@@ -1,0 +1,362 @@
+"""Published block drafters: DFlash, DSpark and DFlash2 in this project's form, checked against a target.
+
+Layouts: z-lab's (``dflash_config``), transformers' (Muse Glimmer's assistant), DeepSpec's (fields beside the layer's
+own) and speculators'. Layer ids name layers, whose outputs are read: id i is hidden state i + 1; speculators' count
+hidden states. What a row of a block guesses, its own token or the next one (``anchor``), is the format's or the
+checkpoint's to say; as a wrong reading shifts every draft by one, both are tried on a short text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from decoders.draft.needs import Needs
+from decoders.errors import UserError
+from decoders.model.target import Target
+
+from .block_network import BlockConfig, BlockNetwork
+from .block_run import visible
+from .eagle_published import CLEARLY, TEXT, rope_of, same_table
+from .fitted import Fitted
+from .published import CONFIG, Published
+from .published_fields import check_equal, check_fields, flag
+
+UNUSED = ("rotary_emb.inv_freq", "t2d")
+FIRST_ROOT, ROOT_EVERY = 8, 3  # of the short text: where blocks are tried
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A reading of a drafter: the states it is given, which token a row guesses, and the share of first guesses on a
+    short text that are the target's own choice.
+    """
+
+    features: tuple[int, ...]
+    anchor: bool
+    acceptance: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"features": list(self.features), "anchor": self.anchor, "acceptance": round(self.acceptance, 4)}
+
+
+def fitted(kind: str, head: Published, target: Target) -> Fitted:
+    """A published drafter of this kind (dflash, dspark, dflash2) for the target.
+
+    Raises UserError in one sentence for one of another target, of a variant that is not read, and where something is
+    missing or out of range.
+    """
+    if head.kind != kind:
+        raise UserError(
+            f"{head.place} holds {head.title}, and the method {kind} wants another: use it with {head.kind}"
+        )
+    check_fields(head)
+    config = _config(head, target)
+    if reason := config.misfit(target.shape):
+        raise UserError(f"{head.place} was made for another target than {target.name}: {reason}")
+    weights = _weights(head, config, target)
+    for name, table in (("embed_tokens.weight", target.embeddings), ("lm_head.weight", target.head)):
+        if name in weights and config.hidden == target.shape.hidden and same_table(weights[name], table):
+            del weights[name]
+            config = replace(config, **({"own_embedding": False} if name.startswith("embed") else {"shared": True}))
+    warnings = list[str]()
+    about = {
+        "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights),
+        "features": list(config.features), "anchor": config.anchor, "block": config.block,
+        "draft_vocab": config.draft_vocab or config.vocab, "warnings": warnings,
+    }  # fmt: skip
+    return Fitted(config, weights, about, partial(settle, target=target, warnings=warnings))
+
+
+def option(head: Published, *names: str) -> Any:
+    """A setting of the drafter, from ``dflash_config`` or beside it, by the first of its names that is there. Raises
+    UserError where both places have it and differ.
+    """
+    nested = head.config.get("dflash_config")
+    inner = nested if isinstance(nested, Mapping) else {}
+    for name in names:
+        within, beside = inner.get(name), head.config.get(name)
+        if within is not None and beside not in (None, within):
+            raise UserError(
+                f"{head.place} does not fit together: its {CONFIG} says {name} twice, {within!r} and {beside!r}"
+            )
+        if within is not None or beside is not None:
+            return beside if within is None else within
+    return None
+
+
+def _whole(head: Published, name: str, value: Any, low: int, most: int, advice: str) -> int:
+    """A whole number in a range. Raises UserError, with what is allowed and the advice."""
+    if type(value) is not int or not low <= value <= most:
+        raise UserError(
+            f"{head.place} cannot be read: its {CONFIG} says {name} = {value!r}, and {low:,} to {most:,} are possible"
+            f"; {advice}"
+        )
+    return value
+
+
+def features_of(head: Published, target: Target) -> tuple[int, ...]:
+    """The states that a drafter reads, as transformers counts hidden states. Raises UserError."""
+    layers, speculators = target.shape.layers, head.format.endswith("speculators")
+    name = "aux_hidden_state_layer_ids" if speculators else "target_layer_ids"
+    ids = option(head, name)
+    if not isinstance(ids, list) or not ids or any(type(one) is not int for one in ids):
+        raise UserError(
+            f"{head.place} cannot be read: its {CONFIG} says {name} = {ids!r}, and a list of the target's layers is "
+            "wanted; bring the file that was published beside the weights"
+        )
+    first, last = (0, layers) if speculators else (0, layers - 1)
+    if head.format.startswith("dspark"):
+        first = 0 if speculators else -1  # -1: the embedding
+    if out := [one for one in ids if not first <= one <= last]:
+        raise UserError(
+            f"{head.place} was made for another target: {name} names {out[0]}, and {target.name} has {layers} layers, "
+            f"{first} to {last}; open the model that it was trained for"
+        )
+    if ids != sorted(set(ids)):
+        raise UserError(f"{head.place} cannot be read: {name} = {ids!r} is not in ascending order; bring the original")
+    return tuple(one if speculators else one + 1 for one in ids)
+
+
+def _config(head: Published, target: Target) -> BlockConfig:
+    said, shape, sizes = head.layer, target.shape, head.shapes
+    if "fc.weight" not in sizes or "layers.0.self_attn.q_proj.weight" not in sizes:
+        lacks = "fc.weight" if "fc.weight" not in sizes else "layers.0.self_attn.q_proj.weight"
+        raise UserError(f"{head.place} is incomplete: it lacks {lacks}; bring the whole checkpoint")
+    features = features_of(head, target)
+    hidden, reads = sizes["fc.weight"]
+    width, rest = divmod(reads, len(features))
+    if rest:
+        raise UserError(
+            f"{head.place} does not fit together: its fc reads {reads:,} numbers, which are not {len(features)} states "
+            "of one width"
+        )
+    heads = head.setting("num_attention_heads")
+    size = head.setting("head_dim", hidden // heads)
+    layers = 1 + max(int(name.split(".")[1]) for name in sizes if name.startswith("layers."))
+    kv_heads = sizes["layers.0.self_attn.k_proj.weight"][0] // size
+    mlp = sizes["layers.0.mlp.gate_proj.weight"][0] if "layers.0.mlp.gate_proj.weight" in sizes else shape.mlp
+    vocab = said.get("vocab_size", shape.vocab)
+    drafted = sizes["lm_head.weight"][0] if "lm_head.weight" in sizes and "d2t" in sizes else 0
+    qkv_bias = "layers.0.self_attn.q_proj.bias" in sizes
+    for name, stored in (
+        ("hidden_size", hidden), ("num_key_value_heads", kv_heads), ("intermediate_size", mlp),
+        ("num_hidden_layers", layers), ("attention_bias", qkv_bias), ("target_hidden_size", width),
+    ):  # fmt: skip
+        check_equal(head, name, said.get(name, head.config.get(name)), stored)
+    for name, stored in (("draft_vocab_size", drafted or vocab), ("num_target_layers", shape.layers)):
+        check_equal(head, name, head.config.get(name), stored)
+    anchor = anchor_of(head)
+    block = _whole(
+        head, "block_size", option(head, "block_size"), 1 if anchor else 2, 64,
+        "a block holds its root and the masks behind it, and with one row nothing is drafted: bring the original",
+    )  # fmt: skip
+    own_mask = "mask_embedding" in sizes
+    mask = -1
+    if not own_mask:
+        rows = sizes.get("embed_tokens.weight", (vocab,))[0]
+        mask = _whole(
+            head, "mask_token_id", option(head, "mask_token_id"), 0, rows - 1, "the masks' embedding is looked up there"
+        )
+    windows, causal = seen_by(head, layers)
+    numbers = {
+        name: option(head, name) or 0
+        for name in ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
+    }
+    markov = head.config.get("markov_rank") or 0
+    confidence = "confidence_head.proj.weight" in sizes
+    for name in ("markov_head_type", "confidence_head_with_markov"):
+        if head.config.get(name) and not (markov if name == "markov_head_type" else confidence):
+            raise UserError(f"{head.place} does not fit together: its {CONFIG} says {name}, and it has no such head")
+    if markov and head.config.get("markov_head_type", "vanilla") != "vanilla":
+        raise UserError(
+            f"{head.place} is of a variant that is not read: its Markov head is of the type "
+            f"{head.config['markov_head_type']!r}, and 'vanilla' is read"
+        )
+    check_equal(head, "enable_confidence_head", head.config.get("enable_confidence_head"), confidence)
+    try:
+        return BlockConfig(
+            vocab, hidden, width, features, heads, kv_heads, size, mlp, layers, float(said.get("rms_norm_eps", 1e-6)),
+            block=block, anchor=anchor, mask_token=mask, qk_norm="layers.0.self_attn.q_norm.weight" in sizes,
+            qkv_bias=qkv_bias, out_bias="layers.0.self_attn.o_proj.bias" in sizes, windows=windows, causal=causal,
+            rope=rope_of(head), context_length=head.setting("max_position_embeddings", shape.context_length),
+            shared="lm_head.weight" not in sizes, own_embedding="embed_tokens.weight" in sizes, draft_vocab=drafted,
+            embedding_scale=float(option(head, "input_embedding_scale") or 1),
+            logits_scale=float(option(head, "output_multiplier") or 1),
+            softcap=float(option(head, "final_logit_softcapping") or 0), markov_rank=int(markov), confidence=confidence,
+            confidence_markov=confidence and flag(head, "confidence_head_with_markov"),
+            conv_taps=int(numbers["conv_kernel_size"]), conv_group=int(numbers["conv_group_size"]),
+            selector_rank=int(numbers["selector_rank"]), selector_top_k=int(numbers["selector_top_k"]),
+        )  # fmt: skip
+    except (KeyError, ValueError, TypeError, ZeroDivisionError) as error:
+        raise UserError(f"{head.place} cannot be read: {error}") from error
+
+
+def anchor_of(head: Published) -> bool:
+    """Whether a row guesses the next token: what the checkpoint says, else its format's reading (DeepSpec's: yes)."""
+    said = option(head, "sample_from_anchor")
+    if said is not None and type(said) is not bool:
+        raise UserError(
+            f"{head.place} cannot be read: its {CONFIG} says sample_from_anchor = {said!r}, not true or false"
+        )
+    bonus = head.config.get("dspark_bonus_anchor")
+    if said is not None and bonus is said:
+        raise UserError(
+            f"{head.place} does not fit together: its {CONFIG} says sample_from_anchor and dspark_bonus_anchor are "
+            f"{said!r}, and they are opposites"
+        )
+    if said is not None or bonus is not None:
+        return bool(said) if said is not None else not bonus
+    return head.format in ("dspark", "dflash-deepspec")
+
+
+def seen_by(head: Published, layers: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """Windows of a drafter's layers, and which of them are causal; empty where none is. Raises UserError.
+
+    z-lab's layers with a window are causal unless ``is_causal`` or ``causal`` says otherwise, and see fewer positions
+    than it says; transformers' look both ways, as far as it says; speculators' by ``sliding_window_non_causal``.
+    """
+    types, width = head.layer.get("layer_types"), option(head, "swa_window_size") or head.layer.get("sliding_window")
+    if option(head, "use_swa") and (types is None or "sliding_attention" not in types):
+        types = ["sliding_attention"] * layers
+        sliding_causal = False
+    else:
+        sliding_causal = head.format in ("dflash", "dflash2")
+    if types is not None and (
+        not isinstance(types, list)
+        or len(types) != layers
+        or any(one not in ("full_attention", "sliding_attention") for one in types)
+    ):
+        raise UserError(
+            f"{head.place} cannot be read: its {CONFIG} says layer_types = {types!r}, and {layers} × full_attention or "
+            "sliding_attention are wanted"
+        )
+    if types is None and head.layer.get("use_sliding_window"):
+        raise UserError(
+            f"{head.place} is of a variant that is not read: its {CONFIG} says use_sliding_window without layer_types; "
+            "name the layers that slide there"
+        )
+    sliding = [one == "sliding_attention" for one in types or [""] * layers]
+    causal = head.config.get("is_causal")
+    causal = option(head, "causal") if causal is None else causal
+    if head.format.endswith("speculators"):
+        causal = head.config.get("sliding_window_non_causal") is False
+    looks_back = [sliding_causal and one if causal is None else bool(causal) for one in sliding]
+    if any(sliding) and head.format in ("dspark", "dflash-deepspec"):
+        raise UserError(f"{head.place} is of a variant that is not read: {head.title} has no layer_types that slide")
+    if any(sliding) and (type(width) is not int or width < 1):
+        raise UserError(
+            f"{head.place} cannot be read: its {CONFIG} asks for sliding_attention, with sliding_window = {width!r}"
+        )
+    reach = int(width or 0) + (head.format == "dflash-transformers")  # there the last one counts too
+    windows = tuple(reach * one for one in sliding) if any(sliding) else ()
+    return windows, tuple(looks_back) if any(looks_back) else ()
+
+
+def _weights(head: Published, config: BlockConfig, target: Target) -> dict[str, Tensor]:
+    """The tensors of the network, each of the right shape; d2t as the tokens themselves. Raises UserError."""
+    with torch.device("meta"):
+        wanted = {name: tuple(tensor.shape) for name, tensor in BlockNetwork(config).state_dict().items()}
+    named = {"drafted" if name == "d2t" else name for name in head.shapes if not name.endswith(UNUSED)}
+    if not config.draft_vocab:
+        named.discard("drafted")
+    if more := sorted(named - wanted.keys()):
+        raise UserError(
+            f"{head.place} is of a variant that is not read: it has {more[0]}, which {head.title} has not with this "
+            f"{CONFIG}"
+        )
+    if missing := sorted(wanted.keys() - named):
+        raise UserError(f"{head.place} is incomplete: it lacks {missing[0]}; bring the whole checkpoint")
+    for name, shape in wanted.items():
+        there = head.shapes["d2t" if name == "drafted" else name]
+        if there != shape:
+            both = (" × ".join(map(str, one)) for one in (there, shape))
+            raise UserError("{} does not fit together: {} is {}, where {} is wanted".format(head.place, name, *both))
+    weights = head.read()
+    if config.draft_vocab:
+        drafted = weights["d2t"].long() + torch.arange(config.draft_vocab)
+        if int(drafted.min()) < 0 or int(drafted.max()) >= config.vocab:
+            raise UserError(
+                f"{head.place} does not fit together: its d2t leads out of the vocabulary of {target.name}"
+            )
+        weights["drafted"] = drafted.int()
+    return {name: weights[name] for name in wanted}
+
+
+# --- what a checkpoint leaves open, tried on a text
+
+
+def settle(network: nn.Module, *, target: Target, warnings: list[str]) -> dict[str, Any]:
+    """Give the network the states and the reading that a short text speaks for; the checkpoint's own unless others are
+    clearly better. What was tried is part of the record.
+    """
+    assert isinstance(network, BlockNetwork)
+    trials = tried(network, target)
+    if not trials:
+        return {}
+    own, best = trials[0], max(trials, key=lambda trial: trial.acceptance)
+    taken = best if best.acceptance >= own.acceptance + CLEARLY else own
+    network.config = replace(network.config, features=taken.features, anchor=taken.anchor)
+    if taken is not own:
+        warnings.append(
+            f"the checkpoint is read from {_reading(own)}; from {_reading(taken)} the target agrees with "
+            f"{taken.acceptance:.0%} of its first guesses on a short text, against {own.acceptance:.0%}: this is used"
+        )
+    return {
+        "features": list(taken.features), "anchor": taken.anchor, "acceptance": round(taken.acceptance, 4),
+        "trials": [trial.to_json() for trial in trials], "warnings": warnings,
+    }  # fmt: skip
+
+
+def _reading(trial: Trial) -> str:
+    root = "the root on, where each row guesses the next token" if trial.anchor else "the masks, each its own token"
+    return f"{root} (states {', '.join(map(str, trial.features))})"
+
+
+@torch.inference_mode()
+def tried(network: BlockNetwork, target: Target) -> list[Trial]:
+    """Readings of a drafter on a short text, the checkpoint's own first: its states, those one below and one above,
+    each with rows that guess the next token and with rows that guess their own. Empty where there is no tokenizer.
+    """
+    config = network.config
+    if target.tokenizer is None:
+        return []
+    tokens = target.tokenizer(TEXT, add_special_tokens=True)["input_ids"][: min(256, target.context_length)]
+    shifts = [tuple(layer + by for layer in config.features) for by in (0, -1, 1)]
+    shifts = [layers for layers in shifts if min(layers) >= 0 and max(layers) <= target.shape.layers]
+    session = target.session(Needs(layers=tuple(sorted({i for s in shifts for i in s})), top_tokens=1), len(tokens))
+    session.prefill(tokens)
+    memory, weight = session.context.memory, network.fc.weight
+    starts = torch.arange(FIRST_ROOT, len(tokens) - 1, ROOT_EVERY, device=target.device)
+    if not len(starts):
+        return []
+    positions, device = int(starts[-1]), target.device
+    roots = torch.from_numpy(np.asarray(tokens, dtype=np.int64)).to(device)[starts]
+    assert memory.top_ids is not None
+    truth = _forced(session.context, starts)
+    cos, sin = config.rotary(positions + config.block, weight)
+    at = starts[:, None] + torch.arange(config.block, device=device)
+    trials = []
+    for layers in shifts:
+        states = torch.cat([memory.hidden[layer][:positions] for layer in layers], -1)
+        context = network.context(network.read(states[None].to(weight.dtype)), cos[:positions], sin[:positions])
+        made = network(roots, context, cos[at][:, None], sin[at][:, None], visible(config, starts, positions))
+        for anchor in (config.anchor, not config.anchor):
+            row = 0 if anchor else 1
+            if row >= config.block:
+                continue
+            first = network.say(made[:, row]).argmax(-1)
+            said = first if network.drafted is None else network.drafted.long()[first]
+            trials.append(Trial(layers, anchor, float((said == truth).float().mean())))
+    return trials
+
+
+def _forced(context: Any, starts: Tensor) -> Tensor:
+    """The target's choice after each root of a text that it has read."""
+    return context.memory.top_ids[starts, 0]

@@ -1,0 +1,81 @@
+"""A block drafter at work on a run: keys and values of the target's states, and blocks behind them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from decoders.model.memory import Context
+from decoders.model.transfer import sent
+
+from .block_network import BlockConfig, BlockNetwork
+from .network import READ_ROWS, common_prefix
+from .own_cache import OwnCache
+
+
+class BlockRun:
+    """Drafts blocks behind a text. The keys and values of a position follow from the target's states there alone, so
+    any cut of a run is picked up where it departs from what was read; a block's own are never kept.
+    """
+
+    def __init__(self, network: BlockNetwork) -> None:
+        config = network.config
+        self.network, self.config = network, config
+        self.tokens = np.zeros(0, dtype=np.int64)
+        self.cache = OwnCache(config.layers, config.kv_heads, config.head_dim, config.rotary)
+
+    @torch.inference_mode()
+    def read(self, context: Context) -> int:
+        """Catch up with the target's processed positions; gives their number."""
+        processed, weight = context.root_position, self.network.fc.weight
+        have = min(common_prefix(self.tokens, context.tokens), processed)
+        self.cache.make_room(len(context.buffer) + self.config.block, have, weight)
+        self.tokens = context.tokens[:processed].copy()
+        for start in range(have, processed, READ_ROWS):
+            stop = min(start + READ_ROWS, processed)
+            states = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
+            read = self.network.read(states[None].to(weight.dtype))
+            remember = self.cache.rows(start, stop)
+            made = self.network.context(read, self.cache.cos[start:stop], self.cache.sin[start:stop])
+            for layer, (keys, values) in enumerate(made):
+                remember(layer, keys, values)
+        return processed
+
+    @torch.inference_mode()
+    def block(self, context: Context) -> Float[Tensor, "places hidden"]:
+        """The states that guess the tokens behind the root, in one forward."""
+        start = self.read(context)
+        stop, store = start + self.config.block, self.cache.store
+        (root,) = sent(self.network.fc.weight.device, np.asarray([context.root], dtype=np.int64))
+        kept = [(store[i, 0, :, :, :start], store[i, 1, :, :, :start]) for i in range(self.config.layers)]
+        masks = visible(self.config, torch.tensor([start], device=root.device), start)
+        cos, sin = self.cache.cos[start:stop], self.cache.sin[start:stop]
+        return self.network.guessing(self.network(root, kept, cos, sin, masks))[0]
+
+
+def visible(
+    config: BlockConfig, starts: Int[Tensor, "blocks"], positions: int
+) -> list[Bool[Tensor, "blocks 1 block keys"] | None]:
+    """Per layer, which of a text's first ``positions`` and of its own block each row of blocks that begin at ``starts``
+    sees; None where it sees all of them.
+    """
+    behind = len(starts) > 1 or bool((starts != positions).any())
+    if not behind and not any(config.windows) and not any(config.causal):
+        return [None] * config.layers
+    rows = starts[:, None] + torch.arange(config.block, device=starts.device)
+    text = torch.arange(positions, device=starts.device).expand(len(starts), -1)
+    keys = torch.cat([text, rows], 1)
+    own = torch.arange(keys.shape[1], device=starts.device) >= positions
+    allowed = (own | (keys < starts[:, None]))[:, None]
+    distances = rows[:, :, None] - keys[:, None]
+    masks = list[Tensor | None]()
+    for layer in range(config.layers):
+        sees = allowed.expand(-1, config.block, -1)
+        if config.windows and (window := config.windows[layer]):
+            sees = sees & (distances.abs() < window)
+        if config.causal and config.causal[layer]:
+            sees = sees & (distances >= 0)
+        masks.append(sees[:, None])
+    return masks

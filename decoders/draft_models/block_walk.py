@@ -1,0 +1,124 @@
+"""From a block's states to a draft: the walk through its positions, and the lattice of candidates that it went through.
+
+Without a transition every position's likeliest token is taken at once; with a Markov head or a candidate selector one
+after another, each given the token before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from decoders.draft.lattice import Lattice
+
+from .block_network import BlockNetwork
+
+RECORDED = 8  # candidates per position of a lattice where no selector says how many there are
+# a position's logits, and its number → the token's place among those that can be drafted [1], the logits as recorded
+Choose = Callable[[Float[Tensor, "drafted"], int], tuple[Int[Tensor, "1"], Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Tokens of a block (places among those that can be drafted), and the logits or probabilities each was taken from;
+    ``alone`` are those of every position by itself, ``states`` what they were said of.
+    """
+
+    places: Int[Tensor, "positions"]
+    said: Float[Tensor, "positions drafted"]
+    alone: Float[Tensor, "positions drafted"]
+    states: Float[Tensor, "positions hidden"]
+
+
+def greedy(logits: Float[Tensor, "drafted"], position: int) -> tuple[Int[Tensor, "1"], Tensor]:
+    """The likeliest token."""
+    return logits.argmax(-1, keepdim=True), logits
+
+
+def tokens_at(network: BlockNetwork, places: Int[Tensor, "*some"]) -> Int[Tensor, "*some"]:
+    """The target's tokens at places among those that can be drafted."""
+    return places if network.drafted is None else network.drafted.long()[places]
+
+
+@torch.inference_mode()
+def walked(
+    network: BlockNetwork, states: Float[Tensor, "positions hidden"], root: int, choose: Choose = greedy
+) -> Walk:
+    """The walk behind a root, from left to right."""
+    alone, config = network.say(states), network.config
+    if choose is greedy and not (config.markov_rank or config.selector_rank):
+        return Walk(alone.argmax(-1), alone, alone, states)
+    before, places, said = torch.full((1,), root, device=states.device), list[Tensor](), list[Tensor]()
+    for position, logits in enumerate(alone):
+        place, told = choose(scored(network, logits, states[position], before), position)
+        places.append(place)
+        said.append(told)
+        before = tokens_at(network, place)
+    return Walk(torch.cat(places), torch.stack(said), alone, states)
+
+
+def scored(
+    network: BlockNetwork, alone: Float[Tensor, "drafted"], state: Float[Tensor, "hidden"], before: Int[Tensor, "1"]
+) -> Float[Tensor, "drafted"]:
+    """A position's logits given the token before it; of a candidate selector those of its candidates alone."""
+    config = network.config
+    if config.selector_rank:
+        best, candidates = alone.topk(config.selector_top_k)
+        whole = torch.full_like(alone, -torch.inf)
+        return whole.index_copy_(0, candidates, best + transition(network, before, candidates, state)[0])
+    if config.markov_rank:
+        return alone + transition(network, before, None, state)[0]
+    return alone
+
+
+def transition(
+    network: BlockNetwork, before: Int[Tensor, "before"], places: Int[Tensor, "candidates"] | None,
+    state: Float[Tensor, "hidden"],
+) -> Float[Tensor, "before candidates"]:  # fmt: skip
+    """What tokens ``before`` add to the logits of tokens at ``places`` (None: all that can be drafted), where ``state``
+    guesses: W2 W1[x] (DSpark), or ⟨A[p] ⊙ W h, B[c]⟩ (DFlash2).
+    """
+    if network.config.selector_rank:
+        selector = network.candidate_selector
+        read = selector.predecessor_codebook[before] * selector.hidden_projection(state)
+        successors = selector.successor_codebook
+    else:
+        read, successors = network.markov_head.markov_w1(before), network.markov_head.markov_w2.weight
+    return (read @ (successors if places is None else successors[places]).mT).float()
+
+
+@torch.inference_mode()
+def confidences(network: BlockNetwork, walk: Walk, root: int) -> Float[Tensor, "positions"]:
+    """DSpark's acceptance probability of each token of a walk, given the one before."""
+    read = walk.states
+    if network.config.confidence_markov:
+        tokens = tokens_at(network, walk.places)
+        before = torch.cat([tokens.new_full((1,), root), tokens[:-1]])
+        read = torch.cat([read, network.markov_head.markov_w1(before)], -1)
+    return network.confidence_head.proj(read)[:, 0].float().sigmoid()
+
+
+@torch.inference_mode()
+def lattice_of(network: BlockNetwork, walk: Walk, root: int) -> Lattice:
+    """The likeliest candidates of every position, the walk's token among them, and the transitions between them."""
+    config = network.config
+    logs = walk.alone.log_softmax(-1)
+    count = min(config.selector_top_k or RECORDED, logs.shape[1])
+    places = logs.topk(count).indices
+    taken = places == walk.places[:, None]
+    outside = ~taken.any(1)
+    places[outside, -1] = walk.places[outside]
+    tokens, transitions = tokens_at(network, places), None
+    if config.markov_rank or config.selector_rank:
+        roots = torch.full_like(tokens[0], root)
+        rows = [
+            transition(network, tokens[position - 1] if position else roots, places[position], state)
+            for position, state in enumerate(walk.states)
+        ]
+        transitions = torch.stack(rows)
+    walk_at = (places == walk.places[:, None]).long().argmax(1)
+    return Lattice(tokens, logs.gather(1, places), walk_at, transitions)

@@ -1,0 +1,96 @@
+"""DFlash (Chen et al. 2026): a block of tokens from one forward of a small network that reads the target's states.
+
+Rows of masks behind the root see one another and all of the text; each guesses its own token, so that the forward's
+time does not depend on how many are drafted. DSpark and DFlash2 are entries of their own over the same network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft_models import block_published
+from decoders.draft_models.block_drafter import NODE_TERMS, STEP_TERMS, BlockDrafter
+from decoders.draft_models.block_network import MOST_BLOCK, BlockConfig, BlockNetwork
+from decoders.errors import UserError
+from decoders.method.method import Method
+from decoders.method.part import Kind
+from decoders.model.target import Target
+from decoders.parts import TrainedPart, load_part
+from decoders.trace.origins import DRAFTER
+from decoders.verifiers.block import BlockVerifier
+from decoders.verifiers.residual import ResidualVerifier
+
+MATCH, RATIO, JOINT = "match", "ratio", "block"
+
+
+@dataclass(frozen=True)
+class BlockParams:
+    part: str | None = param(
+        None, "Drafter",
+        "Folder, file or hub id of a published block drafter, or folder of one that was trained here. Off: the one "
+        "trained for this target.",
+    )  # fmt: skip
+    tokens: int | None = param(
+        None, "Tokens", "How many tokens of each block are drafted. Off: all that it guesses.", low=1, high=MOST_BLOCK
+    )
+    rule: str = param(
+        MATCH, "Sampled verification",
+        "Match: the likeliest tokens are drafted and the target's draw is looked for, so that a seed gives plain "
+        "decoding's tokens. Ratio: tokens are drawn from the drafter and tested one by one, each by p/q. Block: drawn, "
+        "and tested all together. All have the target's distribution.", choices=(MATCH, RATIO, JOINT),
+    )  # fmt: skip
+
+
+def build_block(kind: str, target: Target, params: Any) -> BlockDrafter:
+    """The drafter of a block network of this kind. Raises UserError for more tokens than a block guesses."""
+    network = load_part(target, kind, params.part)
+    if params.tokens is not None and params.tokens > network.config.places:
+        raise UserError(
+            f"tokens={params.tokens} is not allowed: a block of this drafter guesses {network.config.places} tokens; "
+            "choose fewer, or leave it off"
+        )
+    threshold = getattr(params, "threshold", 0.0)
+    return BlockDrafter(network, params.tokens, threshold, params.rule != MATCH)
+
+
+def drafts_blocks(kind: Kind) -> dict[str, Any]:
+    """A card's facts on block drafters of this kind: how they are built, what they read, the part."""
+    return {
+        "build": partial(build_block, kind.name),
+        "needs": lambda target, params: Needs(layers=load_part(target, kind.name, params.part).config.features),
+        "part": TrainedPart(kind),
+    }  # fmt: skip
+
+
+KIND = Kind("dflash", "DFlash drafter", BlockConfig, BlockNetwork, partial(block_published.fitted, "dflash"))
+
+BIBTEX = r"""
+@article{chen2026dflash,
+  author = {Jian Chen and Yesheng Liang and Zhijian Liu},
+  title = {{DFlash}: Block Diffusion for Flash Speculative Decoding},
+  journal = {arXiv preprint arXiv:2602.06036},
+  year = {2026},
+}
+"""
+
+METHOD = Method(
+    name="dflash",
+    family="heads",
+    title="DFlash",
+    paper="Chen et al. 2026, DFlash: block diffusion for flash speculative decoding",
+    bibtex=BIBTEX,
+    summary="A small network that reads the target's states drafts a whole block of tokens in one forward.",
+    params=BlockParams,
+    **drafts_blocks(KIND),
+    origins=(DRAFTER,),
+    node_terms=NODE_TERMS,
+    step_terms=STEP_TERMS,
+    verifier=lambda params, chooser, stop_ids: (
+        BlockVerifier(chooser) if params.rule == JOINT else ResidualVerifier(chooser)
+    ),
+    order=46,
+)
