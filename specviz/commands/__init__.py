@@ -19,6 +19,7 @@ GROUPS = {
         "lab": "run an experiment of a paper, or your own sweep",
         "acceptance": "acceptance of recorded runs, by every definition in use",
         "watch": "a server's acceptance while it answers",
+        "load": "drafting in batches: L(rows, batch, context), the best lengths, other policies",
     },
     "share": {
         "export": "write a trace as one HTML file, or its times for Perfetto",

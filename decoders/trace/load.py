@@ -1,0 +1,244 @@
+"""Load: a verify step's time by rows, batch and context, L(rows, batch, context), and what drafting gains under it.
+
+All of it is a model: a batch of alike runs, each with as many rows as the others. Its error is measured against batches
+that really ran (``decoders.study.load``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .speedup import expected_tokens
+from .trace import Trace
+
+SCHEMA = "specload/1"
+MOST_BATCH, MOST_LENGTH = 4096, 64
+BATCHES = (1, 2, 4, 8, 16, 32, 64)  # that tables are made for
+TIERS = 3  # candidate lengths per tier of SGLang's file
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A measured step: ``batch`` runs of ``rows`` rows each behind ``context`` tokens; ``experts``: unique experts that
+    one MoE layer read, on average (None: the model has none).
+    """
+
+    batch: int
+    rows: int
+    context: int
+    ms: float
+    low: float
+    high: float
+    experts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """L(rows, batch, context) of one machine and model: straight lines between the measured cells, the last slope
+    beyond. ``setup`` says what it belongs to. Raises ValueError where a cell of the grid is missing.
+    """
+
+    model: str
+    setup: Mapping[str, Any]
+    cells: tuple[Cell, ...]
+    rounds: int = 0
+
+    def __post_init__(self) -> None:
+        whole = {(b, r, c) for b in self.batches for r in self.rows for c in self.contexts}
+        if not self.cells or whole != {(cell.batch, cell.rows, cell.context) for cell in self.cells}:
+            raise ValueError("a load has a time for each of its batches, rows and contexts: measure it again")
+        if not all(0 < cell.ms < 1e9 for cell in self.cells) or self.batches[0] != 1 or self.rows[0] != 1:
+            raise ValueError("a load begins with one run of one row, and its times are milliseconds above 0")
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        return tuple(sorted({cell.batch for cell in self.cells}))
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return tuple(sorted({cell.rows for cell in self.cells}))
+
+    @property
+    def contexts(self) -> tuple[int, ...]:
+        return tuple(sorted({cell.context for cell in self.cells}))
+
+    def ms(self, rows: float, batch: float = 1, context: float | None = None) -> float:
+        """L(rows, batch, context): ``rows`` of each run. Without a context, the shortest measured.
+
+        >>> cells = [Cell(b, r, 64, 10.0 + b * r, 0, 0) for b in (1, 2) for r in (1, 4)]
+        >>> Load("m", {}, tuple(cells)).ms(2, 4)
+        18.0
+        """
+        grid = np.array([
+            [[self.at(b, r, c).ms for r in self.rows] for b in self.batches] for c in self.contexts
+        ])  # fmt: skip
+        for axis in (1, 2):  # more work takes no less time, however a measurement was disturbed
+            grid = np.maximum.accumulate(grid, axis)
+        by_batch = _line(self.contexts, grid, self.contexts[0] if context is None else context)
+        by_rows = _line(self.batches, by_batch, batch)
+        return float(_line(self.rows, by_rows, rows))
+
+    def at(self, batch: int, rows: int, context: int) -> Cell:
+        """What was measured. Raises StopIteration for what was not."""
+        return next(c for c in self.cells if (c.batch, c.rows, c.context) == (batch, rows, context))
+
+    def to_json(self) -> dict[str, Any]:
+        cells = [[c.batch, c.rows, c.context, c.ms, c.low, c.high, c.experts] for c in self.cells]
+        return {"schema": SCHEMA, "model": self.model, "setup": dict(self.setup), "rounds": self.rounds, "cells": cells}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Load:
+        """Back from ``to_json``. Raises ValueError in one sentence for anything else."""
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise ValueError(f"not a measured load of this version ({SCHEMA})")
+        try:
+            cells = tuple(
+                Cell(int(b), int(r), int(c), float(ms), float(low), float(high), None if e is None else float(e))
+                for b, r, c, ms, low, high, e in data["cells"]
+            )
+            return cls(str(data["model"]), dict(data["setup"]), cells, int(data["rounds"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"a damaged load ({error})") from None
+
+
+def _line(at: Sequence[int], values: np.ndarray, where: float) -> np.ndarray:
+    """Values along the first axis at ``where``; the last slope beyond, never falling."""
+    values = np.asarray(values, dtype=np.float64)
+    if len(at) == 1:
+        return values[0]
+    right = int(np.clip(np.searchsorted(at, where), 1, len(at) - 1))
+    left = right - 1
+    slope = (values[right] - values[left]) / (at[right] - at[left])
+    if where > at[-1]:
+        return values[-1] + np.maximum(slope, 0) * (where - at[-1])
+    return values[left] + slope * (max(where, at[0]) - at[left])
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Of one batch size: the draft length that is fastest, its speedup over plain decoding of the same batch, and the
+    acceptance from which a draft of one token, and of that length, is no slower than none (None: none is enough).
+    """
+
+    batch: int
+    length: int
+    speedup: float
+    break_even_one: float | None
+    break_even: float | None
+
+
+def speedup_at(load: Load, acceptance: float, cost: float, length: int, batch: int, context: float | None) -> float:
+    """Expected tokens ÷ (γ·c + L(γ + 1) ÷ L(1)), both L of this batch; ``cost``: c, of a drafted token of one run."""
+    plain = load.ms(1, batch, context)
+    time = length * cost * batch * load.ms(1, 1, context) / plain + load.ms(length + 1, batch, context) / plain
+    return expected_tokens(acceptance, length) / time
+
+
+def break_even(load: Load, cost: float, length: int, batch: int, context: float | None = None) -> float | None:
+    """The acceptance from which drafts of this length are no slower than none; None where no acceptance is enough."""
+    if length < 1 or speedup_at(load, 1.0, cost, length, batch, context) < 1:
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        enough = speedup_at(load, middle, cost, length, batch, context) >= 1
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def tiers(
+    load: Load, acceptance: float, cost: float = 0.0, *, most: int = 8, batches: Sequence[int] = BATCHES,
+    context: float | None = None,
+) -> list[Tier]:  # fmt: skip
+    """The best length per batch size. Raises ValueError for numbers that are none of this."""
+    if not 0 <= acceptance <= 1:
+        raise ValueError(f"acceptance {acceptance} is not allowed: a number from 0 to 1")
+    if not 1 <= most <= MOST_LENGTH:
+        raise ValueError(f"lengths up to {most} are not allowed: 1 to {MOST_LENGTH}")
+    if not batches or not all(1 <= batch <= MOST_BATCH for batch in batches):
+        raise ValueError(f"batches are whole numbers from 1 to {MOST_BATCH:,}")
+    made = []
+    for batch in sorted(set(batches)):
+        gains = [1.0] + [speedup_at(load, acceptance, cost, k, batch, context) for k in range(1, most + 1)]
+        best = int(np.argmax(gains))
+        one = break_even(load, cost, 1, batch, context)
+        made.append(Tier(batch, best, gains[best], one, break_even(load, cost, best, batch, context)))
+    return made
+
+
+def for_vllm(table: Sequence[Tier]) -> str:
+    """vLLM's ``--speculative-config`` fields: [first batch, last batch, length] for each range.
+
+    >>> for_vllm([Tier(1, 5, 2.0, .1, .2), Tier(2, 5, 2.0, .1, .2), Tier(8, 1, 1.1, .4, .4)])
+    '{"num_speculative_tokens": 5, "num_speculative_tokens_per_batch_size": [[1, 7, 5], [8, 8, 1]]}'
+    """
+    ranges: list[list[int]] = []
+    for tier in table:
+        if ranges and ranges[-1][2] == tier.length:
+            ranges[-1][1] = tier.batch
+        else:
+            if ranges:
+                ranges[-1][1] = tier.batch - 1
+            ranges.append([tier.batch, tier.batch, tier.length])
+    most = max(tier.length for tier in table)
+    return json.dumps({"num_speculative_tokens": most, "num_speculative_tokens_per_batch_size": ranges})
+
+
+def for_sglang(table: Sequence[Tier]) -> str:
+    """SGLang's ``--speculative-adaptive-config`` file: from each batch size on, lengths to choose from around the best
+    one; 0 among them where the best is short.
+
+    >>> for_sglang([Tier(1, 5, 2.0, .1, .2), Tier(8, 1, 1.1, .4, .4), Tier(32, 0, 1.0, None, None)])
+    '{"1": {"candidate_steps": [3, 5, 7]}, "8": {"candidate_steps": [0, 1, 2]}, "32": {"candidate_steps": [0]}}'
+    """
+    written: dict[str, Any] = {}
+    before = None
+    for tier in table:
+        if tier.length == before:
+            continue
+        k = before = tier.length
+        apart = 2 if k > 2 else 1
+        written[str(tier.batch)] = {"candidate_steps": [0] if not k else [max(0, k - apart), k, k + apart]}
+    return json.dumps(written)
+
+
+@dataclass(frozen=True, slots=True)
+class AtBatch:
+    """A run as it would be among ``batch`` alike runs, by the model: tokens per second of all of them with drafts and
+    without, and their quotient. ``measured``: whether the load was measured up to that batch.
+    """
+
+    batch: int
+    tokens_per_s: float
+    plain_tokens_per_s: float
+    speedup: float
+    measured: bool
+
+
+def at_batches(trace: Trace, load: Load, batches: Sequence[int] = BATCHES) -> list[AtBatch]:
+    """A run at each batch size: its recorded steps, each taken by a whole batch of runs like it. Drafting is done run
+    by run, as here; a server that drafts for all at once pays less for it. Raises ValueError for a run without steps.
+    """
+    steps = trace.tables["steps"]
+    emitted = np.array(steps["emitted"], dtype=np.float64)
+    if not len(emitted) or not emitted.sum():
+        raise ValueError("this run has no steps to be taken by a batch")
+    probes = np.bincount(trace.tables["probes"]["step"], minlength=len(emitted)) if trace.rows("probes") else 0
+    rows, context = np.array(steps["drafted"]) + 1 + probes, np.array(steps["context"])
+    draft = np.array([0.0 if ms is None else ms for ms in steps["draft_ms"]])
+    made = []
+    for batch in batches:
+        if not 1 <= batch <= MOST_BATCH:
+            raise ValueError(f"batch {batch} is not allowed: a whole number from 1 to {MOST_BATCH:,}")
+        # runs of a batch are at different steps: what counts are the mean rows of all
+        ms = load.ms(float(rows.mean()), batch, float(context.mean())) + batch * float(draft.mean())
+        plain = load.ms(1, batch, float(context.mean()))
+        speed = 1e3 * batch * float(emitted.mean()) / ms
+        without = 1e3 * batch / plain
+        made.append(AtBatch(batch, speed, without, speed / without, batch <= load.batches[-1]))
+    return made
