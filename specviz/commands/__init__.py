@@ -20,6 +20,7 @@ GROUPS = {
         "acceptance": "acceptance of recorded runs, by every definition in use",
         "watch": "a server's acceptance while it answers",
         "load": "drafting in batches: L(rows, batch, context), the best lengths, other policies",
+        "doctor": "why a head or draft model has little accepted",
     },
     "share": {
         "export": "write a trace as one HTML file, or its times for Perfetto",

@@ -1,0 +1,135 @@
+"""``specviz doctor``: why a head or draft model has little accepted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+from decoders.folders import write_json, write_text
+from specviz.words import counted
+
+from . import common, options
+
+if TYPE_CHECKING:
+    from decoders import Target
+    from decoders.study.doctor import Report
+
+DESCRIPTION = (
+    "Find out why a head or draft model has little accepted: it drafts along the target's own answers, as it is and "
+    "with one thing changed at a time. A change that helps names the fault. Exit code 1 where there is a fault."
+)
+PROMPTS, TOKENS = 12, 48
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--part", required=True, metavar="PART",
+        help="a kind (drafter, glide, medusa, hydra, eagle, eagle3), a trained part's folder, a published head, or a "
+        "draft model: a folder, file or hub id",
+    )  # fmt: skip
+    options.add_prompts(parser, PROMPTS)
+    parser.set_defaults(max_new_tokens=TOKENS)
+    options.flag(parser, "--raw", "do not send the prompts through the model's chat template")
+    options.count(parser, "--places", "draft at so many places of all answers together", 240, high=100_000)
+    parser.add_argument(
+        "--temperature", type=options.positive, default=1.0, metavar="X",
+        help="of the target, for greedy against drawn drafts (default: 1)",
+    )  # fmt: skip
+    options.file(parser, "--server", "a log or answer of a server that drafts with this part, to compare with", "LOG")
+    options.file(parser, "--html", "write the report as a page")
+    options.file(parser, "--out", "write the report as JSON")
+    options.flag(parser, "--json", "print the report as JSON")
+    options.add_model(parser, plugins=False, weights=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    for path in (args.html, args.out):
+        common.check_writable(path)
+    server = None
+    if args.server is not None:
+        from decoders.study.doctor_server import ServerNumbers
+
+        server = ServerNumbers.read(_bytes(args.server), args.server.name)
+    records = common.prompt_records(args)
+    target = common.open_target(args)
+    report, note = _examined(args, target, records, server)
+    data = report.to_json()
+    if args.out:
+        write_json(args.out, data)
+    if args.html:
+        from specviz.views.doctor_page import doctor_page
+
+        write_text(args.html, doctor_page(data))
+    if args.json:
+        print(json.dumps(data, ensure_ascii=False))
+    else:
+        _show(report)
+        common.say(note)
+    return 1 if report.faults else 0
+
+
+def _examined(args: argparse.Namespace, target: Target, records: Any, server: Any) -> tuple[Report, str]:
+    from decoders.prompt.prompt import Prompt
+    from decoders.study.doctor import examine
+    from decoders.study.doctor_setup import drafting_of, forms_of, text_of
+
+    drafting = drafting_of(target, args.part)
+    prompts, kept, note = common.fitting(target, records, args.max_new_tokens + 64)
+    if args.raw:
+        if not all(text_of(record) for record in kept):
+            raise UserError("--raw takes prompts of one turn: these are conversations")
+        prompts = [Prompt.from_text(target.tokenizer, text_of(record)) for record in kept]
+    forms = forms_of(target.tokenizer, kept, prompts, args.raw)
+    skipped = [] if forms else ["chat template, system prompt, thinking: the model has no chat template"]
+    if forms and not any(form.cause == "thinking" for form in forms):
+        skipped.append("thinking on and off: the chat template has no such switch")
+
+    def whole() -> Any:
+        """The same drafter beside the target in float32."""
+        named = argparse.Namespace(**{**vars(args), "dtype": "float32", "weights": None})
+        return drafting_of(common.open_target(named), args.part)
+
+    exact = whole if target.info["dtype"] != "float32" or "weights" in target.info else None
+    if exact is None:
+        skipped.append("precision: the target is in float32 already")
+    if server is None:
+        skipped.append("a server: give its log with --server")
+    with common.progress_bar("examining") as progress:
+        report = examine(
+            drafting, prompts, part=args.part, max_new_tokens=args.max_new_tokens, places=args.places,
+            temperature=args.temperature, forms=forms, exact=exact, server=server, skipped=skipped, progress=progress,
+        )  # fmt: skip
+    return report, note
+
+
+def _bytes(path: Path) -> bytes:
+    from decoders.importers import check_size
+
+    try:
+        check_size(path.stat().st_size, path.name)
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _show(report: Report) -> None:
+    rates = ", ".join(f"{rate:.2f}" for rate in report.base.conditional)
+    common.say(
+        f"{report.part} beside {report.model}: acceptance length {report.base.length:.2f}, by position {rates} behind "
+        f"the text's own tokens, β {report.beta:.3f} ({counted(report.places, 'place')} of "
+        f"{counted(report.texts, 'answer')})"
+    )
+    rows = [
+        (one.cause, one.change, f"{one.length:.2f}", f"{one.gain:+.2f} {one.unit}", f"{one.z:+.1f}")
+        for one in report.controls
+    ]
+    heads = ("cause", "with this changed", "acceptance length", "gain", "z")
+    common.show_table(heads, rows, "controls: a gain is a fault", right=2)
+    for place, one in enumerate(report.findings, 1):
+        common.say(f"{place}. {one.level}: {one.cause}: {one.number}", f"   control: {one.control}", f"   {one.advice}")
+    common.say(*(f"not examined: {why}" for why in report.skipped))
+    found = len(report.faults)
+    common.say(f"{counted(found, 'fault')} found" if found else "ok: no fault found")

@@ -1,0 +1,196 @@
+"""Faults planted in drafters, for the doctor to find: one thing wrong in a part's file, in its setup or in a server.
+
+``python -m tests.planted`` plants them all in the parts that are shipped for SmolLM2 (or ``--model bundled``), examines
+these and the healthy ones, and writes what came out; exit code 1 where a fault was missed or a healthy part was not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from decoders.model.target import Target
+from decoders.parts import WEIGHTS, _read_weights, find_part, read_part, save_part
+from decoders.prompt.prompt import Prompt
+from decoders.study.doctor import Report, examine
+from decoders.study.doctor_server import ServerNumbers
+from decoders.study.doctor_setup import drafting_of
+from decoders.study.forced_drafts import Drafting
+
+HEALTHY = ("drafter", "glide", "medusa", "hydra", "eagle", "eagle3")
+Weights = dict[str, Tensor]
+Change = Callable[[Target, Any, Weights], tuple[Any, Weights]]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is planted in a part of the ``kind``, in words, and the ``causes`` of which the doctor has to name one.
+
+    ``change``: of the part's configuration and weights. ``reads``: of the states that the engine hands over.
+    ``server``: the cause of the control whose acceptance a server reports.
+    """
+
+    kind: str
+    words: str
+    causes: tuple[str, ...]
+    change: Change | None = None
+    reads: Mapping[str, Any] | None = None
+    server: str = ""
+
+
+def setting(**changes: Any) -> Change:
+    return lambda target, config, weights: (replace(config, **changes), weights)
+
+
+def reversed_features(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+    return replace(config, features=config.features[::-1]), weights
+
+
+def earlier_layer(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+    return replace(config, features=tuple(layer - 1 for layer in config.features)), weights
+
+
+def dropped_head(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+    """Without the first head: each of the others guesses a token further than its place says."""
+    first = (["heads", "0"], ["outputs", "0"])
+    left = {name: tensor for name, tensor in weights.items() if name.split(".")[:2] not in first}
+    for name in list(left):
+        group, number, *rest = name.split(".")
+        if group in ("heads", "outputs"):
+            left[".".join((group, str(int(number) - 1), *rest))] = left.pop(name)
+    return replace(config, heads=config.heads - 1), left
+
+
+def rare_vocabulary(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+    """A draft vocabulary of the tokens that are not in the part's own, or of the last ones."""
+    drafted, vocab = weights["drafted"], config.vocab
+    others = sorted({*range(vocab)} - {*drafted.tolist()})[-len(drafted) :]
+    return replace(config, draft_vocab=len(others)), {**weights, "drafted": torch.tensor(others, dtype=drafted.dtype)}
+
+
+def own_embedding(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+    """An embedding of its own: the target's with the rows of other tokens, as another checkpoint's would be."""
+    table: Any = target.embeddings
+    rows = table.weight.detach().float().roll(1, 0)
+    return replace(config, own_embedding=True), {**weights, "embed_tokens.weight": rows}
+
+
+def own_head(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+    """An output layer of its own, whose rows are those of other tokens."""
+    head: Any = target.head.weight
+    rows = head.detach().float()[weights["drafted"].long()] if "drafted" in weights else head.detach().float()
+    return replace(config, shared=False), {**weights, "lm_head.weight": rows.roll(1, 0)}
+
+
+FAULTS = (
+    Fault("eagle3", "its three states joined in the other order", ("layer order",), reversed_features),
+    Fault("eagle3", "norm_before_residual set", ("residual",), setting(norm_before_residual=True)),
+    Fault("eagle3", "norm_output set: other states are fed back", ("state fed back",), setting(norm_output=True)),
+    Fault(
+        "eagle3", "rotary base 100", ("rotary base",), setting(rope={"rope_type": "default", "rope_theta": 100.0}),
+    ),
+    Fault("eagle3", "an output layer of another checkpoint", ("output layer",), own_head),
+    Fault("eagle3", "states after the norm, which it never saw", ("norm",), reads={"norm": True}),
+    Fault("eagle", "the state one layer earlier", ("layer ids",), earlier_layer),
+    Fault("eagle", "an embedding of another checkpoint", ("embedding",), own_embedding),
+    Fault("eagle", "the last state before the norm", ("norm",), reads={"norm": True}),
+    Fault("eagle", "states from one position earlier", ("anchor",), reads={"shift": -1}),
+    Fault("hydra", "hidden_state_offset 1", ("layer ids",), setting(hidden_state_offset=1)),
+    Fault("medusa", "without its first head", ("anchor",), dropped_head),
+    Fault("drafter", "a draft vocabulary of rare tokens", ("draft vocabulary",), rare_vocabulary),
+    Fault("eagle", "a server whose prompts come from a prefix cache unread", ("server",), server="prompt unread"),
+)  # fmt: skip
+
+
+def planted(fault: Fault, target: Target, folder: Path) -> str:
+    """The name of the part with the fault in it: a folder, or the kind where its file is as it was."""
+    if fault.change is None:
+        return fault.kind
+    place = find_part(target.key, fault.kind)
+    assert place is not None, f"there is no {fault.kind} for {target.name}"
+    part = read_part(place)
+    config, weights = fault.change(target, part.config, _read_weights(place / WEIGHTS))
+    return str(save_part(replace(part, config=config), weights, folder))
+
+
+def drafting_with(fault: Fault, target: Target, folder: Path) -> Drafting:
+    """The drafter with the fault."""
+    drafting = drafting_of(target, planted(fault, target, folder))
+    return drafting if fault.reads is None else drafting.handed(**fault.reads)
+
+
+def examined(
+    fault: Fault, target: Target, prompts: Sequence[Prompt], healthy: Report, folder: Path, **settings: Any
+) -> Report:
+    """The doctor's report on a drafter with the fault; ``healthy`` is the one on the part without it."""
+    server = None
+    if fault.server:
+        like = next(one for one in healthy.controls if one.cause == fault.server)
+        server = ServerNumbers(like.length, tuple(like.by_position))
+    drafting = drafting_with(fault, target, folder)
+    return examine(drafting, prompts, part=fault.kind, server=server, **settings)
+
+
+def found(fault: Fault, report: Report) -> bool:
+    """Whether the report's first fault is the one that was planted."""
+    if not report.faults or report.faults[0].cause not in fault.causes:
+        return False
+    return not fault.server or fault.server in report.faults[0].control
+
+
+def main() -> int:
+    from decoders import load_target
+    from decoders.prompt.files import by_category, read_prompts
+    from specviz.views import examples
+
+    parser = argparse.ArgumentParser(prog="python -m tests.planted", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--model", default="smollm2", help="smollm2 (default), or bundled")
+    parser.add_argument("--prompts", type=Path, help="JSONL (default: the examples)")
+    parser.add_argument("--limit", type=int, default=10, help="prompts (default: 10)")
+    parser.add_argument("--places", type=int, default=160, help="places at which drafts are made (default: 160)")
+    parser.add_argument("--max-new-tokens", type=int, default=40, help="of the target's answers (default: 40)")
+    parser.add_argument("--out", type=Path, help="write all numbers to this file too")
+    chosen = parser.parse_args()
+    target = load_target(chosen.model)
+    records = by_category(read_prompts(chosen.prompts or examples.file(chosen.model == "bundled")))
+    prompts = [record.prompt(target.tokenizer) for record in records]
+    prompts = [prompt for prompt in prompts if len(prompt.tokens) < 400][: chosen.limit]
+    settings = {"max_new_tokens": chosen.max_new_tokens, "places": chosen.places}
+    rows, reports = list[dict[str, Any]](), dict[str, Report]()
+    for kind in HEALTHY:
+        reports[kind] = report = examine(drafting_of(target, kind), prompts, part=kind, **settings)
+        rows.append(_row(kind, "healthy", report, not report.faults))
+    for fault in FAULTS:
+        with tempfile.TemporaryDirectory() as folder:
+            report = examined(fault, target, prompts, reports[fault.kind], Path(folder) / "part", **settings)
+        rows.append(_row(fault.kind, fault.words, report, found(fault, report)))
+    if chosen.out:
+        about = {"model": target.info, "prompts": len(prompts), **settings}
+        chosen.out.write_text(json.dumps({"about": about, "rows": rows}, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    missed = sum(not row["right"] for row in rows)
+    print(f"{len(rows) - missed} of {len(rows)} right")
+    return int(missed > 0)
+
+
+def _row(kind: str, planted: str, report: Report, right: bool) -> dict[str, Any]:
+    first = report.faults[0] if report.faults else None
+    row = {
+        "part": kind, "planted": planted, "right": right, "length": report.base.length, "beta": report.beta,
+        "found": first.cause if first else "", "number": first.number if first else "", "places": report.places,
+        "faults": [one.cause for one in report.faults],
+    }  # fmt: skip
+    print(f"{'ok  ' if right else 'MISS'} {kind:8} {planted:52} {row['faults']} {row['number']}", flush=True)
+    return row
+
+
+if __name__ == "__main__":
+    sys.exit(main())

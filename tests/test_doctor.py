@@ -1,0 +1,217 @@
+"""The drafter doctor: its chains are the drafters' own, planted faults are found, healthy parts and texts are data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from decoders import Prompt, UserError, find_method, generate
+from decoders.model.target import Target
+from decoders.parts import load_part
+from decoders.prompt.files import PromptRecord
+from decoders.study.doctor import FAULT, Report, examine
+from decoders.study.doctor_controls import Measured, controls
+from decoders.study.doctor_server import ServerNumbers, compared
+from decoders.study.doctor_setup import drafting_of, forms_of
+from decoders.study.forced_drafts import Drafted, Drafting, Text, drafts
+from specviz.cli import main
+from specviz.views import examples
+from specviz.views.doctor_page import doctor_page
+
+from .drafts import save_tiny_part
+from .models import prompt_ids, tiny_target
+from .planted import FAULTS, examined, found
+
+METHODS = {
+    "eagle": ("eagle2", {"top_k": 1, "depth": 2, "total_tokens": 4}), "medusa": ("medusa", {"tree": "chain"}),
+    "hydra": ("hydra", {"tree": "chain"}), "drafter": ("sps", {"gamma": 3}), "glide": ("glide", {"gamma": 3}),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return tiny_target()
+
+
+def text_of(target: Target, drafting: Drafting, answer: int = 12) -> Text:
+    """A prompt and an answer of a tiny target, read with all states."""
+    prompt = Prompt.from_ids(prompt_ids(3, 20))
+    tokens = [*prompt.tokens, *generate(target, prompt, max_new_tokens=answer, stop_ids=())]
+    places = range(len(prompt.tokens) - 1, len(tokens) - drafting.depth - 1)
+    return Text.read(target, tokens, len(prompt.tokens), range(target.shape.layers + 1), places)
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_a_forced_chain_is_what_the_method_drafts(target: Target, kind: str) -> None:
+    save_tiny_part(target, kind)
+    name, params = METHODS[kind]
+    method = find_method(name)
+    drafting = Drafting(target, load_part(target, kind), depth=3)
+    text = text_of(target, drafting)
+    drafter, chain, memory = method.build(target, method.params(**params)), drafting.chain(), text.memory(drafting)
+    for place in text.places:
+        draft = drafter.propose(text.context(drafting, place + 1, memory), 3)
+        tokens = list(draft.tree.tokens[1:])
+        assert len(tokens) == drafting.deepest and draft.distributions is not None
+        said = chain(text.context(drafting, place + 1, memory), tokens).softmax(-1)
+        for node in range(len(tokens)):
+            whole = draft.distributions[node]
+            own = whole if len(said[node]) == len(whole) else whole[drafting.network.drafted.long()]
+            torch.testing.assert_close(said[node], own.float(), atol=1e-5, rtol=1e-3)
+
+
+def test_hits_are_counted_against_the_text(target: Target) -> None:
+    save_tiny_part(target, "medusa")
+    drafting = Drafting(target, load_part(target, "medusa"))
+    text = text_of(target, drafting)
+    made = drafts(drafting, [text])
+    assert (text.choices[list(text.places)] == text.tokens[[place + 1 for place in text.places]]).all()  # its own text
+    assert made.hits.shape == (len(text.places), drafting.deepest) and (made.own == made.hits[:, 0]).all()
+    assert (made.drawn <= 1).all() and (made.lengths == np.asarray(text.places) + 1).all()
+    assert made.length == 1 + np.minimum.accumulate(made.hits, 1).sum(1).mean()
+    assert made.by_position[0] == made.conditional[0] and made.by_position == sorted(made.by_position, reverse=True)
+
+
+def test_a_drafter_that_is_the_target_itself_has_all_accepted(target: Target) -> None:
+    drafting = Drafting(target, target, depth=3)
+    made = drafts(drafting, [text_of(target, drafting)])
+    assert made.hits.all() and made.length == 4 and not made.outside.any()
+    np.testing.assert_allclose(made.drawn, 1, atol=1e-4)
+    unread = drafts(drafting.handed(unread=True), [text_of(target, drafting)])
+    assert unread.told.mean() < made.told.mean()  # it needs its prompt
+
+
+def test_states_are_handed_as_the_control_says(target: Target) -> None:
+    save_tiny_part(target, "eagle")
+    drafting = Drafting(target, load_part(target, "eagle"), depth=2)
+    text, last = text_of(target, drafting), target.shape.layers
+    states = {name: text.memory(one).hidden[last] for name, one in {
+        "own": drafting, "before": drafting.handed(layers={last: last - 1}), "earlier": drafting.handed(shift=-1),
+        "raw": drafting.handed(norm=True), "unread": drafting.handed(unread=True),
+    }.items()}  # fmt: skip
+    assert torch.equal(states["before"], text.states[last - 1])
+    assert torch.equal(states["earlier"][1:], states["own"][:-1])
+    norm: Any = target.stack.norm
+    torch.testing.assert_close(norm(states["raw"]), states["own"])
+    assert len(states["own"]) - len(states["unread"]) == text.start - 4
+    causes = {control.cause for control in controls(drafting)}
+    assert {"layer ids", "anchor", "norm", "prompt unread"} <= causes and "layer order" not in causes
+    with pytest.raises(UserError, match="too short"):
+        examine(drafting, [Prompt.from_ids([5, 6])], max_new_tokens=2)
+
+
+def drafted(rate: float, places: int = 100, depth: int = 3) -> Drafted:
+    """Drafts whose first token stands at a rate, and all others after it."""
+    hits = np.zeros((places, depth), bool)
+    hits[: round(rate * places)] = True
+    flat, none = np.full(places, rate), np.zeros((places, depth))
+    return Drafted(hits, none, none - 1, none > 0, hits[:, 0], flat, flat, np.arange(places))
+
+
+def test_a_server_is_compared_with_the_controls() -> None:
+    broken = Measured("prompt unread", "without the prompt", 1.3, [0.1] * 3, [0.1] * 3, -1.0, -9.0)
+    other = Measured("norm", "states before the norm", 1.0, [0.0] * 3, [0.0] * 3, -5.0, -20.0)
+    (finding,) = compared(ServerNumbers(1.33, (0.12, 0.1, 0.09)), drafted(0.6), [other, broken])
+    assert finding[:2] == ("fault", "server") and "prompt unread" in finding[3] and "1.33" in finding[2]
+    (unknown,) = compared(ServerNumbers(1.9, (0.4, 0.3, 0.2)), drafted(0.6), [other, broken])
+    assert unknown[3] == "no control's acceptance looks like the server's"
+    assert not list(compared(ServerNumbers(2.8, (0.6, 0.6, 0.55)), drafted(0.6), [other, broken]))
+    assert not list(compared(ServerNumbers(2.7), drafted(0.6), [other, broken]))
+
+
+def test_a_servers_log_is_read() -> None:
+    line = (
+        "INFO 11-21 10:00:00 metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.50, Accepted throughput: "
+        "3.0 tokens/s, Drafted throughput: 9.0 tokens/s, Accepted: 50 tokens, Drafted: 300 tokens, Per-position "
+        "acceptance rate: 0.300, 0.150, 0.050, Avg Draft acceptance rate: 16.7%\n"
+    )
+    numbers = ServerNumbers.read(line.encode(), "vllm.log")
+    assert numbers.length == pytest.approx(1.5) and numbers.by_position == pytest.approx((0.3, 0.15, 0.05))
+    with pytest.raises(ValueError, match="holds nothing"):
+        ServerNumbers.read(b"nothing here", "x.log")
+
+
+def test_prompts_are_written_in_other_forms(target: Target) -> None:
+    tokenizer = target.tokenizer
+    records = [PromptRecord("a", turns=("Who was it?",)), PromptRecord("b", text="Say it")]
+    templated = [record.prompt(tokenizer, chat=True) for record in records]
+    made = forms_of(tokenizer, records, templated, raw=False)
+    assert [form.cause for form in made][:2] == ["chat template", "system prompt"]
+    assert [tokenizer.decode(prompt.tokens) for prompt in made[0].prompts] == ["Who was it?", "Say it"]
+    talk = [PromptRecord("c", messages=(("user", "a"), ("assistant", "b"), ("user", "c")))]
+    assert forms_of(tokenizer, talk, templated[:1], raw=False) == []
+
+
+def test_a_part_goes_by_any_of_its_names(target: Target, tmp_path: Path) -> None:
+    folder = save_tiny_part(target, "medusa", tmp_path / "mine")
+    save_tiny_part(target, "eagle")
+    save_tiny_part(target, "ppd")
+    assert drafting_of(target, str(folder)).layers == (target.shape.layers,)
+    assert drafting_of(target, "eagle").network.config.features == (target.shape.layers,)
+    with pytest.raises(UserError, match="the doctor takes drafter, glide"):
+        drafting_of(target, "ppd")
+    with pytest.raises(UserError, match="there is no set of Hydra heads"):
+        drafting_of(target, "hydra")
+
+
+def test_the_report_is_a_page_of_text() -> None:
+    evil = "<script>alert(1)</script>"
+    one = Measured(evil, evil, 1.2, [0.2, 0.1], [0.2, 0.05], 0.3, 5.0)
+    finding: Any = {"level": FAULT, "cause": evil, "number": evil, "control": evil, "advice": evil, "gain": 1.0}
+    report = Report(evil, evil, 3, 30, 1.0, one, 0.2, 0.03, [one], [], [evil]).to_json()
+    page = doctor_page({**report, "findings": [finding]})
+    assert "<script" not in page and "&lt;script&gt;" in page and "1 fault found" in page
+    assert "no fault found" in doctor_page(report) and "default-src 'none'" in page
+
+
+@pytest.mark.slow("opens the bundled target and examines a part of it")
+def test_the_command_examines_and_fails_in_ci(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decoders.study.doctor.OUTSIDE", -1.0)  # a fault in any part
+    more = ["--model", "bundled", "--part", "medusa", "--limit", "2", "--places", "6", "--max-new-tokens", "16"]
+    page, data = tmp_path / "report.html", tmp_path / "report.json"
+    assert main(["doctor", *more, "--html", str(page), "--out", str(data)]) == 1
+    shown = capsys.readouterr().out
+    assert "1. fault: draft vocabulary" in shown and "1 fault found" in shown and "medusa beside" in shown
+    report = json.loads(data.read_text("utf-8"))
+    assert report["schema"] == "specdoctor/1" and report["places"] >= 6
+    assert "draft vocabulary" in page.read_text("utf-8")
+    assert main(["doctor", *more[:2], "--part", str(tmp_path / "none")]) == 2
+    assert "none" in capsys.readouterr().err
+
+
+# --- planted faults
+
+
+@pytest.fixture(scope="module")
+def healthy() -> dict[str, tuple[Target, list[Prompt], Report]]:
+    return {}
+
+
+@pytest.mark.slow("examines the bundled target's parts with every control")
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.kind}: {fault.words}")
+def test_a_planted_fault_is_found(fault: Any, healthy: dict[str, Any], tmp_path: Path) -> None:
+    from decoders import load_target
+
+    settings: dict[str, Any] = {"max_new_tokens": 40, "places": 100}
+    if "target" not in healthy:
+        target = healthy["target"] = load_target("bundled", device="cpu")
+        healthy["prompts"] = [example.record.prompt(target.tokenizer) for example in examples.examples(True)[:8]]
+    target, prompts = healthy["target"], healthy["prompts"]
+    if fault.kind not in healthy:
+        healthy[fault.kind] = examine(drafting_of(target, fault.kind), prompts, part=fault.kind, **settings)
+    assert not healthy[fault.kind].faults
+    report = examined(fault, target, prompts, healthy[fault.kind], tmp_path / "part", **settings)
+    assert found(fault, report), report.findings
