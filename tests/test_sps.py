@@ -183,7 +183,7 @@ def test_another_tokenizer_is_refused_with_the_reason(target, tmp_path):
         network("llama").save_pretrained(folder)
         other_tokenizer(change).save_pretrained(folder)
         with pytest.raises(UserError, match=f"cannot draft for tiny-llama: {reason}.*needs the target's own tokenizer"):
-            generate(target, Prompt.from_ids([5, 6]), "sps", {"drafter": str(folder)}, max_new_tokens=3)
+            opened(target, str(folder))
     smaller = other_tokenizer(shrink)
     reason = f"its tokenizer has {len(smaller):,} tokens, the target's {len(tiny_tokenizer()):,}"
     assert differing(tiny_tokenizer(), smaller) == reason
@@ -199,7 +199,7 @@ def test_the_command_line_takes_a_drafter_without_a_trained_part(target, folders
 
     chosen, missing = chosen_methods(target, ["sps"], [f"sps.drafter={folders['gpt2']}"])
     assert chosen["sps"].drafter == folders["gpt2"] and not missing
-    with pytest.raises(UserError, match="or name a model with the same tokenizer"):
+    with pytest.raises(UserError, match=r"or name a model \(parameter drafter\)"):
         chosen_methods(target, ["sps"], [])
     chosen, missing = chosen_methods(target, ["all"], [])
     assert "sps" in missing and "sps" not in chosen and "plain" in chosen

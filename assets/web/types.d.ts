@@ -33,6 +33,7 @@ interface GuessRow {
 interface AttentionRow { step: number; node: number; layer: number; head: number; position: number; weight: number }
 interface ProbeRow { step: number; parent: number; offset: number; kind: string; token: number; prob: number }
 interface PrunedRow { step: number; token: number; parent: number; draft_prob: number; score: number; why?: string }
+interface AssistantRow { step: number; token: number; hex: string; draft_prob: number; first: number; last: number }
 interface PoolRow { position: number; id: number; passage: number }
 
 /** The tables of a trace by name: each as columns. */
@@ -47,6 +48,7 @@ interface Tables {
   attention?: Columns<AttentionRow>;
   probes: Columns<ProbeRow>;
   pruned?: Columns<PrunedRow>;
+  assistant?: Columns<AssistantRow>;
   pool?: Columns<PoolRow>;
   plain?: Columns<{ id: number }>;
 }

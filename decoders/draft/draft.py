@@ -111,6 +111,19 @@ class Pruned:
 
 
 @dataclass(frozen=True, slots=True)
+class Translated:
+    """What a draft model with another vocabulary wrote, and what became of it: its ``tokens``, their bytes and its
+    probabilities, and for each the ``first`` and the ``last`` node of the draft that carry some of its text (-1: none).
+    """
+
+    tokens: tuple[int, ...]
+    pieces: tuple[bytes, ...]
+    probabilities: tuple[float, ...]
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A proposal, with its provenance recorded where it was decided.
 
@@ -122,6 +135,7 @@ class Draft:
     method's ``node_terms`` and ``step_terms`` declare them. ``distributions`` are the drafter's own next-token
     distributions after nodes, where it has them; ``drawn`` says that the tokens were drawn from them (after the run's
     warpers), not chosen. ``looks`` is where it looked. ``pruned`` are nodes that it thought of and left out.
+    ``translated`` is what a draft model wrote in a vocabulary of its own.
     ``layout`` is the draft's (``decoders.draft.draft.layout_of``), where the drafter keeps it for drafts of this shape.
     ``proposal`` is the drafter's own draft, where the engine changed it, and ``nodes`` are the nodes' numbers in it, if
     some were left out.
@@ -143,6 +157,7 @@ class Draft:
     drawn: bool = False
     looks: Looks | None = None
     pruned: Pruned | None = None
+    translated: Translated | None = None
     layout: Layout | None = None
     lattice: Callable[[], Lattice] | None = None
     proposal: Draft | None = None

@@ -1,6 +1,7 @@
 """SpS: speculative decoding with a draft model (Leviathan et al. 2023; Chen et al. 2023).
 
-The drafter is any causal LM with the target's tokenizer, or a part that was trained for the target.
+The drafter is any causal LM, or a part that was trained for the target. One with another tokenizer drafts by its text,
+or of the tokens that both have (``draft_models.other_vocabulary``).
 """
 
 from __future__ import annotations
@@ -17,10 +18,20 @@ from torch import Tensor
 
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
+from decoders.draft.terms import Term
 from decoders.draft_models.compiled import CompiledDraft
 from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, common_prefix, target_rotary
+from decoders.draft_models.other_vocabulary import (
+    SHARED,
+    TEXT,
+    WAYS,
+    AssistantText,
+    SharedTokensDrafter,
+    TextDrafter,
+)
+from decoders.draft_models.vocabularies import Vocabularies
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, Training
@@ -31,6 +42,7 @@ from decoders.model.load import load_target
 from decoders.model.memory import Context
 from decoders.model.static import ROWS, Rows
 from decoders.model.target import SPARE_ROWS, Target, Tokens
+from decoders.model.transfer import sent
 from decoders.parts import TrainedPart, is_part, load_part
 from decoders.trace import origins
 from decoders.verifiers.block import RULE, drawn_verifier
@@ -45,7 +57,10 @@ PART = TrainedPart(
         ),
     ),
     parameter="drafter", offered="drafter",
-    instead=", or name a model with the same tokenizer (parameter drafter)",
+    instead=", or name a model (parameter drafter)",
+)  # fmt: skip
+ASSISTANT = Term(
+    "assistant_tokens", "tokens of its own", "Tokens that a drafter with another tokenizer wrote, by its count.", 0, 0
 )  # fmt: skip
 PROBE = "The 12 quick foxes, naïve 東京 🙂\n\tdef f(x):\n        return x  # don't"
 
@@ -69,14 +84,20 @@ class SpsParams:
     drafter: str | None = param(
         None,
         "Drafter",
-        "Model folder or hub id with the target's tokenizer, or folder of a trained drafter. Off: the drafter trained "
-        "for this target.",
+        "Model folder or hub id, or folder of a trained drafter. One with another tokenizer than the target's drafts "
+        "too (across). Off: the drafter trained for this target.",
     )
     gamma: int = GAMMA
     schedule: str = SCHEDULE
     expansion: str = EXPANSION
     size: int = SIZE
     rule: str = RULE
+    across: str = param(
+        TEXT, "Another tokenizer",
+        "Where the drafter's tokenizer is not the target's. Text: what it writes is put into the target's tokens, and "
+        "the draft counts as given. Shared tokens: it drafts of the tokens that both have alone, with its own "
+        "probabilities.", choices=WAYS,
+    )  # fmt: skip
 
 
 class LanguageModelRun:
@@ -84,8 +105,9 @@ class LanguageModelRun:
 
     looks_at: dict[str, Any] | None = None  # it does not look into the target's cache
 
-    def __init__(self, drafter: Target, vocab: int) -> None:
+    def __init__(self, drafter: Target, vocab: int, words: Vocabularies | None = None) -> None:
         self.drafter, self.vocab, self.limit = drafter, vocab, drafter.context_length
+        self.words = words  # where its vocabulary is not the target's
         self.tokens = np.zeros(0, dtype=np.int64)  # those of the cached rows, as far as they are a chain
         self.cache: TreeCache | None = None
         self.masks, self.ahead = Masks(drafter.dtype, drafter.device), DraftRows()
@@ -147,6 +169,40 @@ class LanguageModelRun:
         return torch.nn.functional.pad(logits, (0, self.vocab - logits.shape[-1]), value=-torch.inf)
 
 
+class SharedTokensRun(LanguageModelRun):
+    """A causal LM with another tokenizer, over the tokens that it shares with the target: it reads and writes its own,
+    and what comes in and goes out are the target's.
+    """
+
+    words: Vocabularies  # type: ignore[assignment]
+
+    def __init__(self, drafter: Target, words: Vocabularies) -> None:
+        super().__init__(drafter, words.target_size, words)
+        mine = np.flatnonzero(words.shared >= 0)
+        if not len(mine):
+            raise UserError(f"{drafter.name} has no token that is one of the target's: choose across={TEXT}")
+        there = np.zeros(words.target_size, dtype=np.int64)
+        there[words.shared[mine]] = mine
+        self.mine, self.theirs, self.there = sent(drafter.device, mine, words.shared[mine], there)
+
+    def read(self, context: Context) -> Float[Tensor, "vocab"]:
+        ids = self.words.token_by_token(context.tokens.tolist(), context.prompt_length)
+        return super().read(AssistantText.of(ids))  # type: ignore[arg-type]
+
+    def extend(self, tokens: Tokens, parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
+        if isinstance(tokens, Tensor):
+            return super().extend(self.there[tokens], parents)
+        return super().extend([self.words.assistant_of[token] for token in tokens], parents)
+
+    def wrote(self, tokens: Sequence[int]) -> None:
+        super().wrote([self.words.assistant_of.get(token, token) for token in tokens])
+
+    def fitted(self, logits: Float[Tensor, "*rows entries"]) -> Float[Tensor, "*rows vocab"]:
+        full = logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf)
+        full[..., self.theirs] = logits[..., self.mine]
+        return full
+
+
 class DraftRows:
     """Rows of a draft that grows behind ``base`` others: a chain needs no mask of its own, of a tree each row sees its
     ancestors.
@@ -187,24 +243,46 @@ def differing(target: Any, drafter: Any) -> str | None:
     return None if here == there else "its tokenizer has the same tokens but splits text in another way"
 
 
-def opened(target: Target, source: str) -> Target:
-    """A causal LM as a drafter for the target, loaded once. Raises UserError where the tokenizer is another."""
-    key = (PART.kind.name, source)
+def opened(target: Target, source: str, *, other: bool = False) -> Target:
+    """A causal LM as a drafter for the target, loaded once. Raises UserError where the tokenizer is another, unless
+    ``other`` allows that (``vocabularies``), and where one of two tokenizers is not known.
+    """
+    key, differ = (PART.kind.name, source), ("tokenizers", source)
     if key not in target.companions:
         engine = target.engines.engine
         drafter = load_target(source, dtype=target.info["dtype"], device=str(target.device), engine=engine)
         reason = differing(target.tokenizer, drafter.tokenizer)
         theirs, ours = drafter.info["vocab"], target.info["vocab"]
         if target.tokenizer is None and theirs != ours:
-            reason = f"its vocabulary has {theirs:,} tokens, the target's {ours:,}"
-        if reason is not None:
-            cannot = f"{drafter.name} cannot draft for {target.name}: {reason}"
-            raise UserError(f"{cannot}. A drafter needs the target's own tokenizer")
+            reason, other = f"its vocabulary has {theirs:,} tokens, the target's {ours:,}", False
+        if reason is not None and not other:
+            raise UserError(_cannot(target, drafter, reason))
         if target.engines.busy is not None:
             drafter.engines.begin(target.engines.busy)
         elif engine == "compiled":
             drafter.engines.prepare()
-        target.companions[key] = drafter
+        target.companions[key], target.companions[differ] = drafter, reason
+    drafter, reason = target.companions[key], target.companions.get(differ)
+    if reason is not None and not other:
+        raise UserError(_cannot(target, drafter, reason))
+    return drafter
+
+
+def _cannot(target: Target, drafter: Target, reason: str) -> str:
+    return (
+        f"{drafter.name} cannot draft for {target.name}: {reason}. A drafter needs the target's own tokenizer here; "
+        f"the method {METHOD.name} takes one with another"
+    )
+
+
+def vocabularies(target: Target, source: str, drafter: Target) -> Vocabularies | None:
+    """Both vocabularies, where a drafter that was opened has another one; None where it has the target's."""
+    if target.companions.get(("tokenizers", source)) is None:
+        return None
+    key = ("vocabularies", source)
+    if key not in target.companions:
+        sizes = target.info["vocab"], drafter.info["vocab"]
+        target.companions[key] = Vocabularies(target.tokenizer, drafter.tokenizer, *sizes)
     return target.companions[key]
 
 
@@ -215,21 +293,37 @@ def offer_drafter(target: Target, source: str) -> None:
 
 
 def build(target: Target, params: SpsParams) -> ModelDrafter:
-    run = _running(target, params.drafter or target.companions.get(OFFERED))
+    run = _running(target, params.drafter or target.companions.get(OFFERED), params.across)
+    heuristic = params.schedule == "heuristic"
     if params.expansion.startswith("beam") and isinstance(run, LanguageModelRun) and run.drafter.shape.recurrent_layers:
         raise UserError(
             f"{run.drafter.name} cannot draft by {params.expansion}: it is a hybrid model, whose recurrent state "
             "follows one text from forward to forward. Choose another expansion"
         )
-    return ModelDrafter(run, params.gamma, params.expansion, params.size, heuristic=params.schedule == "heuristic")
+    if isinstance(run, SharedTokensRun):
+        return SharedTokensDrafter(run, params.gamma, params.expansion, params.size, heuristic=heuristic)
+    if isinstance(run, LanguageModelRun) and run.words is not None:
+        if params.expansion != "none":
+            raise UserError(
+                f"{run.drafter.name} has another tokenizer than {target.name}, and by text it drafts chains alone: set "
+                f"expansion=none, or across={SHARED!r}"
+            )
+        return TextDrafter(run, run.words, params.gamma, heuristic=heuristic)
+    return ModelDrafter(run, params.gamma, params.expansion, params.size, heuristic=heuristic)
 
 
-def _running(target: Target, source: str | None) -> Any:
+def _running(target: Target, source: str | None, across: str = TEXT) -> Any:
     """A draft model at work: a trained part (that of the target where no source is given), or a causal LM."""
     if source is None or is_part(Path(source).expanduser()):
         model, rotary = load_part(target, PART.kind.name, source), target_rotary(target.stack)
         return DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
-    return LanguageModelRun(opened(target, source), target.info["vocab"])
+    drafter = opened(target, source, other=True)
+    words = vocabularies(target, source, drafter)
+    if words is None:
+        return LanguageModelRun(drafter, target.info["vocab"])
+    if across == SHARED:
+        return SharedTokensRun(drafter, words)
+    return LanguageModelRun(drafter, drafter.info["vocab"], words)
 
 
 BIBTEX = r"""
@@ -252,7 +346,7 @@ METHOD = Method(
     build=build,
     origins=(origins.DRAFTER, origins.EXPANSION),
     node_terms=NODE_TERMS,
-    step_terms=STEP_TERMS,
+    step_terms=(*STEP_TERMS, ASSISTANT),
     verifier=drawn_verifier,
     verifier_params=("rule",),
     part=PART,

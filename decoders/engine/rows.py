@@ -26,7 +26,7 @@ WHOLE_POOL, POOL_AROUND = 20_000, 32  # tokens: a longer pool is recorded around
 
 STEP_TABLES = (
     "nodes", "targets", "tokens", "steps", "candidates", "guesses", "attention", "probes", "pruned", "lattice",
-    "transitions",
+    "transitions", "assistant",
 )  # fmt: skip
 WITH_TOKENS = ("nodes", "targets", "guesses", "probes", "pruned", "lattice")
 SEVERAL = (list, tuple)
@@ -126,6 +126,11 @@ class Recording:
                 })  # fmt: skip
             if step.draft.lattice is not None:
                 _add_lattice(rows, step.index, step.draft.lattice())
+            if (own := step.draft.translated) is not None:
+                rows.add("assistant", len(own.tokens), {
+                    "step": step.index, "token": own.tokens, "hex": [piece.hex() for piece in own.pieces],
+                    "draft_prob": finite(np.asarray(own.probabilities)), "first": own.first, "last": own.last,
+                })  # fmt: skip
             ids += step.emitted
         for table, columns in (("targets", numbers.targets), ("guesses", guessed)):
             rows.add(table, len(columns["step"]), columns)

@@ -328,6 +328,8 @@ def _check_rest(a: Arrays, prompt_length: int) -> None:
     bad = above > steps["drafted"][at] + number
     _refuse(a, "pruned.parent", bad, "a node of the step, or an earlier row of its own")
     _check_lattice(a)
+    for where in ("assistant.first", "assistant.last"):
+        _refuse(a, where, _column(a, where) > steps["drafted"][a["assistant"]["step"]], "a node of the step, or -1")
     context = steps["context"][candidates["step"]]
     position, length, would = candidates["position"], candidates["length"], candidates["would_accept"]
     bad = (position < np.where(candidates["pool"] >= 0, -1, 0)) | (position >= context)

@@ -81,7 +81,7 @@ TABLES = read_tables(Path(__file__).with_suffix(".txt").read_text(encoding="utf-
 RUN = read_tables(Path(__file__).with_name("run.txt").read_text(encoding="utf-8"))  # the run record, and its parts
 
 # added later: a file without them is read as if they were empty
-OPTIONAL_TABLES = {"guesses", "attention", "pruned", "lattice", "transitions"}
+OPTIONAL_TABLES = {"guesses", "attention", "pruned", "lattice", "transitions", "assistant"}
 
 # the run's lists of declared numbers, and the table whose columns "term:<key>" hold them
 TERMS = {"terms": "candidates", "node_terms": "nodes", "step_terms": "steps"}

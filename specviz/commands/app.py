@@ -23,7 +23,7 @@ DESCRIPTION = "Serve the web app."
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drafter", metavar="PATH_OR_ID",
-        help="a model with the same tokenizer, for SpS (default: the one trained for it)",
+        help="a model as draft model for SpS, whatever its tokenizer (default: the one trained for it)",
     )  # fmt: skip
     options.file(parser, "--trace", "open on this recorded run", "TRACE")
     add_address(parser)

@@ -7,6 +7,7 @@ import { percent } from "specviz/base/numbers.js";
 import { firstDifference } from "specviz/compare/lane.js";
 import { spans } from "specviz/inspect/oracle.js";
 import { difference } from "specviz/inspect/diff.js";
+import { stretches } from "specviz/inspect/assistant.js";
 import { chainOf, lanes } from "specviz/inspect/drafting.js";
 import { overlaid } from "specviz/inspect/ghosts.js";
 import { beside, marked } from "specviz/inspect/links.js";
@@ -64,6 +65,23 @@ test("what was left out hangs on the tree, or on what was left out before it", (
   assert.deepEqual(depthsBefore(model), [0, 0]); // the head ranked them too low
   trace.pruned.why = ["cost", "cost"];
   assert.deepEqual(depthsBefore(new Model(trace)).slice(0, 1), [Math.max(...rows.map((row) => row.path.length))]);
+});
+
+test("tokens of two vocabularies stand side by side where both begin and end together", () => {
+  const trace = small();
+  const hex = [" la", "mp", " museum", "x"].map((text) => Buffer.from(text).toString("hex"));
+  // two of one node; one of two; one that was left out
+  trace.assistant = {
+    step: [0, 0, 0, 0], token: [7, 8, 9, 6], hex, draft_prob: [0.5, 0.9, 1, 0.2], first: [1, 1, 2, -1], last: [1, 1, 3, -1],
+  };
+  const model = new Model(trace);
+  assert.deepEqual(stretches(model, 0), [
+    { own: ["␣la", "mp"], sure: [0.5, 0.9], nodes: [1] },
+    { own: ["␣museum"], sure: [1], nodes: [2, 3] },
+    { own: ["x"], sure: [0.2], nodes: [] },
+  ]);
+  assert.deepEqual(stretches(model, 1), []);
+  assert.deepEqual(stretches(new Model(small()), 0), []);
 });
 
 test("a chain is one row, the target's own token at its end", () => {

@@ -8,6 +8,7 @@ import {
   STATES, beams, beside, chainOf, choiceOf, guesses, label, lanes, numberOf, present, quoted, same,
 } from "specviz/inspect/drafting.js";
 import { LookPanel, lookedAt, looks } from "specviz/inspect/looks.js";
+import { assistantPart } from "specviz/inspect/assistant.js";
 import { leftOut } from "specviz/inspect/pruned.js";
 
 const TENTHS = 10;
@@ -173,7 +174,11 @@ export class DrafterView extends LookPanel {
         looked,
         leftOut(this.owner, view),
       ),
-      h("div.sv-drafter-main", pairs(this, place, list), residual(this, place, list)),
+      h(
+        "div.sv-drafter-main",
+        assistantPart(this.owner, view),
+        ...(list.length || !view.drafted ? [pairs(this, place, list), residual(this, place, list)] : []),
+      ),
     );
   }
 

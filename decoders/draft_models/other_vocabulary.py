@@ -1,0 +1,113 @@
+"""Drafts from a language model with another tokenizer than the target's: by text, or by the tokens that both have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from decoders.draft.draft import Draft, Translated
+from decoders.draft.tree import DraftTree
+from decoders.model.memory import Context
+from decoders.model.transfer import Span, fetched, mark
+
+from .drafter import ModelDrafter, Running, likeliest, one_by_one
+from .vocabularies import Vocabularies
+
+TEXT, SHARED = WAYS = ("text", "shared tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantText:
+    """A run's text in the draft model's own tokens, as ``Running.read`` takes one."""
+
+    tokens: np.ndarray
+
+    @classmethod
+    def of(cls, ids: Sequence[int]) -> AssistantText:
+        return cls(np.asarray(ids, dtype=np.int64))
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def buffer(self) -> Sequence[int]:
+        """As long as the text may become before the draft model's cache is made anew: doubled where it is full."""
+        return range(1 << max(8, (len(self.tokens) + 64).bit_length()))
+
+
+class TextDrafter(ModelDrafter):
+    """Drafts the text that a language model with another tokenizer writes: ``gamma`` of its tokens, its first choices.
+
+    The draft is what the target's tokenizer makes of that text. The model has no distribution over the target's tokens,
+    so the draft counts as given, in sampled runs too: the target's own draw is looked for in it, which is lossless for
+    any draft.
+    """
+
+    def __init__(self, run: Running, words: Vocabularies, gamma: int, *, heuristic: bool = False) -> None:
+        super().__init__(run, gamma, heuristic=heuristic)
+        self.words = words
+
+    def prepare(self, context: Context) -> None:
+        text = AssistantText.of(self.words.assistant_ids(context.tokens.tolist()))
+        if text.length < self.run.limit:
+            self.run.begin(text)  # type: ignore[arg-type]
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        device, gamma = context.device, self.gamma(context)
+        text = AssistantText.of(self.words.assistant_ids(context.tokens.tolist()))
+        depth = min(gamma, self.run.limit - text.length)
+        if depth < 1:
+            return Draft.empty(context.root, f"the drafter reads at most {self.run.limit:,} of its own tokens")
+        started = mark(device)
+        chain = one_by_one(self.run, text, depth, likeliest)  # type: ignore[arg-type]
+        forwarded = mark(device)
+        own = chain.tokens
+        self.run.wrote(own[:-1])
+        sure = torch.stack(chain.told).softmax(-1).gather(1, torch.cat(chain.drafted)[:, None])[:, 0]
+        made = self.words.written(context.tokens.tolist(), own)
+        tokens = list(made.tokens[:budget])
+        notes = {
+            "gamma": float(gamma), "forward_ms": Span((started, forwarded)),
+            "expand_ms": Span((forwarded, mark(device))), "assistant_tokens": float(len(own)),
+        }  # fmt: skip
+        nodes = [
+            [place + 1 if 0 <= place < len(tokens) else -1 for place in places] for places in (made.first, made.last)
+        ]
+        last = [len(tokens) if first > 0 and node < 0 else node for first, node in zip(*nodes, strict=True)]  # cut off
+        translated = Translated(
+            tuple(own), tuple(self.words.assistant_pieces.of(token)[0] for token in own),
+            tuple(fetched(sure)[0].tolist()), tuple(nodes[0]), tuple(last),
+        )  # fmt: skip
+        reason = "" if tokens else "what the drafter wrote is no whole text in the target's tokens"
+        return Draft(
+            DraftTree.chain(context.root, tokens), ("root", *("drafter",) * len(tokens)), (-1,) * (len(tokens) + 1),
+            route="text" if tokens else "none", reason=reason, notes=notes, translated=translated,
+        )  # fmt: skip
+
+
+class SharedTokensDrafter(ModelDrafter):
+    """Drafts as any draft model does, of the tokens that both vocabularies have: what is drawn, and its q, are of the
+    draft model's distribution over these alone, renormalised. Says of every node which token of its own it was.
+    """
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        draft = super().propose(context, budget)
+        words, tree = self.run.words, draft.tree  # type: ignore[attr-defined]
+        if not tree.drafted:
+            return draft
+        own, nodes = [words.assistant_of.get(token, -1) for token in tree.tokens[1:]], tuple(range(1, len(tree)))
+        kept = [i for i, token in enumerate(own) if token >= 0]
+        probabilities = draft.probabilities or (0.0,) * len(tree)
+        return replace(
+            draft,
+            notes={**draft.notes, "assistant_tokens": float(len(kept))},
+            translated=Translated(
+                tuple(own[i] for i in kept), tuple(words.assistant_pieces.of(own[i])[0] for i in kept),
+                tuple(probabilities[nodes[i]] for i in kept), tuple(nodes[i] for i in kept),
+                tuple(nodes[i] for i in kept),
+            ),
+        )  # fmt: skip
