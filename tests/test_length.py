@@ -222,7 +222,7 @@ def test_pruning_keeps_all_that_belongs_to_a_node() -> None:
     cut = pruned_draft(whole, [0, 3], np.array([1, 0.3, 0.2, 0.5]))
     assert cut.tree == DraftTree((9, 3), (-1, 0)) and cut.origins == ("root", "branch") and cut.sources == (-1, -1)
     assert cut.probabilities == (1.0, 0.3) and cut.terms["rank"][1] == 2 and list(cut.proposed_nodes([0, 1])) == [0, 3]
-    assert cut.pruned is not None and cut.pruned.tokens == (1, 2) and cut.pruned.parents == (0, 2)
+    assert cut.left_out is not None and cut.left_out.tokens == (1, 2) and cut.left_out.parents == (0, 2)
     assert replace(cut, proposal=whole).proposed is whole
 
 

@@ -162,6 +162,12 @@ class Draft:
     lattice: Callable[[], Lattice] | None = None
     proposal: Draft | None = None
     nodes: tuple[int, ...] = ()
+    pruned_later: Callable[[], Pruned | None] | None = None  # what makes ``left_out``, where the engine pruned
+
+    @property
+    def left_out(self) -> Pruned | None:
+        """All that was left out, by the drafter and by the engine; made when it is asked for."""
+        return self.pruned if self.pruned_later is None else self.pruned_later()
 
     @property
     def proposed(self) -> Draft:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from torch import Tensor
@@ -13,13 +14,13 @@ from .said import Said
 
 
 def pruned_draft(draft: Draft, nodes: Sequence[int], survival: np.ndarray) -> Draft:
-    """The draft of ``nodes`` alone: ascending, the root first, each with its parent. What is left out is recorded as
-    ``pruned``, likeliest first by ``survival`` [nodes], before what the drafter itself had left out. Probes go with
+    """The draft of ``nodes`` alone: ascending, the root first, each with its parent. What is left out is recorded
+    (``left_out``), likeliest first by ``survival`` [nodes], before what the drafter itself had left out. Probes go with
     the node they hang on. ``Draft.nodes`` has each node's number in the proposal.
 
     >>> from .tree import DraftTree
     >>> cut = pruned_draft(Draft(DraftTree((5, 8, 5, 2), (-1, 0, 1, 0))), (0, 1, 3), np.array([1, .9, .1, .3]))
-    >>> cut.tree.tokens, cut.nodes, cut.pruned.tokens, cut.pruned.parents
+    >>> cut.tree.tokens, cut.nodes, cut.left_out.tokens, cut.left_out.parents
     ((5, 8, 2), (0, 1, 3), (5,), (1,))
     """
     tree, order = draft.tree.kept(nodes)
@@ -43,7 +44,8 @@ def pruned_draft(draft: Draft, nodes: Sequence[int], survival: np.ndarray) -> Dr
         probes=probes,
         layout=None if draft.layout is None else _layout(draft.layout, [*order, *rows], len(draft.tree), bool(probes)),
         looks=None if draft.looks is None else _looks(draft.looks, new, rows, len(tree)),
-        pruned=_left_out(draft, new, survival),
+        pruned=None,
+        pruned_later=partial(_left_out, draft, new, survival),
         nodes=tuple(order),
     )
 

@@ -25,7 +25,9 @@ BINS = 16
 RATE = 0.4  # AdaGrad's step
 LEAST, MOST = 0.005, 0.995  # a conditional acceptance
 MATCHED = 12  # tokens back that a copied place is compared with the text's end
-RANKS = np.array([0.4, -1.2, -1.8, -2.2, -2.5, -2.7, -2.9, -3.0] + [-3.2] * (BINS - 8))  # at first, by sibling rank
+# at first, in logits: by rank among siblings; of copies by depth and by the tokens that match before the place
+RANKS = np.array([0.4, -1.2, -1.8, -2.2, -2.5, -2.7, -2.9, -3.0] + [-3.2] * (BINS - 8))
+COPIED, MATCHING = np.array([0.0, 0.0, 1.2] + [2.0] * (BINS - 3)), np.clip(0.3 * (np.arange(BINS) - 2), -0.3, 1.2)
 DEPTHS = np.array([0, 1, 2, 3, 4, 5, 5, 6, 6, 7, 7, 7, 8, 8, 8, 8, 9])  # depth → bin; deeper: the next ones
 SLOPE, SHIFT = 0.5, -0.2  # of a probability's logit at first: vLLM's start
 PROBABLE = ("q", "confidence", "share", "last_prob")  # numbers of a node that mean its probability after its parent
@@ -72,8 +74,13 @@ class Survival:
             first = np.zeros(BINS)
             if name.startswith("origin "):
                 first = RANKS
+            elif name.startswith("copied "):
+                first = COPIED
+            elif name == "matched":
+                first = MATCHING
             elif name in PROBABLE:
                 first = SLOPE * (np.arange(BINS) - BINS // 2) + SHIFT
+                first[0] = 0.0  # not defined
             self.weights = np.concatenate([self.weights, first])
             self.squares = np.concatenate([self.squares, np.full(BINS, 1.0)])
         return at
@@ -82,37 +89,39 @@ class Survival:
         """Of a draft behind ``tokens``; ``state`` says how the last step ended (0 to 15)."""
         tree = draft.tree
         count = len(tree)
-        depth, rank = _shape(tree.parents)
+        _, depth, rank = shape_of(tree.parents)
         origins = draft.origins or ("root",) + ("drafter",) * (count - 1)
         kinds = set(origins[1:])
+        copies = bool(draft.sources) and draft.sources[1] > 0
+        deeper = "copied" if copies else "depth"
         if len(kinds) == 1:
             origin = np.full(count, self._block(f"origin {origins[1]}"))
-            deep = self._block(f"depth {origins[1]}")
+            deep = self._block(f"{deeper} {origins[1]}")
         else:
             at = {kind: self._block(f"origin {kind}") for kind in kinds}
             at["root"] = 0
             origin = np.fromiter((at[one] for one in origins), np.int64, count)
-            deep = self._block("depth")
+            deep = self._block(f"{deeper} all")
         columns = [origin + rank, deep + depth]
         names, values = self._numbers(draft)
         if names:
             columns += list(_bins(values) + np.array([self._block(name) for name in names])[:, None])
         whole = [self._block("run"), self._block("state") + min(state, BINS - 1)]
         whole += [self._block(name) + place for name, place in _of_candidate(draft)]
-        if draft.sources and draft.sources[1] > 0:
+        if copies:
             whole.append(self._block("matched") + matched(tokens, draft.sources[1] - 1))
         buckets = np.empty((count, len(columns) + len(whole)), dtype=np.int64)
         buckets[:, : len(columns)] = np.stack(columns, 1)
         buckets[:, len(columns) :] = whole
         total = self.weights[buckets].sum(1)
-        conditional = np.clip(1 / (1 + np.exp(-total)), LEAST, MOST)
+        conditional = np.minimum(np.maximum(1 / (1 + np.exp(-total)), LEAST), MOST)
         conditional[0] = 1.0
         return Estimate(conditional, _along(tree.parents, conditional), buckets)
 
     @staticmethod
     def _numbers(draft: Draft) -> tuple[list[str], np.ndarray]:
         """A method's own numbers of the nodes, each as something whose bins are evenly wide: [numbers, nodes]."""
-        names, rows = [], []
+        names, rows, chances = [], [], []
         terms: Mapping[str, Any] = draft.terms
         if draft.probabilities is not None and not draft.drawn and "confidence" not in terms:
             terms = {"q": np.asarray(draft.probabilities, dtype=np.float64), **terms}
@@ -123,18 +132,22 @@ class Survival:
             if name in NO_SIGNAL or (draft.drawn and name != "confidence"):
                 continue
             row = np.asarray(values, dtype=np.float64)
+            chance = name in PROBABLE or name in PATHS
             if name in PATHS:
                 above = row[np.maximum(draft.tree.parents, 0)]
                 row = row / np.where(np.isfinite(above) & (above > 0), above, 1.0)
                 name = "q"
-            if name == "q" or name in PROBABLE:
-                row = np.clip(row, 1e-4, 1 - 1e-4)
-                row = np.log(row / (1 - row))
-            else:
-                row = np.copysign(np.log2(1 + np.abs(row)) * 2, row)
             names.append(name)
             rows.append(row)
-        return names, np.array(rows)
+            chances.append(chance)
+        values = np.array(rows)
+        likely = np.array(chances, dtype=bool)
+        if likely.any():
+            q = np.minimum(np.maximum(values[likely], 1e-4), 1 - 1e-4)
+            values[likely] = np.log(q / (1 - q))
+        if not likely.all():
+            values[~likely] = np.copysign(np.log2(1 + np.abs(values[~likely])) * 2, values[~likely])
+        return names, values
 
     def fit(self, estimate: Estimate, draft: Draft, verdict: Verdict) -> None:
         """Take in which of the nodes stood; ``draft`` is what was verified of the estimated one."""
@@ -171,15 +184,15 @@ class Survival:
 
 
 @lru_cache(maxsize=1024)
-def _shape(parents: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Bins of each node's depth and of its rank among its siblings."""
+def shape_of(parents: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each node's depth, and the bins of its depth and of its rank among its siblings."""
     depth, rank, seen = [0], [0], [0] * len(parents)
     for parent in parents[1:]:
         depth.append(depth[parent] + 1)
         rank.append(min(seen[parent], BINS - 1))
         seen[parent] += 1
     deep = [int(DEPTHS[d]) if d < len(DEPTHS) else min(10 + (d - len(DEPTHS)) // 16, BINS - 1) for d in depth]
-    return np.asarray(deep), np.asarray(rank)
+    return np.asarray(depth), np.asarray(deep), np.asarray(rank)
 
 
 def _along(parents: Sequence[int], conditional: np.ndarray) -> np.ndarray:
@@ -193,8 +206,8 @@ def _along(parents: Sequence[int], conditional: np.ndarray) -> np.ndarray:
 def _bins(values: np.ndarray) -> np.ndarray:
     """Places from 0 to ``BINS`` - 1; the first one for what is not defined."""
     middle = BINS // 2
-    finite = np.nan_to_num(values, nan=-middle, posinf=middle, neginf=-middle)
-    return np.clip(np.rint(finite) + middle, 0, BINS - 1).astype(np.int64)
+    places = np.minimum(np.maximum(np.rint(values) + middle, 1), BINS - 1)  # these keep what is not a number
+    return np.where(np.isnan(values), 0, places).astype(np.int64)
 
 
 def _of_candidate(draft: Draft) -> list[tuple[str, int]]:

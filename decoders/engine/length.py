@@ -22,7 +22,7 @@ import numpy as np
 from decoders.draft.draft import Draft, Verdict
 from decoders.draft.pruning import pruned_draft
 from decoders.draft.settings import AUTO, FIXED, LENGTHS
-from decoders.draft.survival import Estimate, Survival
+from decoders.draft.survival import Estimate, Survival, shape_of
 from decoders.draft.terms import Term
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
@@ -38,6 +38,7 @@ TRIAL = 4  # steps that a method drafts before it is judged, at first and after 
 REST, LONGEST_REST = 8, 64  # steps
 RECENT = 0.15  # weight of the last step in running means
 FREE = 0.01  # of a plain step: drafting that takes less is never worth leaving out
+WHOLE = 4  # drafts of which nothing was verified until one is verified whole; twice as many each time nothing stands
 LOOK_DEEPER = 16  # every so many steps a draft model may go deeper than has paid
 
 NODE_TERMS = (
@@ -76,6 +77,7 @@ class AutoLength:
         self.gain = 0.0  # running mean of tokens that drafting brought more than it cost
         self.judged = 0  # steps of the trial
         self.rest, self.resting = REST, 0
+        self.unseen, self.patience = 0, WHOLE  # drafts in a row of which nothing was verified
         self.deep = np.zeros(0)  # running mean of the best survival by depth, from 1
         self.state = 0
         self.steps = 0
@@ -134,6 +136,10 @@ class AutoLength:
         else:
             order = np.arange(count) if chain else np.argsort(-survival, kind="stable")
             nodes = order[: self._paying(survival[order], self._rows(draft, order))]
+            self.unseen = self.unseen + 1 if len(nodes) == 1 else 0
+            if self.unseen >= self.patience:  # an estimate that is never put to the test is never corrected
+                self.unseen, self.patience = 0, min(2 * self.patience, LONGEST_REST)
+                nodes = order
         expected, all_expected = float(survival[nodes].sum()) - 1, float(survival.sum()) - 1
         costs = self.costs.table
         rows = min(count + len(draft.probes), len(costs) - 2)
@@ -182,7 +188,7 @@ class AutoLength:
 
     def _seen(self, survival: np.ndarray, draft: Draft) -> None:
         """Running means of the best survival by depth."""
-        depths = np.asarray(draft.tree.depths)
+        depths = shape_of(draft.tree.parents)[0]
         best = np.zeros(int(depths.max()))
         np.maximum.at(best, depths[1:] - 1, survival[1:])
         if len(best) > len(self.deep):
@@ -202,6 +208,8 @@ class AutoLength:
         self.ms += RECENT / 4 * (cost - self.ms)
         if draft.route != ROUTE:
             self._judge(draft, verdict, rows, drafting_ms)
+        if verdict.accepted:
+            self.patience = WHOLE
         if self._estimate is not None:
             self.fitted.fit(self._estimate, draft, verdict)
         drafted = draft.tree.drafted

@@ -118,7 +118,7 @@ class Recording:
                         rows.add("attention", len(some["node"]), {"step": step.index, **some})
             if step.draft.probes:
                 self._add_probes(rows, step)
-            if (cut := step.draft.pruned) is not None:
+            if (cut := step.draft.left_out) is not None:
                 rows.add("pruned", len(cut.tokens), {
                     "step": step.index, "token": cut.tokens, "parent": cut.parents,
                     "draft_prob": finite(np.asarray(cut.probabilities)), "score": finite(np.asarray(cut.scores)),
