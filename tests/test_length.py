@@ -32,10 +32,17 @@ METHODS = ["pld+h", "adapld", "recycling", "lookahead", "eagle2", "ppd", "glide"
 OTHERS = ["pld", "pld+a", "sam", "suffix", "logitspec", "llma", "medusa", "hydra", "eagle"]
 
 
+class Timeless(AutoLength):
+    """Drafting takes no time, whatever the clock of a busy machine says."""
+
+    def _judge(self, draft, verdict, rows, drafting_ms):
+        super()._judge(draft, verdict, rows, 0.0)
+
+
 def priced(target, prompt, method, curve=STEEP, **options) -> Decoding:
     """A run under lengths that pay, with costs that do not follow the clock."""
     run = Decoding.of(target, prompt, method, **options)
-    run.length = AutoLength(RowCosts(curve, follows=False))
+    run.length = Timeless(RowCosts(curve, follows=False))
     return run
 
 

@@ -169,7 +169,8 @@ def other(name: str, value: Any) -> Any:
 
 
 def test_every_format_is_walked():
-    assert OF_FORMAT.keys() == CONFIGS.keys() == {one.name for one in FORMATS if one.name}
+    of_targets = {"mtp", "mtp-deepseek"}  # their fields are the target's own, which transformers reads
+    assert OF_FORMAT.keys() == CONFIGS.keys() == {one.name for one in FORMATS if one.name} - of_targets
 
 
 @pytest.mark.parametrize("name", matrix(CONFIGS, 2, "the other formats"))

@@ -48,7 +48,7 @@ class RowCosts:
     """L(n) of one run: a measured curve, scaled as the run's own steps take.
 
     >>> costs = RowCosts(Curve((1, 8), (10.0, 17.0), "measured"))
-    >>> costs.ms(4), costs.table[4] - costs.table[3]
+    >>> costs.ms(4), float(costs.table[4] - costs.table[3])
     (13.0, 1.0)
     """
 
