@@ -84,8 +84,8 @@ FLOORS = (
     ("inspect",),
     ("shell",),
     ("acceptance", "trees"),
-    ("attribution", "compare", "dev", "lab", "lesson", "models", "player", "runs", "servers", "site", "whatif"),
-    ("opening",),
+    ("attribution", "compare", "dev", "lab", "lesson", "models", "player", "runs", "servers", "whatif"),
+    ("opening", "site"),
 )
 
 

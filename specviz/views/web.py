@@ -122,9 +122,9 @@ def styles(names: Iterable[str] | None = None) -> str:
     return "\n".join(text for name, text in sheets.items() if name.split("/")[0] in folders)
 
 
-def sheet(name: str) -> str:
-    """One style sheet behind those it imports: ``player/page.css``."""
-    return "\n".join(_sheets([name]).values())
+def sheets(*names: str) -> str:
+    """Style sheets (``player/page.css``), each behind those it imports."""
+    return "\n".join(_sheets(names).values())
 
 
 def _sheets(names: Iterable[str]) -> dict[str, str]:

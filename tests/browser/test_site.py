@@ -12,7 +12,7 @@ from decoders import Prompt, load, load_target, record, save
 from decoders.importers import open_log
 from specviz.cli import main
 from specviz.places import GALLERY
-from specviz.views.site import Entry, write_site
+from specviz.site.build import Entry, write_site
 from tests import synthetic
 from tests.waiting import expect
 
@@ -49,7 +49,7 @@ def test_the_list_is_searched_and_leads_to_a_run_and_on_to_another_of_its_prompt
 def test_hostile_text_is_text_and_a_run_that_is_not_there_is_a_sentence(page, tmp_path):
     trace = synthetic.nasty()
     trace.run["title"] = "</script><img src=x onerror=alert(1)> \u202e ../../x"
-    (key,) = write_site(tmp_path / "out", "<b>Ours</b>", [Entry(trace, ("<i>tag</i>",))], {})
+    (key,) = write_site(tmp_path / "out", "<b>Ours</b>", [Entry(trace, ("<i>tag</i>",))])
     assert sorted(path.name for path in (tmp_path / "out" / "traces").iterdir()) == [f"{key}.js"]
     opened(page, tmp_path / "out" / "index.html")
     expect(page.get_by_role("heading", level=1)).to_have_text("<b>Ours</b>")
@@ -120,7 +120,7 @@ def test_the_player_shows_hostile_text_as_text_and_says_what_is_not_recorded(pag
     trace = synthetic.nasty()
     trace.run["title"] = "</script><img src=x onerror=alert(1)> \u202e"
     rounds = open_log(b'{"rounds": [{"drafted": 5, "accepted": 3}, {"drafted": 2, "accepted": 0}]}').traces[0]
-    keys = write_site(tmp_path / "out", "x", [Entry(trace), Entry(rounds)], {})
+    keys = write_site(tmp_path / "out", "x", [Entry(trace), Entry(rounds)])
     for key in keys:
         loaded(page, tmp_path / "out", key)
         assert page.locator("img").count() == 0
@@ -141,7 +141,7 @@ def test_the_player_of_300_tokens_is_60_kB(page, tmp_path, method):
     prompt = Prompt.from_text(target.tokenizer, "Say it twice: the old lamp. the old")
     trace = record(target, prompt, method, max_new_tokens=300)
     assert len(trace.output_ids) == 300
-    (key,) = write_site(tmp_path / "out", "x", [Entry(trace)], {})
+    (key,) = write_site(tmp_path / "out", "x", [Entry(trace)])
     assert loaded(page, tmp_path / "out", key) <= PLAYER
 
 
@@ -157,7 +157,7 @@ def test_a_hundred_runs_are_a_small_list(page, tmp_path):
         trace = synthetic.chain()
         trace.run |= {"id": f"r{number}", "title": f"Run {number} of a synthetic prompt", "category": "code"}
         entries.append(Entry(trace, ("tag", f"tag {number % 7}")))
-    keys = write_site(tmp_path / "out", "A hundred", entries, {})
+    keys = write_site(tmp_path / "out", "A hundred", entries)
     assert len(keys) == RUNS
     loaded = sum((tmp_path / "out" / name).stat().st_size for name in ("index.html", "index.js"))
     assert loaded <= 150_000

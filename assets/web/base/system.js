@@ -2,7 +2,9 @@
 
 export function followSystem() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const paint = () => document.documentElement.classList.toggle("dark", dark.matches);
+  const paint = () => {
+    for (const one of [document.documentElement, document.body]) one.classList.toggle("dark", dark.matches);
+  };
   paint();
   dark.addEventListener("change", paint);
 }

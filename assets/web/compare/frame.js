@@ -3,7 +3,6 @@
 import { Tooltip, copyLink, h, must, readColors } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
 import { format } from "specviz/base/numbers.js";
-import { drawGo, stop } from "specviz/compare/ask.js";
 import { firstDifference } from "specviz/compare/lane.js";
 import {
   drawLasts, drawRows, key, limit, paint, pause, seek, setClock, setLimit, toggle,
@@ -59,7 +58,7 @@ export function frame() {
       "header.svc-head",
       h("h2.svc-title"),
       h("span.svc-about"),
-      h("button.svp-button.svc-stop", { hidden: true, onclick: stop }, "■ Stop all lanes"),
+      h("button.svp-button.svc-stop", { hidden: true, onclick: () => page.host.stop() }, "■ Stop all lanes"),
       h("button.svp-button.svc-link", { onclick: () => copyLink(location.href, part("link")) }, "Copy link"),
       h("a.svp-button.svc-figure", { hidden: true, download: "", title: FIGURE }, "Figure"),
     ),
@@ -170,8 +169,9 @@ export function changed() {
   part("title").textContent = page.title || "Comparison";
   part("about").textContent = lanes.length ? about(lanes[0].lane.run) : "";
   const figure = part("figure", HTMLAnchorElement);
-  figure.hidden = page.live || lanes.length < 2;
-  figure.href = `api/compare/figure?runs=${lanes.map((lane) => lane.id).join()}`;
+  const address = page.host.figure(lanes.map((lane) => lane.id));
+  figure.hidden = page.live || lanes.length < 2 || !address;
+  figure.href = address;
   part("turns").hidden = !going() || page.lanes.length < 2;
   drawRows();
   if (first) {
@@ -181,5 +181,5 @@ export function changed() {
   setLimit();
   if (page.live) page.at = limit();
   paint();
-  drawGo();
+  page.host.changed();
 }

@@ -1,24 +1,18 @@
 /* Page "Compare", its lanes: fetched once, followed while they go on, counted and checked when they are over. */
 
 import { framed, h } from "specviz/base/dom.js";
-import { alertNote, getJson, listen, sentence, traceUrl } from "specviz/base/json.js";
-import { drawGo } from "specviz/compare/ask.js";
+import { alertNote, listen, sentence } from "specviz/base/json.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed, frame } from "specviz/compare/frame.js";
 import { Lane } from "specviz/compare/lane.js";
 import { limit, pause, toggle } from "specviz/compare/race.js";
 import { drawLens, drawStretches, drawTable } from "specviz/compare/results.js";
-import { drawn, going, page, part, post } from "specviz/compare/state.js";
-import { setAddress } from "specviz/shell/address.js";
-import { refreshRuns } from "specviz/shell/runs.js";
-import { app } from "specviz/shell/state.js";
+import { drawn, going, page, part } from "specviz/compare/state.js";
 
 /** @param {CompareLane[]} lanes */
 const idsOf = (lanes) => lanes.filter((lane) => lane.id).map((lane) => lane.id);
 /** @param {CompareLane} lane */
 const unfinished = (lane) => ["waiting", "running"].includes(lane.state);
-/** @type {(id: string) => Promise<Trace | WaitingTrace>} */
-const getTrace = (id) => getJson(traceUrl(id));
 /** What every comparison begins with. */
 const FRESH = {
   numbers: {}, lens: {}, stretches: [], mark: null, at: 0, live: true, stopping: false, title: "", framed: false,
@@ -38,7 +32,7 @@ export function begin(lanes) {
   Object.assign(page, FRESH);
   part("results").replaceChildren();
   part("empty").hidden = page.lanes.length > 0;
-  setAddress({ lanes: idsOf(page.lanes).join(",") });
+  page.host.begun(idsOf(page.lanes));
   frame();
   follow(ticket);
 }
@@ -50,7 +44,7 @@ async function follow(ticket) {
     .filter((lane) => lane.id)
     .map(async (lane) => {
       try {
-        take(lane, await getTrace(lane.id), ticket);
+        take(lane, await page.host.trace(lane.id), ticket);
       } catch (problem) {
         if (ticket === page.ticket) Object.assign(lane, { state: "failed", error: sentence(problem) });
       }
@@ -74,10 +68,9 @@ async function follow(ticket) {
 async function adopt() {
   const ids = page.lanes.filter(unfinished).map((lane) => lane.id);
   try {
-    const { done } = await post("adopt", { ids, session: await app.session() });
-    if (!done) return;
+    if (!(await page.host.adopt(ids))) return;
     for (const lane of page.lanes) if (ids.includes(lane.id)) lane.mine = true;
-    drawGo();
+    page.host.changed();
   } catch {
     /* they end with the page that began them */
   }
@@ -108,7 +101,7 @@ function watch(lane, ticket) {
     let events = [];
     const again = async () => {
       try {
-        take(lane, await getTrace(lane.id), ticket);
+        take(lane, await page.host.trace(lane.id), ticket);
       } catch (problem) {
         Object.assign(lane, {
           state: page.stopping ? "stopped" : "failed",
@@ -163,7 +156,7 @@ function watch(lane, ticket) {
 /** @type {(what: string, ticket: number, place: string, draw: (answer: any) => void) => Promise<void>} */
 async function asked(what, ticket, place, draw) {
   try {
-    const answer = await getJson(`api/compare/${what}?runs=${idsOf(drawn()).map(encodeURIComponent).join(",")}`);
+    const answer = await page.host.ask(what, idsOf(drawn()));
     if (ticket === page.ticket) draw(answer);
   } catch (problem) {
     if (ticket === page.ticket) part(place).replaceChildren(alertNote(problem));
@@ -185,8 +178,7 @@ export async function lens(ticket) {
 function over(ticket) {
   page.live = false;
   page.at = limit();
-  drawGo();
-  refreshRuns();
+  page.host.over();
   changed();
   if (!idsOf(drawn()).length) {
     drawStretches();

@@ -11,6 +11,7 @@ import { begin, lens } from "specviz/compare/live.js";
 import { drawOutputs } from "specviz/compare/outputs.js";
 import { pause } from "specviz/compare/race.js";
 import { drawExample, drawRecorded, example, openRuns } from "specviz/compare/recorded.js";
+import { server } from "specviz/compare/server.js";
 import { going, page, part } from "specviz/compare/state.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
@@ -102,6 +103,7 @@ async function load() {
 /** @param {Part} part */
 export function mount({ element }) {
   app.pages.compare = page;
+  page.host = server;
   page.box = place(element, "compare");
   let asked = false;
   let wide = 0;

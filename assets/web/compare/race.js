@@ -5,7 +5,6 @@ import { clamp, plural } from "specviz/base/numbers.js";
 import { tell, words } from "specviz/compare/oracle.js";
 import { drawn, going, mark, name, page, part, seconds, settings, tint } from "specviz/compare/state.js";
 import { trained } from "specviz/shell/methods.js";
-import { onInspect } from "specviz/shell/open.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
 const SHOWN_TEXT = 260; // characters of a lane's text
@@ -82,7 +81,7 @@ export function drawRows() {
 /** Opens a lane on Inspect, at a step or where it stands now. @param {CompareLane} lane @param {number} [step] */
 export function inspect(lane, step) {
   const now = lane.lane?.done(page.clock, page.at) ?? 0;
-  onInspect(lane.id, { step: step ?? Math.max(0, now - 1) });
+  page.host.inspect(lane.id, step ?? Math.max(0, now - 1));
 }
 
 /** Where the clock ends. */

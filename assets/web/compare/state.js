@@ -1,6 +1,6 @@
 /* What the page "Compare" knows, and the small things its files share. Text nodes only. */
 
-import { find, h } from "specviz/base/dom.js";
+import { find, h, later } from "specviz/base/dom.js";
 import { postJson } from "specviz/base/json.js";
 import { setting, short } from "specviz/base/numbers.js";
 
@@ -9,6 +9,8 @@ export const MARKS = ["P", "A", "B", "C", "D", "E"]; // P is plain decoding
 export class ComparePage {
   /** @type {HTMLElement} */
   box = document.body; // until the page is there
+  /** Where runs come from, and what is around the comparison. @type {CompareHost} */
+  host = later();
   /** What the page offers. @type {CompareOffer} */
   data = { examples: [], most: 0, metrics: [], plotly: "" };
   /** The methods that can run. @type {Catalog | null} */

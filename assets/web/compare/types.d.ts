@@ -69,6 +69,26 @@ interface CompareLane {
 /** One that has written something. */
 type DrawnLane = CompareLane & { lane: import("specviz/compare/lane.js").Lane };
 
+/** What a comparison stands in: the app's page (server.js), or one of a static site. */
+interface CompareHost {
+  trace: (id: string) => Promise<Trace | WaitingTrace>;
+  /** What was counted of runs that are over: "numbers", "stretches", "outcome", "lens". */
+  ask: (what: string, ids: string[]) => Promise<any>;
+  /** Opens a run at a step on Inspect. */
+  inspect: (id: string, step: number) => void;
+  /** Another comparison begins, of these runs. */
+  begun: (ids: string[]) => void;
+  /** The lanes grew. */
+  changed: () => void;
+  /** All lanes are over. */
+  over: () => void;
+  /** Whether runs that go on end with this page from now on. */
+  adopt: (ids: string[]) => Promise<boolean>;
+  stop: () => void;
+  /** The address of the runs' figure; none: "". */
+  figure: (ids: string[]) => string;
+}
+
 /** What the ruler draws of a lane. */
 interface RulerLane {
   lane: import("specviz/compare/lane.js").Lane; color: string; name: string; mark: string; aligned: number;

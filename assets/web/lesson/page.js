@@ -1,112 +1,22 @@
-/* Page "Lessons": cards, and the player with its place in the address and in this browser. Text nodes only. */
+/* Page "Lessons" in the app: lessons and their runs come from the server. */
 
 import { h, place } from "specviz/base/dom.js";
-import { alertNote, getJson, sentence } from "specviz/base/json.js";
-import { clamp, plural } from "specviz/base/numbers.js";
-import { parse, stored } from "specviz/base/storage.js";
-import { Lesson } from "specviz/lesson/lesson.js";
+import { getJson } from "specviz/base/json.js";
+import { again, load, page } from "specviz/lesson/lessons.js";
 import { setAddress } from "specviz/shell/address.js";
 import { onInspect } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
 import { goTo } from "specviz/shell/tabs.js";
 
-class LessonPage {
-  /** @type {HTMLElement} */
-  box = document.body; // until the page is there
-  place = h("div.svn-page", h("p.svp-empty", "Opening the lessons …"));
-  /** @type {(LessonCard | FaultyLesson)[]} */
-  lessons = [];
-  /** @type {Lesson | null} */
-  player = null;
-  /** Run → its trace, fetched once. @type {Map<string, Promise<Trace>>} */
-  runs = new Map();
-  asked = false;
-  /** Of the lesson that is asked for: an answer to an older one is dropped. */
-  ticket = 0;
-}
-const page = new LessonPage();
-
-/** @param {string} id */
-const key = (id) => `lesson-${id}`;
-/** Where a learner stands, as this browser keeps it. @type {(id: string) => Partial<LessonProgress>} */
-const kept = (id) => parse(stored.get(key(id)) ?? "");
-
-/** The address of a stop; ``at`` counts from 0. @type {(id: string, at: number, present: boolean) => string} */
-function link(id, at, present) {
-  const asked = { tab: "lessons", lesson: id, at: String(at + 1), ...(present ? { present: "1" } : null) };
-  return new URL(`?${new URLSearchParams(asked)}`, location.href).href;
-}
-
-/** A run, fetched once. @param {string} name */
-function run(name) {
-  const trace = page.runs.get(name) ?? getJson(`api/lessons/runs/${encodeURIComponent(name)}`);
-  page.runs.set(name, trace);
-  trace.catch(() => page.runs.delete(name));
-  return trace;
-}
-
-// --- cards ---
-
-/** How far a learner is, and what the button says. @param {LessonCard} card */
-function state(card) {
-  const { at } = kept(card.id);
-  if (at === undefined) return { words: "Start", at: 0, done: 0 };
-  if (at >= card.stops) return { words: "Again", at: 0, done: 1 };
-  return { words: at > 0 ? "Go on" : "Start", at, done: at / card.stops };
-}
-
-/** @type {(one: LessonCard | FaultyLesson, number: number) => HTMLElement} */
-function card(one, number) {
-  if (one.faults)
-    return h(
-      "li.svn-card.svn-faulty",
-      h("h3", one.id.replace(/^own-/, "")),
-      h("p.svn-about", "This lesson cannot be shown yet:"),
-      h("ul.svn-faults", one.faults.map((text) => h("li", text))),
-    );
-  const { words, at, done } = state(one);
-  const finished = done >= 1;
-  return h(
-    "li.svn-card",
-    { class: finished && "svn-finished" },
-    h(
-      "div.svn-top",
-      h("span.svn-number", one.own ? "Own lesson" : String(number)),
-      h("span.svn-minutes", finished ? "✓ done · " : "", plural(one.minutes, "minute")),
-    ),
-    h("h3", one.title),
-    h("p.svn-about", one.about),
-    h("ul.svn-learn", one.learn.map((text) => h("li", text))),
-    h(
-      "div.svn-foot",
-      h("button.svp-button.svn-go", { "aria-label": `${words}: ${one.title}`, onclick: () => play(one.id, at) }, words),
-      h(
-        "span.svn-progress",
-        { role: "img", "aria-label": `${Math.round(100 * done)} % seen` },
-        h("i", { style: `width:${100 * done}%` }),
-      ),
-      h("span.svn-asked", plural(one.asked, "question")),
-    ),
-  );
-}
-
-function drawCards() {
-  leave();
-  const own = page.lessons.filter((one) => one.own);
-  const ours = page.lessons.filter((one) => !one.own);
-  const total = ours.reduce((sum, one) => sum + (one.minutes || 0), 0);
-  page.place.replaceChildren(
-    h(
-      "header.svn-head",
-      h("h2", "Lessons"),
-      h(
-        "p",
-        `Short tours over recorded runs: ${ours.length} lessons, ${plural(total, "minute")} in all. Read, ` +
-          `predict, then see what happened. The keys → ← and the digits are enough; F makes it large for a class.`,
-      ),
-    ),
-    h("ol.svn-cards", ours.map((one, k) => card(one, k + 1))),
-    ...(own.length ? [h("h2.svn-own", "Your own"), h("ul.svn-cards", own.map((one, k) => card(one, k + 1)))] : []),
+/** @type {LessonHost} */
+const server = {
+  lessons: () => getJson("api/lessons"),
+  lesson: (id) => getJson(`api/lessons/${encodeURIComponent(id)}`),
+  run: (name) => getJson(`api/lessons/runs/${encodeURIComponent(name)}`),
+  inspect: (run, step) => onInspect(run, { step }),
+  moved: setAddress,
+  address: { tab: "lessons" },
+  note: () =>
     h(
       "p.svn-write",
       "A lesson is a plain text file: put yours into the folder that ",
@@ -117,97 +27,19 @@ function drawCards() {
       h("code", "assets/lessons/README.md"),
       " tells how to write it.",
     ),
-  );
-  page.box.dataset.ready = "cards";
-}
-
-// --- the player ---
-
-function leave() {
-  if (page.player) page.player.destroy();
-  page.player = null;
-}
-
-/** Opens a lesson at a stop. @param {string} id */
-async function play(id, at = 0, present = false) {
-  const ticket = ++page.ticket;
-  /** @type {LessonText} */
-  let lesson;
-  try {
-    lesson = await getJson(`api/lessons/${encodeURIComponent(id)}`);
-    if (ticket !== page.ticket) return;
-  } catch (problem) {
-    if (ticket !== page.ticket) return;
-    drawCards();
-    page.place.prepend(h("p.svp-note.svp-error.svn-problem", { role: "alert" }, sentence(problem)));
-    return;
-  }
-  leave();
-  const order = page.lessons.flatMap((one) => (one.faults ? [] : [one]));
-  const after = order[order.findIndex((one) => one.id === id) + 1];
-  const before = kept(id);
-  const host = h("div.svn-player");
-  page.place.replaceChildren(host);
-  const start = clamp(at, 0, lesson.stops.length);
-  /** @param {LessonProgress} progress */
-  const keep = ({ at: now, answers }) => {
-    stored.set(key(id), JSON.stringify({ at: now, answers }));
-    setAddress({ lesson: id, at: String(now + 1) });
-  };
-  const presenting = () => Boolean(page.player?.presenter.on);
-  const answers = Object.fromEntries(
-    Object.entries(before.answers || {}).filter(([k, option]) => lesson.stops[Number(k)]?.ask?.options[option]),
-  );
-  page.player = new Lesson(host, lesson, {
-    load: run,
-    at: start,
-    answers: (before.at ?? 0) >= lesson.stops.length && start === 0 ? {} : answers,
-    present,
-    moved: keep,
-    link: (now) => link(id, now, presenting()),
-    leave: () => {
-      setAddress({ lesson: null, at: null });
-      drawCards();
-    },
-    open: (name, step) => {
-      page.player?.presenter.set(false);
-      onInspect(name, { step });
-    },
-    next: after && !lesson.own ? { title: after.title, go: () => play(after.id, 0, presenting()) } : null,
-  });
-  keep({ at: start, answers: page.player.answers });
-  page.box.dataset.ready = id;
-  scrollTo({ top: 0 });
-  page.player.root.focus({ preventScroll: true });
-}
+};
 
 /** Opens a lesson from another page, where the learner was. @param {string} id */
 export function learn(id) {
   setAddress({ lesson: id, at: null });
   goTo("lessons");
-  if (page.asked) play(id, kept(id).at || 0);
-}
-
-async function load() {
-  try {
-    /** @type {LessonList} */
-    const { lessons } = await getJson("api/lessons");
-    page.lessons = lessons;
-  } catch (problem) {
-    page.asked = false;
-    page.place.replaceChildren(alertNote(problem));
-    return;
-  }
-  const asked = new URLSearchParams(location.search);
-  const id = asked.get("lesson");
-  if (!id) return drawCards();
-  const at = Number.parseInt(asked.get("at") || "", 10);
-  await play(id, Number.isFinite(at) ? at - 1 : kept(id).at || 0, asked.get("present") === "1");
+  if (page.asked) again(id);
 }
 
 /** @param {Part} part */
 export function mount({ element }) {
   app.pages.lesson = page;
+  page.host = server;
   page.box = place(element, "lessons");
   page.box.replaceChildren(page.place);
   // nothing is asked for before the page is looked at

@@ -52,3 +52,18 @@ interface LessonOptions extends Partial<LessonProgress> {
   open?: (run: string, step: number) => void;
   next?: { title: string; go: () => void } | null;
 }
+
+/** What lessons stand in: the app's page, or one of a static site. */
+interface LessonHost {
+  lessons: () => Promise<LessonList>;
+  lesson: (id: string) => Promise<LessonText>;
+  run: (name: string) => Promise<Trace>;
+  /** Opens a run at a step on Inspect. */
+  inspect: (run: string, step: number) => void;
+  /** Changes parameters of the address; null removes one. */
+  moved: (changes: Record<string, string | null>) => void;
+  /** Parameters of every lesson's address. */
+  address: Record<string, string>;
+  /** What is said below the cards. */
+  note: () => HTMLElement;
+}

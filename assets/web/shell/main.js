@@ -54,9 +54,7 @@ on("inspector", async (inspector) => {
 /** Fetches the other pages' modules one after another while nothing else is to be done, so that a tab opens at once. */
 async function fetchPages() {
   const { imports } = JSON.parse(must(document.querySelector("script[type=importmap]")).textContent || "{}");
-  const apart = ["specviz/player/page.js"]; // draws a page of its own as soon as it is there
-  const pages = Object.keys(imports).filter((name) => /^specviz\/\w+\/page\.js$/.test(name) && !apart.includes(name));
-  for (const name of pages) {
+  for (const name of Object.keys(imports).filter((name) => /^specviz\/\w+\/page\.js$/.test(name))) {
     await new Promise((idle) => (window.requestIdleCallback ?? setTimeout)(idle));
     await import(name).catch(() => {}); // told where the tab is opened
   }

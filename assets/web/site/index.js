@@ -1,13 +1,12 @@
 /* A static site's list of runs: searched, filtered, by prompt or one by one. */
 
-import { must } from "specviz/base/dom.js";
 import { plural } from "specviz/base/numbers.js";
 import { followSystem } from "specviz/base/system.js";
 import { Choice, Field } from "specviz/ui/field.js";
 import { html, render, useState } from "specviz/ui/html.js";
 import { Table } from "specviz/ui/table.js";
+import { main, site, to } from "specviz/site/site.js";
 
-const site = /** @type {SiteRuns} */ (JSON.parse(must(document.getElementById("site")).textContent || ""));
 const ALL = "";
 
 /** Runs with every word somewhere, and of what is chosen. @type {(asked: { [name: string]: string }) => SiteRun[]} */
@@ -54,17 +53,19 @@ function Prompt({ runs }) {
   const outcome = site.outcomes[runs[0].prompt];
   return html`<section class="st-prompt">
     <h2>${runs[0].title}</h2>
-    ${outcome && html`<p>${outcome}</p>`}
+    ${outcome && html`<p>${outcome} <a href=${to("compare", { prompt: runs[0].prompt })}>Compare</a></p>`}
     <ol>${sorted.map((run) => html`<li key=${run.key}>
-      <a href=${`run.html?run=${run.key}`}>${run.method}</a>
+      <a href=${to("run", { run: run.key })}>${run.method}</a>
       <span class="st-bar" aria-hidden="true"><i style=${{ width: `${(100 * run.steps) / most}%` }} /></span>
-      <span>${plural(run.steps, "forward")} · ${decimal(run.per_step)} tokens per step</span>
+      <span>${plural(run.steps, "forward")} · ${decimal(run.per_step)} tokens per step${run.answer && html` ·${" "}
+        <a href=${to("attribution", { answer: run.answer, run: run.key })}
+          aria-label=${`Attribution of ${run.method}`}>sources</a>`}</span>
     </li>`)}</ol>
   </section>`;
 }
 
 const COLUMNS = [
-  { head: "Run", cell: (/** @type {SiteRun} */ run) => html`<a href=${`run.html?run=${run.key}`}>${run.title}</a>` },
+  { head: "Run", cell: (/** @type {SiteRun} */ run) => html`<a href=${to("run", { run: run.key })}>${run.title}</a>` },
   { head: "Method", cell: (/** @type {SiteRun} */ run) => run.method },
   { head: "Model", cell: (/** @type {SiteRun} */ run) => run.model },
   { head: "Tokens", number: true, cell: (/** @type {SiteRun} */ run) => run.tokens.toLocaleString("en") },
@@ -89,6 +90,8 @@ function Site() {
     : html`<${Table} label="Runs" columns=${COLUMNS} rows=${runs} />`;
   return html`
     <h1>${site.title}</h1>
+    ${site.lessons.length > 0 && html`<p><a href="lessons.html">${plural(site.lessons.length, "lesson")}</a> show how
+      speculative decoding works, on recorded runs.</p>`}
     <div class="st-form">
       <${Field} label="Search">${(/** @type {object} */ tied) => html`
         <input class="ui-input" type="search" value=${asked.text} onInput=${typed} ...${tied} />`}</${Field}>
@@ -103,4 +106,4 @@ function Site() {
 }
 
 followSystem();
-render(html`<${Site} />`, must(document.getElementById("index")));
+render(html`<${Site} />`, main);

@@ -1,4 +1,4 @@
-/** A run in the list of a static site. */
+/** A run in the list of a static site; ``answer``: the key of its attribution, "" where there is none. */
 interface SiteRun {
   key: string;
   title: string;
@@ -7,6 +7,7 @@ interface SiteRun {
   category: string;
   tags: string[];
   prompt: string;
+  answer: string;
   tokens: number;
   steps: number;
   per_step: number | null;
@@ -17,4 +18,12 @@ interface SiteRuns {
   title: string;
   runs: SiteRun[];
   outcomes: { [prompt: string]: string };
+  lessons: LessonCard[];
+}
+
+/** The runs of a prompt compared: specviz/site/documents.py. */
+interface SiteComparison {
+  metrics: MetricHelp[];
+  runs: { [key: string]: { numbers: LaneNumbers; lens: LaneCheck } };
+  sets: { runs: string[]; stretches: Advantage[]; outcome: string }[];
 }

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decoders.study.attribution import WAYS, Link, coverage, links, uncopied
 from decoders.study.attribution_export import to_json
-from decoders.study.quotes import QuotedAnswer, gold_json, score_links
+from decoders.study.quotes import Quote, QuotedAnswer, gold_json, score_links
 from decoders.study.verbatim import quotations
 from decoders.trace.trace import Trace
 from specviz.views.export import standalone_page
 
 SCHEMA = "specattribution-page/1"
+
+
+def answer_digest(trace: Trace) -> str:
+    """The same for runs that wrote the same to the same prompt and passages."""
+    tokens = trace.tables["tokens"]
+    same = (trace.run["prompt_length"], tokens["id"], tokens["passage"])
+    return hashlib.sha256(json.dumps(same).encode()).hexdigest()
+
+
+def quoted(kept: Any) -> QuotedAnswer | None:
+    """Known quotes as they stand in a file beside a run; None where there are none."""
+    try:
+        quotes = tuple(Quote(**quote) for quote in kept["quotes"])
+        return QuotedAnswer(**{**kept, "passages": tuple(kept["passages"]), "quotes": quotes})
+    except (TypeError, KeyError):
+        return None
 
 
 def document(trace: Trace, gold: QuotedAnswer | None = None) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import threading
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from decoders.errors import UserError
 from decoders.prompt.codec import of_trace
 from decoders.study.attribution import COUNTED, WAY_WORDS, WAYS, links
 from decoders.study.attribution_export import markdown, to_json
-from decoders.study.quotes import Quote, QuotedAnswer
+from decoders.study.quotes import QuotedAnswer
 from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
 from specviz.server.bodies import Body, Id, Listed, PageSession, needs
@@ -28,7 +27,7 @@ from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
 from specviz.views.examples import passages
 
-from .document import document, standalone
+from .document import answer_digest, document, quoted, standalone
 from .scoring import MAX_ROWS, MIN_RUNS, Rows, Scorings
 from .signals import chosen_signals, unfit
 
@@ -131,7 +130,7 @@ class Attribution(Service):
         library = self.desk.library
         if library is not None and key in library:
             if gold is None:
-                gold = _quoted(library.about(key).get("gold"))
+                gold = quoted(library.about(key).get("gold"))
             elif "gold" not in library.about(key):
                 library.describe(key, gold=dataclasses.asdict(gold))
         return gold
@@ -141,9 +140,7 @@ class Attribution(Service):
         return next((gold for key in keys if (gold := self._known(key)) is not None), None)
 
     def _digest(self, key: str, trace: Trace) -> str:
-        tokens = trace.tables["tokens"]
-        same = (trace.run["prompt_length"], tokens["id"], tokens["passage"])
-        digest = hashlib.sha256(json.dumps(same).encode()).hexdigest()
+        digest = answer_digest(trace)
         with self._change:
             self._digests[key] = digest
         return digest
@@ -291,12 +288,3 @@ class Attribution(Service):
         check_tokens(target, trace)
         prompt = of_trace(trace)
         return target, prompt, trace.output_ids, str(trace.run.get("title") or "")
-
-
-def _quoted(kept: Any) -> QuotedAnswer | None:
-    """Known quotes as they stand in a file beside a run; None where there are none."""
-    try:
-        quotes = tuple(Quote(**quote) for quote in kept["quotes"])
-        return QuotedAnswer(**{**kept, "passages": tuple(kept["passages"]), "quotes": quotes})
-    except (TypeError, KeyError):
-        return None

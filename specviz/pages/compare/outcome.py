@@ -4,6 +4,8 @@ the outputs agree, and one sentence about who won, by how much and why.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +16,52 @@ from decoders.trace.baseline import baseline
 from decoders.trace.trace import Trace
 
 LEVEL = 0.03  # single runs whose speeds lie no further apart cannot be told apart
+
+# numbers of the table, in its order: all of them are defined in decoders.trace.metrics
+TABLE = (
+    "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
+    "ranking_cost", "draft_ms", "verify_ms", "decide_ms", "draft_share", "prefill_ms", "prepare_ms", "kv_mb",
+    "draft_mb", "differs",
+)  # fmt: skip
+_BY_KEY = {metric.key: metric for metric in metrics.METRICS}
+METRICS = [{name: getattr(_BY_KEY[key], name) for name in _BY_KEY[key].__slots__} for key in TABLE]
+
+
+def whole(trace: Trace) -> bool:
+    """Whether a run came to its own end."""
+    from decoders.study.divergences import CUT_SHORT
+
+    return trace.run.get("stop", "") not in CUT_SHORT
+
+
+def plain_key(trace: Trace) -> str:
+    """The same where plain decoding writes the same: model, dtype, weights, prompt, sampling, length, stop tokens."""
+    run = trace.run
+    model = [run["model"].get(name) for name in ("name", "parameters", "dtype", "weights")]
+    settings = [model, trace.prompt_ids, run["sampling"], run["max_new_tokens"], run.get("stop_ids")]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def numbers_of(traces: Mapping[str, Trace]) -> dict[str, dict[str, Any]]:
+    """``lane_numbers`` of each run; speedups are formed with the run of plain decoding among them."""
+    base = next((t for t in traces.values() if t.run["method"]["name"] == BASELINE and whole(t)), None)
+    return {key: lane_numbers(trace, base) for key, trace in traces.items()}
+
+
+def outcome_of(traces: Mapping[str, Trace]) -> str:
+    """``outcome`` of runs of one prompt. Runs of one method are told apart by the letters that they have on the page
+    "Compare".
+    """
+    titles = {key: lane_title(trace) for key, trace in traces.items()}
+    letters = iter("ABCDE")
+    marks = {key: "" if trace.run["method"]["name"] == BASELINE else next(letters) for key, trace in traces.items()}
+    several = Counter(titles.values())
+    lanes = {}
+    for key, numbers in numbers_of(traces).items():
+        title = titles[key] if several[titles[key]] == 1 else f"{titles[key]} {marks[key]}".rstrip()
+        plain = not marks[key] and BASELINE not in lanes and whole(traces[key])
+        lanes[BASELINE if plain else key] = title, numbers
+    return outcome(lanes)
 
 
 def lane_numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:

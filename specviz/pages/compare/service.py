@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import threading
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from typing import Annotated, Any
@@ -18,7 +15,6 @@ from pydantic import AfterValidator, Field
 
 from decoders.errors import UserError
 from decoders.prompt.codec import of_trace
-from decoders.trace import metrics
 from decoders.trace.trace import Trace
 from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
@@ -32,7 +28,7 @@ from specviz.shell.assets import plotly
 from specviz.views.examples import examples
 from specviz.words import sentence
 
-from .outcome import BASELINE, check_output, lane_numbers, lane_title, outcome
+from .outcome import BASELINE, METRICS, check_output, numbers_of, outcome_of, plain_key, whole
 from .stretches import stretches
 
 log = logging.getLogger(__name__)
@@ -40,14 +36,6 @@ log = logging.getLogger(__name__)
 MAX_LANES = 4  # methods beside the baseline
 KEPT = 64  # outputs of plain decoding, and four times as many verdicts
 LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
-
-# what the table shows, in its order: all of them are defined in decoders.trace.metrics
-TABLE = (
-    "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
-    "ranking_cost", "draft_ms", "verify_ms", "decide_ms", "draft_share", "prefill_ms", "prepare_ms", "kv_mb",
-    "draft_mb", "differs",
-)  # fmt: skip
-
 
 class Prompt(Body):
     """A prompt as it is typed (``PromptForm``'s fields), or the one of a recorded run."""
@@ -121,9 +109,7 @@ class Compare(Service):
     def shown(self) -> dict[str, Any]:
         """What the page starts with: what the examples' prompts are called, and how many lanes there may be."""
         prompts = [{"label": e.label, "prompt": e.fields} for e in examples(self.desk.toy)]
-        by_key = {metric.key: metric for metric in metrics.METRICS}
-        rows = [{name: getattr(by_key[key], name) for name in by_key[key].__slots__} for key in TABLE]
-        return {"examples": prompts, "most": MAX_LANES, "metrics": rows, "plotly": plotly()}
+        return {"examples": prompts, "most": MAX_LANES, "metrics": METRICS, "plotly": plotly()}
 
     # --- running lanes ---
 
@@ -206,29 +192,12 @@ class Compare(Service):
         """Per run that is over its numbers (``lane_numbers``). The baseline of the speedup is the plain run among
         ``runs``, else what a run recorded of plain decoding.
         """
-        return self._lanes(self._traces(runs))
-
-    @staticmethod
-    def _lanes(traces: Mapping[str, Trace]) -> dict[str, dict[str, Any]]:
-        base = next((t for t in traces.values() if t.run["method"]["name"] == BASELINE and _whole(t)), None)
-        return {key: lane_numbers(trace, base) for key, trace in traces.items()}
+        return numbers_of(self._traces(runs))
 
     @get("outcome")
-    def outcome_of(self, runs: Runs) -> dict[str, str]:
-        """``{"sentence"}``: of the runs that are over, who won, by how much and why (``outcome``). Runs of one method
-        are told apart by the letters that they have on the page.
-        """
-        traces = self._traces(runs)
-        titles = {key: lane_title(trace) for key, trace in traces.items()}
-        letters = iter("ABCDE")
-        marks = {key: "" if trace.run["method"]["name"] == BASELINE else next(letters) for key, trace in traces.items()}
-        several = Counter(titles.values())
-        lanes = {}
-        for key, numbers in self._lanes(traces).items():
-            title = titles[key] if several[titles[key]] == 1 else f"{titles[key]} {marks[key]}".rstrip()
-            plain = not marks[key] and BASELINE not in lanes and _whole(traces[key])
-            lanes[BASELINE if plain else key] = title, numbers
-        return {"sentence": outcome(lanes)}
+    def outcome(self, runs: Runs) -> dict[str, str]:
+        """``{"sentence"}``: of the runs that are over, who won, by how much and why (``outcome_of``)."""
+        return {"sentence": outcome_of(self._traces(runs))}
 
     @get("figure")
     def figure(self, runs: Runs) -> Response:
@@ -252,8 +221,8 @@ class Compare(Service):
         """
         traces = self._traces(runs)
         for key, trace in traces.items():
-            if trace.run["method"]["name"] == BASELINE and _whole(trace) and self._trusted(key):
-                self._keep(_plain_key(trace), trace.output_ids)
+            if trace.run["method"]["name"] == BASELINE and whole(trace) and self._trusted(key):
+                self._keep(plain_key(trace), trace.output_ids)
         waiting = {key: self._verdict(key, trace) for key, trace in traces.items()}
         verdicts = {}
         for key, future in waiting.items():
@@ -309,8 +278,8 @@ class Compare(Service):
 
     def _reference(self, trace: Trace) -> tuple[int, ...] | None:
         """Plain decoding's output for a run's prompt and settings, where it is known already."""
-        with_it = self._plain.get(_plain_key(trace))
-        if with_it is None and trace.run["method"]["name"] == BASELINE and _whole(trace):
+        with_it = self._plain.get(plain_key(trace))
+        if with_it is None and trace.run["method"]["name"] == BASELINE and whole(trace):
             return tuple(trace.output_ids)
         if with_it is None and not trace.run["sampling"].get("temperature") and trace.tables["plain"]["id"]:
             return tuple(trace.tables["plain"]["id"])
@@ -329,7 +298,7 @@ class Compare(Service):
             )  # fmt: skip
 
         ids = self.desk.on_worker(work)
-        return self._keep(_plain_key(trace), ids)
+        return self._keep(plain_key(trace), ids)
 
     def _judged(self, trace: Trace, plain: Sequence[int], target: Any) -> Any:
         from decoders.study.divergences import divergence
@@ -350,20 +319,6 @@ class Compare(Service):
                 if trace.run.get("prompt_length") and "method" in trace.run:
                     traces[key] = trace
         return traces
-
-
-def _whole(trace: Trace) -> bool:
-    from decoders.study.divergences import CUT_SHORT
-
-    return trace.run.get("stop", "") not in CUT_SHORT
-
-
-def _plain_key(trace: Trace) -> str:
-    """The same where plain decoding writes the same: model, dtype, weights, prompt, sampling, length, stop tokens."""
-    run = trace.run
-    model = [run["model"].get(name) for name in ("name", "parameters", "dtype", "weights")]
-    settings = [model, trace.prompt_ids, run["sampling"], run["max_new_tokens"], run.get("stop_ids")]
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def _recorded(trace: Trace) -> PromptForm:

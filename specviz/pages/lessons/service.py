@@ -51,10 +51,27 @@ def own_folder() -> Path:
     return home() / "lessons"
 
 
+def files_in(folder: Path) -> list[Path]:
+    """The lesson files of a folder, in order of the numbers that their names begin with."""
+    return sorted(folder.glob(f"*{ENDING}"), key=_in_order)
+
+
 def places() -> list[Path]:
     """All lesson files: those that come along, then a teacher's own."""
-    folders = [folder for folder in (LESSONS, own_folder()) if folder.is_dir()]
-    return [path for folder in folders for path in sorted(folder.glob(f"*{ENDING}"), key=_in_order)]
+    return [path for folder in (LESSONS, own_folder()) if folder.is_dir() for path in files_in(folder)]
+
+
+def lesson_key(path: Path) -> str:
+    """A lesson's id; a teacher's own are named own-…"""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem)
+    return name if path.parent == LESSONS else f"own-{name}"
+
+
+def card(lesson: dict[str, Any]) -> dict[str, Any]:
+    """A filled lesson as it stands in the list."""
+    asked = sum(stop["ask"] is not None for stop in lesson["stops"])
+    shown = {name: lesson[name] for name in ("id", "own", "title", "about", "minutes", "learn")}
+    return {**shown, "stops": len(lesson["stops"]), "asked": asked}
 
 
 class Lessons(Service):
@@ -70,11 +87,10 @@ class Lessons(Service):
         return Runs(own_folder(), LESSONS, GALLERY)
 
     def files(self) -> dict[str, Path]:
-        """Lesson id → file; a teacher's own are named own-…"""
+        """Lesson id → file."""
         lessons: dict[str, Path] = {}
         for path in places():
-            name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem)
-            lessons.setdefault(name if path.parent == LESSONS else f"own-{name}", path)
+            lessons.setdefault(lesson_key(path), path)
         return lessons
 
     @get()
@@ -83,15 +99,11 @@ class Lessons(Service):
         cards = []
         for key in self.files():
             try:
-                lesson = self.lesson(key)
+                cards.append(card(self.lesson(key)))
             except LessonError as error:
                 cards.append({"id": key, "own": True, "faults": [str(fault) for fault in error.faults[:20]]})
-                continue
             except Missing:
                 continue
-            asked = sum(stop["ask"] is not None for stop in lesson["stops"])
-            shown = {name: lesson[name] for name in ("id", "own", "title", "about", "minutes", "learn")}
-            cards.append({**shown, "stops": len(lesson["stops"]), "asked": asked})
         return {"lessons": cards}
 
     @get("runs/{name}")

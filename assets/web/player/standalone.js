@@ -31,8 +31,8 @@ class Player {
     const { run, stepCount: count } = this.model;
     const written = this.model.tokenCount - this.model.promptLength;
     const facts = [run.method.title || run.method.name, run.model?.name, plural(written, "token")];
-    const each = ((this.accepted() + count) / count).toFixed(2);
-    if (count) facts.push(`${plural(count, "step")}, ${each} tokens per step`);
+    const perStep = (this.accepted() + count) / count;
+    if (count) facts.push(`${plural(count, "step")}, ${perStep.toFixed(2)} tokens per step`);
     /** @type {(label: string, sign: "previous" | "next", by: number) => HTMLButtonElement} */
     const go = (label, sign, by) => button(label, { onclick: () => (this.pause(), this.go(this.at + by)) }, icon(sign));
     this.play = button("Play", { onclick: () => this.toggle() }, icon("play"));

@@ -1,0 +1,43 @@
+/* The lessons on a static site. */
+
+import { h } from "specviz/base/dom.js";
+import { file } from "specviz/base/files.js";
+import { expose } from "specviz/base/handle.js";
+import { followSystem } from "specviz/base/system.js";
+import { load, page } from "specviz/lesson/lessons.js";
+import { around, main, site, to } from "specviz/site/site.js";
+
+/** @type {LessonHost} */
+const host = {
+  lessons: async () => ({ lessons: site.lessons }),
+  lesson: async (id) => {
+    if (!site.lessons.some((one) => one.id === id)) throw new Error("There is no such lesson here: choose one below.");
+    return file(`lessons/${id}.js`);
+  },
+  run: (key) => file(`traces/${key}.js`),
+  inspect: (run, step) => location.assign(`${to("run", { run })}#step=${step}`),
+  moved: (changes) => {
+    const url = new URL(location.href);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value) url.searchParams.set(name, value);
+      else url.searchParams.delete(name);
+    }
+    try {
+      history.replaceState(null, "", url);
+    } catch {
+      // a page from disk in a frame has no address of its own
+    }
+  },
+  address: {},
+  note: () => h("p.svn-write", "Every run of a lesson opens in the inspector, by the button beside its step."),
+};
+
+followSystem();
+around(undefined, "lessons");
+page.host = host;
+page.box = main;
+main.replaceChildren(page.place);
+page.asked = true;
+load();
+new ResizeObserver(() => page.player?.inspector.resized()).observe(main);
+expose({ lessons: page });

@@ -1,0 +1,98 @@
+"""What a static site holds beside its runs: comparisons of a prompt's runs, attributions of answers, lessons; each the
+document that the app's server answers with, made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from decoders.trace.trace import Trace
+from specviz.pages.attribution.document import document, quoted
+from specviz.pages.compare.outcome import BASELINE, METRICS, check_output, numbers_of, outcome_of, plain_key, whole
+from specviz.pages.compare.service import MAX_LANES
+from specviz.pages.compare.stretches import stretches
+from specviz.pages.lessons.service import LESSONS, files_in, lesson_key, load
+from specviz.pages.lessons.values import Runs
+from specviz.places import GALLERY
+
+TEXTLESS = {"text", "tokens", "tokens.id", "tokens.source"}  # where a source did not say these, nothing is attributed
+
+
+def comparison(traces: Mapping[str, Trace]) -> dict[str, Any]:
+    """Runs of one prompt, several by key, as the page "Compare" shows them.
+
+    ``sets``: runs that are shown together, as many as that page has lanes: plain decoding's first, then those that
+    need the fewest forwards; each with its ``stretches`` and the sentence of its ``outcome``. ``runs``: by key its
+    ``numbers`` and ``lens``, whether it wrote what plain decoding did. ``metrics``: rows of the table of numbers.
+    """
+    sets = [{key: traces[key] for key in keys} for keys in _together(traces)]
+    numbers = {key: one for some in sets for key, one in numbers_of(some).items()}
+    return {
+        "metrics": METRICS,
+        "runs": {key: {"numbers": numbers[key], "lens": _checked(traces[key], traces.values())} for key in numbers},
+        "sets": [
+            {"runs": [*some], "stretches": stretches(some, BASELINE), "outcome": outcome_of(some)} for some in sets
+        ],
+    }
+
+
+def _together(traces: Mapping[str, Trace]) -> Iterator[Sequence[str]]:
+    """The keys of runs that are shown together."""
+    plain = [key for key, trace in traces.items() if trace.run["method"]["name"] == BASELINE][:1]
+    others = sorted((key for key in traces if key not in plain), key=lambda key: traces[key].rows("steps"))
+    most = MAX_LANES if plain else MAX_LANES + 1
+    for start in range(0, len(others), most):
+        keys = [*plain, *others[start : start + most]]
+        yield keys if len(keys) > 1 else others[-2:]
+
+
+def _checked(trace: Trace, group: Any) -> dict[str, Any]:
+    """Whether a run wrote what plain decoding of the same prompt and settings did, as far as that was recorded."""
+    if trace.run.get("forced"):
+        return {"state": "unknown", "text": "This run wrote a given answer: there is nothing to compare it with."}
+    if {"tokens", "tokens.id", "text"} & set(trace.run.get("unknown", ())):
+        return {"state": "unknown", "text": "This run's tokens were not recorded."}
+    key = plain_key(trace)
+    for other in group:
+        if other.run["method"]["name"] == BASELINE and whole(other) and plain_key(other) == key:
+            return check_output(trace, other.output_ids)
+    if not trace.run["sampling"].get("temperature") and trace.tables["plain"]["id"]:
+        return check_output(trace, trace.tables["plain"]["id"])
+    return {"state": "unknown", "text": "Plain decoding of this prompt with these settings was not recorded."}
+
+
+def attribution(traces: Sequence[Trace], gold: Any = None) -> dict[str, Any] | None:
+    """One answer's links by each of the runs that wrote it, a run per method; None where there is none to show.
+    ``gold``: its known quotes as they stand beside a run.
+    """
+    known = quoted(gold) if gold is not None else None
+    by_method = {trace.run["method"]["name"]: trace for trace in reversed(traces) if not _textless(trace)}
+    documents = [document(trace, known) for trace in reversed(by_method.values())]
+    linked = [one for one in documents if any(view["links"] for view in (*one["views"].values(), one["verbatim"]))]
+    own = [one for one in linked if any(view["links"] for view in one["views"].values())]
+    return {"signals": own or linked[:1]} if linked else None
+
+
+def _textless(trace: Trace) -> bool:
+    return bool(TEXTLESS & set(trace.run.get("unknown", ())))
+
+
+def lessons() -> tuple[dict[str, dict[str, Any]], dict[str, Trace]]:
+    """The lessons that come along, filled, by id; and their runs by key. A stop's ``run`` is such a key."""
+    runs = Runs(LESSONS, GALLERY)
+    keys: dict[str, str] = {}
+    traces: dict[str, Trace] = {}
+    filled: dict[str, dict[str, Any]] = {}
+    for path in files_in(LESSONS):
+        lesson = load(path, runs)
+        for stop in lesson["stops"]:
+            name = stop["run"]
+            if name not in keys:
+                trace = runs.find(name)[1]
+                keys[name] = trace.digest[:16]
+                traces[keys[name]] = trace
+            stop["run"] = keys[name]
+        filled[lesson_key(path)] = {"id": lesson_key(path), "own": False, **lesson}
+    return filled, traces
+
