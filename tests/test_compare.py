@@ -16,8 +16,8 @@ from decoders import Prompt, Trace, drafters, generate, record
 from decoders.study.divergences import BUG, LOSSY
 from decoders.trace import metrics
 from specviz.pages import pages
-from specviz.pages.compare.outcome import check_output
-from specviz.pages.compare.service import MAX_LANES, TABLE, Compare, Comparison
+from specviz.pages.compare.outcome import TABLE, check_output
+from specviz.pages.compare.service import MAX_LANES, Compare, Comparison
 from specviz.pages.runs.difference import difference
 from specviz.server.desk import Desk
 from specviz.server.forms import Rejected

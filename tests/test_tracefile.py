@@ -563,3 +563,17 @@ def test_limits_hold_for_saving_too(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tracefile, "MAX_UNPACKED", 3_000)
     with pytest.raises(TraceError, match="record fewer tokens"):
         save(SMALL, None)
+
+
+def test_a_trace_as_one_json_object_opens_too(tmp_path: Path):
+    tree = synthetic.tree()
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(tree.to_json()), encoding="utf-8")
+    assert load(path).digest == load(saved(tree)).digest
+    for damage, word in (({"schema": "spectrace/9"}, "version"), ({"steps": []}, "steps"), ({"run": {}}, "run")):
+        path.write_text(json.dumps({**tree.to_json(), **damage}), encoding="utf-8")
+        with pytest.raises(TraceError, match=word):
+            load(path)
+    path.write_bytes(b'{"schema": "spectrace/1", "run": NaN}')
+    with pytest.raises(TraceError, match="not finite"):
+        load(path)

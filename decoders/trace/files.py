@@ -78,7 +78,7 @@ def save(trace: Trace, path: str | os.PathLike[str] | None) -> bytes | None:
 
 
 def load(source: str | os.PathLike[str] | bytes) -> Trace:
-    """The trace in a file (a path, or the file's bytes), wholly checked.
+    """The trace in a file (a path, or the file's bytes), a zip or one JSON object, wholly checked.
 
     Raises TraceError, one sentence, for anything that is not a whole trace of a known version: never another exception.
     """
@@ -97,6 +97,8 @@ def _load(file: BinaryIO, size: int) -> Trace:
         raise TraceError(f"it has {size >> 20:,} MiB and {MAX_FILE >> 20} are allowed")
     if size < _END.size:
         raise TraceError(f"it has {size} bytes, which is too few for a {SUFFIX} file")
+    if (whole := _as_json(file)) is not None:
+        return Trace.from_json(whole)
     _check_directory(file, size)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -122,6 +124,19 @@ def _load(file: BinaryIO, size: int) -> Trace:
                 announced = f"{len(values):,} rows and trace.json announces {columns['rows']:,}"
                 raise TraceError(f"{table}.{column[:40]} has {announced}")
     return Trace.from_json(document)
+
+
+def _as_json(file: BinaryIO) -> dict[str, Any] | None:
+    """The document of a trace that is one JSON object; None where the file is none. Raises TraceError."""
+    file.seek(0)
+    if file.read(1) != b"{":
+        return None
+    data = b"{" + file.read()
+    if data.startswith(b'{"journal"') or b'"schema"' not in data:
+        return None
+    if (cells := data.count(b",")) > MAX_CELLS:
+        raise TraceError(f"it has {cells:,} values and {MAX_CELLS:,} are allowed")
+    return loads(data, "of JSON")
 
 
 def _check_directory(file: BinaryIO, size: int) -> None:

@@ -22,11 +22,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders import load
     from decoders.trace.acceptance import DEFINITIONS
     from specviz.pages.acceptance.sets import Counted, pooled_by_method
 
-    sets = pooled_by_method(Counted.of(load(path)) for path in args.traces)
+    sets = pooled_by_method(Counted.of(trace) for path in args.traces for trace in common.read_traces(path))
     if args.json:
         print(json.dumps(sets, indent=1))
         return 0

@@ -282,6 +282,26 @@ def check_writable(path: Path | None) -> None:
         raise UserError(f"the folder {folder} cannot be written to")
 
 
+def read_traces(path: Path) -> list[Trace]:
+    """The runs in a file: a trace, or what ``specviz import`` reads (a server's answer, a run's rounds). Raises
+    TraceError, or ImportFault, with a sentence.
+    """
+    from decoders.importers import NotALog, check_size, open_log
+    from decoders.trace.files import load
+    from decoders.trace.tables import TraceError
+
+    try:
+        return [load(path)]
+    except TraceError as fault:
+        if not path.is_file() or path.suffix == ".spectrace":
+            raise
+        check_size(path.stat().st_size, path.name)
+        try:
+            return open_log(path.read_bytes(), path.name).traces
+        except NotALog:
+            raise fault from None
+
+
 def text_file(path: Path, what: str) -> str:
     """The text of a file. Raises UserError for one that cannot be read, or is not in UTF-8."""
     try:

@@ -19,16 +19,16 @@ DESCRIPTION = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dataset", metavar="DATASET", help="a folder, or owner/name on the hub")
-    options.file(parser, "traces", ".spectrace files, or folders of them", "TRACE", nargs="+")
+    options.file(parser, "traces", ".spectrace files, folders of them, or files to import", "TRACE", nargs="+")
     options.flag(parser, "--public", "a dataset that is made on the hub can be seen by everybody")
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders import load
     from specviz.views.dataset import push
 
     paths = trace_files(args.traces)
-    pushed = push(args.dataset, (load(path) for path in paths), private=not args.public)
+    traces = (trace for path in paths for trace in common.read_traces(path))
+    pushed = push(args.dataset, traces, private=not args.public)
     there = f", {counted(pushed.there, 'run')} there already" if pushed.there else ""
     common.say(f"{pushed.place}: {counted(pushed.added, 'run')} added{there}")
     return 0

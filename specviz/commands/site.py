@@ -25,7 +25,7 @@ MADE = "index.html", "run.html", "traces"  # what a folder holds that was made b
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    options.file(parser, "traces", ".spectrace files, or folders of them", "TRACE", nargs="+")
+    options.file(parser, "traces", ".spectrace files, folders of them, or files to import", "TRACE", nargs="+")
     options.file(parser, "--out", "the folder to write", "FOLDER", required=True)
     parser.add_argument("--title", default="Speculative decoding, step by step", help="of the list")
     options.flag(parser, "--no-lessons", "leave out the lessons and the runs that they are about (1 MB)")
@@ -51,24 +51,24 @@ def _entries(paths: Sequence[Path]) -> tuple[list[Entry], list[str]]:
     """The runs in files, with the tags that the library keeps beside them; sentences about files that are none. Raises
     UserError where all are.
     """
-    from decoders import load
+    from decoders.importers import ImportFault
     from decoders.trace.tables import TraceError
     from specviz.site.build import Entry
 
     entries, faults = [], []
     for path in paths:
         try:
-            trace = load(path)
-        except TraceError as fault:
+            traces = common.read_traces(path)
+        except (TraceError, ImportFault) as fault:
             faults.append(f"left out: {fault}")
             continue
-        about = path.with_suffix(".json")
+        about = path.with_suffix(".json")  # an imported file is JSON itself, and has no tags
         try:
             beside = json.loads(about.read_text("utf-8")) if about.is_file() else {}
             tags, gold = tuple(str(tag) for tag in beside.get("tags", ())), beside.get("gold")
         except (ValueError, AttributeError, TypeError):
             tags, gold = (), None
-        entries.append(Entry(trace, tags, gold))
+        entries += [Entry(trace, tags, gold) for trace in traces]
     if not entries:
         raise UserError(f"no run could be read: {faults[0]}")
     return entries, faults

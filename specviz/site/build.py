@@ -88,8 +88,7 @@ PAGES = {
     "index": Page("specviz/site/index.js", '<main id="index" class="sv svp"></main>'),
     "run": Page(
         "specviz/site/run.js",
-        f'{AROUND}<main id="inspector" data-step="0"></main>'
-        '<script type="application/json" id="trace"></script>',
+        f'{AROUND}<main id="inspector" data-step="0"></main><script type="application/json" id="trace"></script>',
         ("specviz/inspect/standalone.js",),
     ),
     "compare": Page(
@@ -103,7 +102,9 @@ PAGES = {
         f'{AROUND}<main class="svp svp-lessons"></main>',
         sheets=("lesson/page.css", "site/page.css"),
     ),
-    "player": Page("specviz/player/standalone.js", '<main id="player"></main>', sheets=("player/page.css",), runs=False),
+    "player": Page(
+        "specviz/player/standalone.js", '<main id="player"></main>', sheets=("player/page.css",), runs=False
+    ),
 }
 
 

@@ -95,4 +95,3 @@ def lessons() -> tuple[dict[str, dict[str, Any]], dict[str, Trace]]:
             stop["run"] = keys[name]
         filled[lesson_key(path)] = {"id": lesson_key(path), "own": False, **lesson}
     return filled, traces
-

@@ -14,6 +14,7 @@ import pytest
 
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY
+from specviz.site.build import Entry, write_site
 from tests.stubs import StubDesk
 
 PAGES = {  # and what is there when one is drawn
@@ -105,3 +106,55 @@ def test_backends_and_the_fields_of_workers_can_be_read_by_all(themed: Any) -> N
     if shots := os.environ.get("SPECVIZ_SHOTS"):
         themed.screenshot(path=f"{shots}-{themed.evaluate('document.body.className')[:12]}.png")
     themed.unroute_all(behavior="wait")  # for an answer that is on its way
+
+
+def first(folder: Path) -> str:
+    """The key of the largest file in a site's folder."""
+    return max(folder.iterdir(), key=lambda path: path.stat().st_size).stem
+
+
+SITE = {
+    "index.html": ("", ".st-prompt"),
+    "run.html": ("?run={players}", ".sv-row"),
+    "player.html": ("?run={players}", ".svq-chip"),
+    "compare.html": ("?prompt={prompts}", ".svp-chart[data-drawn]"),
+    "attribution.html": ("?answer={answers}", ".sv-attr [data-run]"),
+    "lessons.html": ("?lesson=3-ranking&at=2", ".sv-lesson .sv-row"),
+}
+
+
+# (a site's pages allow no eval, which wait_for_function is)
+OVER = """() => Promise.all(document.getAnimations().filter((one) => one instanceof CSSTransition)
+  .map((one) => one.finished.catch(() => {})))"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("site") / "out"
+    write_site(out, "Runs", [Entry(tracefile.load(run)) for run in sorted(GALLERY.glob("*.spectrace"))])
+    return out
+
+
+@pytest.mark.parametrize(
+    "scheme, width",
+    [
+        pytest.param("light", 1280, marks=pytest.mark.matrix("six pages more")),
+        pytest.param("dark", 1280, marks=pytest.mark.matrix("the other theme")),
+        pytest.param("light", 400, marks=pytest.mark.matrix("a phone")),
+        ("dark", 400),
+    ],
+)
+def test_pages_of_a_site_can_be_read_by_all(page: Any, site: Path, axe: str, scheme: str, width: int) -> None:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    page.set_viewport_size({"width": width, "height": 820})
+    wrong = []
+    for name, (query, drawn) in SITE.items():
+        keys = {folder: first(site / folder) for folder in ("players", "prompts", "answers")}
+        page.goto((site / name).as_uri() + query.format(**keys))
+        page.locator(drawn).first.wait_for()
+        page.evaluate(OVER)
+        page.evaluate(axe)
+        wrong += [f"{name}: {one}" for one in page.evaluate(SERIOUS)]
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            wrong.append(f"{name} is wider than {width} px")
+    assert wrong == []

@@ -41,27 +41,97 @@ def test_the_list_is_searched_and_leads_to_a_run_and_on_to_another_of_its_prompt
     page.get_by_role("link", name="document a class").click()
     expect(page.locator(".sv")).to_contain_text("Edit code: document a class")
     page.get_by_role("link", name="Token Recycling").click()
-    expect(page.locator(".st-nav b")).to_have_text("Token Recycling")
+    expect(page.locator(".st-nav b").last).to_have_text("Token Recycling")
     expect(page.locator(".sv")).to_contain_text("Token Recycling")
     assert page.problems == [] and all(url.startswith(("file:", "data:", "blob:")) for url in page.requests)
+
+
+def test_runs_of_a_prompt_are_compared_as_in_the_app(page, site):
+    opened(page, site / "index.html")
+    page.get_by_role("link", name="Compare").first.click()
+    expect(page.locator(".svc-lane")).to_have_count(5)
+    expect(page.locator(".svc-outcome")).to_contain_text("plain decoding")
+    expect(page.locator(".svc-lens-row .svc-verdict").first).to_have_text("✓ plain decoding")
+    expect(page.locator(".svc-lens-row", has_text="identical to plain decoding")).to_have_count(4)
+    expect(page.locator(".svc-table tbody tr")).to_have_count(19)  # eighteen numbers, and acceptance by depth
+    page.locator(".svc-play").click()
+    expect(page.locator(".svc-play")).to_have_attribute("aria-label", "Pause the race")
+    page.locator(".svc-stretch .svp-link").first.click()
+    page.wait_for_url("**/run.html?run=*#step=*")
+    page.wait_for_selector(".sv-row")
+    page.get_by_role("link", name="Compare").click()
+    page.get_by_role("link", name="SpS").click()  # those beyond five lanes
+    expect(page.locator(".svc-lane")).to_have_count(5)
+    expect(page.locator(".svc-lane", has_text="SpS")).to_have_count(1)
+    expect(page.locator(".svp-chart[data-drawn]")).to_have_count(4)
+    assert page.problems == [] and all(url.startswith(("file:", "data:", "blob:")) for url in page.requests)
+
+
+def test_an_answer_stands_beside_its_sources(page, site):
+    opened(page, site / "index.html")
+    page.get_by_role("link", name="sources of PLD+ by hidden states").first.click()
+    expect(page.locator(".sv-a-title")).to_contain_text("document a class")
+    expect(page.locator(".sv-attr")).to_contain_text("word for word")
+    page.locator(".sv-attr [data-run]").first.click()
+    page.get_by_role("link", name="Player").click()
+    page.wait_for_selector(".svq-chip")
+    opened(page, site / "attribution.html", "?answer=0123456789abcdef")
+    expect(page.get_by_role("alert")).to_contain_text("There is no such answer here")
+    assert page.problems == []
+
+
+def test_a_lesson_is_played_and_its_run_opens(page, site):
+    opened(page, site / "index.html")
+    page.get_by_role("link", name="11 lessons").click()
+    page.get_by_role("button", name="Start: What drafting is").click()
+    page.wait_for_selector(".sv-lesson .sv-row")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".sv-lesson-place")).to_contain_text("2 of 7")
+    assert "lesson=1-drafting" in page.url and "at=2" in page.url
+    page.reload()  # the address has the stop
+    expect(page.locator(".sv-lesson-place")).to_contain_text("2 of 7")
+    page.get_by_role("button", name="Open in Inspect").click()
+    page.wait_for_url("**/run.html?run=*#step=*")
+    page.wait_for_selector(".sv-row")
+    opened(page, site / "lessons.html", "?lesson=../../x")
+    expect(page.get_by_role("alert")).to_contain_text("There is no such lesson here")
+    assert page.problems == [] and all(url.startswith(("file:", "data:", "blob:")) for url in page.requests)
+
+
+def test_runs_whose_prompt_is_not_recorded_are_not_of_one_prompt(tmp_path):
+    runs = [{"id": str(accepted), "rounds": [{"drafted": 5, "accepted": accepted}]} for accepted in (3, 1)]
+    traces = open_log(json.dumps(runs).encode()).traces
+    assert len({trace.prompt_key for trace in traces}) == 1 and len(traces) == 2
+    write_site(tmp_path / "out", "x", map(Entry, traces), with_lessons=False)
+    rows = runs_of(tmp_path / "out")
+    assert rows[0]["prompt"] != rows[1]["prompt"] and [row["answer"] for row in rows] == ["", ""]
+    assert not (tmp_path / "out" / "prompts").exists()
 
 
 def test_hostile_text_is_text_and_a_run_that_is_not_there_is_a_sentence(page, tmp_path):
     trace = synthetic.nasty()
     trace.run["title"] = "</script><img src=x onerror=alert(1)> \u202e ../../x"
-    (key,) = write_site(tmp_path / "out", "<b>Ours</b>", [Entry(trace, ("<i>tag</i>",))])
-    assert sorted(path.name for path in (tmp_path / "out" / "traces").iterdir()) == [f"{key}.js"]
+    other = synthetic.nasty()
+    other.run |= {"id": "other", "title": trace.run["title"], "method": {**trace.run["method"], "title": "<u>m</u>"}}
+    tagged = [Entry(trace, ("<i>tag</i>",)), Entry(other)]
+    key, second = write_site(tmp_path / "out", "<b>Ours</b>", tagged, with_lessons=False)
+    assert {path.name for path in (tmp_path / "out" / "traces").iterdir()} == {f"{key}.js", f"{second}.js"}
     opened(page, tmp_path / "out" / "index.html")
     expect(page.get_by_role("heading", level=1)).to_have_text("<b>Ours</b>")
-    expect(page.get_by_role("link")).to_contain_text("</script><img src=x onerror=alert(1)>")
+    expect(page.get_by_role("heading", level=2)).to_contain_text("</script><img src=x onerror=alert(1)>")
+    page.get_by_label("Show").select_option("run")
     expect(page.get_by_role("table")).to_contain_text("<i>tag</i>")
     opened(page, tmp_path / "out" / "run.html", f"?run={key}")
     page.wait_for_selector(".sv-row")
-    assert page.locator("img").count() == 0
+    assert page.locator("img, u").count() == 0
+    for link, drawn in (("Compare", ".svc-lens-row"), ("Attribution", ".sv-attr [data-run]")):
+        page.get_by_role("link", name=link).click()
+        page.wait_for_selector(drawn)
+        assert page.locator("img, u").count() == 0
+    assert page.problems == []
     for query in ("?run=../../x", "", "?run=0123456789abcdef"):
         opened(page, tmp_path / "out" / "run.html", query)
         expect(page.get_by_role("alert")).to_contain_text("There is no such run here")
-    assert page.problems == []
 
 
 @pytest.mark.parametrize("view, drawn", [("", ".svq-chip"), ('data-view="inspector"', ".sv-row")])
@@ -173,8 +243,17 @@ def test_only_a_site_of_ours_is_written_over_and_files_that_are_no_runs_are_name
     assert "is there and no site of ours" in capsys.readouterr().err
     save(synthetic.chain(), tmp_path / "a.spectrace")
     (tmp_path / "b.spectrace").write_bytes(b"PK no")
-    both = [str(tmp_path / name) for name in ("a.spectrace", "b.spectrace")]
+    (tmp_path / "sub").mkdir()
+    save(synthetic.tree(), tmp_path / "sub" / "a.spectrace")  # of the same name
+    both = [str(tmp_path / name) for name in ("a.spectrace", "b.spectrace", "sub")]
     assert main(["site", *both, "--out", str(tmp_path / "s")]) == 1
     said = capsys.readouterr()
-    assert "1 run" in said.out and "left out: b.spectrace" in said.err
+    assert "2 runs" in said.out and "left out: b.spectrace" in said.err
+    (tmp_path / "rounds.json").write_text('{"rounds": [{"drafted": 5, "accepted": 3}]}', "utf-8")
+    (tmp_path / "whole.json").write_text(json.dumps(synthetic.chain().to_json()), "utf-8")
+    (tmp_path / "none.json").write_text('{"rounds": [{"drafted": 1, "accepted": 3}]}', "utf-8")
+    files = [str(tmp_path / name) for name in ("rounds.json", "whole.json", "none.json")]
+    assert main(["site", *files, "--no-lessons", "--out", str(tmp_path / "s")]) == 1
+    said = capsys.readouterr()
+    assert "2 runs" in said.out and "accepted 3 of 1 drafted" in said.err
     assert main(["site", str(tmp_path / "a.spectrace"), "--out", str(tmp_path / "s")]) == 0  # once more, in its place

@@ -43,7 +43,6 @@ function stretch(one, winner) {
   const others = drawn().filter((lane) => lane !== winner && lane.id in one.forwards);
   const theirs = others.map((lane) => `${lane.mark} ${one.forwards[lane.id]}`).join(", ");
   const place = `tokens ${from.toLocaleString("en")}–${one.to.toLocaleString("en")}`;
-  const needs = `${name(winner)} needs ${plural(forwards, "forward")}, ${one.gain} fewer than the next`;
   const open = {
     onclick: () => inspect(winner, winner.lane.stepOf[one.from]),
     "aria-label": `Open ${name(winner)} on Inspect at token ${from}`,
@@ -53,7 +52,7 @@ function stretch(one, winner) {
     { style: tint(winner.n) },
     h(
       "button.svc-go",
-      { onclick: () => show(one), "aria-label": `Tokens ${from} to ${one.to}: ${needs}` },
+      { onclick: () => show(one) },
       mark(winner),
       h("span.svc-gain", h("b", `−${one.gain}`), one.gain === 1 ? " forward" : " forwards"),
       h("span.svc-where", `${place}: ${name(winner)} ${forwards}, ${theirs}`),

@@ -53,9 +53,9 @@ export class Lesson {
     const { link } = options;
     const label = h("span", "Copy link");
     const copy = () => copyLink(new URL(link?.(this.at) ?? "", location.href).href, label);
-    const share = link ? tool("Copy a link to this stop", copy, icon("link"), label) : null;
-    this.all = tool("Show every panel", () => this.showEverything(), "Show everything");
-    const present = tool("Present", () => this.presenter.toggle(), "Present ", h("kbd", "F"));
+    const share = link ? tool("Copy link to this stop", copy, icon("link"), label) : null;
+    this.all = tool("Show everything", () => this.showEverything(), "Show everything");
+    const present = tool("Present F", () => this.presenter.toggle(), "Present ", h("kbd", "F"));
     const head = h(
       "header.sv-lesson-head",
       back,
@@ -267,7 +267,7 @@ export class Lesson {
     const go = { class: quiet, onclick: () => open?.(run, step) };
     const place = h("span", `${this.at + 1} of ${this.lesson.stops.length}`);
     replace(this.words, [
-      h("p.sv-lesson-place", place, this.away, open && button("Open this run in Inspect", go, "Open in Inspect")),
+      h("p.sv-lesson-place", place, this.away, open && button("Open in Inspect", go, "Open in Inspect")),
       h("h3.sv-lesson-stop", title),
       paragraphs(text),
       ask && question(this, ask, revealed),

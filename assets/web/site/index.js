@@ -59,7 +59,7 @@ function Prompt({ runs }) {
       <span class="st-bar" aria-hidden="true"><i style=${{ width: `${(100 * run.steps) / most}%` }} /></span>
       <span>${plural(run.steps, "forward")} · ${decimal(run.per_step)} tokens per step${run.answer && html` ·${" "}
         <a href=${to("attribution", { answer: run.answer, run: run.key })}
-          aria-label=${`Attribution of ${run.method}`}>sources</a>`}</span>
+          aria-label=${`sources of ${run.method}`}>sources</a>`}</span>
     </li>`)}</ol>
   </section>`;
 }

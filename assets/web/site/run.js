@@ -7,6 +7,7 @@ import { followSystem } from "specviz/base/system.js";
 import { around, askedKey, samePrompt, say, site } from "specviz/site/site.js";
 
 const key = askedKey("run");
+const NONE = "There is no such run here: choose one from the list.";
 
 async function open() {
   const run = site.runs.find((one) => one.key === key); // a lesson's run is not in the list
@@ -18,10 +19,10 @@ async function open() {
     await import("specviz/inspect/standalone.js");
   } catch (problem) {
     around(run, "run");
-    say(sentence(problem));
+    say(run ? sentence(problem) : NONE);
   }
 }
 
 followSystem();
 if (key) open();
-else say("There is no such run here: choose one from the list.");
+else say(NONE);
