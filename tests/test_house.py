@@ -18,7 +18,8 @@ DECODERS = (
     "prompt_tokens", "parts", "drafters", "engine", "recorder", "study", "sweep", "training",
 )  # fmt: skip
 SPECVIZ = (
-    "", "workers", "views", "figures", "server", "experiments", "shell", "pages", "mcp", "app", "commands", "cli",
+    "", "workers", "views", "figures", "server", "experiments", "shell", "pages", "site", "mcp", "app",
+    "commands", "cli",
     "__main__",
 )  # fmt: skip
 FLOORS = {"decoders": DECODERS, "specviz": SPECVIZ}
