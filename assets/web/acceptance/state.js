@@ -3,7 +3,7 @@
 import { h, must } from "specviz/base/dom.js";
 import { charts, layout as common } from "specviz/base/plotly.js";
 
-export const VIEWS = { definitions: "Definitions", calibration: "Calibration" };
+export const VIEWS = { definitions: "Definitions", calibration: "Calibration", lengths: "Draft lengths" };
 
 export const page = {
   /** @type {HTMLElement} */
@@ -14,6 +14,8 @@ export const page = {
   view: "definitions",
   /** @type {AcceptanceSet[]} */
   sets: [],
+  /** The runs that are counted. @type {string[]} */
+  ids: [],
   /** Runs of given answers that were left out. */
   forced: 0,
   /** Titles of the methods that the charts draw, each in its slot; "": free. @type {string[]} */

@@ -31,6 +31,19 @@ interface AcceptanceSet {
   groups: Record<AcceptanceGroups, AcceptanceGroup[]>; calibration: Calibration[];
 }
 
+/** A server's policy on runs: ``Replay``; null where ``why`` says that it cannot be replayed. */
+interface PolicyReplay {
+  policy: string; source: string; steps: number | null; mean_length: number | null; ms: number | null;
+  speedup: number | null; regret: number | null; why: string;
+}
+interface RunAtBatch {
+  batch: number; tokens_per_s: number; plain_tokens_per_s: number; speedup: number; measured: boolean;
+}
+interface LengthSet {
+  method: string; title: string; runs: number; policies: PolicyReplay[]; batches: RunAtBatch[]; why: string;
+}
+interface LengthsAnswer { sets: LengthSet[]; measured: boolean }
+
 interface Forecast { gamma: number; tokens: number; cost: number; speedup: number }
 interface Forecasts { forecasts: Forecast[]; best: number; measured_to: number | null }
 

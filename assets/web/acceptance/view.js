@@ -2,6 +2,7 @@
 
 import { drawCalibration } from "specviz/acceptance/calibration.js";
 import { drawDefinitions } from "specviz/acceptance/definitions.js";
+import { drawLengths } from "specviz/acceptance/lengths.js";
 import { VIEWS, page } from "specviz/acceptance/state.js";
 import { h } from "specviz/base/dom.js";
 import { alertNote, getJson, postJson } from "specviz/base/json.js";
@@ -11,7 +12,7 @@ import { app } from "specviz/shell/state.js";
 
 /** @typedef {keyof typeof VIEWS} View */
 
-const DRAWN = { definitions: drawDefinitions, calibration: drawCalibration };
+const DRAWN = { definitions: drawDefinitions, calibration: drawCalibration, lengths: drawLengths };
 const names = /** @type {View[]} */ (Object.keys(VIEWS));
 const tabs = h(
   "div.svd-views",
@@ -43,7 +44,7 @@ export async function drawAcceptance(box, ids, view) {
   body.replaceChildren(h("p.svp-empty", "Counting …"));
   box.replaceChildren(tabs, body);
   const asked = ++page.asked;
-  Object.assign(page, { sets: [], forced: 0, charted: [] });
+  Object.assign(page, { sets: [], forced: 0, charted: [], ids });
   try {
     page.data ??= await getJson("api/acceptance");
     const answer = ids.length ? await postJson("api/acceptance/runs", { ids }) : {};

@@ -16,7 +16,7 @@ from specviz.server.desk import Service, get, post
 from specviz.server.forms import PromptForm, Rejected
 from specviz.shell.assets import plotly
 
-from .sets import Counted, pooled_by_method
+from .sets import Counted, lengths_by_method, pooled_by_method
 
 KEPT = 2000  # runs whose sums are kept
 LONGEST = 32  # drafted tokens that the calculator goes up to
@@ -74,6 +74,20 @@ class AcceptancePage(Service):
             raise Rejected("runs", "No run is chosen: choose one, or several to pool them by method.")
         counted = [self._counted(key) for key in dict.fromkeys(ids)]
         return {"sets": pooled_by_method(counted), "forced": sum(run.forced for run in counted)}
+
+    @post("lengths")
+    def lengths(self, ids: Ids) -> dict[str, Any]:
+        """Of runs that are over, by method: other servers' draft lengths replayed, and the method in batches, where
+        this machine's load was measured for the model in use. Errors as of ``runs``.
+        """
+        if not ids:
+            raise Rejected("runs", "No run is chosen: choose one, or several to pool them by method.")
+        from decoders.study.load import kept_load
+
+        target = self.desk.loader.target
+        load = None if target is None else kept_load(target)
+        sets = lengths_by_method((self.desk.trace(key) for key in dict.fromkeys(ids)), load)
+        return {"sets": sets, "measured": load is not None}
 
     @post("forecast")
     def forecast(self, given: Given) -> dict[str, Any]:

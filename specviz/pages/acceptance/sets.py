@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from decoders.trace.acceptance import DEFINITIONS, Acceptance
+from decoders.trace.load import Load, at_batches
 from decoders.trace.metrics import draft_cost, ratio
+from decoders.trace.policies import compare, costs_of, offers_of
 from decoders.trace.reliability import Signal, outcomes, pooled, signals
 from decoders.trace.trace import Trace
 
@@ -34,6 +36,44 @@ class Counted:
         row = trace.run.get("one_row")
         earlier = not isinstance(row, dict) or row.get("run") != trace.run.get("id")
         return cls(group, Acceptance.of(trace), told, draft_cost(trace), earlier, bool(trace.run.get("forced")))
+
+
+def lengths_by_method(traces: Iterable[Trace], load: Load | None) -> list[dict[str, Any]]:
+    """Per method: servers' draft lengths replayed on its runs, and it in batches where a ``load`` of its model was
+    measured; ``why`` its runs cannot be replayed. Runs of given answers are left out.
+    """
+    sets: dict[tuple[str, str], list[Trace]] = {}
+    for trace in traces:
+        if not trace.run.get("forced"):
+            method = trace.run["method"]
+            sets.setdefault((method["name"], str(method.get("title") or method["name"])), []).append(trace)
+    made = []
+    for (name, title), runs in sets.items():
+        one: dict[str, Any] = {"method": name, "title": title, "runs": len(runs)}
+        one |= {"policies": [], "batches": [], "why": ""}
+        try:
+            one["policies"] = [asdict(p) for p in compare([(offers_of(t), costs_of(t)) for t in runs])]
+        except (ValueError, KeyError) as problem:
+            one["why"] = str(problem)
+        if load is not None and all(t.run["model"]["name"] == load.model and t.output_ids for t in runs):
+            one["batches"] = _in_batches(runs, load)
+        made.append(one)
+    return made
+
+
+def _in_batches(runs: Sequence[Trace], load: Load) -> list[dict[str, Any]]:
+    """The runs at each batch size, pooled: all tokens ÷ all seconds."""
+    each, tokens = [at_batches(trace, load) for trace in runs], [len(trace.output_ids) for trace in runs]
+    pooled = []
+    for column in zip(*each, strict=True):
+        speed, plain = (
+            sum(tokens) / sum(n / getattr(at, key) for n, at in zip(tokens, column, strict=True))
+            for key in ("tokens_per_s", "plain_tokens_per_s")
+        )
+        first = column[0]
+        pooled.append({"batch": first.batch, "tokens_per_s": speed, "plain_tokens_per_s": plain,
+                       "speedup": speed / plain, "measured": first.measured})  # fmt: skip
+    return pooled
 
 
 def pooled_by_method(runs: Iterable[Counted]) -> list[dict[str, Any]]:
