@@ -96,7 +96,7 @@ FAULTS = (
     Fault("eagle3", "norm_before_residual set", ("residual",), setting(norm_before_residual=True)),
     Fault("eagle3", "norm_output set: other states are fed back", ("state fed back",), setting(norm_output=True)),
     Fault(
-        "eagle3", "rotary base 100", ("rotary base",), setting(rope={"rope_type": "default", "rope_theta": 100.0}),
+        "eagle3", "rotary base 10", ("rotary base",), setting(rope={"rope_type": "default", "rope_theta": 10.0}),
     ),
     Fault("eagle3", "an output layer of another checkpoint", ("output layer",), own_head),
     Fault("eagle3", "states after the norm, which it never saw", ("norm",), reads={"norm": True}),
@@ -148,7 +148,8 @@ def found(fault: Fault, report: Report) -> bool:
 
 
 def main() -> int:
-    from decoders import load_target
+    from decoders import generate, load_target
+    from decoders.names import QUICK
     from decoders.prompt.files import by_category, read_prompts
     from specviz.views import examples
 
@@ -164,7 +165,9 @@ def main() -> int:
     records = by_category(read_prompts(chosen.prompts or examples.file(chosen.model == "bundled")))
     prompts = [record.prompt(target.tokenizer) for record in records]
     prompts = [prompt for prompt in prompts if len(prompt.tokens) < 400][: chosen.limit]
-    settings = {"max_new_tokens": chosen.max_new_tokens, "places": chosen.places}
+    settings: dict[str, Any] = {"max_new_tokens": chosen.max_new_tokens, "places": chosen.places}
+    about = {"model": target.info, "prompts": len(prompts), **settings}
+    settings["answers"] = [generate(target, prompt, QUICK, max_new_tokens=chosen.max_new_tokens) for prompt in prompts]
     rows, reports = list[dict[str, Any]](), dict[str, Report]()
     for kind in HEALTHY:
         reports[kind] = report = examine(drafting_of(target, kind), prompts, part=kind, **settings)
@@ -174,7 +177,6 @@ def main() -> int:
             report = examined(fault, target, prompts, reports[fault.kind], Path(folder) / "part", **settings)
         rows.append(_row(fault.kind, fault.words, report, found(fault, report)))
     if chosen.out:
-        about = {"model": target.info, "prompts": len(prompts), **settings}
         chosen.out.write_text(json.dumps({"about": about, "rows": rows}, indent=1, ensure_ascii=False) + "\n", "utf-8")
     missed = sum(not row["right"] for row in rows)
     print(f"{len(rows) - missed} of {len(rows)} right")

@@ -190,3 +190,13 @@ def test_prompts_go_through_the_chat_template_where_there_is_one():
     assert decoded["turns", True] == decoded["chat", True] == decoded["messages", True] == "[user] Hi [assistant]"
     assert decoded["turns", False] == decoded["text", False] == decoded["text", True] == decoded["chat", False] == "Hi"
     assert decoded["segments", True] == "[user] Do\n\n[1] One\n[2] Two\n\nQ [assistant]"
+
+
+def test_speed_benchs_form_is_read():
+    """Fields of SPEED-Bench (arXiv 2604.09557), whose texts are not ours to ship."""
+    line = {
+        "question_id": "a1", "category": "coding", "sub_category": "python", "turns": ["Write it.", "Shorter."],
+        "source": "x", "src_id": "9", "difficulty": "easy", "multiturn": True,
+    }  # fmt: skip
+    record = parse_record(line, "line")
+    assert (record.id, record.category, record.turns) == ("a1", "coding", ("Write it.", "Shorter."))

@@ -103,15 +103,18 @@ def examine(
     exact: Callable[[], Drafting] | None = None,
     server: ServerNumbers | None = None,
     skipped: Sequence[str] = (),
+    answers: Sequence[Sequence[int]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Examine a drafter on prompts. ``forms`` are the prompts in other forms; ``exact`` opens the same drafter beside
-    the target in full precision; ``server`` is what a server says of its acceptance.
+    the target in full precision; ``server`` is what a server says of its acceptance; ``answers`` are the target's own,
+    where they are known.
 
     Raises UserError where the answers are too short for a draft.
     """
     target, depth = drafting.target, drafting.deepest
-    answers = [generate(target, prompt, QUICK, max_new_tokens=max_new_tokens) for prompt in prompts]
+    if answers is None:
+        answers = [generate(target, prompt, QUICK, max_new_tokens=max_new_tokens) for prompt in prompts]
     every = [[*prompt.tokens, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
     sizes = [(len(prompt.tokens), len(tokens)) for prompt, tokens in zip(prompts, every, strict=True)]
     chosen = places_of(sizes, depth, places)

@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import statistics
 import time
 from collections import deque
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from decoders.errors import UserError, first_line
-from decoders.folders import write_text
+from decoders.folders import replacing, write_text
 from decoders.method.part import kinds
 from decoders.model.calibration import fingerprint
 from decoders.parts import Part, own_place, save_part
@@ -373,35 +374,72 @@ def train(
     progress: Callable[[Progress], None] | None = None,
     checkpoint_minutes: float = 3.0,
     keep: bool = True,
+    best: bool = False,
 ) -> Path:
     """Train a run until the budget of ``minutes`` (computing time) or ``steps`` is spent.
 
     Checkpoints, ``log.jsonl`` and the part itself go to the run's folder; the finished part is also kept where methods
     look for it, unless it is not to ``keep``; its folder is returned. Every so often the checkpoint is written and
     exported, and again where the user interrupts; a run that was stopped goes on from its checkpoint and gives the part
-    that it would have given. Raises UserError for settings other than the checkpoint's, for an end that cannot be
-    written, and where the loss is no number any more.
+    that it would have given. ``best``: where the last validation's loss is not the lowest, the part is the one of the
+    lowest, which is in the run's folder until then. Raises UserError for settings other than the checkpoint's, for an
+    end that cannot be written, and where the loss is no number any more.
     """
     spent = budget(minutes=minutes, steps=steps)
     run.open(resume)
+    lowest = BestPart(run) if best else None
+
+    def tell(now: Progress) -> None:
+        if lowest is not None and now.logged is not None:
+            lowest.see(now.logged)
+        if progress is not None:
+            progress(now)
+
     try:
-        run.advance(lambda: spent(run), lambda: try_to_save(run), checkpoint_minutes, progress)
+        run.advance(lambda: spent(run), lambda: try_to_save(run), checkpoint_minutes, tell)
     except KeyboardInterrupt:
-        try_to_save(run)
+        if not try_to_save(run) and lowest is not None:
+            lowest.put_in_place(run.folder / "part")
         raise
     if run.logged_step != run.step:
-        logged = run.log(1.0)
-        if progress is not None:
-            progress(run.progress(1.0, logged))
+        tell(run.progress(1.0, run.log(1.0)))
     try:
         run.save()
-        part = run.export(run.folder / "part")
-        return run.export(own_place(run.kind, run.key)) if keep else part
+        place = run.export(run.folder / "part")
+        if keep:
+            place = run.export(own_place(run.kind, run.key))
+        if lowest is not None:
+            for folder in {run.folder / "part", place}:
+                lowest.put_in_place(folder)
+        return place
     except (OSError, RuntimeError) as error:
         raise UserError(
             f"the {kinds()[run.kind].title} could not be written ({first_line(error, 160)}): make room and give the "
             f"same command again; {run.folder} holds the last good checkpoint"
         ) from None
+
+
+class BestPart:
+    """The part of a run's lowest held-out loss so far, in its folder; one that goes on knows it from its log."""
+
+    def __init__(self, run: PartRun) -> None:
+        self.run, self.folder = run, run.folder / "best"
+        losses = [line["held_out_loss"] for line in run.log_file.lines()] if self.folder.is_dir() else []
+        self.lowest, self.last = min(losses, default=math.inf), losses[-1] if losses else math.inf
+
+    def see(self, line: dict[str, Any]) -> None:
+        """Keep the part if this validation is the best so far; a full disk costs the best part, not the run."""
+        self.last = line["held_out_loss"]
+        if self.last < self.lowest:
+            with contextlib.suppress(OSError, RuntimeError):
+                self.run.export(self.folder)
+                self.lowest = self.last
+
+    def put_in_place(self, folder: Path) -> None:
+        """Have the best part in a folder, where the last one is worse."""
+        if self.lowest < self.last:
+            with replacing(folder) as new:
+                shutil.copytree(self.folder, new, dirs_exist_ok=True)
 
 
 def try_to_save(run: PartRun) -> str:

@@ -15,7 +15,7 @@ from decoders.model.catalog import BUNDLED, model_place
 from decoders.training.recipes import RECIPES, DraftModelRecipe, HeadRecipe, PromptTokenRecipe
 from specviz.workers.work import Work
 
-from . import common, options, train_units
+from . import common, options, train_all, train_units
 
 OUT = Path("runs") / "demo"
 AGAIN = "Interrupted runs go on where they stopped when asked again."
@@ -52,6 +52,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         training = training_of(name)
         adds[training.family](_add_part(parts, name, training.summary, training.about, training.minutes), kind)
     _add_several(parts)
+    every = "every part for a target, as far as the time goes"
+    train_all.add(parts.add_parser("all", help=every, description=f"Train {every}. {AGAIN}"))
 
 
 def _of_others(kind: Kind) -> set[str]:
@@ -126,9 +128,10 @@ def _add_part(parts: Any, kind: str, short: str, what: str, minutes: float = MIN
     options.count(parser, "--seed", "of data and weights", 0, low=0)
     _add_resume(parser)
     options.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
+    options.flag(parser, "--best", "keep the weights of the best validation, where the last ones are worse")
     options.add_tracker(parser)
     train_units.add(parser)
-    parser.set_defaults(apart=False)  # one of several: it is not kept where methods look
+    parser.add_argument("--apart", action="store_true", help=argparse.SUPPRESS)  # it is not kept where methods look
     options.add_model(parser, "the target (default: the bundled one)", dtype=False, plugins=False)
     return parser
 
@@ -207,7 +210,8 @@ def _train_for(
                 common.say(sentence(now), error=True)
                 _draw(out, title, charts)
 
-        kept = train(begun, minutes=minutes, steps=steps, resume=args.resume, progress=show, keep=not args.apart)
+        kept = train(begun, minutes=minutes, steps=steps, resume=args.resume, progress=show, keep=not args.apart,
+                     best=args.best)  # fmt: skip
     common.say(
         f"{out / 'part'} holds the part, {out / 'curves.html'} its curves; "
         f"{kept} is where methods find it for this model"

@@ -120,6 +120,21 @@ def guess_charts(name: str, log: Sequence[Mapping[str, Any]], counted: str) -> l
     ]
 
 
+def seen_chart(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
+    """Acceptance of the first drafted token over the tokens seen in training, a curve per part."""
+    figure = _figure(
+        [], "Acceptance of the first drafted token, held out, by tokens seen in training", 460,
+        {"title": "tokens seen", "type": "log"}, {"title": "acceptance", "rangemode": "tozero"},
+    )  # fmt: skip
+    for part in dict.fromkeys(row["part"] for row in rows):
+        mine = [row for row in rows if row["part"] == part and row["tokens"] and row["acceptance"] is not None]
+        figure.add_scatter(
+            x=[row["tokens"] for row in mine], y=[row["acceptance"] for row in mine], name=_plain(part),
+            mode="lines+markers", hovertemplate="%{y:.3f} after %{x:,} tokens",
+        )  # fmt: skip
+    return figure
+
+
 LOSS = (("loss", "training loss", GREY, "solid"), ("held_out_loss", "held-out loss", BLUE, "solid"))
 
 

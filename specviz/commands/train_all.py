@@ -1,0 +1,276 @@
+"""``specviz train all --budget 20m``: every part of a target, as far as the time goes.
+
+Each training is a process of its own, so that a fault of the device ends one alone. Parts come in the order of what
+they are worth; each is given its share of the time that is left, so that what one leaves over goes to the next. The
+same command again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from decoders.errors import UserError
+from decoders.folders import write_json, write_text
+from decoders.method.part import DRAFT_MODELS, HEADS, training_of
+from specviz.words import counted, decimal
+
+from . import common, options
+
+OUT = Path("runs") / "all"
+WORTH = {"eagle3": 0.34, "eagle": 0.2, "hydra": 0.12, "medusa": 0.08, "glide": 0.1, "drafter": 0.08, "ppd": 0.08}
+MOST_BYTES = 14_000_000  # of a part's file: above it its matrices are stored in int8
+COMPUTING = 0.8  # of a part's time; the rest is for opening the target, validations and the end
+GRACE_S = 20.0  # after which a training that is over its time is asked to stop, and again to end
+STATE, CURVE = "all.json", "acceptance.csv"
+COLUMNS: tuple[str, ...] = ("part", "tokens", "seconds", "step", "acceptance", "held_out_loss")
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds_of(text: str) -> float:
+    """An argparse type: a time with its unit, minutes where it has none.
+
+    >>> seconds_of("20m"), seconds_of("1.5h"), seconds_of("90s"), seconds_of("3")
+    (1200.0, 5400.0, 90.0, 180.0)
+    """
+    unit = text[-1:].lower()
+    try:
+        value = float(text.removesuffix(text[-1:]) if unit in UNITS else text) * UNITS.get(unit, 60.0)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a time such as 90s, 20m or 1.5h")
+    return value
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options of ``train all``."""
+    names = ", ".join(WORTH)
+    parser.add_argument(
+        "--data", nargs="+", default=["demo"], metavar="FILE",
+        help="text files, or JSONL with conversations; `demo` for the generator of the bundled tasks (default)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--budget", type=seconds_of, required=True, metavar="TIME", help="of the clock, for all of them: 90s, 20m, 1.5h"
+    )
+    parser.add_argument(
+        "--parts", nargs="+", choices=tuple(WORTH), metavar="PART", help=f"these alone (default: {names})"
+    )
+    options.file(parser, "--out", f"where checkpoints, curves and parts go (default: {OUT})", "FOLDER")
+    options.count(parser, "--seed", "of data and weights", 0, low=0)
+    options.count(parser, "--draft-vocab", "draft only the N commonest tokens: a smaller head; 0: all", 0, low=0)
+    options.count(parser, "--kv-layer", "the target's layer that GLIDE reads, from 0 (default: the last)", low=0)
+    parser.add_argument("--rate", type=options.positive, metavar="X", help="heads: learning rate of the matrices")
+    options.flag(parser, "--distill", "learn the target's own greedy answers to the prompts")
+    options.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
+    options.flag(parser, "--keep", "also keep each part where methods find it for this model")
+    options.add_model(parser, "the target (default: the bundled one)", dtype=False, plugins=False)
+    parser.set_defaults(run=run)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part's time: ``seconds`` of the clock, and the ``minutes`` of computing that its training is given."""
+
+    part: str
+    seconds: float
+    minutes: float
+
+
+def share(part: str, waiting: Sequence[str], left_s: float) -> Share:
+    """A part's share of the seconds that are left, among those that ``waiting`` still have nothing.
+
+    >>> share("medusa", ["medusa", "drafter"], 100.0).seconds
+    50.0
+    """
+    seconds = left_s * WORTH[part] / sum(WORTH[one] for one in waiting)
+    return Share(part, seconds, seconds * COMPUTING / 60)
+
+
+def run(args: argparse.Namespace) -> int:
+    out: Path = args.out or OUT
+    out.mkdir(parents=True, exist_ok=True)
+    parts = [part for part in WORTH if part in (args.parts or WORTH)]
+    state = _state(out, args)
+    began, spent = time.monotonic(), float(state["seconds"])
+    failed, tried = list[str](), set[str]()
+    try:
+        for part in parts:
+            waiting = [one for one in parts if not state["done"].get(one) and one not in tried]
+            left = args.budget - spent - (time.monotonic() - began)
+            if part not in waiting:
+                continue
+            if left <= 0:
+                break
+            given = share(part, waiting, left)
+            minutes = state["minutes"].setdefault(part, given.minutes)  # the schedule of one that goes on stays
+            write_json(out / STATE, state)
+            common.say(f"{part}: {minutes:.1f} min of computing", error=True)
+            ended = _train(args, out, part, minutes, given.seconds + GRACE_S)
+            state["done"][part] = ended is None  # one that failed is tried again by the next command
+            if ended is not None:
+                failed.append(f"{part}: {ended}")
+                tried.add(part)
+            state["seconds"] = spent + time.monotonic() - began
+            write_json(out / STATE, state)
+            _tell(out, parts)
+    except KeyboardInterrupt:
+        state["seconds"] = spent + time.monotonic() - began
+        write_json(out / STATE, state)
+        _tell(out, parts)
+        common.say(f"stopped: give the same command again to go on; {out} holds the checkpoints", error=True)
+        return 130
+    _show(out, parts)
+    none = [part for part in parts if not state["done"].get(part) and part not in tried]
+    if none:
+        common.say(f"no time was left for {', '.join(none)}: give the same command with a larger --budget to go on")
+    common.say(*(f"failed: {words}" for words in failed), error=True)
+    return 1 if failed else 0
+
+
+def _state(out: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Where an earlier command of this folder stopped. Raises UserError for other settings than its own."""
+    names = ("model", "data", "seed", "draft_vocab", "kv_layer", "rate", "distill")
+    settings = {name: getattr(args, name) for name in names}
+    try:
+        state = json.loads((out / STATE).read_text("utf-8"))
+    except OSError:
+        return {"settings": settings, "seconds": 0.0, "minutes": {}, "done": {}}
+    except ValueError:
+        raise UserError(f"{out / STATE} is damaged: give another folder with --out") from None
+    if state["settings"] != settings:
+        other = next(name for name in names if state["settings"].get(name) != settings[name])
+        raise UserError(
+            f"the trainings in {out} have {other} {state['settings'].get(other)!r}, not {settings[other]!r}: give the "
+            "same again, or another folder with --out"
+        )
+    if state["seconds"] >= args.budget:
+        raise UserError(f"the {state['seconds']:.0f} s of this budget are spent in {out}: give a larger --budget")
+    return state
+
+
+def command(args: argparse.Namespace, out: Path, part: str, minutes: float) -> list[str]:
+    """The command of one training."""
+    family = training_of(part).family
+    made = [sys.executable, "-m", "specviz.cli", "train", part, "--out", str(out / part), "--best"]
+    made += ["--minutes", f"{minutes:.6g}", "--seed", str(args.seed), "--data", *args.data]
+    made += [] if args.model is None else ["--model", args.model]
+    made += [] if args.device is None else ["--device", args.device]
+    made += [] if args.threads is None else ["--threads", str(args.threads)]
+    made += ["--distill"] * args.distill + ["--fast"] * args.fast + ["--apart"] * (not args.keep)
+    if family in (DRAFT_MODELS, HEADS):
+        made += ["--states", str(out / "states")]
+        made += ["--draft-vocab", str(args.draft_vocab)] if args.draft_vocab else []
+    if family == DRAFT_MODELS:
+        made += ["--soft-labels"]
+    if part == "glide" and args.kv_layer is not None:
+        made += ["--kv-layer", str(args.kv_layer)]
+    if family == HEADS and args.rate is not None:
+        made += ["--rate", f"{args.rate:g}"]
+    return made
+
+
+def _train(args: argparse.Namespace, out: Path, part: str, minutes: float, most_s: float) -> str | None:
+    """Train one part in a process of its own for at most so many seconds; why it failed, or None. What it reached is in
+    its folder even where it was stopped.
+    """
+    (out / part).mkdir(parents=True, exist_ok=True)
+    with (out / part / "said.txt").open("a", encoding="utf-8") as said:
+        child = subprocess.Popen(command(args, out, part, minutes), stdout=said, stderr=said, env={**os.environ})
+        try:
+            code = child.wait(most_s)
+        except subprocess.TimeoutExpired:
+            child.send_signal(signal.SIGINT)  # it saves its checkpoint and its part
+            try:
+                child.wait(GRACE_S * 3)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+            if not (out / part / "part").is_dir():
+                return f"its {most_s - GRACE_S:.0f} s were over before its first step"
+            code = 0
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGINT)
+            child.wait()
+            raise
+    if not code:
+        _gather(out, part)
+        return None
+    lines = (out / part / "said.txt").read_text("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"exit code {code}"
+
+
+def _gather(out: Path, part: str) -> None:
+    """The part's files in ``out/parts``, in int8 where they would be too large."""
+    from decoders.folders import replacing
+    from decoders.parts import WEIGHTS, shrink_part
+
+    place = out / "parts" / part
+    place.parent.mkdir(exist_ok=True)
+    with replacing(place) as new:
+        shutil.copytree(out / part / "part", new, dirs_exist_ok=True)
+    if (place / WEIGHTS).stat().st_size > MOST_BYTES:
+        before, after = shrink_part(place)
+        larger = "" if after <= MOST_BYTES else f", more than {MOST_BYTES / 1e6:.0f} MB"
+        common.say(f"{part}: {before / 1e6:.1f} MB stored in int8 are {after / 1e6:.1f} MB{larger}", error=True)
+
+
+def curve(out: Path, parts: Sequence[str]) -> list[dict[str, Any]]:
+    """Every validation of the trainings: part, tokens seen, seconds, step, acceptance of the first drafted token (of
+    draft models β, of heads and prompt tokens the share of first guesses that are the target's own) and held-out loss.
+    """
+    rows = []
+    for part in parts:
+        file = out / part / "log.jsonl"
+        for text in file.read_text("utf-8").splitlines() if file.is_file() else ():
+            rows.append({"part": part, **reached(json.loads(text))})
+    return rows
+
+
+def reached(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The curve's numbers of a line of a training's log.
+
+    >>> reached({"step": 3, "tokens": 90, "seconds": 1.5, "held_out_loss": 2.0, "top1": [0.25, 0.1]})["acceptance"]
+    0.25
+    """
+    accepted = line.get("acceptance", (line.get("top1") or [None])[0])
+    return {name: line.get(name) for name in ("tokens", "seconds", "step", "held_out_loss")} | {"acceptance": accepted}
+
+
+def _tell(out: Path, parts: Sequence[str]) -> None:
+    """Write the curve, as a table and as a page."""
+    from specviz.views.charts import seen_chart, write_page
+
+    rows, text = curve(out, parts), io.StringIO(newline="")
+    lines = csv.DictWriter(text, COLUMNS, extrasaction="ignore")
+    lines.writeheader()
+    lines.writerows(rows)
+    write_text(out / CURVE, text.getvalue())
+    write_page(out / "acceptance.html", "Acceptance by tokens seen", [seen_chart(rows)])
+
+
+def _show(out: Path, parts: Sequence[str]) -> None:
+    from decoders.parts import WEIGHTS
+
+    rows, table = curve(out, parts), []
+    for part in parts:
+        mine, file = [row for row in rows if row["part"] == part], out / "parts" / part / WEIGHTS
+        if mine and file.is_file():
+            best = min(mine, key=lambda row: row["held_out_loss"])
+            numbers = (f"{best['tokens'] or 0:,}", decimal(best["acceptance"]), decimal(best["held_out_loss"]))
+            table.append((part, *numbers, f"{file.stat().st_size / 1e6:.1f}"))
+    if table:
+        heads = ("part", "tokens seen", "acceptance", "held-out loss", "MB")
+        common.show_table(heads, table, f"{counted(len(table), 'part')} in {out / 'parts'}", right=1)
