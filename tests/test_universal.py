@@ -22,6 +22,7 @@ from decoders.drafters import chosen
 from decoders.drafters.sps import offer_drafter
 from decoders.engine.decoding import Decoding
 from decoders.model.target import Target
+from decoders.study.peers import assistant_of
 from decoders.study.whatif import ReadRun
 from decoders.verifiers.sampling import Chooser
 
@@ -285,5 +286,7 @@ def test_what_cannot_be_is_refused(strangers, home):
     with pytest.raises(UserError, match="its vocabulary has"):
         other = saved(home / "smaller", follower(tokenizer_of(OURS), {}), tokenizer_of(OURS))
         generate(bare, prompt, "sps", {"drafter": other}, max_new_tokens=4)
+    with pytest.raises(UserError, match="peers are compared with drafters of the target's own"):
+        assistant_of(target, {"drafter": place})
     offer_drafter(target, place)  # for runs that name none, as the app does
     assert generate(target, prompt, "sps", max_new_tokens=4) == generate(target, prompt, max_new_tokens=4)

@@ -19,7 +19,8 @@ from .llama_cpp import LlamaCpp
 from .stock import Generated, StockModel
 
 if TYPE_CHECKING:
-    from decoders.model.target import Target
+    from decoders.errors import UserError
+from decoders.model.target import Target
 
 GENERATE, LOOKUP = "generate()", "generate() prompt lookup"
 ASSISTED, STATIC = "generate() assisted", "generate() static cache, compiled"
@@ -92,6 +93,11 @@ def assistant_of(target: Target, params: Any) -> Any:
     if isinstance(run, LanguageModelRun):
         from decoders.model.load import load_network
 
+        if run.words is not None:
+            raise UserError(
+                f"{run.drafter.name} has another tokenizer than {target.name}: peers are compared with drafters of the "
+                "target's own"
+            )
         dtype = str(target.dtype).removeprefix("torch.")
         source = str(run.drafter.config._name_or_path)
         model, _, _ = load_network(source, dtype=dtype, device=str(target.device), attention="sdpa")

@@ -116,15 +116,14 @@ export class DrafterView extends LookPanel {
       const more = siblings.length && !taken ? h("small", ` +${siblings.length}`) : null;
       const what = beside(node) || !taken || beside(taken) ? "an expansion" : "another guess";
       const said = taken ? `; ${what}${rank === null ? "" : ` (rank ${rank + 1})`} was accepted` : "";
-      const label =
-        `Position ${node.depth}: ${model.pieces.label(node.token)}, confidence ${probability(confidence)}, ` +
-        `${STATES[node.status]}${said}`;
+      const sure = confidence === null ? "" : `confidence ${probability(confidence)}, `;
+      const label = `Position ${node.depth}: ${model.pieces.label(node.token)}, ${sure}${STATES[node.status]}${said}`;
       return h(
         "button.sv-place-of",
         { "aria-label": label, onclick: () => this.choose(choiceOf(node)) },
         h("span.sv-place-text", h("small", `${node.depth} `), token, instead, more),
-        h("span.sv-sure", level(confidence || 0)),
-        h("span.sv-sure-number", probability(confidence)),
+        confidence === null ? null : h("span.sv-sure", level(confidence)),
+        confidence === null ? null : h("span.sv-sure-number", probability(confidence)),
       );
     });
     this.strip.replaceChildren(...this.places);
