@@ -17,7 +17,7 @@ from decoders.draft_models.block_drafter import NODE_TERMS, STEP_TERMS, BlockDra
 from decoders.draft_models.block_network import MOST_BLOCK, BlockConfig, BlockNetwork
 from decoders.errors import UserError
 from decoders.method.method import Method
-from decoders.method.part import Kind
+from decoders.method.part import HEADS, Kind, Training
 from decoders.model.target import Target
 from decoders.parts import TrainedPart, load_part
 from decoders.trace.origins import DRAFTER
@@ -66,7 +66,13 @@ def drafts_blocks(kind: Kind) -> dict[str, Any]:
     }  # fmt: skip
 
 
-KIND = Kind("dflash", "DFlash drafter", BlockConfig, BlockNetwork, partial(block_published.fitted, "dflash"))
+KIND = Kind(
+    "dflash", "DFlash drafter", BlockConfig, BlockNetwork, partial(block_published.fitted, "dflash"),
+    Training(
+        HEADS, "a DFlash drafter for a target", "a network that drafts a whole block in one forward, for dflash",
+        own=("mlp", "block"), lesson="decoders.training.head_kinds:DFLASH",
+    ),
+)  # fmt: skip
 
 BIBTEX = r"""
 @article{chen2026dflash,

@@ -1,4 +1,4 @@
-"""Lessons of Medusa's, Hydra's and EAGLE's heads."""
+"""Lessons of Medusa's, Hydra's and EAGLE's heads, and of DFlash's drafter."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, no_grad, stack
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.model.shape import ModelShape
 
+from .block_drafters import Blocks
 from .eagle_heads import Eagle, Eagle3
 from .heads import HeadKind, Lesson, Recipe
 
@@ -57,3 +58,4 @@ class Parallel(HeadKind):
 
 MEDUSA, HYDRA = Parallel(grounded=False), Parallel(grounded=True)
 EAGLE, EAGLE3 = Eagle(), Eagle3()
+DFLASH = Blocks()

@@ -106,7 +106,7 @@ class PromptTokenRecipe:
 @dataclass(frozen=True)
 class HeadRecipe:
     """Of heads on a target's states. ``heads`` and ``blocks`` are Medusa's and Hydra's; ``mlp``, ``unroll`` and
-    ``agreement`` EAGLE's.
+    ``agreement`` EAGLE's; ``mlp`` and ``block`` DFlash's.
     """
 
     heads: int = param(4, "Heads", "heads: how far ahead", low=1, high=16)
@@ -114,6 +114,7 @@ class HeadRecipe:
     prefix: bool = param(False, "Prefix", "Hydra++: a decoder layer of the target's sizes in front of the heads")
     mlp: int = param(0, "MLP", "width of its MLP; 0: the target's", low=0)
     unroll: int = param(5, "Unrolled steps", "steps on its own states that it learns", low=1, high=8)
+    block: int = param(8, "Block", "rows of a block: the root, and a mask per token that is drafted", low=2, high=64)
     own_states: bool = True  # EAGLE-1's head learns all of these; else the first alone, as in its paper
     agreement: float = 0.1  # of EAGLE-1's loss: the divergence, beside the distance of the states
     draft_vocab: int = param(0, "Draft vocabulary", COMMONEST, low=0)
