@@ -34,6 +34,10 @@ interface AttentionRow { step: number; node: number; layer: number; head: number
 interface ProbeRow { step: number; parent: number; offset: number; kind: string; token: number; prob: number }
 interface PrunedRow { step: number; token: number; parent: number; draft_prob: number; score: number; why?: string }
 interface AssistantRow { step: number; token: number; hex: string; draft_prob: number; first: number; last: number }
+interface LatticeRow {
+  step: number; depth: number; rank: number; token: number; logprob: number; walked: boolean;
+}
+interface TransitionRow { step: number; depth: number; before: number; rank: number; score: number }
 interface PoolRow { position: number; id: number; passage: number }
 
 /** The tables of a trace by name: each as columns. */
@@ -49,6 +53,8 @@ interface Tables {
   probes: Columns<ProbeRow>;
   pruned?: Columns<PrunedRow>;
   assistant?: Columns<AssistantRow>;
+  lattice?: Columns<LatticeRow>;
+  transitions?: Columns<TransitionRow>;
   pool?: Columns<PoolRow>;
   plain?: Columns<{ id: number }>;
 }
@@ -68,11 +74,16 @@ interface Report {
   drafting: [key: string, ms: number | null][]; verify_ms: number;
   regrets: Regret[];
   oracle?: OracleReport;
+  /** Lattices by what followed (``decoders/trace/lattice.py``). */
+  lattices?: LatticeReport[];
   statuses: Record<"accepted" | "rejected" | "unreached" | "own" | "sources", number>;
   origins: [origin: string, nodes: number, accepted: number][];
   /** How drafted tokens are told apart by their origin. */
   legend?: Origin[];
   columns: Record<string, PlainColumn[]>;
+}
+interface LatticeReport {
+  step: number; positions: number; covered: number; oracle: number; chosen: number; right: number;
 }
 /** The replay under a perfect ranking (``decoders/trace/oracle.py``): its steps at least and at most, output tokens written
  * by the end of each, what the ranking cost at most and at least, and both in words; or why there is none. */

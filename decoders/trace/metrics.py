@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .decisions import decisions, drawn, first_choices, verified
+from .lattice import lattice_sums
 from .oracle import best_acceptance, oracle
 from .trace import Trace
 
@@ -139,7 +140,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     timed = tokens - int(timings.get("untimed_tokens") or 0)  # a server's clock may start with its first token
     speed, both, ranked = ratio(1000 * timed, decode_ms), overlaps(trace), regrets(trace)
     (forward_ms, forwards), one_row_ms = _draft_forwards(trace), timings.get("one_row_ms")
-    perfect = oracle(trace)
+    perfect, lattices = oracle(trace), lattice_sums(trace)
     differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
     kv_mb, draft_mb = (ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
 
@@ -174,6 +175,9 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "ranking_cost": Measured(
             perfect.cost if perfect else None, {"steps": count, "oracle": perfect.steps if perfect else None}
         ),
+        "candidate_recall": quotient(covered=lattices["covered"], positions=lattices["positions"]),
+        "selector_accuracy": quotient(right=lattices["right"], chosen=lattices["chosen"]),
+        "oracle_length": quotient(oracle=lattices["oracle"], steps=lattices["steps"]),
         "differs": Measured(differs, {"differs": differs, "tokens": tokens}),
     }
     unknown = set(run.get("unknown", ()))

@@ -11,6 +11,7 @@ from typing import Any
 from . import metrics
 from . import oracle as oracles
 from .baseline import baseline
+from .lattice import lattice_steps
 from .origins import recorded_origins
 from .tables import REQUIRED, TABLES, columns_of, type_of
 from .trace import Trace
@@ -31,7 +32,8 @@ def report(trace: Trace) -> dict[str, Any]:
     [name, steps], most first, mismatch and none last. ``drafting``: [part, Σ ms], to be set against ``verify_ms``.
     ``times``: ms by part of the run. ``lengths``: [accepted tokens, steps with a draft]. ``depths``: [depth, reached,
     accepted]. ``regrets``: the steps where the ranking lost tokens, the worst first. ``oracle``: the replay under a
-    perfect ranking (``Oracle``), or ``why`` there is none. ``statuses``: nodes by status,
+    perfect ranking (``Oracle``), or ``why`` there is none. ``lattices``: a block's candidates by what followed
+    (``LatticeStep``). ``statuses``: nodes by status,
     ``own`` (tokens the target added) and ``sources`` (accepted copies). ``origins``: [origin, nodes, accepted];
     ``legend``: how views tell origins apart. ``columns``: per table, those that no view draws in its own way.
 
@@ -58,6 +60,7 @@ def report(trace: Trace) -> dict[str, Any]:
         "depths": list(map(list, metrics.acceptance_by_depth(trace))),
         "regrets": [{"step": r.step, "chosen": r.chosen, "best": r.best, "tokens": r.tokens} for r in lost],
         "oracle": oracle_of(trace),
+        "lattices": [one.to_json() for one in lattice_steps(trace)],
         "statuses": _statuses(trace),
         "origins": _origins(trace),
         "legend": recorded_origins(trace.run),

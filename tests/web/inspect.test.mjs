@@ -10,6 +10,7 @@ import { difference } from "specviz/inspect/diff.js";
 import { stretches } from "specviz/inspect/assistant.js";
 import { chainOf, lanes } from "specviz/inspect/drafting.js";
 import { overlaid } from "specviz/inspect/ghosts.js";
+import { inWords, latticeOf } from "specviz/inspect/lattice.js";
 import { beside, marked } from "specviz/inspect/links.js";
 import { depthsBefore, prunedNodes } from "specviz/inspect/pruned.js";
 import { ofNode, ofPosition, ofStep, why } from "specviz/inspect/selection.js";
@@ -273,4 +274,46 @@ test("the oracle's steps lie on the run's: whole ones, parts of one, several", (
     { from: 1.5, to: 2 },
     { from: 2, to: 3 },
   ]);
+});
+
+/** ``small``, its first step a block of three positions of two candidates: the walk takes 1, 2, 0. */
+const blocked = () => {
+  const trace = small();
+  const [depth, rank, token, walked] = [
+    [1, 1, 2, 2, 3, 3], [0, 1, 0, 1, 0, 1], [1, 3, 0, 2, 0, 1], [true, false, false, true, true, false],
+  ];
+  const logprob = [-0.5, -1, -0.7, -0.9, -0.3, -2];
+  trace.lattice = { step: depth.map(() => 0), depth, rank, token, logprob, walked };
+  trace.transitions = {
+    step: [0, 0, 0, 0], depth: [1, 1, 2, 2], before: [0, 0, 0, 1], rank: [0, 1, 1, 1], score: [1, -1, 2, 2],
+  };
+  return trace;
+};
+
+test("a lattice has what was recorded, what was written and the walk", () => {
+  const model = new Model(blocked());
+  const lattice = latticeOf(model, model.step(0));
+  assert.deepEqual(lattice.positions.map(({ depth, written }) => [depth, written]), [[1, 1], [2, 2], [3, 3]]);
+  assert.deepEqual(lattice.positions.map((one) => one.candidates.find((each) => each.walked).token), [1, 2, 0]);
+  const written = lattice.positions.map((one) => one.candidates.filter((each) => each.written).map((each) => each.rank));
+  assert.deepEqual(written, [[0], [1], []], "the third position's token is no candidate");
+  assert.deepEqual(lattice.edges.map((edge) => [edge.depth, edge.shade, edge.walked]), [
+    [1, 1, true],
+    [1, 0, false],
+    [2, 1, true],
+    [2, 1, false],
+  ]);
+  assert.equal(latticeOf(model, model.step(1)), null, "a step without a block");
+  assert.match(inWords(lattice, (token) => `<${token}>`), /^Position 1: the walk takes <1>, as written.*<3>, no candidate\.$/);
+});
+
+test("a run without lattices has none, and one that goes on does not say what was not written yet", () => {
+  const bare = new Model(small());
+  assert.equal(latticeOf(bare, bare.step(0)), null);
+  const trace = blocked();
+  const depth = [1, 2, 3, 4, 5, 6]; // the last ones behind all that was written
+  trace.lattice = { ...trace.lattice, depth, rank: depth.map(() => 0), walked: depth.map(() => true) };
+  trace.transitions = undefined;
+  const model = new Model(trace);
+  assert.equal(latticeOf(model, model.step(0)).positions[4].written, undefined);
 });

@@ -3,9 +3,13 @@
 import { Pieces } from "specviz/base/text.js";
 
 /** Tables with rows per step. */
-/** @typedef {"nodes" | "targets" | "candidates" | "guesses" | "attention" | "probes" | "pruned" | "assistant"} PerStep */
+/** @typedef {"nodes" | "targets" | "candidates" | "guesses" | "attention" | "probes" | "pruned" | "lattice" |
+    "transitions" | "assistant"} PerStep */
 /** @type {PerStep[]} */
-const PER_STEP = ["nodes", "targets", "candidates", "guesses", "attention", "probes", "pruned", "assistant"];
+const PER_STEP = [
+  "nodes", "targets", "candidates", "guesses", "attention", "probes", "pruned", "lattice", "transitions",
+  "assistant",
+];
 // a place in the pool is POOL + its position there: sources, copies and marks need not tell the two texts apart
 export const POOL = 2 ** 31;
 export const OPEN = -2; // the own token of a step that is not decided yet
@@ -28,6 +32,9 @@ export function groups(rows, column, make) {
   return lists;
 }
 
+/** A value for every table with rows per step. @type {<T>(make: () => T) => Record<PerStep, T>} */
+const perStep = (make) => /** @type {any} */ (Object.fromEntries(PER_STEP.map((table) => [table, make()])));
+
 export class Model {
   /** @param {Trace} trace */
   constructor(trace) {
@@ -45,12 +52,9 @@ export class Model {
     this.columns = trace.report?.columns ?? {};
     this.promptLength = this.run.prompt_length;
     /** The first row of every step. @type {Record<PerStep, number[]>} */
-    this.first = {
-      nodes: [], targets: [], candidates: [], guesses: [], attention: [], probes: [], pruned: [], assistant: [],
-    };
-    this.scanned = {
-      nodes: 0, targets: 0, candidates: 0, guesses: 0, attention: 0, probes: 0, pruned: 0, assistant: 0,
-    };
+    this.first = perStep(() => /** @type {number[]} */ ([]));
+    /** @type {Record<PerStep, number>} */
+    this.scanned = perStep(() => 0);
     /** @type {CopiedRun[]} */
     this.runs = [];
     /** The run that a position was copied in. @type {Map<Position, CopiedRun>} */

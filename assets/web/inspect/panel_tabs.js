@@ -2,7 +2,7 @@
 
 import { computed, signal } from "specviz/ui/html.js";
 
-const RECORDED = ["candidates", "drafter", "prompts"]; // panels of what a method recorded
+const RECORDED = ["candidates", "drafter", "prompts", "lattice"]; // panels of what a method recorded
 
 export class PanelTabs {
   /** @param {Inspector} owner */
@@ -19,11 +19,12 @@ export class PanelTabs {
   /** @returns {PanelTab[]} */
   list() {
     this.owner.version.value;
-    const { drafter, prompts, candidates } = this.owner;
-    const ranked = this.ranked || !(drafter.on || prompts.on);
+    const { drafter, prompts, candidates, tree } = this.owner;
+    const ranked = this.ranked || !(drafter.on || prompts.on || tree.lattice.on);
     return [
       { name: "token", label: "Token" },
       ...(ranked ? [{ name: "candidates", label: "Candidates", element: candidates.element }] : []),
+      ...(tree.lattice.on ? [{ name: "lattice", label: "Lattice", element: tree.lattice.element }] : []),
       ...(drafter.on ? [{ name: "drafter", label: "Drafter", element: drafter.element }] : []),
       ...(prompts.on ? [{ name: "prompts", label: "Prompt tokens", element: prompts.element }] : []),
       ...this.added.value,
@@ -43,6 +44,7 @@ export class PanelTabs {
 
   /** The tab of what the run's method recorded. */
   get own() {
+    if (this.owner.tree.lattice.on) return "lattice";
     return this.owner.drafter.on ? "drafter" : this.owner.prompts.on ? "prompts" : "candidates";
   }
 

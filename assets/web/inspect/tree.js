@@ -9,6 +9,7 @@ import { unknown } from "specviz/inspect/imported.js";
 import { GuessWindow } from "specviz/inspect/guess_window.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
+import { LatticeView } from "specviz/inspect/lattice.js";
 import { Panel } from "specviz/inspect/panel.js";
 import { Box, STATUS, boxOf, fill, folds, pick, statusOf } from "specviz/inspect/tree_boxes.js";
 import { GAP, MARGIN, along, arrange, items, position, unplaced } from "specviz/inspect/tree_layout.js";
@@ -57,6 +58,7 @@ export class TreeView extends Panel {
     this.window = new TreeWindow(this);
     this.bar.append(this.window.tools);
     this.guesses = new GuessWindow(this);
+    this.lattice = new LatticeView(owner);
     this.svg.addEventListener("pointerover", (event) => this.hover(boxOf(event)));
     this.svg.addEventListener("pointerleave", () => this.hover(null));
     /** @type {(event: Event) => void} */
@@ -114,6 +116,7 @@ export class TreeView extends Panel {
     this.body.replaceChildren();
     this.note.textContent = "";
     this.guesses.show(0);
+    this.lattice.clear();
   }
 
   /** ``keep``: the folds stay open, the place stays in sight. @param {StepView} view */
@@ -122,6 +125,7 @@ export class TreeView extends Panel {
       this.opened.clear();
       this.other = null;
     }
+    if (!keep) this.lattice.draw(view);
     if (this.other) view = overlaid(view, this.other);
     this.view = view;
     this.drawn = this.owner.model;

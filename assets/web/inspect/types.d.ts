@@ -126,6 +126,15 @@ interface Guess { token: number; rank: number; q: number; p: number; residual: n
 /** A token that was left out of a draft: the tokens from the root on to it, the drafter's probability and score. */
 /** ``cost``: left out as its row costs more than it brings; ``score`` is its survival then. */
 interface PrunedNode { path: number[]; q: number; score: number; wrote: boolean; cost: boolean }
+/** A candidate of a position of a block. */
+interface LatticeCandidate { token: number; rank: number; logprob: number; walked: boolean; written: boolean }
+interface LatticeBox { text: string; left: number; top: number; name: string; about: string; small: string }
+/** A position of a block; ``drafted``: its token was sent to the target. */
+interface LatticePosition {
+  depth: number; written: number | undefined; drafted: boolean; candidates: LatticeCandidate[];
+}
+interface LatticeEdge { depth: number; before: number; rank: number; score: number; walked: boolean; shade: number }
+interface Lattice { positions: LatticePosition[]; edges: LatticeEdge[]; root: number }
 /** What prompt tokens guessed at one distance: a row per trained vector. */
 interface PromptGuess { distance: number; probe: number; rows: Choice[]; joint: Choice | null }
 /** A guess that was offered to the next step. */

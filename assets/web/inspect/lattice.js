@@ -1,0 +1,249 @@
+/* A block drafter's candidates as a lattice: positions from left to right, each with its candidates, likeliest first;
+   between them the transitions, the walk that was drafted, and the tokens that were written. */
+
+import { h, s } from "specviz/base/dom.js";
+import { set } from "specviz/base/drawing.js";
+import { format, plural, probability } from "specviz/base/numbers.js";
+import { term } from "specviz/base/terms.js";
+import { STATES } from "specviz/inspect/drafting.js";
+import { Panel } from "specviz/inspect/panel.js";
+
+const [WIDE, GAP, HIGH, ROW, TOP, LEFT] = [94, 32, 22, 27, 6, 8]; // px: boxes, and the room between them
+const SHADES = 4; // of transitions
+const LABEL = 8; // characters
+/** @type {[key: string, label: string][]} */
+const NUMBERS = [
+  ["candidate_recall", "candidate recall"],
+  ["selector_accuracy", "selector accuracy"],
+  ["oracle_length", "oracle length"],
+];
+
+/** Whether a run has lattices. @param {Model} model */
+export const present = (model) => (model.trace.lattice?.step.length ?? 0) > 0;
+
+/**
+ * A step's lattice as it is drawn. Of every position: its candidates by rank, and the token that was written there
+ * (undefined: nothing yet). Transitions have a ``shade`` from 0 (the smallest recorded score of their position) to 1.
+ *
+ * @type {(model: Model, view: StepView) => Lattice | null}
+ */
+export function latticeOf(model, view) {
+  const table = model.trace.lattice;
+  const rows = table ? model.rows("lattice", view.number) : [];
+  if (!table || !rows.length) return null;
+  /** @type {LatticePosition[]} */
+  const positions = [];
+  for (const row of rows) {
+    const depth = table.depth[row];
+    const written = model.id(view.context + depth - 1);
+    const position = (positions[depth - 1] ??= { depth, written, candidates: [], drafted: depth <= view.depth });
+    const token = table.token[row];
+    position.candidates.push({
+      token,
+      rank: table.rank[row],
+      logprob: table.logprob[row],
+      walked: table.walked[row],
+      written: token === written,
+    });
+  }
+  return { positions, edges: edgesOf(model, view, positions), root: view.root };
+}
+
+/** @type {(model: Model, view: StepView, positions: LatticePosition[]) => LatticeEdge[]} */
+function edgesOf(model, view, positions) {
+  const table = model.trace.transitions;
+  if (!table) return [];
+  /** @type {(depth: number, rank: number) => boolean} */
+  const walked = (depth, rank) => (depth ? positions[depth - 1].candidates[rank].walked : true);
+  const edges = model.rows("transitions", view.number).map((row) => {
+    const [depth, before, rank] = [table.depth[row], table.before[row], table.rank[row]];
+    const taken = walked(depth, rank) && walked(depth - 1, before);
+    return { depth, before, rank, score: table.score[row], walked: taken, shade: 0 };
+  });
+  for (const { depth } of positions) {
+    const some = edges.filter((edge) => edge.depth === depth);
+    const [low, high] = [Math.min(...some.map((one) => one.score)), Math.max(...some.map((one) => one.score))];
+    for (const edge of some) edge.shade = high > low ? (edge.score - low) / (high - low) : 1;
+  }
+  return edges;
+}
+
+/** What a reader hears of it. @type {(lattice: Lattice, label: (token: number) => string) => string} */
+export function inWords(lattice, label) {
+  return lattice.positions
+    .map(({ depth, written, candidates }) => {
+      const taken = candidates.find((one) => one.walked);
+      const wrote = candidates.find((one) => one.written);
+      const walk = taken ? `the walk takes ${label(taken.token)}` : "no walk";
+      if (written === undefined) return `Position ${depth}: ${walk}.`;
+      if (wrote === taken) return `Position ${depth}: ${walk}, as written.`;
+      const where = wrote ? `candidate ${wrote.rank + 1}` : "no candidate";
+      return `Position ${depth}: ${walk}; written is ${label(written)}, ${where}.`;
+    })
+    .join(" ");
+}
+
+export class LatticeView extends Panel {
+  /** @param {Inspector} owner */
+  constructor(owner) {
+    super(owner, "lattice", "Lattice");
+    this.svg = s("svg.sv-lattice-svg", { role: "img" });
+    const shades = Array.from({ length: SHADES }, (_, shade) => `sv-transition sv-transition-${shade}`);
+    this.paths = [...shades, "sv-walk"].map((name) => s("path", { class: name }));
+    this.svg.append(...this.paths);
+    /** @type {BoxElements[]} */
+    this.boxes = [];
+    this.facts = h("p.sv-lattice-facts");
+    this.numbers = h("p.sv-lattice-numbers");
+    this.body.append(this.facts, h("div.sv-lattice-scroll", { tabindex: "0" }, this.svg), this.numbers, legend());
+  }
+
+  /** Whether the run has lattices. */
+  get on() {
+    return !!this.owner.model && present(this.owner.model);
+  }
+
+  clear() {
+    for (const path of this.paths) set(path, { d: "" });
+    this.place([]);
+    this.facts.textContent = this.note.textContent = "";
+  }
+
+  /** @param {StepView} view */
+  draw(view) {
+    const { model } = this.owner;
+    if (!this.on) return;
+    const lattice = latticeOf(model, view);
+    if (!lattice) {
+      this.clear();
+      this.facts.textContent = "This step drafted no block.";
+      return;
+    }
+    const { positions } = lattice;
+    const most = Math.max(...positions.map((one) => one.candidates.length));
+    this.note.textContent = `${plural(positions.length, "position")} × ${plural(most, "candidate")}`;
+    this.tell(view);
+    const width = LEFT * 2 + (positions.length + 1) * (WIDE + GAP) - GAP;
+    const height = TOP + (most + 1) * ROW;
+    set(this.svg, { width, height, viewBox: `0 0 ${width} ${height}` });
+    /** @param {number} token */
+    const label = (token) => model.pieces.label(token, LABEL);
+    set(this.svg, { "aria-label": inWords(lattice, label) });
+    lines(lattice).forEach((d, place) => set(this.paths[place], { d }));
+    this.place([
+      box(label(lattice.root), 0, 0, "sv-lattice-root", "root", ""),
+      ...positions.flatMap((position) => column(position, view, label, most)),
+    ]);
+  }
+
+  /** Puts the boxes there, in elements that are there already. @param {LatticeBox[]} boxes */
+  place(boxes) {
+    while (this.boxes.length < boxes.length) this.boxes.push(new BoxElements(this.svg));
+    this.boxes.forEach((one, place) => one.show(boxes[place]));
+  }
+
+  /** The step's own numbers, and the run's, each with its formula. @param {StepView} view */
+  tell(view) {
+    const { report } = this.owner.model;
+    const one = report?.lattices?.find(({ step }) => step === view.number);
+    this.facts.textContent = one
+      ? `The best walk would have had ${one.oracle} of ${plural(one.positions, "token")} accepted, the walk taken had ` +
+        `${view.accepted}. The candidates hold ${one.covered} of the ${one.positions} that were written.`
+      : "What was written behind this step is not known yet.";
+    /** @type {(pair: [key: string, label: string]) => HTMLElement} */
+    const number = ([key, label]) =>
+      h("span", term(this.owner, key, label), ` ${told(this.owner.model.metric(key).value, key)}`);
+    this.numbers.replaceChildren("Over the run: ", ...NUMBERS.map(number));
+  }
+}
+
+/** @type {(value: number | null | undefined, key: string) => string} */
+const told = (value, key) =>
+  value === null || value === undefined ? "–" : key === "oracle_length" ? format(value, 2) : probability(value);
+
+/** @param {number} depth */
+const x = (depth) => LEFT + depth * (WIDE + GAP);
+/** @param {number} rank */
+const y = (rank) => TOP + rank * ROW;
+
+/** @type {(depth: number, before: number, rank: number) => string} */
+const line = (depth, before, rank) => {
+  const [from, to] = [x(depth - 1) + WIDE, x(depth)];
+  const [a, b] = [y(before) + HIGH / 2, y(rank) + HIGH / 2];
+  return `M${from} ${a}C${from + GAP / 2} ${a} ${to - GAP / 2} ${b} ${to} ${b}`;
+};
+
+/** Transitions by shade, then the walk, each shade one path. @param {Lattice} lattice */
+function lines({ positions, edges }) {
+  const shades = Array.from({ length: SHADES }, () => "");
+  for (const { depth, before, rank, shade } of edges) {
+    shades[Math.min(SHADES - 1, Math.floor(shade * SHADES))] += line(depth, before, rank);
+  }
+  let walk = "";
+  let last = 0;
+  for (const { depth, candidates } of positions) {
+    const taken = candidates.find((one) => one.walked)?.rank ?? 0;
+    walk += line(depth, last, taken);
+    last = taken;
+  }
+  return [...shades, walk];
+}
+
+/** @type {(text: string, column: number, row: number, name: string, about: string, small: string) => LatticeBox} */
+function box(text, column, row, name, about, small) {
+  return { text, left: x(column), top: y(row), name: `sv-candidate ${name}`, about, small };
+}
+
+/** The elements of a box, which stay while steps change. */
+class BoxElements {
+  /** @param {SVGElement} svg */
+  constructor(svg) {
+    this.title = s("title");
+    this.text = s("text", { x: 6, y: 15 });
+    this.small = s("text.sv-candidate-prob", { x: WIDE - 5, y: 15, "text-anchor": "end" });
+    this.group = s("g", this.title, s("rect", { width: WIDE, height: HIGH, rx: 5 }), this.text, this.small);
+    svg.append(this.group);
+  }
+
+  /** @param {LatticeBox | undefined} box */
+  show(box) {
+    if (!box) return set(this.group, { display: "none" });
+    const { text, left, top, name, about, small } = box;
+    set(this.group, { display: null, class: name, transform: `translate(${left} ${top})` });
+    set(this.title, { text: about });
+    set(this.text, { text });
+    set(this.small, { text: small });
+  }
+}
+
+/** @type {(position: LatticePosition, view: StepView, label: (token: number) => string, most: number) => LatticeBox[]} */
+function column({ depth, written, candidates, drafted }, view, label, most) {
+  const node = view.nodes[depth];
+  const boxes = candidates.map((one) => {
+    const state = one.walked ? (drafted && node ? node.status : "cut") : "other";
+    const said = one.walked ? `on the walk, ${drafted && node ? STATES[node.status] : "not sent to the target"}` : "";
+    const facts = [
+      `candidate ${one.rank + 1} of position ${depth}`,
+      `${probability(Math.exp(one.logprob))} by itself`,
+      said,
+      one.written ? "what was written" : "",
+    ];
+    const name = `sv-candidate-${state}${one.written ? " sv-candidate-written" : ""}`;
+    const about = `${label(one.token)}: ${facts.filter(Boolean).join(", ")}`;
+    return box(label(one.token), depth, one.rank, name, about, probability(Math.exp(one.logprob)));
+  });
+  const missing = written !== undefined && !candidates.some((one) => one.written);
+  const absent = missing
+    ? box(label(written), depth, most, "sv-candidate-absent sv-candidate-written", "written, and no candidate", "")
+    : null;
+  return absent ? [...boxes, absent] : boxes;
+}
+
+/** How boxes and lines are told apart. */
+const legend = () =>
+  h(
+    "ul.sv-lattice-legend",
+    h("li.sv-key-walk", "the walk that was drafted"),
+    h("li.sv-key-written", "what was written (dashed: no candidate)"),
+    h("li.sv-key-transition", "darker: a larger transition score, among those of its position"),
+  );
