@@ -422,3 +422,35 @@ def test_a_confidence_head_ends_a_draft(target):
     none = record(target, PROMPT, "dspark", {"threshold": 1.0}, max_new_tokens=2)
     steps = none.tables["steps"]
     assert steps["drafted"] == [0, 0] and "the confidence head puts" in steps["reason"][0]
+
+
+def test_recall_accuracy_and_oracle_length_are_three_numbers(monkeypatch, target):
+    """Of a drafter that foresees all but every third token: counted again from what was recorded."""
+    save_tiny_part(target, "dflash")
+    plain = generate(target, PROMPT, max_new_tokens=NEW)
+    foresee(monkeypatch, plain, len(PROMPT.tokens))
+    trace = record(target, PROMPT, "dflash", max_new_tokens=NEW)
+    lattice, text = trace.tables["lattice"], [*PROMPT.tokens, *plain]
+    covered = known = oracle = right = chosen = 0
+    for step, context in enumerate(trace.tables["steps"]["context"]):
+        leading = walking = True
+        for depth in range(1, 5):
+            rows = [
+                row for row in range(len(lattice["step"]))
+                if (lattice["step"][row], lattice["depth"][row]) == (step, depth)
+            ]  # fmt: skip
+            if not rows or context + depth - 1 >= len(text):
+                break
+            wrote = text[context + depth - 1]
+            there = [row for row in rows if lattice["token"][row] == wrote]
+            known, covered = known + 1, covered + bool(there)
+            leading = leading and bool(there)
+            oracle += leading
+            if walking and there:
+                chosen, right = chosen + 1, right + lattice["walked"][there[0]]
+            walking = walking and bool(there) and lattice["walked"][there[0]]
+    metrics, steps = trace.run["metrics"], len(set(lattice["step"]))
+    assert metrics["candidate_recall"] == covered / known < 1
+    assert metrics["selector_accuracy"] == right / chosen and metrics["oracle_length"] == oracle / steps
+    assert oracle >= sum(trace.tables["steps"]["accepted"]) > 0
+    assert record(target, PROMPT, "pld", max_new_tokens=4).run["metrics"]["candidate_recall"] is None

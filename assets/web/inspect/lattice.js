@@ -147,8 +147,8 @@ export class LatticeView extends Panel {
     const { report } = this.owner.model;
     const one = report?.lattices?.find(({ step }) => step === view.number);
     this.facts.textContent = one
-      ? `The best walk would have had ${one.oracle} of ${plural(one.positions, "token")} accepted, the walk taken had ` +
-        `${view.accepted}. The candidates hold ${one.covered} of the ${one.positions} that were written.`
+      ? `The best walk would have had ${one.oracle} of ${plural(one.positions, "token")} accepted, the walk taken ` +
+        `had ${view.accepted}. The candidates hold ${one.covered} of the ${one.positions} that were written.`
       : "What was written behind this step is not known yet.";
     /** @type {(pair: [key: string, label: string]) => HTMLElement} */
     const number = ([key, label]) =>
@@ -216,7 +216,7 @@ class BoxElements {
   }
 }
 
-/** @type {(position: LatticePosition, view: StepView, label: (token: number) => string, most: number) => LatticeBox[]} */
+/** @type {MakeColumn} */
 function column({ depth, written, candidates, drafted }, view, label, most) {
   const node = view.nodes[depth];
   const boxes = candidates.map((one) => {

@@ -128,6 +128,9 @@ interface Guess { token: number; rank: number; q: number; p: number; residual: n
 interface PrunedNode { path: number[]; q: number; score: number; wrote: boolean; cost: boolean }
 /** A candidate of a position of a block. */
 interface LatticeCandidate { token: number; rank: number; logprob: number; walked: boolean; written: boolean }
+type MakeColumn = (
+  position: LatticePosition, view: StepView, label: (token: number) => string, most: number
+) => LatticeBox[];
 interface LatticeBox { text: string; left: number; top: number; name: string; about: string; small: string }
 /** A position of a block; ``drafted``: its token was sent to the target. */
 interface LatticePosition {
