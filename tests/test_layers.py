@@ -30,7 +30,7 @@ LIGHT = {
     "study.attribution", "study.attribution_export", "study.attribution_text", "study.verbatim",
     "sweep.plan", "sweep.timing", "trace.check", "trace.files",
     "trace.acceptance", "trace.decisions", "trace.load", "trace.metrics", "trace.oracle", "trace.origins",
-    "trace.policies", "trace.reliability",
+    "trace.lattice", "trace.policies", "trace.reliability",
     "trace.report", "trace.speedup", "trace.tables", "trace.trace", "trace.baseline",
     "training.recipes",
     "prompt.codec", "prompt.prompt", "prompt.templates",
