@@ -260,7 +260,7 @@ def test_output_is_generates_own_and_a_run_goes_on_from_any_text(family, places,
         assert made.tree == fresh.tree and made.probabilities == pytest.approx(fresh.probabilities, abs=1e-4)
     assert drafts(target, [text[:1]])[0].reason.startswith("the head reads the target's states")
     if target.shape.recurrent_layers:  # negative control: rejected rows stay in the target's state
-        honest = LayerState.commit
+        honest: Any = LayerState.commit
 
         def careless(self: Any, path: Any) -> None:
             whole = self.joined is not None and path

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from decoders.draft_models.network import THETA, DraftModel, DraftRun
 from decoders.drafters import chosen
 from decoders.drafters.sps import LanguageModelRun
+from decoders.errors import UserError
 
 from .llama_cpp import LlamaCpp
 from .stock import Generated, StockModel
 
 if TYPE_CHECKING:
-    from decoders.errors import UserError
-from decoders.model.target import Target
+    from decoders.model.target import Target
 
 GENERATE, LOOKUP = "generate()", "generate() prompt lookup"
 ASSISTED, STATIC = "generate() assisted", "generate() static cache, compiled"
