@@ -166,7 +166,7 @@ def test_text_of_the_bundled_target_under_each_lossless_verifier(name, bundled):
     often = first.nonzero()[:, 0].tolist()
     below = session.score(Draft(DraftTree((session.context.root, *often), (-1, *[0] * len(often)))))
     second = warp.probabilities(below.logits[1:])
-    runs = [Decoding.of(bundled, prompt, f"sps@{name}", sampling=Sampling(**settings, seed=seed), max_new_tokens=2)
+    runs = [Decoding.of(bundled, prompt, f"sps@{name}", sampling=Sampling(**settings, seed=seed), max_new_tokens=4)
             for seed in range(seeds)]  # fmt: skip
     read = read_once(runs[:1])
     counts: dict[tuple[int, ...], int] = {}

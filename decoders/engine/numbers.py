@@ -69,7 +69,8 @@ class TargetNumbers:
     children are read: ``row`` has each one's row of ``logits``, ``probabilities`` and ``likeliest`` by (step, node).
     """
 
-    def __init__(self, steps: list[Step]) -> None:
+    def __init__(self, steps: list[Step], first: int | None = None) -> None:
+        self.first = first  # choices of target and drafter that are recorded, where more than usual
         self.row: dict[tuple[int, int], int] = {}
         parts = list[Tensor]()
         for step in steps:
@@ -89,7 +90,7 @@ class TargetNumbers:
         visited = [(step.index, node) for step in steps for node in step.verdict.path]
         at = [self.row[step.index, 0] for step in steps]
         above, wanted, starts = sent(logits.device, *(np.asarray(n, dtype=np.int64) for n in (parents, tokens, at)))
-        choice = most_likely(logits, TARGET_CHOICES)[1]
+        choice = most_likely(logits, first or TARGET_CHOICES)[1]
         highest = self.probabilities.gather(1, choice)
         roots = self.probabilities[starts]
         read = fetched(
@@ -150,7 +151,7 @@ def guesses(
     q = torch.cat([said.probabilities for _, said in told])
     starts = accumulate((len(said.probabilities) for _, said in told), initial=0)
     of = [start + row for (_, said), start in zip(told, starts, strict=False) for row in said.row.values()]
-    shown, first = most_likely(q, DRAFTER_CHOICES)
+    shown, first = most_likely(q, target.first or DRAFTER_CHOICES)
     among = (shown[:, None, :] > shown[:, :, None]).sum(-1)  # of the drafter's first; equals share one
     both = overlap(p if vocab is None else p.index_select(1, vocab.tokens), rows_of(q, of))
     firsts, ranked, betas = fetched(first if vocab is None else vocab.tokens[first], among, both)

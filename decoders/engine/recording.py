@@ -40,17 +40,22 @@ FORWARDS = "term:forward_ms"  # a draft model's
 RECORD_STEPS, RECORD_SECONDS = 32, 0.25  # steps wait for one another at most so long
 RECORD_BYTES = {"cpu": 8 << 20, "cuda": 256 << 20}  # and while their logits take less
 EVENT_SECONDS = 1 / 30  # between two deltas at least
+LEAST_CHOICES = 8  # of first choices that are asked for
 
 
 class Run:
     """One traced run: iterate it for deltas (rows per table, of one or a few steps); ``trace`` holds all rows so far.
 
-    Arguments and errors as of ``Decoding.of``; ``title`` names the run in lists. ``compare`` also runs plain decoding
-    of the given prompt, by the same sampling, when the method is done: its output goes into the table ``plain`` and its
-    speed into the timings. When the loop is over, ``trace.run`` has ``complete``, ``stop``, ``timings`` and
-    ``metrics``, and every candidate its ``would_accept``. A failure inside a step ends the run with stop "error" and is
-    raised again after the trace was closed.
+    Arguments and errors as of ``Decoding.of``; ``title`` names the run in lists. ``compare`` also runs plain
+    decoding of the given prompt, by the same sampling, when the method is done: its output goes into the table
+    ``plain`` and its speed into the timings. ``first_choices``: so many of the target's and the drafter's first
+    choices are recorded at every position, by which other verifiers judge the run more exactly
+    (``decoders.study.judge``). When the loop is over, ``trace.run`` has ``complete``, ``stop``, ``timings`` and
+    ``metrics``, and every candidate its ``would_accept``. A failure inside a step ends the run with stop "error"
+    and is raised again after the trace was closed.
     """
+
+    first_choices: int | None = None
 
     def __init__(
         self,
@@ -61,10 +66,12 @@ class Run:
         *,
         title: str = "",
         compare: bool = False,
+        first_choices: int | None = None,
         **options: Any,
     ) -> None:
         entry, values = chosen(method, params)
         decoding = Decoding.of(target, prompt, entry, values, **options)
+        self.first_choices = first_choices and min(max(first_choices, LEAST_CHOICES), target.info["vocab"])
         self._open(decoding, described(entry, values, decoding), title, compare)
 
     @classmethod
@@ -77,6 +84,8 @@ class Run:
     def _open(self, decoding: Decoding, about: Mapping[str, Any], title: str, compare: bool) -> None:
         self.decoding, self.compare = decoding, compare
         self.trace = Trace.new(header(decoding, about, title))
+        if self.first_choices:
+            self.trace.run["first_choices"] = self.first_choices
         self.rows = Recording(self.trace, decoding.target.pieces, Chooser(decoding.sampling))
         self.rows.prompt(decoding.prompt)
         self.decode_ms = 0.0

@@ -105,7 +105,7 @@ class Recording:
     def steps(self, steps: list[Step], elapsed_ms: list[float]) -> Delta:
         """Rows of some steps together, as most of the cost is per call, not per row; ``elapsed_ms`` is per step."""
         rows = self._rows(*STEP_TABLES, *(["pool"] if self._pool is not None else []))
-        numbers = TargetNumbers(steps)
+        numbers = TargetNumbers(steps, self.trace.run.get("first_choices"))
         guessed, betas = guesses(steps, self._warpers, numbers)
         ids: list[int] = []
         for i, (step, elapsed) in enumerate(zip(steps, elapsed_ms, strict=True)):

@@ -133,5 +133,6 @@ VERIFIER = VerifierCard(
     "block", "Block verification", "Sun et al. 2024; vLLM and SGLang have it too",
     "All tokens of a drawn chain are judged together: it accepts as many as p/q or more, and the distribution is the "
     "same. Drafts that were not drawn are matched.",
-    lambda params, chooser, stop_ids: BlockVerifier(chooser), node_terms=(*RATIO_TERMS, *NODE_TERMS), order=30,
+    lambda params, chooser, stop_ids: BlockVerifier(chooser), node_terms=(*RATIO_TERMS, *NODE_TERMS),
+    greedy_match=True, order=30,
 )  # fmt: skip

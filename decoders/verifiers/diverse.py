@@ -45,5 +45,5 @@ VERIFIER = VerifierCard(
     "A drafted token stands with probability 1 − w + w · p/q: the text comes from a mixture of target and drafter. "
     "Greedy runs and trees are matched.",
     lambda params, chooser, stop_ids: DiverseVerifier(chooser, weight=params.ensemble_weight),
-    lossless=False, params=DiverseParams, node_terms=NODE_TERMS, order=80,
+    lossless=False, greedy_match=True, params=DiverseParams, node_terms=NODE_TERMS, order=80,
 )  # fmt: skip

@@ -148,5 +148,5 @@ VERIFIER = VerifierCard(
     "match", "Match",
     "Miao et al. 2024, SpecInfer; transformers, EAGLE and Medusa match greedy tokens so",
     "The target draws its own token after each node, and a drafted one stands if it is that one.",
-    lambda params, chooser, stop_ids: MatchVerifier(chooser), order=10,
+    lambda params, chooser, stop_ids: MatchVerifier(chooser), greedy_match=True, order=10,
 )  # fmt: skip

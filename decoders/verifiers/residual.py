@@ -178,5 +178,5 @@ VERIFIER = VerifierCard(
     "Leviathan et al. 2023; Chen et al. 2023; vLLM's rejection_sample_method \"probabilistic\"",
     "A token drawn from q stands with probability min(1, p/q); the first that does not is redrawn from the residual "
     "(p − q)+. Drafts that were not drawn are matched.",
-    lambda params, chooser, stop_ids: ResidualVerifier(chooser), node_terms=NODE_TERMS, order=20,
+    lambda params, chooser, stop_ids: ResidualVerifier(chooser), node_terms=NODE_TERMS, greedy_match=True, order=20,
 )  # fmt: skip

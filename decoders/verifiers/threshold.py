@@ -108,5 +108,5 @@ VERIFIER = VerifierCard(
     lambda params, chooser, stop_ids: ThresholdVerifier(
         chooser, single=params.threshold_single, acc=params.threshold_acc
     ),
-    lossless=False, params=ThresholdParams, node_terms=NODE_TERMS[1:], order=75,
+    lossless=False, greedy_match=True, params=ThresholdParams, node_terms=NODE_TERMS[1:], order=75,
 )  # fmt: skip

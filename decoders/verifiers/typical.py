@@ -135,5 +135,5 @@ VERIFIER = VerifierCard(
     lambda params, chooser, stop_ids: TypicalVerifier(
         chooser, epsilon=params.typical_epsilon, alpha=params.typical_alpha
     ),
-    lossless=False, params=TypicalParams, node_terms=NODE_TERMS, order=60,
+    lossless=False, greedy_match=True, params=TypicalParams, node_terms=NODE_TERMS, order=60,
 )  # fmt: skip

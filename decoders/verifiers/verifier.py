@@ -72,6 +72,7 @@ class VerifierCard:
 
     ``build`` makes it from the parameters (a frozen dataclass made with ``decoders.draft.params.param``), the run's
     chooser and the stop tokens. ``lossless``: its output has the target's own distribution, whatever was drafted.
+    ``greedy_match``: where the run is greedy, a token stands if it is the target's first choice, and by no other rule.
     ``node_terms`` declare the numbers that it records per node. ``source`` is the paper or the server it is taken from.
     """
 
@@ -81,6 +82,7 @@ class VerifierCard:
     summary: str
     build: Callable[[Any, Chooser, frozenset[int]], Verifier]
     lossless: bool = True
+    greedy_match: bool = False
     params: type = NoParams
     node_terms: tuple[Term, ...] = ()
     order: int = 50

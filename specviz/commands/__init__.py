@@ -18,6 +18,7 @@ GROUPS = {
         "bench": "measure speed side by side",
         "lab": "run an experiment of a paper, or your own sweep",
         "acceptance": "acceptance of recorded runs, by every definition in use",
+        "judge": "recorded drafts under every verifier: what each accepts, and what it changes",
         "watch": "a server's acceptance while it answers",
         "load": "drafting in batches: L(rows, batch, context), the best lengths, other policies",
         "doctor": "why a head or draft model has little accepted",

@@ -48,6 +48,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser, "--compare",
         "also run plain decoding by the same sampling, and say how many tokens differ and the speedup",
     )
+    options.count(
+        parser, "--first-choices", "record so many first choices of target and drafter at every position, for specviz "
+        "judge (default: 5 and 8)", low=8,
+    )  # fmt: skip
     options.file(parser, "--out", "write the run as a trace file (.spectrace); turn 2 as TRACE-turn2, …", "TRACE")
     options.flag(parser, "--json", "print the result as one JSON object")
     options.add_model(parser, weights=True)
@@ -258,7 +262,8 @@ def _turn(
         from decoders import save
 
         title = record.id if prompt.turn == 1 else f"{record.id}, turn {prompt.turn}"
-        trace = traced(target, prompt, method.name, params, title=title, compare=args.compare, **settings)
+        settings = {**settings, "compare": args.compare, "first_choices": args.first_choices}
+        trace = traced(target, prompt, method.name, params, title=title, **settings)
         if args.out:
             save(trace, _turn_file(args.out, prompt.turn))
         plain = trace.tables["plain"]["id"] or None

@@ -9,6 +9,7 @@ import { spans } from "specviz/inspect/oracle.js";
 import { difference } from "specviz/inspect/diff.js";
 import { stretches } from "specviz/inspect/assistant.js";
 import { chainOf, lanes } from "specviz/inspect/drafting.js";
+import { massOf } from "specviz/inspect/mass.js";
 import { overlaid } from "specviz/inspect/ghosts.js";
 import { inWords, latticeOf } from "specviz/inspect/lattice.js";
 import { beside, marked } from "specviz/inspect/links.js";
@@ -316,4 +317,20 @@ test("a run without lattices has none, and one that goes on does not say what wa
   trace.transitions = undefined;
   const model = new Model(trace);
   assert.equal(latticeOf(model, model.step(0)).positions[4].written, undefined);
+});
+
+test("the mass of two distributions: shared, too much of q, the residual; small ones are one piece", () => {
+  const list = [
+    { token: 1, q: 0.5, p: 0.3 },
+    { token: 2, q: 0.2, p: 0.45 },
+    { token: 3, q: 0.004, p: 0.006 },
+  ];
+  const { shared, surplus, residual } = massOf(list, 0.6);
+  const sum = (pieces) => pieces.reduce((all, { share }) => all + share, 0);
+  assert.deepEqual(shared.map(({ token }) => token), [1, 2, null]);
+  assert.deepEqual(surplus.map(({ token }) => token), [1, null]);
+  assert.deepEqual(residual.map(({ token }) => token), [2, null]);
+  assert.ok(Math.abs(sum(shared) - 0.6) < 1e-9);
+  assert.ok(Math.abs(sum(surplus) - 0.4) < 1e-9 && Math.abs(sum(residual) - 0.4) < 1e-9);
+  assert.deepEqual(massOf([{ token: 1, q: 1, p: 1 }], 1), { shared: [{ token: 1, share: 1 }], surplus: [], residual: [] });
 });

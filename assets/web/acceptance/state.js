@@ -3,7 +3,9 @@
 import { h, must } from "specviz/base/dom.js";
 import { charts, layout as common } from "specviz/base/plotly.js";
 
-export const VIEWS = { definitions: "Definitions", calibration: "Calibration", lengths: "Draft lengths" };
+export const VIEWS = {
+  definitions: "Definitions", calibration: "Calibration", lengths: "Draft lengths", judges: "Other judges",
+};
 
 export const page = {
   /** @type {HTMLElement} */

@@ -54,3 +54,11 @@ interface OutputsAnswer {
   gap: number | null; plain_prob: number | null; drafted_prob: number | null; model: string;
   texts: { plain: string[]; drafted: string[] }; calls: string;
 }
+
+/** A verifier and its sums over the chosen runs' drafts: ``Total`` of decoders/study/judge.py; ranges are [low, high]. */
+interface JudgedRule {
+  name: string; title: string; summary: string; source: string; lossless: boolean;
+  steps: number; drafted: number; accepted: number; differs: number; open: number;
+  tokens_per_step: [number, number] | null; other_share: [number, number] | null;
+}
+interface JudgesAnswer { rules: JudgedRule[]; runs: number; rest: number; faults: string[] }

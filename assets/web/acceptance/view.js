@@ -2,6 +2,7 @@
 
 import { drawCalibration } from "specviz/acceptance/calibration.js";
 import { drawDefinitions } from "specviz/acceptance/definitions.js";
+import { drawJudges } from "specviz/acceptance/judges.js";
 import { drawLengths } from "specviz/acceptance/lengths.js";
 import { VIEWS, page } from "specviz/acceptance/state.js";
 import { h } from "specviz/base/dom.js";
@@ -12,7 +13,7 @@ import { app } from "specviz/shell/state.js";
 
 /** @typedef {keyof typeof VIEWS} View */
 
-const DRAWN = { definitions: drawDefinitions, calibration: drawCalibration, lengths: drawLengths };
+const DRAWN = { definitions: drawDefinitions, calibration: drawCalibration, lengths: drawLengths, judges: drawJudges };
 const names = /** @type {View[]} */ (Object.keys(VIEWS));
 const tabs = h(
   "div.svd-views",

@@ -9,6 +9,7 @@ import {
 } from "specviz/inspect/drafting.js";
 import { LookPanel, lookedAt, looks } from "specviz/inspect/looks.js";
 import { assistantPart } from "specviz/inspect/assistant.js";
+import { mass } from "specviz/inspect/mass.js";
 import { leftOut } from "specviz/inspect/pruned.js";
 
 const TENTHS = 10;
@@ -176,6 +177,7 @@ export class DrafterView extends LookPanel {
       h(
         "div.sv-drafter-main",
         assistantPart(this.owner, view),
+        mass(this.owner, place, list),
         ...(list.length || !view.drafted ? [pairs(this, place, list), residual(this, place, list)] : []),
       ),
     );

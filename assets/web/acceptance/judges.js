@@ -1,0 +1,75 @@
+/* The chosen runs' drafts under every verifier: one table. Text nodes only. */
+
+import { page, scrolled } from "specviz/acceptance/state.js";
+import { h } from "specviz/base/dom.js";
+import { alertNote, postJson } from "specviz/base/json.js";
+import { plural } from "specviz/base/numbers.js";
+
+const HEADS = ["verifier", "output", "tokens per step", "", "accepted", "other tokens", "steps that differ", "open"];
+const WORDS =
+  "The recorded drafts, judged by the p and q that the runs hold: no model is asked. Tokens per step are expected over " +
+  "each rule's own draws, the target's token included. Accepted is one verdict, by the same draws for all. Other " +
+  "tokens are those that the target would have written otherwise (Σ TV from p; greedy: not its first choice); – where " +
+  "a rule does not say.";
+
+/** One number, or two where the record leaves a range. @param {[number, number] | null} both @param {number} digits */
+export function range(both, digits, unit = "") {
+  if (!both) return "–";
+  const [low, high] = both.map((one) => one.toFixed(digits));
+  return (low === high ? low : `${low} to ${high}`) + unit;
+}
+
+/** A bar of a range: what is certain, and up to where it may go. */
+/** @param {[number, number] | null} both @param {number} most */
+function bar(both, most) {
+  if (!both) return "";
+  const part = (/** @type {number} */ share) => `width:${((100 * share) / most).toFixed(2)}%`;
+  return h(
+    "span.svd-range",
+    { "aria-hidden": "true" },
+    h("i", { style: part(both[0]) }),
+    h("i.svd-open", { style: part(both[1] - both[0]) }),
+  );
+}
+
+/** @param {HTMLElement} box */
+export async function drawJudges(box) {
+  const { asked } = page;
+  box.replaceChildren(h("p.svp-empty", { role: "status" }, "Judging …"));
+  /** @type {JudgesAnswer} */
+  let answer;
+  try {
+    answer = await postJson("api/acceptance/judge", { ids: page.ids });
+  } catch (problem) {
+    if (asked === page.asked && page.view === "judges") box.replaceChildren(alertNote(problem));
+    return;
+  }
+  if (asked !== page.asked || page.view !== "judges") return;
+  const most = Math.max(...answer.rules.map((one) => one.tokens_per_step?.[1] ?? 0));
+  const rows = answer.rules.map((one) => {
+    const share = one.other_share;
+    return h(
+      "tr",
+      { "data-verifier": one.name },
+      h("th", { scope: "row", title: `${one.summary} (${one.source})` }, one.title),
+      h("td", one.lossless ? "= lossless" : "≈ lossy"),
+      h("td.svd-number", range(one.tokens_per_step, 2)),
+      h("td", bar(one.tokens_per_step, most)),
+      h("td.svd-number", String(one.accepted)),
+      h("td.svd-number", one.lossless ? "0" : range(share && [100 * share[0], 100 * share[1]], 1, " %")),
+      h("td.svd-number", String(one.differs)),
+      h("td.svd-number", String(one.open)),
+    );
+  });
+  const steps = answer.rules[0]?.steps ?? 0;
+  const rest = answer.rest > 0.01
+    ? `At some position ${(100 * answer.rest).toFixed(0)} % of p or q is not recorded: ranges are what that leaves ` +
+      "open. Runs of specviz run --first-choices N hold more."
+    : "";
+  const head = h("thead", h("tr", HEADS.map((name) => h("th", { scope: "col" }, name))));
+  box.replaceChildren(
+    h("p.svd-soft", `${plural(answer.runs, "run")}, ${plural(steps, "step")} with a draft. ${WORDS}`),
+    scrolled("The drafts under every verifier", h("table.svd-table.svd-judges", head, h("tbody", rows))),
+    ...[rest, ...answer.faults].filter(Boolean).map((words) => h("p.svd-soft", words)),
+  );
+}

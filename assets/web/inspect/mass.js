@@ -1,0 +1,81 @@
+/* Where the mass of drafter and target lies at one position: what stands, what is rejected, what the residual makes up. */
+
+import { facts, h } from "specviz/base/dom.js";
+import { format, probability } from "specviz/base/numbers.js";
+import { label } from "specviz/inspect/drafting.js";
+
+const LEAST = 0.01; // a smaller part has no piece of its own
+const NAMED = 0.09; // from here on a piece has room for its token
+
+/** @typedef {{ token: number | null, share: number }} Piece */
+
+/** The parts of p and q: shared min(p, q), which sums to β; the drafter's surplus (q − p)+ and the target's residual
+ * (p − q)+, which both sum to 1 − β. Tokens that were not recorded, or are small, are one piece (token null).
+ * @param {{ token: number, q: number, p: number }[]} list @param {number} beta
+ * @returns {Record<"shared" | "surplus" | "residual", Piece[]>} */
+export function massOf(list, beta) {
+  /** @type {(of: (one: { q: number, p: number }) => number, total: number) => Piece[]} */
+  const parts = (of, total) => {
+    const pieces = list
+      .map((one) => ({ token: /** @type {number | null} */ (one.token), share: of(one) }))
+      .filter(({ share }) => share >= LEAST)
+      .sort((a, b) => b.share - a.share);
+    const rest = total - pieces.reduce((sum, { share }) => sum + share, 0);
+    return rest > 1e-4 ? [...pieces, { token: null, share: rest }] : pieces;
+  };
+  return {
+    shared: parts(({ q, p }) => Math.min(q, p), beta),
+    surplus: parts(({ q, p }) => q - p, 1 - beta),
+    residual: parts(({ q, p }) => p - q, 1 - beta),
+  };
+}
+
+/** Two bars of the same length: q above, p below; what they share stands at the left of both. */
+/** @type {(owner: Inspector, place: Place, list: Guess[]) => Child} */
+export function mass(owner, place, list) {
+  const { beta, view, shown } = place;
+  if (beta === null || !list.length) return null;
+  const parts = massOf(list, beta);
+  const drawn = view.route === "drawn";
+  /** @type {(kind: string, words: string) => (piece: Piece) => HTMLElement} */
+  const pieceOf = (kind, words) => ({ token, share }) => {
+    const name = token === null ? "others" : label(owner, token, 12);
+    const here = token !== null && token === shown.token ? ".sv-mass-this" : "";
+    const piece = h(
+      `span.sv-mass-piece.sv-mass-${token === null ? "other" : "one"}.sv-mass-${kind}${here}`,
+      { style: `width:${(100 * share).toFixed(2)}%` },
+      share >= NAMED ? h("span", name) : null,
+    );
+    return owner.tip.add(piece, () => [
+      token === null ? "all other tokens" : h("code.sv-token", label(owner, token)),
+      facts([[words, format(share)]]),
+    ]);
+  };
+  const both = "min(p, q)";
+  /** @type {(name: string, pieces: HTMLElement[]) => HTMLElement} */
+  const row = (name, pieces) =>
+    h("div.sv-mass-row", { "aria-hidden": "true" }, h("span.sv-mass-name", name), h("div.sv-mass-bar", pieces));
+  const lost = probability(1 - beta);
+  /** @type {(kind: string, ...words: Child[]) => HTMLElement} */
+  const said = (kind, ...words) => h("li", h("i", { class: `sv-mass-key sv-mass-${kind}` }), h("span", words));
+  return h(
+    "section.sv-mass",
+    h("h4", "What stands, and what the residual makes up"),
+    row("q", [...parts.shared.map(pieceOf("shared", both)), ...parts.surplus.map(pieceOf("surplus", "q − p"))]),
+    row("p", [...parts.shared.map(pieceOf("shared", both)), ...parts.residual.map(pieceOf("residual", "p − q"))]),
+    h(
+      "ul.sv-mass-words",
+      said("shared", "shared: ", h("b", probability(beta)), " of the drafter's tokens stand"),
+      said("surplus", "too much of q: ", h("b", lost), " are rejected"),
+      said("residual", "too little of q: rejected ones are drawn from these ", h("b", lost), " of p instead"),
+    ),
+    h(
+      "p.sv-mass-note",
+      !drawn
+        ? "So it would be if tokens were drawn, at temperature 1: this draft's were not."
+        : owner.model.run.method.lossless === false
+          ? "By this rule, p/q, the text would have the target's own distribution p; the run's own is lossy."
+          : "So the text has the target's own distribution p.",
+    ),
+  );
+}

@@ -1,0 +1,174 @@
+"""The distributions of a recorded step, rebuilt from what its trace holds of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoders.trace.trace import Trace
+
+USUAL = 5  # first choices of the target that are recorded where the run does not say more
+ROUNDING = 1e-6  # of a recorded probability
+LEAST = 1e-12
+ABOVE = 1e-5  # by so much, in parts, a token is likelier than the next one: single precision tells them apart
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A recorded draft with p (and q) of its nodes, as far as they are known.
+
+    ``known`` has per node the recorded (p, q) by token id, q None where no drafter said it; ``ranks`` are the target's
+    of every node. ``rest`` is the largest mass of p and of q that is not recorded at a node with children. ``first``:
+    how many first choices of the target are among the recorded tokens, where a node has any.
+    """
+
+    step: int
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...]
+    ranks: tuple[int, ...]
+    own: tuple[float | None, ...]
+    status: tuple[str, ...]
+    accepted: int
+    drawn: bool
+    draws: tuple[float, ...]
+    known: tuple[Mapping[int, tuple[float, float | None]], ...]
+    listed: tuple[bool, ...]
+    first: int
+    vocab: int
+
+    @property
+    def missing(self) -> bool:
+        """Whether some drafted token's probability is not there: nothing can be judged."""
+        lacks = any(p is None for p in self.own[1:])
+        return lacks or (self.drawn and any(self._q_of(node) is None for node in self._inner()))
+
+    def _inner(self) -> list[int]:
+        return sorted(set(self.parents[1:]))
+
+    def _q_of(self, node: int) -> float | None:
+        said = [q for _, q in self.known[node].values() if q is not None]
+        return sum(said) if said else None
+
+    @property
+    def rest(self) -> tuple[float, float]:
+        inner = self._inner()
+        p = max((max(0.0, 1 - sum(one for one, _ in self.known[node].values())) for node in inner), default=0.0)
+        q = max((max(0.0, 1 - (self._q_of(node) or 0.0)) for node in inner), default=0.0) if self.drawn else 0.0
+        return p, q
+
+    def rows(
+        self, wide: bool
+    ) -> tuple[Float[Tensor, "nodes tokens"], dict[int, Float[Tensor, "tokens"]], tuple[int, ...]]:
+        """p after every node, q after every one with children, and the draft's tokens as columns of them.
+
+        What is not recorded lies on columns of its own: on as few as the recorded ranks allow, where q has its own rest
+        in p's proportion, or, ``wide``, on as many as the vocabulary has, where q's rest lies on a column apart.
+        """
+        named = sorted({self.tokens[0], *(token for node in self.known for token in node)} | set(self.tokens))
+        column = {token: i for i, token in enumerate(named)}
+        tails = [self._tail(node, wide) for node in range(len(self.tokens))]
+        width = max((len(tail) for tail in tails), default=0)
+        p = torch.zeros(len(self.tokens), len(named) + width + 1, dtype=torch.float64)
+        q = dict[int, Tensor]()
+        inner = set(self._inner())
+        for node, (known, tail) in enumerate(zip(self.known, tails, strict=True)):
+            for token, (own, _) in known.items():
+                p[node, column[token]] = own
+            p[node, len(named) : len(named) + len(tail)] = torch.tensor(tail, dtype=torch.float64)
+            p[node] /= p[node].sum()
+            if node in inner and self.drawn:
+                q[node] = row = torch.zeros(p.shape[1], dtype=torch.float64)
+                for token, (_, said) in known.items():
+                    row[column[token]] = said or 0.0
+                left = max(0.0, 1 - float(row.sum()))
+                if left > ROUNDING * len(known):
+                    spread = torch.tensor(tail, dtype=torch.float64)
+                    if not wide and len(tail) and float(spread.sum()) > 0:
+                        row[len(named) : len(named) + len(tail)] = left * spread / spread.sum()
+                    else:
+                        row[-1] = left
+                row /= row.sum()
+        return p, q, tuple(column[token] for token in self.tokens)
+
+    def _tail(self, node: int, wide: bool) -> list[float]:
+        """The probabilities of tokens that are not recorded after a node: their sum is what the recorded ones leave of
+        1, none is above the least of the listed first choices, and each child has as many above it as its rank says.
+        """
+        known = self.known[node]
+        if not known:
+            return [1.0]  # nothing is asked after it but one more token
+        left = 1 - sum(p for p, _ in known.values())
+        if left <= ROUNDING * (len(known) + 1):
+            return []
+        children = [child for child, parent in enumerate(self.parents) if parent == node]
+        falling = sorted((one for one, _ in known.values()), reverse=True)
+        cap = falling[min(self.first, len(falling)) - 1] if self.listed[node] else 1.0
+        needed, caps, least = list[float](), list[float](), cap  # above a child, and not above the one before it
+        for child in sorted(children, key=lambda one: self.ranks[one]):
+            own = self.own[child] or 0.0
+            more = max(0, self.ranks[child] - sum(p > own for p, _ in known.values()) - len(needed))
+            needed += [own * (1 + ABOVE)] * more
+            caps += [least] * more
+            least = min(least, max(own, LEAST))
+        spare = max(0.0, left - sum(needed))
+        room = max(1, self.vocab - len(known) - len(needed))
+        raised = max(0.0, spare - least * room) if wide else spare  # the rest lies below the last child
+        for i, most in enumerate(caps):
+            step = min(raised, max(0.0, most - needed[i]))
+            needed[i], raised, spare = needed[i] + step, raised - step, spare - step
+        tail = list(needed)
+        if spare > 0:
+            count = room if wide else min(room, max(1, math.ceil(spare / max(least, LEAST) - 1e-9)))
+            size = spare / count if wide or count == room else min(least, spare)
+            pieces = [size] * count
+            if not wide and count < room:
+                pieces[-1] = spare - size * (count - 1)
+            tail += pieces
+        return tail
+
+
+def rebuilt(trace: Trace, steps: Sequence[int] | None = None) -> Iterator[Position]:
+    """Every step with a draft. ``steps`` picks some."""
+    tables, run = trace.tables, trace.run
+    nodes = tables["nodes"]
+    wanted = set(range(trace.rows("steps")) if steps is None else steps)
+    rows: dict[int, list[int]] = {}
+    for row, step in enumerate(nodes["step"]):
+        if step in wanted:
+            rows.setdefault(step, []).append(row)
+    known = dict[tuple[int, int], dict[int, tuple[float, float | None]]]()
+    guesses, targets = tables["guesses"], tables["targets"]
+    drawn_steps = {step for step, route in enumerate(tables["steps"]["route"]) if route == "drawn"}
+    for i, (step, node) in enumerate(zip(guesses["step"], guesses["node"], strict=True)):
+        if step in wanted and guesses["prob"][i] is not None:
+            at = known.setdefault((step, node), {})
+            at[guesses["token"][i]] = (guesses["prob"][i], guesses["draft_prob"][i])
+    listed = set(known)
+    for i, (step, node) in enumerate(zip(targets["step"], targets["node"], strict=True)):
+        if step in wanted and (step, node) not in listed and targets["prob"][i] is not None:
+            known.setdefault((step, node), {})[targets["token"][i]] = (targets["prob"][i], None)
+    listed = set(known)
+    draws = nodes.get("term:draw") or [None] * len(nodes["step"])
+    vocab = int(run["model"].get("vocab") or 0) or max(tables["pieces"]["id"], default=0) + 1
+    for step, mine in rows.items():
+        if len(mine) < 2:
+            continue
+        parents = tuple(nodes["parent"][row] for row in mine)
+        tokens = tuple(nodes["token"][row] for row in mine)
+        own = tuple(nodes["prob"][row] for row in mine)
+        after = [dict(known.get((step, node), {})) for node in range(len(mine))]
+        for node in range(1, len(mine)):
+            if own[node] is not None:
+                after[parents[node]].setdefault(tokens[node], (own[node], None))
+        yield Position(
+            step, tokens, parents, tuple(nodes["rank"][row] for row in mine), own,
+            tuple(nodes["status"][row] for row in mine), tables["steps"]["accepted"][step], step in drawn_steps,
+            tuple(float(draw) for row in mine if (draw := draws[row]) is not None), tuple(after),
+            tuple((step, node) in listed for node in range(len(mine))),
+            int(run.get("first_choices") or USUAL), vocab,
+        )  # fmt: skip

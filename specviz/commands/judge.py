@@ -1,0 +1,141 @@
+"""``specviz judge``: recorded drafts under every verifier."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from decoders.errors import UserError
+from specviz.words import counted, decimals
+
+from . import common, options
+
+if TYPE_CHECKING:
+    from decoders import Trace
+    from decoders.study.judge import Range, StepJudged
+
+DESCRIPTION = (
+    "Judge the drafts of recorded runs by every verifier, by the p and q that were recorded: tokens per step that each "
+    "would give, the share of tokens that the target would have written otherwise, and with --step which tokens differ "
+    "and why. No model is loaded. Where a run holds too little of p and q, a range is printed; specviz run "
+    "--first-choices N records more."
+)
+HEADS = ("verifier", "output", "tokens per step", "accepted", "other tokens", "steps that differ", "open")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    options.file(parser, "traces", ".spectrace files", "TRACE", nargs="+")
+    parser.add_argument("--verifier", nargs="+", metavar="NAME", help="these alone (default: all)")
+    options.several(parser, "--set", "K=V", "a parameter of the verifiers that have it; may be repeated")
+    options.count(parser, "--step", "one step of one run, node by node (from 0)", low=0)
+    options.flag(parser, "--sampled", "judge greedy runs as if tokens were drawn, at temperature 1")
+    options.flag(parser, "--json", "print everything, step by step, as one JSON object")
+    parser.add_argument(
+        "--plugin", action="append", default=[], type=options.Path, metavar="FILE",
+        help="a Python file with a verifier of your own; may be repeated",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    from decoders import load
+    from decoders.study.judge import Total, chosen_rules, fault, judged, totals
+
+    if args.step is not None and len(args.traces) > 1:
+        raise UserError(f"--step is of one run, and {len(args.traces)} are given: leave all but one out")
+    rules = chosen_rules(options.split(args.verifier or ()), _sets(args.set, options.split(args.verifier or ())))
+    sums: dict[str, Total] = {name: Total() for name in rules}
+    runs, left_out, rest = [], [], 0.0
+    for path in args.traces:
+        trace = load(path)
+        if problem := fault(trace):
+            left_out.append(f"{path} was left out: {problem}")
+            continue
+        picked = None if args.step is None else [_checked(trace, args.step)]
+        steps = list(judged(trace, rules, sampled=True if args.sampled else None, steps=picked))
+        for name, total in totals(steps).items():
+            sums[name] += total
+        rest = max([rest, *(max(step.rest) for step in steps)])
+        runs.append((path, trace, steps))
+    if not any(steps for _, _, steps in runs):
+        raise UserError("; ".join(left_out) or "there is no step whose draft can be judged")
+    if args.json:
+        listed = [{"run": str(path), "steps": [step.to_json() for step in steps]} for path, _, steps in runs]
+        data = {"totals": {name: total.to_json() for name, total in sums.items()}, "runs": listed}
+        print(json.dumps({**data, "left_out": left_out}, ensure_ascii=False))
+        return 0
+    if args.step is not None:
+        _show_step(runs[0][1], runs[0][2][0])
+    count = next(iter(sums.values())).steps
+    title = f"{counted(len(runs), 'run')}, {counted(count, 'step')} with a draft"
+    common.show_table(HEADS, [_row(name, rules[name][0].lossless, total) for name, total in sums.items()], title)
+    common.say(
+        "tokens per step is expected, over each rule's own draws, the target's token included; accepted is one verdict "
+        "by the same draws for all; other tokens: how many the target would have written otherwise (– where a rule "
+        "does not say).",
+        f"Up to {100 * rest:.0f} % of p or q is not recorded at a position: ranges are what that leaves open."
+        if rest > 0.01 else "", *left_out,
+    )  # fmt: skip
+    return 0
+
+
+def _sets(pairs: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """``--set``'s parameters of each verifier: K=V is of all that have it. Raises UserError for one that none has."""
+    from decoders.draft.params import controls
+    from decoders.study.judge import chosen_rules
+
+    sets: dict[str, dict[str, str]] = {}
+    for key, value in options.parse_sets(pairs).items():
+        having = [name for name, (card, _) in chosen_rules(names).items()
+                  if key in {control.name for control in controls(card.params)}]  # fmt: skip
+        if not having:
+            raise UserError(f"--set {key}={value} is of no use: no verifier that judges has a parameter {key!r}")
+        for name in having:
+            sets.setdefault(name, {})[key] = value
+    return sets
+
+
+def _checked(trace: Trace, step: int) -> int:
+    count = trace.rows("steps")
+    if step >= count:
+        raise UserError(f"--step {step} is out of range: the run has steps 0 to {count - 1}")
+    if not trace.tables["steps"]["drafted"][step]:
+        raise UserError(f"step {step} has no draft: {trace.tables['steps']['reason'][step] or 'nothing was proposed'}")
+    return step
+
+
+def _row(name: str, lossless: bool, total: object) -> tuple[str, ...]:
+    data = total.to_json()  # type: ignore[attr-defined]
+    share = data["other_share"]
+    return (
+        name, "lossless" if lossless else "lossy", _range(data["tokens_per_step"], 2), str(data["accepted"]),
+        "0" if lossless else "–" if share is None else _range([100 * one for one in share], 1) + " %",
+        str(data["differs"]), str(data["open"]),
+    )  # fmt: skip
+
+
+def _range(both: Sequence[float] | Range | None, digits: int) -> str:
+    """One number, or two where they differ."""
+    if both is None:
+        return "–"
+    low, high = (decimals(one, digits) for one in both)
+    return low if low == high else f"{low} to {high}"
+
+
+def _show_step(trace: Trace, step: StepJudged) -> None:
+    """Node by node, what each rule did and why."""
+    nodes = trace.tables["nodes"]
+    mine = [row for row, of in enumerate(nodes["step"]) if of == step.step]
+    words = {"accepted": "✓", "rejected": "✗", "unreached": "·"}
+    drafted = range(1, len(mine))
+    for name, one in step.rules.items():
+        rows = [
+            (str(node), repr(trace.text([nodes["token"][mine[node]]])), words[one.status[node]],
+             f"{one.chances[node]:.2f}", one.reasons[node])
+            for node in drafted if one.status[node] != "unreached"
+        ]  # fmt: skip
+        title = f"{name}: {counted(one.accepted, 'token')} accepted, {_range(one.expected, 2)} expected"
+        if differs := one.differing(step.status):
+            title += "; not as the run: " + ", ".join(str(node) for node, _ in differs)
+        common.show_table(("node", "token", "stands", "chance", "why"), rows, title, right=3)

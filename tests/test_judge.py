@@ -1,0 +1,148 @@
+"""Recorded runs under every verifier: rebuilt distributions, ranges, and the command."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from decoders import Prompt, Sampling, load_target, record, save
+from decoders.draft.draft import Scored
+from decoders.engine.decoding import Decoding
+from decoders.errors import UserError
+from decoders.study.judge import Draws, chosen_rules, fault, judged, totals
+from decoders.study.rebuilt import rebuilt
+from decoders.verifiers.sampling import Chooser
+from specviz.cli import main
+
+from .synthetic import chain
+
+TEXT = "Say it twice: the old lamp. the old"
+
+
+@cache
+def bundled():
+    return load_target("assets/demo/target")
+
+
+@cache
+def run(method: str = "sps", temperature: float = 1.0, first: int | None = None, seed: int = 3):
+    prompt = Prompt.from_text(bundled().tokenizer, TEXT)
+    sampling = Sampling(temperature=temperature, seed=seed)
+    return record(bundled(), prompt, method, max_new_tokens=16, sampling=sampling, first_choices=first)
+
+
+def test_rules_judge_by_the_rows_of_the_run_itself():
+    """Chances from what a trace holds, against those from the whole rows: equal, or inside the range."""
+    sampling = Sampling(temperature=1.0, seed=3)
+    decoding = Decoding.of(bundled(), Prompt.from_text(bundled().tokenizer, TEXT), "sps", sampling=sampling,
+                           max_new_tokens=16)  # fmt: skip
+    whole = [(step.draft, Scored(step.scored.logits.clone())) for step in decoding if step.draft.tree.drafted]
+    rules = chosen_rules()
+    for first, exact in ((None, False), (2048, True)):
+        steps = list(judged(run(first=first), rules))
+        assert len(steps) == len(whole)
+        for step, (draft, scored) in zip(steps, whole, strict=True):
+            for name, (card, params) in rules.items():
+                verifier = card.build(params, Chooser(sampling), frozenset())
+                wanted, (low, high) = verifier.chances(draft, scored)[1:].sum(), step.rules[name].expected
+                assert low - 0.01 <= wanted <= high + 0.01, (name, step.step)  # six decimals are recorded
+                assert not exact or high - low < 0.01
+        assert (max(steps[0].rest) > 0.2) != exact
+
+
+def test_the_recorded_rule_gives_the_recorded_verdict():
+    """By the recorded draws; a greedy run is judged as itself by every rule that matches."""
+    for trace, name in ((run(), "ratio"), (run("sps@block"), "block")):
+        for step in judged(trace):
+            one = step.rules[name]
+            assert one.accepted == step.accepted and one.status == step.status and not one.differing(step.status)
+    for method in ("sps", "eagle2", "pld+h"):
+        for step in judged(run(method, 0.0)):
+            assert step.rules["match"].status == step.status and step.rules["block"].expected == (step.accepted,) * 2
+            relaxed = step.rules["relaxed"]
+            assert relaxed.expected[0] >= step.accepted
+            if not relaxed.open:
+                assert relaxed.other[0] == pytest.approx(relaxed.other[1])
+
+
+def test_a_rank_that_is_recorded_is_kept():
+    """What is not recorded lies so that each child has its rank, and the first choices stay the first."""
+    for trace in (run(), run("eagle2", 0.0), run("pld+h", 1.0)):
+        for at in rebuilt(trace):
+            assert not at.missing
+            for wide in (False, True):
+                p, q, tokens = at.rows(wide)
+                np.testing.assert_allclose(p.sum(-1), 1)
+                for row in q.values():
+                    assert float(row.sum()) == pytest.approx(1)
+                for node in range(1, len(tokens)):
+                    mine = p[at.parents[node], tokens[node]]
+                    assert float(mine) == pytest.approx(at.own[node], abs=2e-5)
+                    if at.own[node] > 1e-4:
+                        above = int((p[at.parents[node]] > mine * (1 + 1e-6)).sum())
+                        assert abs(above - at.ranks[node]) <= 1, (above, at.ranks[node], wide)
+
+
+def test_other_tokens_are_none_of_a_lossless_rule():
+    sums = totals(list(judged(run())))
+    for name, (card, _) in chosen_rules().items():
+        share = sums[name].to_json()["other_share"]
+        assert (share == [0.0, 0.0]) == card.lossless if name != "fly" else share is None
+    milder = totals(list(judged(run(), chosen_rules(["diverse"], {"diverse": {"ensemble_weight": 0.95}}))))
+    assert milder["diverse"].other[1] < sums["diverse"].other[0]
+
+
+def test_more_first_choices_are_recorded_where_asked_for():
+    few, many = run(), run(first=64)
+    assert few.output_ids == many.output_ids and many.run["first_choices"] == 64 and "first_choices" not in few.run
+    assert len(many.tables["guesses"]["step"]) > 3 * len(few.tables["guesses"]["step"])
+    width = [step.rules["block"].expected for trace in (few, many) for step in judged(trace)]
+    half = len(width) // 2
+    assert sum(h - low for low, h in width[half:]) < sum(h - low for low, h in width[:half])
+
+
+def test_runs_that_cannot_be_judged_say_why():
+    trace = chain()
+    trace.run["forced"] = True
+    assert "its answer was given" in fault(trace)
+    trace = chain()
+    trace.run["unknown"] = ["nodes.prob"]
+    assert "its source does not say" in fault(trace)
+    with pytest.raises(UserError, match="cannot be judged again: it drafted nothing"):
+        list(judged(run("plain", 0.0)))
+
+
+def test_draws_are_the_recorded_ones_first():
+    draws = Draws([0.25, 0.5], (1, 2))
+    assert draws.random(2).tolist() == [0.25, 0.5] and 0 <= draws.random() < 1
+    assert Draws([], (1, 2)).random() == Draws([], (1, 2)).random() != Draws([], (1, 3)).random()
+    assert torch.is_tensor(next(rebuilt(run())).rows(False)[0])
+
+
+def test_judging_on_the_command_line(tmp_path, capsys):
+    file, plain = tmp_path / "a.spectrace", tmp_path / "plain.spectrace"
+    save(run(), file)
+    save(run("plain", 0.0), plain)
+    assert main(["judge", str(file), str(plain)]) == 0
+    out = capsys.readouterr().out
+    assert "typical" in out and "lossy" in out and "plain.spectrace was left out: it drafted nothing" in out
+    assert main(["judge", str(file), "--json", "--verifier", "ratio", "block"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert list(data["totals"]) == ["ratio", "block"] and data["runs"][0]["steps"][0]["rules"]["block"]["reasons"]
+    step = next(i for i, n in enumerate(run().tables["steps"]["drafted"]) if n)
+    assert main(["judge", str(file), "--step", str(step), "--verifier", "typical", "--set", "typical_epsilon=.9"]) == 0
+    assert "expected" in capsys.readouterr().out
+    for more, message in (
+        (["--step", "99"], "--step 99 is out of range: the run has steps 0 to"),
+        (["--set", "x=1"], "--set x=1 is of no use: no verifier that judges has a parameter 'x'"),
+        (["--verifier", "nope"], "there is no verifier 'nope': choose one of match"),
+        (["--set", "typical_epsilon=2"], "typical_epsilon='2' is out of range: a number from 0 to 1"),
+        ([str(plain), "--step", "0"], "--step is of one run, and 2 are given"),
+    ):
+        assert main(["judge", str(file), *more]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["judge", str(plain)]) == 2 and "it drafted nothing" in capsys.readouterr().err
