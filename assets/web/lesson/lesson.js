@@ -305,7 +305,8 @@ export class Lesson {
   panel(name) {
     /** @type {Record<string, any>} */
     const views = this.inspector;
-    return views[name]?.element || views[name];
+    const view = views[name] ?? views.tree[name]; // the lattice is the tree's
+    return view?.element || view;
   }
 
   /** What may be shown while the answer is open: panels, and the last token. */
@@ -391,7 +392,7 @@ export class Lesson {
   mark() {
     const { inspector, stop } = this;
     const panel = this.places.map((one) => (one.kind === "panel" ? one.name : `${one.kind}s`));
-    const tab = ["candidates", "drafter", "prompts"].find((name) => panel.includes(name));
+    const tab = ["candidates", "lattice", "drafter", "prompts"].find((name) => panel.includes(name));
     if (tab) inspector.tabs.open(tab);
     for (const old of inspector.root.querySelectorAll(".sv-spot")) old.classList.remove("sv-spot");
     for (const old of inspector.root.querySelectorAll("[data-spot]")) old.removeAttribute("data-spot");
@@ -412,7 +413,7 @@ export class Lesson {
       pane.paint("spot", positions.map((position) => [position, "sv-spot-token"]));
     const home = { node: "tree", candidate: "candidates", tokens: "texts", metric: "metrics" };
     const told = new Set(this.places.map((one) => (one.kind === "panel" ? one.name : home[one.kind])));
-    for (const name of ["tree", "candidates", "drafter", "prompts", "diff", "metrics", "texts"]) {
+    for (const name of ["tree", "candidates", "lattice", "drafter", "prompts", "diff", "metrics", "texts"]) {
       const texts = name === "texts" && (told.has("prompt") || told.has("output") || told.has("pool"));
       inspector.root.classList.toggle(`sv-tells-${name}`, told.has(name) || texts);
     }

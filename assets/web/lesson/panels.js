@@ -1,7 +1,7 @@
 /* Which panels a learner has met: a lesson shows each from the stop on that is about it. No DOM. */
 
 /** Panels that wait until a stop is about them; the timeline, the output and the numbers are always there. */
-export const WAITING = ["sentence", "prompt", "tree", "candidates", "drafter", "prompts", "diff"];
+export const WAITING = ["sentence", "prompt", "tree", "candidates", "lattice", "drafter", "prompts", "diff"];
 
 /** What stands for a ranking: it means nothing before candidates are known. */
 export const RANKING = "candidates";

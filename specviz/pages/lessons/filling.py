@@ -15,8 +15,8 @@ from .values import Runs, Unknown, Value, View, Words, counted, plain
 
 MOST_OPTIONS = 9  # one digit each
 PANELS = (
-    "timeline", "sentence", "prompt", "output", "pool", "tree", "candidates", "drafter", "prompts", "metrics", "diff",
-    "legend",
+    "timeline", "sentence", "prompt", "output", "pool", "tree", "candidates", "lattice", "drafter", "prompts",
+    "metrics", "diff", "legend",
 )  # fmt: skip
 SPANS = ("root", "source", "written")  # tokens of a step
 TESTS: dict[str, Callable[[Any, Any], bool]] = {
