@@ -98,6 +98,7 @@ def test_a_server_is_connected_and_the_sheet_fills_while_it_answers(inspect: Any
     page.fill("#sv-instruction textarea", "Count <i>from</i> one.")
     page.click("text=Connect a server …")
     sheet = page.locator("dialog.sv-connect")
+    expect(sheet).not_to_have_css("background-color", "rgba(0, 0, 0, 0)")  # the page does not shine through
     expect(sheet).to_be_visible()
     sheet.get_by_label("Address").fill("http://127.0.0.1:9")
     sheet.get_by_role("button", name="Send the prompt").click()

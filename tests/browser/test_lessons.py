@@ -203,7 +203,7 @@ def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_pa
     page.keyboard.press("Escape")
     expect(page.locator(".sv-presenting")).to_have_count(0)
     page.wait_for_url(lambda url: "present" not in url)
-    page.click("button[aria-label='Present']")
+    page.click("button[aria-label^='Present']")
     page.wait_for_url(lambda url: "present=1" in url)
     page.keyboard.press("F")
     expect(page.locator(".sv-presenting")).to_have_count(0)

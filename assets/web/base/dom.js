@@ -274,7 +274,7 @@ export function card(name, title, ...tools) {
   const note = h("span.sv-note");
   const heading = h("h3.sv-heading", title);
   const bar = h("header.sv-bar", heading, note, h("span.sv-grow"), ...tools);
-  const body = h("div.sv-body", { tabindex: "0", role: "region", "aria-label": title });
+  const body = h("div.sv-body", { tabindex: "0", role: "group", "aria-label": title });
   const element = h("section", { class: `sv-card sv-${name}`, "aria-label": title }, bar, body);
   return { element, body, note, bar, heading };
 }

@@ -1,6 +1,6 @@
 /* Page "Lab", methods × prompts: which methods with which parameters, and the tables that come of it. */
 
-import { h, heads, must } from "specviz/base/dom.js";
+import { coded, h, heads, must } from "specviz/base/dom.js";
 import { bound } from "specviz/base/field.js";
 import { BASELINE } from "specviz/base/methods.js";
 import { plural, short } from "specviz/base/numbers.js";
@@ -111,7 +111,7 @@ export function fields(changes) {
       "div.svb-method",
       { "data-method": m.name },
       h("label.svl-check", { title: `${m.name}: ${m.summary}` }, box, h("span", short(m.title)), lossy),
-      h("div.svb-lines", m.missing ? h("small", m.missing) : fields),
+      h("div.svb-lines", m.missing ? h("small", coded(m.missing)) : fields),
     );
   });
   const plain = h("input", { type: "checkbox", checked: true, disabled: true, id: "svl-batch-plain" });

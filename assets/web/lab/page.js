@@ -60,6 +60,7 @@ function items() {
   const open = Boolean(parts.list.querySelector(".svl-earlier[open]"));
   const count = `Results (${earlier.length})`;
   return [
+    h("h2.svp-unseen", "Experiments"),
     item(OWN, "", NAMES[OWN], "A method, one or two parameters, values, prompts and a metric"),
     item(BATCH, "", NAMES[BATCH], "Batch mode: a table of tasks and methods, as in the papers"),
     item("trees", "", TOOLS.trees, "PPD's trees of every state: which size pays on this machine"),

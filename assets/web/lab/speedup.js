@@ -39,7 +39,7 @@ export function speedupView() {
 /** @param {HTMLElement} place */
 function drawSpeedup(place) {
   const result = h("div.svd-result");
-  const numbers = h("dl.svd-numbers", { role: "status" });
+  const numbers = h("dl.svd-numbers", { "aria-live": "polite" });
   const grid = h("div.svd-charts");
   /** @type {(key: "acceptance" | "cost" | "gamma", label: string, max: number, step: number, help: string)
    *   => HTMLElement} */

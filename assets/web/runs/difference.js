@@ -48,7 +48,7 @@ function gained(gains, [name, other], [id, otherId]) {
     { "aria-label": title },
     h("h3", title, gains.length > 0 && h("small", sum)),
     gains.length > 0
-      ? h("div.svl-scroll", { tabindex: 0, role: "region", "aria-label": title }, table({}, head, rows))
+      ? h("div.svl-scroll", { tabindex: 0, role: "group", "aria-label": title }, table({}, head, rows))
       : empty,
   );
 }

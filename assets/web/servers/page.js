@@ -171,7 +171,7 @@ function Progress({ one }) {
   </div>`;
 }
 
-const Connect = () => html`<${Sheet} title="Connect a server" open=${shown.value} close=${close} class="svp sv-connect">
+const Connect = () => html`<${Sheet} title="Connect a server" open=${shown.value} close=${close} class="sv-connect">
   ${now.value ? html`<${Progress} one=${now.value} />` : html`<${Form} />`}
 </${Sheet}>`;
 

@@ -28,7 +28,8 @@ function toSteps(event) {
   if (app.tab !== "inspect") goTo("inspect");
   app.inspector?.timeline.element.focus();
 }
-document.body.prepend(h("a.svp-skip", { href: "#", onclick: toSteps }, "To the steps"));
+const skip = h("a.svp-skip", { href: "#", onclick: toSteps }, "To the steps");
+document.body.prepend(h("nav", { "aria-label": "Skip" }, skip));
 /** Gradio leaves the list of examples open behind Tab. @param {Event} event */
 function choosing(event) {
   const leaves = event instanceof KeyboardEvent && event.key === "Tab";
