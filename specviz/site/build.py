@@ -32,6 +32,7 @@ POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' data: file:; style-src 'self' 'unsafe-inline' file:; "
     "img-src data: blob:; base-uri 'none'"
 )
+TITLE = 200  # characters of a title in the list, and of a tag
 NO_SCRIPT = "<noscript>These runs are drawn with JavaScript.</noscript>"
 EMBED = """/* <script src="embed.js" data-run="KEY"></script> plays a run where it stands;
    data-view="inspector" shows all of it, data-height="700" is its height in pixels. */
@@ -133,7 +134,8 @@ class Entry:
         run = self.trace.run
         metrics = run.get("metrics") or compute(self.trace)
         return {
-            "key": self.key, "title": str(run.get("title") or "Untitled run"), "tags": list(self.tags),
+            "key": self.key, "title": str(run.get("title") or "Untitled run")[:TITLE],
+            "tags": [tag[:TITLE] for tag in self.tags],
             "method": str(run["method"].get("title") or run["method"].get("name") or "?").partition(":")[0],
             "model": str((run.get("model") or {}).get("name") or ""), "category": str(run.get("category") or ""),
             "prompt": self.prompt, "answer": "", "tokens": len(self.trace.output_ids),

@@ -134,6 +134,21 @@ def test_hostile_text_is_text_and_a_run_that_is_not_there_is_a_sentence(page, tm
         expect(page.get_by_role("alert")).to_contain_text("There is no such run here")
 
 
+def test_long_texts_widen_no_page_and_turn_no_line_round(page, tmp_path):
+    trace = synthetic.tree()
+    trace.run["title"] = "\u202e" + "x" * 3000
+    title = "Ours \u202e" + "T" * 500
+    (key,) = write_site(tmp_path / "out", title, [Entry(trace, ("t" * 2000,))], with_lessons=False)
+    page.set_viewport_size({"width": 400, "height": 800})
+    pages = ("index", "", "table"), ("run", f"?run={key}", ".sv-row"), ("player", f"?run={key}", ".svq")
+    for name, query, drawn in pages:
+        opened(page, tmp_path / "out" / f"{name}.html", query)
+        page.wait_for_selector(drawn)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400, name
+        assert "\u202e" not in page.locator("body").inner_text()
+    assert page.problems == []
+
+
 @pytest.mark.parametrize("view, drawn", [("", ".svq-chip"), ('data-view="inspector"', ".sv-row")])
 def test_a_run_stands_in_another_page(page, site, tmp_path, view, drawn):
     key = next((site / "traces").iterdir()).stem

@@ -5,6 +5,7 @@ import { file } from "specviz/base/files.js";
 import { expose } from "specviz/base/handle.js";
 import { sentence } from "specviz/base/json.js";
 import { followSystem } from "specviz/base/system.js";
+import { inLine } from "specviz/base/text.js";
 import { around, askedKey, main, say, site } from "specviz/site/site.js";
 
 const key = askedKey("answer");
@@ -17,7 +18,7 @@ async function open() {
   try {
     /** @type {{ signals: SignalDocument[] }} */
     const { signals } = await file(`answers/${key}.js`);
-    const active = signals.findIndex((one) => one.views.words.run.method_title.split(":")[0] === run.method);
+    const active = signals.findIndex((one) => inLine(one.views.words.run.method_title.split(":")[0]) === run.method);
     const attribution = new Attribution(main);
     attribution.load(signals, { active: Math.max(0, active) });
     expose({ attribution });

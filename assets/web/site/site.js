@@ -1,14 +1,25 @@
 /* What the pages of a static site share: the list of runs, and the links around what is shown. */
 
 import { h, must } from "specviz/base/dom.js";
+import { inLine } from "specviz/base/text.js";
 
 const KEY = /^[0-9a-f]{16}$/;
 
 /** The address's parameters. */
 export const asked = new URLSearchParams(location.search);
-export const site = /** @type {SiteRuns} */ (JSON.parse(must(document.getElementById("site")).textContent || ""));
+export const site = shown(JSON.parse(must(document.getElementById("site")).textContent || ""));
 /** The page's own place. */
 export const main = must(document.querySelector("main"));
+
+/** The list with its texts as they can stand in a line. @param {SiteRuns} list @returns {SiteRuns} */
+function shown(list) {
+  const runs = list.runs.map((run) => ({
+    ...run,
+    title: inLine(run.title), method: inLine(run.method), model: inLine(run.model), category: inLine(run.category),
+    tags: run.tags.map(inLine),
+  }));
+  return { ...list, title: inLine(list.title), runs };
+}
 
 /** A key in the address; "" where there is none. @param {string} name */
 export function askedKey(name) {
