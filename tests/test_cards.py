@@ -29,11 +29,13 @@ OTHER = {  # the same word for another thing, by file
     "decoders/draft_models/mtp_published.py": FORMATS, "decoders/draft_models/exported.py": {"eagle"},  # a network
     "decoders/engine/rows.py": {"plain"}, "decoders/importers/request.py": {"plain"},  # a table, a kind, an outcome
     "decoders/importers/vllm_log.py": {"rest"},  # the rest of a line
+    "decoders/study/judge.py": {"rest"},  # of the mass that a trace does not hold
     "decoders/study/peers.py": {"plain", "pld", "pld+h", "sps"},  # which program of others does the same
     "specviz/views/frames.py": {"plain"}, "specviz/pages/compare/service.py": {"plain"},  # the table
-    "specviz/pages/compare/outcome.py": {"plain"}, "specviz/pages/acceptance/service.py": {"plain"},
+    "specviz/pages/compare/outcome.py": {"plain"}, "specviz/pages/acceptance/service.py": {"plain", "rest"},
     "specviz/site/documents.py": {"plain"},
     "specviz/commands/run.py": {"plain"}, "specviz/commands/compare.py": {"plain"},
+    "specviz/commands/load.py": {"plain"},
     "specviz/experiments/experiment.py": {"adapld", "casd", "glide", "ppd", "eagle2", "eagle3"},  # papers
     "assets/web/compare/outputs.js": {"plain"},
 }  # fmt: skip

@@ -90,7 +90,7 @@ def test_the_command_of_a_training_names_what_its_kind_takes() -> None:
     parser = argparse.ArgumentParser()
     train_all.add(parser)
     args = parser.parse_args(["--budget", "2m", "--kv-layer", "3", "--rate", "0.02", "--draft-vocab", "99", "--fast"])
-    made = {part: train_all.command(args, Path("o"), part, 1.5) for part in train_all.WORTH}
+    made = {part: train_all.command(args, Path("o"), part, 1.5) for part in train_all.worths()}
     for part, words in made.items():
         cli_parser = argparse.ArgumentParser()
         from specviz.commands import train

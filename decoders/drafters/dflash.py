@@ -70,7 +70,7 @@ KIND = Kind(
     "dflash", "DFlash drafter", BlockConfig, BlockNetwork, partial(block_published.fitted, "dflash"),
     Training(
         HEADS, "a DFlash drafter for a target", "a network that drafts a whole block in one forward, for dflash",
-        own=("mlp", "block"), lesson="decoders.training.head_kinds:DFLASH",
+        own=("mlp", "block"), lesson="decoders.training.head_kinds:DFLASH", worth=0.1,
     ),
 )  # fmt: skip
 

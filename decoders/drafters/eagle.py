@@ -274,14 +274,14 @@ KIND = Kind(
     "eagle", "EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fitted, False),
     Training(
         HEADS, "an EAGLE head for a target", "a head that imitates the target's next states, for eagle and eagle2",
-        own=("mlp", "unroll", "own_states"), lesson="decoders.training.head_kinds:EAGLE",
+        own=("mlp", "unroll", "own_states"), lesson="decoders.training.head_kinds:EAGLE", worth=0.2,
     ),
 )  # fmt: skip
 THIRD = Kind(
     "eagle3", "EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fitted, True),
     Training(
         HEADS, "an EAGLE-3 head for a target", "a head that reads three of the target's states, for eagle3",
-        own=("mlp", "unroll"), lesson="decoders.training.head_kinds:EAGLE3",
+        own=("mlp", "unroll"), lesson="decoders.training.head_kinds:EAGLE3", worth=0.34,
     ),
 )  # fmt: skip
 EAGLE = Method(

@@ -52,7 +52,7 @@ PART = TrainedPart(
         training=Training(
             DRAFT_MODELS, "a GLIDE draft model for a target",
             "a draft model that reads the target's cached keys, for glide", 60.0, own=("kv_layer", "copied"),
-            settings={"glimpse": True}, varies=VARIES,
+            settings={"glimpse": True}, varies=VARIES, worth=0.1,
         ),
     )
 )  # fmt: skip

@@ -28,7 +28,7 @@ KIND = Kind(
     "hydra", "set of Hydra heads", HeadsConfig, ParallelHeads, partial(heads_published.fitted, "hydra"),
     Training(
         HEADS, "Hydra's heads for a target", "heads that also read the tokens drafted before theirs, for hydra",
-        own=(*HEADS_OPTIONS, "prefix"), lesson="decoders.training.head_kinds:HYDRA",
+        own=(*HEADS_OPTIONS, "prefix"), lesson="decoders.training.head_kinds:HYDRA", worth=0.12,
     ),
 )  # fmt: skip
 METHOD = replace(

@@ -43,7 +43,8 @@ class Training:
     ``family`` (of ``FAMILIES``) names the training loop and its options, ``own`` those settings of its recipe that not
     every kind of the family has. ``minutes`` is the usual computing time. ``settings`` are passed to the loop as they
     are. ``lesson`` is what heads learn: a ``decoders.training.heads.HeadKind``, or "module:name" of one. ``varies``
-    names the settings that an experiment may vary between parts.
+    names the settings that an experiment may vary between parts. ``worth`` is its share of a budget for all kinds,
+    beside the others'; the greatest is trained first.
     """
 
     family: str
@@ -54,6 +55,7 @@ class Training:
     settings: Mapping[str, Any] = field(default_factory=dict)
     lesson: Any = None
     varies: tuple[str, ...] = ()
+    worth: float = 0.08
 
     def opened_lesson(self) -> Any:
         """What heads learn, imported where only its place is named."""

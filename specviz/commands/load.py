@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.draft.params import make_params
 from decoders.errors import UserError
 from decoders.folders import write_text
-from decoders.names import BASELINE
+from decoders.names import BASELINE, QUICK
 from specviz.words import counted, decimals
 
 from . import common, options
@@ -177,7 +177,7 @@ def run_check(args: argparse.Namespace) -> int:
     from decoders import find_method, record
     from decoders.study.load import check_load
 
-    method = find_method(str(options.one_method(args, "pld")))
+    method = find_method(str(options.one_method(args, QUICK)))
     params = make_params(method.params, options.sets_of(args.set, [method.name])[method.name])
     target = common.open_target(args)
     load = _load_of(target)

@@ -24,13 +24,12 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.folders import write_json, write_text
-from decoders.method.part import DRAFT_MODELS, HEADS, training_of
+from decoders.method.part import DRAFT_MODELS, HEADS, kinds, training_of
 from specviz.words import counted, decimal
 
 from . import common, options
 
 OUT = Path("runs") / "all"
-WORTH = {"eagle3": 0.34, "eagle": 0.2, "hydra": 0.12, "medusa": 0.08, "glide": 0.1, "drafter": 0.08, "ppd": 0.08}
 MOST_BYTES = 14_000_000  # of a part's file: above it its matrices are stored in int8
 COMPUTING = 0.8  # of a part's time; the rest is for opening the target, validations and the end
 GRACE_S = 20.0  # after which a training that is over its time is asked to stop, and again to end
@@ -55,9 +54,15 @@ def seconds_of(text: str) -> float:
     return value
 
 
+def worths() -> dict[str, float]:
+    """Kinds of parts that are trained here, with what each is worth of a budget; the worthiest first."""
+    trained = {name: kind.training.worth for name, kind in kinds().items() if kind.training is not None}
+    return dict(sorted(trained.items(), key=lambda one: -one[1]))
+
+
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of ``train all``."""
-    names = ", ".join(WORTH)
+    names = ", ".join(worths())
     parser.add_argument(
         "--data", nargs="+", default=["demo"], metavar="FILE",
         help="text files, or JSONL with conversations; `demo` for the generator of the bundled tasks (default)",
@@ -66,7 +71,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--budget", type=seconds_of, required=True, metavar="TIME", help="of the clock, for all of them: 90s, 20m, 1.5h"
     )
     parser.add_argument(
-        "--parts", nargs="+", choices=tuple(WORTH), metavar="PART", help=f"these alone (default: {names})"
+        "--parts", nargs="+", choices=tuple(worths()), metavar="PART", help=f"these alone (default: {names})"
     )
     options.file(parser, "--out", f"where checkpoints, curves and parts go (default: {OUT})", "FOLDER")
     options.count(parser, "--seed", "of data and weights", 0, low=0)
@@ -95,14 +100,14 @@ def share(part: str, waiting: Sequence[str], left_s: float) -> Share:
     >>> share("medusa", ["medusa", "drafter"], 100.0).seconds
     50.0
     """
-    seconds = left_s * WORTH[part] / sum(WORTH[one] for one in waiting)
+    seconds = left_s * worths()[part] / sum(worths()[one] for one in waiting)
     return Share(part, seconds, seconds * COMPUTING / 60)
 
 
 def run(args: argparse.Namespace) -> int:
     out: Path = args.out or OUT
     out.mkdir(parents=True, exist_ok=True)
-    parts = [part for part in WORTH if part in (args.parts or WORTH)]
+    parts = [part for part in worths() if part in (args.parts or worths())]
     state = _state(out, args)
     began, spent = time.monotonic(), float(state["seconds"])
     failed, tried = list[str](), set[str]()
@@ -163,7 +168,8 @@ def _state(out: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 def command(args: argparse.Namespace, out: Path, part: str, minutes: float) -> list[str]:
     """The command of one training."""
-    family = training_of(part).family
+    training = training_of(part)
+    family = training.family
     made = [sys.executable, "-m", "specviz.cli", "train", part, "--out", str(out / part), "--best"]
     made += ["--minutes", f"{minutes:.6g}", "--seed", str(args.seed), "--data", *args.data]
     made += [] if args.model is None else ["--model", args.model]
@@ -175,7 +181,7 @@ def command(args: argparse.Namespace, out: Path, part: str, minutes: float) -> l
         made += ["--draft-vocab", str(args.draft_vocab)] if args.draft_vocab else []
     if family == DRAFT_MODELS:
         made += ["--soft-labels"]
-    if part == "glide" and args.kv_layer is not None:
+    if "kv_layer" in training.own and args.kv_layer is not None:
         made += ["--kv-layer", str(args.kv_layer)]
     if family == HEADS and args.rate is not None:
         made += ["--rate", f"{args.rate:g}"]
