@@ -29,7 +29,8 @@ export function stretches(model, step) {
     if (!joins) made.push(stretch);
     stretch.own.push(pieces.label(table.token[row], LABEL));
     stretch.sure.push(table.draft_prob[row]);
-    for (let node = first; first > 0 && node <= last; node++) if (!stretch.nodes.includes(node)) stretch.nodes.push(node);
+    for (let node = first; first > 0 && node <= last; node++)
+      if (!stretch.nodes.includes(node)) stretch.nodes.push(node);
   }
   return made;
 }

@@ -1,4 +1,4 @@
-/* Where the mass of drafter and target lies at one position: what stands, what is rejected, what the residual makes up. */
+/* Where the mass of drafter and target lies at one position: what stands, what is rejected, what the residual adds. */
 
 import { facts, h } from "specviz/base/dom.js";
 import { format, probability } from "specviz/base/numbers.js";
