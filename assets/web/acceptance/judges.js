@@ -8,8 +8,8 @@ import { plural } from "specviz/base/numbers.js";
 const HEADS = ["verifier", "output", "tokens per step", "", "accepted", "other tokens", "steps that differ", "open"];
 const WORDS =
   "The recorded drafts, judged by the p and q that the runs hold: no model is asked. Tokens per step are expected " +
-  "over each rule's own draws, the target's token included. Accepted is one verdict, by the same draws for all. Other " +
-  "tokens are those that the target would have written otherwise (Σ TV from p; greedy: not its first choice); – " +
+  "over each rule's own draws, the target's token included. Accepted is one verdict, by the same draws for all. " +
+  "Other tokens are those that the target would have written otherwise (Σ TV from p; greedy: not its first choice); – " +
   "where a rule does not say.";
 
 /** One number, or two where the record leaves a range. @param {[number, number] | null} both @param {number} digits */
