@@ -21,11 +21,14 @@ from decoders.draft_models.eagle_published import TEXT
 from decoders.drafters import chosen
 from decoders.parts import load_part
 from decoders.trace.trace import Trace
+from decoders.training.block_drafters import Blocks
+from decoders.training.heads import Lesson
+from decoders.training.recipes import HeadRecipe
 from decoders.verifiers.sampling import Chooser
 
 from . import block_oracle as oracle
 from .block_oracle import BLOCK, FEATURES, MASK, configuration, published, tensors
-from .drafts import save_tiny_part
+from .drafts import save_tiny_part, tiny_block
 from .families.compare import opened
 from .models import prompt_ids, tiny_target
 from .test_hybrid import HYBRIDS
@@ -454,3 +457,44 @@ def test_recall_accuracy_and_oracle_length_are_three_numbers(monkeypatch, target
     assert metrics["selector_accuracy"] == right / chosen and metrics["oracle_length"] == oracle / steps
     assert oracle >= sum(trace.tables["steps"]["accepted"]) > 0
     assert record(target, PROMPT, "pld", max_new_tokens=4).run["metrics"]["candidate_recall"] is None
+
+
+# --- how it learns
+
+
+def test_what_is_learnt_are_the_guesses_of_a_draft(target):
+    """At every position of a batch: the states of the block that is drafted there, behind the text up to its root."""
+    network = tiny_block(target, "dflash", layers=1, block=4)
+    texts = [prompt_ids(1, 22), prompt_ids(2, 22)]
+    layers = tuple(sorted({*network.config.features, target.shape.layers}))
+    kept: dict[str, list[torch.Tensor]] = {}
+    for text in texts:
+        session = target.session(Needs(layers=layers), 64)
+        session.prefill([*text, 5])
+        for layer in layers:
+            name = "states" if layer == target.shape.layers else f"hidden.{layer}"
+            kept.setdefault(name, []).append(session.context.hidden_at(layer).clone())
+    rows, at = torch.tensor([0, 0, 1]), torch.tensor([3, 9, 6])
+    states = {name: torch.stack(parts) for name, parts in kept.items()}
+    lesson = Lesson(network, torch.tensor(texts), states, rows, at, torch.ones(3, 3))
+    guesses = torch.stack(list(Blocks().guesses(lesson)), 1)
+    for place, (row, t) in enumerate(zip(rows.tolist(), at.tolist(), strict=True)):
+        session = target.session(Needs(layers=network.config.features), 64)
+        session.prefill(texts[row][: t + 2])
+        drafted = block_drafter.BlockRun(network).block(session.context)
+        assert torch.allclose(guesses[place], drafted, atol=1e-4)
+    assert float(Blocks().loss(lesson)) > 0
+
+
+def test_a_new_drafter_makes_the_targets_own_keys(target):
+    """Its highest state is what goes into the layer that it copies: keys and values begin as the target's."""
+    network = Blocks().network(target.shape, HeadRecipe(), 0)
+    Blocks().begin(network, target.model)
+    layer = network.config.features[-1]
+    session = target.session(Needs(layers=network.config.features), 64)
+    session.prefill(prompt_ids(1, 20))
+    run = block_drafter.BlockRun(network)
+    run.read(session.context)
+    if layer < target.shape.layers:
+        assert torch.allclose(run.cache.store[0, 0, 0, :, :19], session.context.keys(layer), atol=1e-4)
+    assert not network.config.anchor and network.config.places == 7
