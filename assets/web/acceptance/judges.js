@@ -9,8 +9,8 @@ const HEADS = ["verifier", "output", "tokens per step", "", "accepted", "other t
 const WORDS =
   "The recorded drafts, judged by the p and q that the runs hold: no model is asked. Tokens per step are expected " +
   "over each rule's own draws, the target's token included. Accepted is one verdict, by the same draws for all. " +
-  "Other tokens are those that the target would have written otherwise (Σ TV from p; greedy: not its first choice); – " +
-  "where a rule does not say.";
+  "Other tokens are those that the target would have written otherwise (Σ TV from p; greedy: not its first choice); " +
+  "– where a rule does not say.";
 
 /** One number, or two where the record leaves a range. @param {[number, number] | null} both @param {number} digits */
 export function range(both, digits, unit = "") {
