@@ -222,3 +222,13 @@ def test_outputs_that_cannot_be_judged(
 ) -> None:
     with pytest.raises(UserError, match=sentence):
         two_outputs(target, PROMPT, plain, drafted, dtype=dtype)
+
+
+def test_drafts_are_judged_by_every_verifier(client: TestClient) -> None:
+    ids = [trace.run["id"] for trace in RUNS]
+    answer = client.post("/api/acceptance/judge", json={"ids": [*ids, ids[0]]}).json()
+    rules = {one["name"]: one for one in answer["rules"]}
+    assert {"match", "block", "typical", "fly"} <= set(rules) and answer["runs"] + len(answer["faults"]) == len(RUNS)
+    assert rules["match"]["other_share"] == [0, 0] and rules["match"]["tokens_per_step"][0] > 1
+    assert client.post("/api/acceptance/judge", json={"ids": ids}).json() == answer  # from what is kept
+    assert "No run is chosen" in client.post("/api/acceptance/judge", json={"ids": []}).text
