@@ -21,7 +21,7 @@ from decoders.draft_models.published import Published
 from decoders.folders import settings_folder
 from decoders.method.part import OFFERED, Kind, kinds
 from decoders.model.catalog import SHIPPED, current_key, shipped_key
-from decoders.model.linear import pack, packable, packed
+from decoders.model.linear import pack, pack_if_faster, packable
 
 from .errors import UserError
 from .folders import ASSETS, replacing, write_bytes
@@ -93,13 +93,13 @@ def save_part(part: Part, weights: Mapping[str, Tensor], folder: Path, *, dtype:
     from safetensors.torch import save_file
 
     with replacing(folder) as new:
-        save_file(_stored(weights, dtype), new / WEIGHTS, metadata={"format": "pt"})
+        save_file(_store(weights, dtype), new / WEIGHTS, metadata={"format": "pt"})
         (new / DESCRIPTION).write_text(json.dumps(part.to_json(), indent=1) + "\n", encoding="utf-8")
         (new / WEIGHTS).chmod(0o644)
     return folder
 
 
-def _stored(weights: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+def _store(weights: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
     """A part's tensors as its file holds them: w[i, j] ≈ int8[i, j] · scale[i] for matrices in int8."""
     stored: dict[str, Tensor] = {}
     for name, tensor in weights.items():
@@ -137,7 +137,7 @@ def shrink_part(folder: Path) -> tuple[int, int]:
     except (OSError, SafetensorError, KeyError) as error:
         raise UserError(f"{folder} holds no usable part: {error}") from None
     if any(tensor.ndim == 2 for tensor in weights.values()):  # prompt tokens are small as they are
-        write_bytes(file, save(_stored(weights, torch.int8), metadata={"format": "pt"}))
+        write_bytes(file, save(_store(weights, torch.int8), metadata={"format": "pt"}))
     return before, file.stat().st_size
 
 
@@ -156,7 +156,7 @@ class TrainedPart:
     instead: str = ""
     owner: Callable[[Target, Any], Target] | None = None
 
-    def named(self, params: Any) -> bool:
+    def is_named(self, params: Any) -> bool:
         """Whether the parameters name it, so that the target's own is not needed."""
         return self.owner is None and getattr(params, self.parameter) is not None
 
@@ -269,7 +269,7 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
     if place is None:
         raise UserError(str(missing_part(target, kind)))
     if (fit := kinds()[kind].published) is not None and not is_part(place):
-        return _published(target, kind, str(folder), fit)
+        return _open_checkpoint(target, kind, str(folder), fit)
     part = read_part(place)
     if part.kind != kind:
         raise UserError(f"{place} holds a {kinds()[part.kind].title}, not a {kinds()[kind].title}")
@@ -283,11 +283,11 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
         raise UserError(f"{place} holds no usable part: {WEIGHTS} is missing")
     version = (kind, str(place.resolve()), weights.stat().st_mtime_ns)
     if version not in target.companions:
-        target.companions[version] = _opened(part, weights, target)
+        target.companions[version] = _open(part, weights, target)
     return target.companions[version]
 
 
-def _published(target: Target, kind: str, place: str, fit: Callable[[Published, Target], Fitted]) -> nn.Module:
+def _open_checkpoint(target: Target, kind: str, place: str, fit: Callable[[Published, Target], Fitted]) -> nn.Module:
     """A head that others published, beside this target; read again where one of its files changed."""
     kept = target.companions.get((kind, place))
     if kept is not None and all(file.is_file() and file.stat().st_mtime_ns == time for file, time in kept[1].items()):
@@ -297,7 +297,7 @@ def _published(target: Target, kind: str, place: str, fit: Callable[[Published, 
     with torch.device("meta"):  # no random weights first: heads may be large
         network: Any = kinds()[kind].network(fitted.config)
     network.load_state_dict(fitted.weights, assign=True)
-    settled(network, target)
+    to_target(network, target)
     more = fitted.tried(network) if fitted.tried is not None else {}
     network.about = {"kind": kind, "from": head.name, **fitted.about, **more}
     for words in network.about.get("warnings", ()):
@@ -326,7 +326,7 @@ def keep_published(target: Target, place: str) -> tuple[Part, Path]:
     return part, save_part(part, network.state_dict(), own_place(kind, target.key), dtype=target.dtype)
 
 
-def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
+def _open(part: Part, weights: Path, target: Target) -> nn.Module:
     from safetensors import SafetensorError
 
     if reason := part.config.misfit(target.shape):
@@ -336,7 +336,7 @@ def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
         model.load_state_dict(_read_weights(weights))
     except (RuntimeError, KeyError, SafetensorError) as error:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
-    settled(model, target)
+    to_target(model, target)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:24]
     title = kinds()[part.kind].title
     trained = {
@@ -347,7 +347,7 @@ def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
     return model
 
 
-def settled(model: nn.Module, target: Target) -> nn.Module:
+def to_target(model: nn.Module, target: Target) -> nn.Module:
     """A part's network where the target is, in its dtype, with what it borrows of the target and with packed weights
     where the target's are.
     """
@@ -357,5 +357,5 @@ def settled(model: nn.Module, target: Target) -> nn.Module:
         if packable(target.dtype, target.device) and target.info["packed"]:
             pack(model)
             if model.config.shared:
-                object.__setattr__(model, "head", packed(model.head))
+                object.__setattr__(model, "head", pack_if_faster(model.head))
     return model

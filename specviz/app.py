@@ -25,15 +25,15 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from decoders.errors import UserError
 from decoders.model.catalog import default_model, model_name, model_place
+from specviz.model_records import places_of, remember
 from specviz.pages import pages
 from specviz.places import GALLERY, home
-from specviz.remembered import places_of, remember
 from specviz.server import routes
+from specviz.server.backend_host import hosting_of
 from specviz.server.connection import Connection
 from specviz.server.desk import Desk
 from specviz.server.forms import Rejected
 from specviz.server.guard import Guard
-from specviz.server.hosted import hosting_of
 from specviz.server.hosts import Hosts
 from specviz.server.http import problem, tell_errors
 from specviz.server.library import Library
@@ -81,7 +81,7 @@ def open_desk(
         chosen = str(model) if model is not None else default_model()
         pool = Pool(backends.backends()) if backends is not None else None
 
-        def opened(model: str, on: str | None, progress: Tell | None = None) -> Any:
+        def open_on(model: str, on: str | None, progress: Tell | None = None) -> Any:
             from decoders import load_target
             from specviz.quiet import settle
 
@@ -94,7 +94,7 @@ def open_desk(
         def load() -> Any:
             from decoders.drafters.sps import offer_drafter
 
-            target = opened(chosen, weights, loader.tell)
+            target = open_on(chosen, weights, loader.tell)
             if drafter is not None:
                 offer_drafter(target, drafter)
             remember(model_place(chosen), target)
@@ -106,7 +106,7 @@ def open_desk(
         def pick(model: str, on: str, tell: Tell) -> Any:
             from decoders.drafters.sps import offer_drafter
 
-            target = opened(model, on, tell)
+            target = open_on(model, on, tell)
             if drafter is not None:
                 with contextlib.suppress(UserError):  # it was named for the first model: SpS says what it lacks
                     offer_drafter(target, drafter)
@@ -119,7 +119,7 @@ def open_desk(
             for place in places_of(key)[:1]:
                 size = size_of(place, device=device, dtype=dtype, weights=loader.weights)
                 check_fits(model_name(place), size, device=device)
-                return opened(place, loader.weights)
+                return open_on(place, loader.weights)
             return None
 
         public = rules is not None and rules.public
@@ -273,7 +273,7 @@ def serve(
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/{tab and f'?tab={tab}'}"
     print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)
-    if host not in ("127.0.0.1", "localhost", "::1") and not rules.shared:
+    if host not in ("127.0.0.1", "localhost", "::1") and not rules.is_shared:
         log.warning("whoever can reach %s may use this server: --auth-file and --public set limits", host)
     if open_browser:
         timer = threading.Timer(1.0, webbrowser.open, [address])

@@ -54,8 +54,8 @@ class Parser(argparse.ArgumentParser):
 def parser() -> Parser:
     """All commands; each knows its arguments once it is parsed."""
     main = Parser(
-        prog="specviz", usage="%(prog)s [-h] [--version] COMMAND …", description=DESCRIPTION, epilog=grouped(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="specviz", usage="%(prog)s [-h] [--version] COMMAND …", description=DESCRIPTION,
+        epilog=commands_by_group(), formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     main.add_argument("--version", action="version", version=f"specviz {__version__}")
     commands = main.add_subparsers(
@@ -66,7 +66,7 @@ def parser() -> Parser:
     return main
 
 
-def grouped() -> str:
+def commands_by_group() -> str:
     """The commands by group, a line each."""
     wide = max(map(len, COMMANDS)) + 2
     groups = (

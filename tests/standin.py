@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specviz.workers.pool import Answer, Done, Pool, Ready
-from specviz.workers.work import Job, Made, Refused, Unit, Work, Worker
+from specviz.workers.pool import Answer, Pool, Ready, WorkDone
+from specviz.workers.work import Job, Unit, UnitResult, Work, Worker, WorkerRefused
 
 VERSION = "1"
 ABOUT = {"version": VERSION}
@@ -29,7 +29,7 @@ def open_standin(about: Mapping[str, Any]) -> Work:
     for a ``disk`` that takes so many bytes a file.
     """
     if about["version"] != VERSION:
-        raise Refused(f"this worker has version {VERSION} and the sweep version {about['version']}")
+        raise WorkerRefused(f"this worker has version {VERSION} and the sweep version {about['version']}")
     if shift := about.get("clock_s"):
         real = time.time
         time.time = lambda: real() + shift * (1 if os.getpid() % 2 else -1)
@@ -37,7 +37,7 @@ def open_standin(about: Mapping[str, Any]) -> Work:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
-    def work(payload: Mapping[str, Any]) -> Made:
+    def work(payload: Mapping[str, Any]) -> UnitResult:
         do, mark = payload.get("do", ""), Path(payload.get("mark", "/"))
         if do == "fail":
             raise ValueError(f"{payload['name']} always fails")
@@ -51,7 +51,7 @@ def open_standin(about: Mapping[str, Any]) -> Work:
             time.sleep(3600)
         time.sleep(payload.get("ms", 0) / 1000)
         row = {"name": payload["name"], "pid": os.getpid(), "threads": about["threads"], "error": ""}
-        return Made([row], {f"traces/{payload['name']}.txt": payload["name"].encode()})
+        return UnitResult([row], {f"traces/{payload['name']}.txt": payload["name"].encode()})
 
     return work
 
@@ -69,7 +69,7 @@ class Here(Pool):
 
     def give(self, worker: str, units: Sequence[Unit]) -> None:
         self.order += [one.payload.get("name", one.key) for one in units]
-        self.answers += [*self.extra, *(Done(worker, self.worker.do(one)) for one in units), Ready(worker)]
+        self.answers += [*self.extra, *(WorkDone(worker, self.worker.do(one)) for one in units), Ready(worker)]
 
     def wait(self, seconds: float) -> list[Answer]:
         answers, self.answers = self.answers, []

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from specviz.server.hosted import Answering, Holder, streamed
+from specviz.server.backend_host import Answering, Holder, stream
 from specviz.server.pool import Pool
 from specviz.workers.backends import Hosting
 from specviz.workers.kinds import Workers
@@ -39,7 +39,7 @@ def open_stamped(about: Mapping[str, Any]) -> Answering:
 
 class _Answering(Answering):
     def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        yield from streamed(stamped(cancel))
+        yield from stream(stamped(cancel))
 
 
 def delays(kind: str) -> list[float]:

@@ -11,9 +11,9 @@ from decoders import Prompt
 from decoders.prompt.templates import templates
 from decoders.trace import files
 from decoders.trace.trace import Trace
-from specviz.pages.inspect.again import form_of, said
+from specviz.pages.inspect.again import form_of, missing_note
 from specviz.pages.inspect.form import choices
-from specviz.pages.inspect.reference import YOURS, Reference, named, owned, settled, told
+from specviz.pages.inspect.reference import YOURS, Reference, apply, claim, describe, prompt_key
 from specviz.server.forms import PromptForm
 from specviz.views.examples import examples
 from specviz.views.gallery import listed
@@ -106,28 +106,28 @@ def test_plain_text_stays_as_it_is() -> None:
 
 
 def test_a_pool_of_its_own_is_to_be_chosen_again() -> None:
-    assert "choose that file again" in said(recorded(pool={"in_prompt": False, "label": "notes.txt"}))
-    assert "file" not in said(recorded(pool={"in_prompt": True}))
+    assert "choose that file again" in missing_note(recorded(pool={"in_prompt": False, "label": "notes.txt"}))
+    assert "file" not in missing_note(recorded(pool={"in_prompt": True}))
 
 
 def test_a_runs_reference_goes_with_its_prompt() -> None:
     form = form_of(recorded(("text", "The capital?", -1), reference="Paris."))
-    whose = Reference(form.reference, named(form), "the run's")
-    same, other = settled(whose, form), settled(whose, PromptForm("text", text="The river?", reference="Paris."))
+    whose = Reference(form.reference, prompt_key(form), "the run's")
+    same, other = apply(whose, form), apply(whose, PromptForm("text", text="The river?", reference="Paris."))
     assert (same.reference, same.reference_of) == ("Paris.", "the run's")
     assert (other.reference, other.reference_of) == ("", "")
-    assert "the run's reference" in told(whose, same) and "not the run's any more" in told(whose, other)
+    assert "the run's reference" in describe(whose, same) and "not the run's any more" in describe(whose, other)
 
 
 def test_who_writes_a_reference_owns_it() -> None:
     form = PromptForm("text", text="The capital?", reference="Paris.")
-    whose = Reference("Paris.", named(form), "the example's")
-    assert owned(whose, form) is whose
-    assert owned(whose, replace(form, reference="Rome.")) is YOURS
-    assert owned(whose, replace(form, reference="")) is YOURS  # removed, and the prompt is as it was
+    whose = Reference("Paris.", prompt_key(form), "the example's")
+    assert claim(whose, form) is whose
+    assert claim(whose, replace(form, reference="Rome.")) is YOURS
+    assert claim(whose, replace(form, reference="")) is YOURS  # removed, and the prompt is as it was
     dropped = replace(form, text="The river?", reference="")
-    assert owned(whose, dropped) is whose and settled(whose, form).reference == "Paris."  # undone, it is back
-    mine = settled(YOURS, replace(form, text="The river?", reference="The Seine."))
+    assert claim(whose, dropped) is whose and apply(whose, form).reference == "Paris."  # undone, it is back
+    mine = apply(YOURS, replace(form, text="The river?", reference="The Seine."))
     assert (mine.reference, mine.reference_of) == ("The Seine.", "your own")
 
 

@@ -19,8 +19,8 @@ from markdown_it import MarkdownIt
 
 from decoders import Prompt, UserError, record
 from decoders.study import attribution, attribution_export
-from decoders.study.attribution import Link, linked, links, uncopied, verbatim
-from decoders.study.attribution_export import marked, to_json
+from decoders.study.attribution import Link, link_mask, links, uncopied, verbatim
+from decoders.study.attribution_export import split_by_link, to_json
 from decoders.study.attribution_text import TokenText, grapheme_breaks
 from decoders.study.forced import answer_ids, forced
 from decoders.study.quotes import (
@@ -143,8 +143,8 @@ def test_kinds_and_what_no_one_copied():
     found = links(trace, 2, whole=False)
     assert [(link.kind, link.passage) for link in found] == [("prompt", -1), ("output", -1), ("pool", 2)]
     assert uncopied(found, 7) == [(2, 3)] and uncopied([], 2) == [(0, 2)] and uncopied([], 0) == []
-    assert linked(found, 7).tolist() == [-2, -2, -2, -2, -2, 2, 2]
-    assert linked(found, 7, ("prompt",)).tolist() == [-1, -1, -2, -2, -2, -2, -2]
+    assert link_mask(found, 7).tolist() == [-2, -2, -2, -2, -2, 2, 2]
+    assert link_mask(found, 7, ("prompt",)).tolist() == [-1, -1, -2, -2, -2, -2, -2]
     shares = {(c.kind, c.passage): c for c in attribution.coverage(trace, found)}
     assert list(shares) == [("context", 0), ("pool", 2), ("prompt", -1), ("output", -1)]
     assert shares["context", 0].copied_tokens == 0
@@ -232,20 +232,20 @@ def test_where_a_draft_model_looked_is_where_it_copied_from():
     ])  # fmt: skip
     first = trace.run["prompt_length"]
     assert attribution.signal(trace) == "attention"
-    assert attribution.looked(trace)[first:] == [-1, -1, 3, 4, -1, -1]
+    assert attribution.attended_sources(trace)[first:] == [-1, -1, 3, 4, -1, -1]
     assert links(trace, 1, whole=False) == [Link(2, 4, 3, 5, 0, "context")]
     assert links(trace, 2) == [Link(0, 4, 1, 5, 0, "context")]
     assert all(verbatim(trace, link) for link in links(trace, 1))
     assert to_json(trace, links(trace, 2))["run"]["signal"] == "attention"
     tied = glimpsed([(0, -1, 7, 0.5), (0, -1, 3, 0.5)])
-    assert attribution.looked(tied)[first + 2] == 3  # the earliest of equal weights
+    assert attribution.attended_sources(tied)[first + 2] == 3  # the earliest of equal weights
     assert attribution.signal(glimpsed([])) == "" and links(glimpsed([]), 1) == []
 
 
 @pytest.mark.parametrize("drawn", [False, True])
 def test_a_draft_models_looks_name_sources_that_carry_the_same_token(drawn: bool):
     trace = drafted(drawn)
-    ids, found = trace.tables["tokens"]["id"], attribution.looked(trace)
+    ids, found = trace.tables["tokens"]["id"], attribution.attended_sources(trace)
     named = [(position, at) for position, at in enumerate(found) if at >= 0]
     assert named and all(at < position and ids[at] == ids[position] for position, at in named)
     assert all(trace.tables["tokens"]["kind"][position] == "accepted" for position, _ in named)
@@ -268,7 +268,7 @@ def test_links_of_any_trace_are_ordered_disjoint_and_honest(trace: Trace):
         for row in document["links"]:
             assert document["output"][slice(*row["output"])] == row["text"]
             assert document["sources"][row["source_index"]]["text"][slice(*row["source"])] == row["source_text"]
-        assert "".join(part for part, _ in marked(trace, found)) == document["output"]
+        assert "".join(part for part, _ in split_by_link(trace, found)) == document["output"]
         assert [link for link in links(trace, 1, whole=whole) if len(link) >= 5] == links(trace, 5, whole=whole)
         assert document["output"] == trace.text(trace.output_ids)
 
@@ -291,7 +291,7 @@ def test_a_character_split_over_tokens_belongs_to_each_of_them_whole():
     text = TokenText(trace, trace.output_ids)
     assert text.text == f"a{FAMILY}b"
     assert [text.text[slice(*text.span(i, i + 1))] for i in range(4)] == ["a" + FAMILY, FAMILY, FAMILY, FAMILY + "b"]
-    parts = list(marked(trace, [Link(1, 2, 1, 2, 0, "context"), Link(2, 4, 2, 4, 0, "context")]))
+    parts = list(split_by_link(trace, [Link(1, 2, 1, 2, 0, "context"), Link(2, 4, 2, 4, 0, "context")]))
     assert "".join(part for part, _ in parts) == text.text and len(parts) == 3
 
 
@@ -334,7 +334,9 @@ def test_markdown_shows_the_text_and_nothing_but_the_text(text: str):
     page = parser.render(attribution_export.markdown(trace, found))
     assert set(re.findall(r"</?(\w+)", page)) <= ({"p", "br"} if text.strip() else {"p", "br", "em"})
     body = html.unescape(re.sub(r"<[^>]*>", "", page.split("</p>")[0]))
-    shown = "".join(f"[{part.strip()}][^1]" if link and part.strip() else part for part, link in marked(trace, found))
+    shown = "".join(
+        f"[{part.strip()}][^1]" if link and part.strip() else part for part, link in split_by_link(trace, found)
+    )
     plain = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", "\ufffd", shown)
     if text.strip():
         assert "".join(body.split()) == "".join(plain.split())
@@ -547,11 +549,11 @@ def test_the_oracle():
         said[start:stop] = [("w", source + i) for i in range(stop - start)]
     trace = made([("context", 0, ["w"] * 15)], said)
     gold = flags(2, 3, 4, 5, 6)
-    score = token_score(linked(links(trace, 2, whole=False), 15) >= -1, gold)
+    score = token_score(link_mask(links(trace, 2, whole=False), 15) >= -1, gold)
     assert (score.precision, score.recall) == pytest.approx((4 / 9, 4 / 5))
-    score = token_score(linked(links(trace, 5, whole=False), 15) >= -1, gold)
+    score = token_score(link_mask(links(trace, 5, whole=False), 15) >= -1, gold)
     assert (score.precision, score.recall, score.f1) == (0, 0, 0)
-    score = token_score(linked(links(trace, 8, whole=False), 15) >= -1, gold)
+    score = token_score(link_mask(links(trace, 8, whole=False), 15) >= -1, gold)
     assert (score.precision, score.recall, score.f1) == (1, 0, 0)
     with pytest.raises(ValueError, match="no token is quoted"):
         token_score(gold, flags())

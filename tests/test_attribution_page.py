@@ -17,8 +17,8 @@ from decoders.study.attribution_export import to_json
 from decoders.study.quotes import read_quotesum, sweep
 from specviz.experiments import plan, run_experiment
 from specviz.experiments.experiment import Experiment
+from specviz.experiments.known_quotes import MIN_RUNS, QuotedRecord
 from specviz.experiments.prompts import cases, records
-from specviz.experiments.quoted import MIN_RUNS, QuotedRecord
 from specviz.experiments.recipes import find_recipe
 from specviz.experiments.results import points
 from specviz.pages import pages
@@ -284,7 +284,7 @@ def test_table_10_in_the_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     kept = []
     planned = plan(target, Experiment(**{**vars(recipe), "lines": recipe.lines[::4], "max_new_tokens": 64}), found)
     results = run_experiment(target, planned, keep=kept.append)
-    assert results.failed == 0 and len(kept) == 4 and all(trace.run["forced"] for trace in kept)
+    assert results.failures == 0 and len(kept) == 4 and all(trace.run["forced"] for trace in kept)
     assert len(results.rows) == 4 * 2 * len(MIN_RUNS) and {row["method"] for row in results.rows} == {"pld+h", "glide"}
     [point] = [
         p for p in points(results, ["f1"])

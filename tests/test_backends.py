@@ -24,7 +24,7 @@ from specviz.server.library import Library
 from specviz.server.limits import Rules
 from specviz.server.pool import Pool
 from specviz.workers import backends
-from specviz.workers.backends import Backend, Gone, Hosting
+from specviz.workers.backends import Backend, BackendLost, Hosting
 from specviz.workers.kinds import Workers
 from specviz.workers.processes import worker_device
 from specviz.workers.supervisor import BUSY, FAILED, FREE
@@ -208,7 +208,7 @@ def test_a_backend_that_hangs_is_ended_and_its_run_keeps_its_steps(
 def test_a_backend_that_hangs_while_it_opens_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "OPENING_S", 1.0)
     process = backends.Process("backend 1", 0)
-    with pytest.raises(Gone, match="it gave no sign of life for 1 s"):
+    with pytest.raises(BackendLost, match="it gave no sign of life for 1 s"):
         process.open(Hosting(stopped, {}))
     process.close()
 
@@ -228,9 +228,7 @@ def test_what_is_remembered_stays_with_its_backend_and_begins_anew_when_that_is_
     assert asked("a")["count"] == 1 and asked("b")["count"] == 3
 
 
-def test_runs_of_a_method_that_keeps_something_go_where_it_is_kept(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_a_method_that_keeps_something_go_where_it_is_kept(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = make(2)
     monkeypatch.setitem(METHODS, "keeper", type(METHODS["pld"])("keeper", "Keeper", keeps="matrix"))
     names = {owner: {over(desk, run(desk, method="keeper", owner=owner)).run["backend"] for _ in range(2)}
@@ -353,7 +351,7 @@ def test_a_models_runs_are_the_same_and_what_if_is_built_again_when_its_backend_
     model is opened once, for all of this.
     """
     from decoders import Prompt, record
-    from decoders.model.rounded import _unable
+    from decoders.model.rounding import _unable
     from specviz.app import open_desk
     from specviz.pages.whatif.service import Continuation, Redraft
 

@@ -28,12 +28,12 @@ from specviz.experiments import Results, plan
 from specviz.experiments import run_experiment as run
 from specviz.experiments.batch import batch, of_lines
 from specviz.experiments.experiment import Line
-from specviz.experiments.grids import written
+from specviz.experiments.grids import to_file_text
 from specviz.experiments.prompts import Case
 from specviz.experiments.results import ABOUT
-from specviz.experiments.tables import checks, described, notes, tables, warnings
+from specviz.experiments.tables import checks, describe, notes, tables, warnings
 from specviz.pages import pages
-from specviz.pages.lab.asked import Asked
+from specviz.pages.lab.requests import ExperimentRequest
 from specviz.server.desk import Desk
 from specviz.server.http import tell_errors
 from specviz.server.loader import Loader
@@ -140,7 +140,7 @@ def test_every_method_is_timed_in_every_repeat_and_recorded_once(
     results, kept = done
     planned = plan(target, SMALL, made_cases())
     assert planned.runs == 3 + 3 * 3 * (2 + 1) and planned.lossy == ()  # warm-up; timed and recorded
-    assert results.about["state"] == "complete" and len(results.rows) == 3 * 3 * 2 and results.failed == 0
+    assert results.about["state"] == "complete" and len(results.rows) == 3 * 3 * 2 and results.failures == 0
     first = [row for row in results.rows if row["repeat"] == 1]
     assert [row["trace"] for row in first] == [t.run["id"] for t in kept if t] and len(kept) == 9
     assert sorted(t.run["title"] for t in kept)[:3] == ["p0 · plain", "p0 · pld", "p0 · pld, k = 2"]
@@ -184,7 +184,7 @@ def test_what_is_done_of_a_cancelled_batch_is_whole(target: Any) -> None:
 def test_a_failing_method_is_left_out_of_what_is_best(target: Any) -> None:
     wide = of_lines((Line("plain", "plain"), Line("pld", "pld"), Line("pld+h", "pld+h", {"layer": 99})), 1)
     results = run(target, plan(target, replace(wide, max_new_tokens=6), made_cases(2)))
-    assert results.failed == 2 and "ayer=99" in results.rows[2]["error"]
+    assert results.failures == 2 and "ayer=99" in results.rows[2]["error"]
     (steps, _) = tables(results)
     assert [(cell.text, cell.partly, cell.best) for cell in steps.lines[-1].cells][2] == ("–", "0 of 2", False)
     assert any("pld+h failed on 2 of 2 prompts" in text for text in notes(results))
@@ -210,8 +210,10 @@ def test_a_lossless_method_that_changes_the_output_is_told_loudly(target: Any, m
     (said,) = warnings(results)
     assert "pld, k = 2 must not change the output" in said and "p0 (token " in said
     assert not any(line.cells[1].best for table in tables(results) for line in table.lines)
-    assert "**0/2, 2 DIFFER**" in written(results, "md") and r"\textbf{0/2, 2 DIFFER}" in written(results, "tex")
-    (row,) = [r for r in csv.reader(io.StringIO(written(results, "csv"))) if r[0] == "outputs_bugs"]
+    assert "**0/2, 2 DIFFER**" in to_file_text(results, "md") and r"\textbf{0/2, 2 DIFFER}" in to_file_text(
+        results, "tex"
+    )
+    (row,) = [r for r in csv.reader(io.StringIO(to_file_text(results, "csv"))) if r[0] == "outputs_bugs"]
     assert row[4::3] == ["0", "2"]
 
 
@@ -239,7 +241,7 @@ def by_hand(**about: Any) -> Results:
     experiment = of_lines((Line("plain", "plain"), Line("x", "pld")), 2)
     model = {"name": "tiny", "parameters": 1e6, "dtype": "float32", "device": "cpu"}
     machine = {"cores": 2, "torch_threads": 1, "processor": "x86_64", "torch": "2.0", "python": "3.11"}
-    described = experiment.described({}) | {"id": "x", "state": "complete", "created": "2026-11-21T00:00:00Z"}
+    described = experiment.describe({}) | {"id": "x", "state": "complete", "created": "2026-11-21T00:00:00Z"}
     given = {"model": model, "machine": machine, "notes": [], "lossy": ["x"], "runs": 0, "cases": 3, **about}
     return Results(described | given, ROWS)
 
@@ -296,7 +298,7 @@ def test_numbers_that_cannot_be_right_are_marked_and_never_the_best() -> None:
     assert not any(cell.best for line in tables(once)[1].lines for cell in line.cells)  # one repeat tells no range
     disturbed = Results(by_hand().about, [{**r, "speedup": 40.0} if r["series"] == "x" else r for r in ROWS])
     for form, mark in (("csv", "40"), ("md", "–‡"), ("tex", r"--\textsuperscript{\ddag}")):
-        assert (mark in written(disturbed, form)) is (form != "csv")
+        assert (mark in to_file_text(disturbed, form)) is (form != "csv")
     assert not any("still disturbed" in sentence for sentence in notes(disturbed))  # nothing was measured again
     later = Results(disturbed.about, [*disturbed.rows, {**disturbed.rows[0], "repeat": 99}])
     assert any("still disturbed after 2 more turns" in sentence for sentence in notes(later))
@@ -338,33 +340,33 @@ HOSTILE = "\\input{x} & 50% |<b>_\n=1"
 
 def test_files_hold_the_same_numbers_and_names_are_text() -> None:
     made = by_hand()
-    grid = list(csv.DictReader(io.StringIO(written(made, "csv"), newline="")))
+    grid = list(csv.DictReader(io.StringIO(to_file_text(made, "csv"), newline="")))
     (overall,) = [r for r in grid if (r["metric"], r["task"]) == ("speedup", "overall")]
     assert (overall["prompts"], float(overall["x"]), float(overall["x low"])) == ("3", 2.83333, 2.63333)
-    text = written(made, "md")
+    text = to_file_text(made, "md")
     assert "| overall | 3 | 1.00 | **2.83** (2.63–3.03) |" in text and "| task | prompts | plain | x † |" in text
-    tex = written(made, "tex")
+    tex = to_file_text(made, "tex")
     assert r"overall & 3 & 1.00 & \textbf{2.83} {\scriptsize [2.63--3.03]} \\" in tex and tex.count(r"\toprule") == 2
-    assert written(made, "md", ["steps"]).count("| task |") == 1
+    assert to_file_text(made, "md", ["steps"]).count("| task |") == 1
     with pytest.raises(UserError, match="choose of csv, tex, md"):
-        written(made, "exe")
+        to_file_text(made, "exe")
     bad = Results(made.about, [{**r, "series": HOSTILE, "category": HOSTILE, "prompt": HOSTILE} for r in ROWS])
-    tex = written(bad, "tex")
+    tex = to_file_text(bad, "tex")
     assert r"\textbackslash{}input\{x\} \& 50\% \textbar{}\textless{}b\textgreater{}\_ =1" in tex
     assert r"\input" not in tex
     body = [line for line in tex.splitlines() if line.endswith(r"\\")]
     assert {line.count(" & ") for line in body} == {2}
-    text = written(bad, "md")
+    text = to_file_text(bad, "md")
     assert r"\\input\{x\} \& 50% \|\<b\>\_ =1" in text and "<b>" not in text
     formula = Results(made.about, [{**r, "series": "=1+1", "category": "@x"} for r in ROWS])
-    assert next(csv.reader(io.StringIO(written(formula, "csv"))))[4] == "'=1+1"
+    assert next(csv.reader(io.StringIO(to_file_text(formula, "csv"))))[4] == "'=1+1"
 
 
 def test_a_batch_is_saved_and_opened_again(done: tuple[Results, list[Trace]], tmp_path: Path) -> None:
     results, _ = done
     results.save(tmp_path / "kept")
     again = Results.load(tmp_path / "kept")
-    assert described(again)["tables"] == described(results)["tables"]
+    assert describe(again)["tables"] == describe(results)["tables"]
     assert [c.text for c in checks(again)] == [c.text for c in checks(results)] == ["6/6"] * 3
 
 
@@ -446,7 +448,7 @@ def test_a_batch_in_the_app(desk: Desk, steady: None) -> None:
 )
 def test_what_a_page_asks_is_checked(desk: Desk, change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=".*") as caught:
-        desk.services["lab"].start(Asked(**{**ASKED, **change}), "ada")
+        desk.services["lab"].start(ExperimentRequest(**{**ASKED, **change}), "ada")
     assert words in str(caught.value) and desk.services["lab"].listing("ada") == []
 
 
@@ -498,7 +500,7 @@ def test_the_same_from_the_shell(capsys: pytest.CaptureFixture[str], prompts: Pa
     assert shown["about"]["lines"][1]["params"]["k"] == 3
     assert [t["metric"] for t in shown["tables"]] == ["speedup"]
     assert json.loads((tmp_path / "all.json").read_text())["tables"] == json.loads(json.dumps(shown["tables"]))
-    assert files[0].read_bytes().decode() == written(desk.services["lab"].results(about["id"]), "csv")
+    assert files[0].read_bytes().decode() == to_file_text(desk.services["lab"].results(about["id"]), "csv")
     assert r"\bottomrule" in files[1].read_text() and "| overall |" in files[2].read_text()
     trace = shown["tables"][0]["lines"][0]["cells"][1]["runs"][0]["trace"]
     assert desk.services["lab"].bring(trace) and desk.store.get(trace).run["method"]["name"] == "pld"

@@ -20,16 +20,16 @@ from decoders.study.tool_calls import calls_in, changed_share
 from decoders.sweep.bench import (
     Spread,
     bench,
-    lengthened,
+    lengthen,
     machine,
-    paired,
+    pair,
     ratios_of,
     summarise,
     tracing,
 )
 from decoders.sweep.lossless import check_lossless
 from decoders.sweep.plan import Contender, Measurement, Sample
-from decoders.sweep.timing import disturbed
+from decoders.sweep.timing import find_disturbed
 from specviz.commands import verify
 from specviz.views.charts import bench_chart, heads_chart, layers_chart, write_page
 
@@ -64,10 +64,10 @@ def test_spread():
 
 def test_ratios_are_formed_run_by_run():
     # prompt 0: 10/1 against 10/2 tokens/s; prompt 1: equal. The median of 2 and 1, not the ratio of medians
-    assert paired(SAMPLES, "pld", "plain") == Spread(1.5, 1.25, 1.75, 2)
-    assert paired(SAMPLES, "plain", GENERATE) == Spread(pytest.approx(5 / 3), *(pytest.approx(5 / 3),) * 2, 1)
-    assert paired(SAMPLES, "plain", GENERATE, end_to_end=True).median == pytest.approx(2.0)
-    assert paired(SAMPLES, "pld", "nobody") is None
+    assert pair(SAMPLES, "pld", "plain") == Spread(1.5, 1.25, 1.75, 2)
+    assert pair(SAMPLES, "plain", GENERATE) == Spread(pytest.approx(5 / 3), *(pytest.approx(5 / 3),) * 2, 1)
+    assert pair(SAMPLES, "plain", GENERATE, end_to_end=True).median == pytest.approx(2.0)
+    assert pair(SAMPLES, "pld", "nobody") is None
 
 
 def test_a_row_by_hand():
@@ -163,9 +163,9 @@ def test_what_was_disturbed_is_measured_again_with_its_partners():
     again = {s.name for s in report.samples if s.round >= 2}
     assert again == {"plain", "pld", LOOKUP} and {s.prompt for s in report.samples if s.round >= 2} == {0}
     assert report.settings["repeated"] == 6 and report.settings["disturbed"] == 0
-    assert disturbed([s for s in report.samples if s.round < 2]) == {0: {LOOKUP}}
+    assert find_disturbed([s for s in report.samples if s.round < 2]) == {0: {LOOKUP}}
     steady = [replace(s, decode_s=1.0, decoded=4) for s in report.samples]
-    assert disturbed(steady) == {}
+    assert find_disturbed(steady) == {}
 
 
 def test_the_machine_is_described_without_its_name():
@@ -186,10 +186,10 @@ def test_benchmarks_need_prompts_and_good_parameters():
 
 
 def test_lengthened_prompts():
-    long = lengthened(PROMPTS, 100)
+    long = lengthen(PROMPTS, 100)
     assert [len(p.tokens) for p in long] == [100, 100]
     assert long[0].tokens[-40:] == PROMPTS[0].tokens and long[0].tokens[20:60] == PROMPTS[1].tokens
-    assert [len(p.tokens) for p in lengthened(PROMPTS[:1], 90)] == [90]
+    assert [len(p.tokens) for p in lengthen(PROMPTS[:1], 90)] == [90]
 
 
 def test_first_difference():

@@ -10,7 +10,7 @@ import torch
 
 from decoders import Sampling
 from decoders.draft.draft import Draft, Scored
-from decoders.draft_models.expansion import BINS, beam_search, bin_of, expanded, extras
+from decoders.draft_models.expansion import BINS, beam_search, bin_of, expand, extras
 from decoders.verifiers.residual import ResidualVerifier
 from decoders.verifiers.sampling import Chooser
 
@@ -39,7 +39,7 @@ def test_the_tree_of_the_oracle():
     a, b, c, d, e = range(5)
     told = torch.zeros(2, 8)
     told[0, [a, c]], told[1, [b, d, e]] = torch.tensor([0.6, 0.3]), torch.tensor([0.5, 0.3, 0.1])
-    made = expanded(7, [a, b], told, "fixed", 3)
+    made = expand(7, [a, b], told, "fixed", 3)
     keep = [n for n in range(len(made.tree)) if made.probabilities[n] > 0]
     tree, _ = made.tree.kept(keep)
     assert tree.tokens == (7, a, b, c, d, e) and tree.depths == (0, 1, 2, 1, 2, 2)
@@ -53,7 +53,7 @@ def test_the_tree_of_the_oracle():
 
 def test_expansion_follows_confidence():
     told = confident(0.15, 0.5, 0.7, 0.9)
-    made = expanded(9, [0, 1, 2, 3], told, "confidence")
+    made = expand(9, [0, 1, 2, 3], told, "confidence")
     depths = np.asarray(made.tree.depths)
     assert [int((depths == i).sum()) for i in range(1, 5)] == [8, 6, 4, 2]
     assert made.tree.tokens[:5] == (9, 0, 1, 2, 3) and made.expanded == (False,) * 5 + (True,) * 16
@@ -61,17 +61,17 @@ def test_expansion_follows_confidence():
         row = told[made.tree.parents[node]]
         assert made.probabilities[node] == pytest.approx(float(row[made.tree.tokens[node]]))
         assert made.ranks[node] == int((row > row[made.tree.tokens[node]]).sum())
-    worst = expanded(9, [0, 1, 2, 3], confident(*[0.12] * 4), "confidence")
+    worst = expand(9, [0, 1, 2, 3], confident(*[0.12] * 4), "confidence")
     assert len(worst.tree) == 33  # γ = 4: at most 32 nodes and the root
 
 
 def test_a_small_vocabulary_is_enough():
-    made = expanded(1, [0], torch.tensor([[0.25, 0.25, 0.25, 0.25]]), "confidence")
+    made = expand(1, [0], torch.tensor([[0.25, 0.25, 0.25, 0.25]]), "confidence")
     assert sorted(made.tree.tokens[1:]) == [0, 1, 2, 3]
 
 
 def test_without_expansion_the_rank_of_drawn_tokens_is_told():
-    made = expanded(9, [3], torch.tensor([[0.4, 0.3, 0.2, 0.1]]), "none")
+    made = expand(9, [3], torch.tensor([[0.4, 0.3, 0.2, 0.1]]), "none")
     assert made.ranks == (0, 3) and made.tree.is_chain and made.rows == {0: 0}
 
 

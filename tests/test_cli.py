@@ -23,7 +23,7 @@ from specviz import cli
 from specviz.commands import COMMANDS, FIRST, GROUPS, bench, common, lab, options
 from specviz.commands.calibrate import heat_map
 from specviz.views.examples import examples
-from specviz.words import columned
+from specviz.words import column_texts
 
 from .models import network, tiny_tokenizer
 
@@ -380,7 +380,7 @@ def test_a_near_tie_carries_its_number():
     from specviz.commands import verify
 
     tie = Divergence(3, 5, 6, "near tie", gap=0.03, shortfall=0.042, tolerance=0.5)
-    said = verify._described(tie, ["a"], types.SimpleNamespace(tokenizer=None))
+    said = verify._describe(tie, ["a"], types.SimpleNamespace(tokenizer=None))
     assert said.endswith("top-2 gap 0.03 (near tie: no token lies more than 0.042 below the best logit)")
     outcomes = [MethodCheck("plain", "generate()", divergences=[tie])]
     assert "the farthest here lies 0.042 below" in verify._half_precision(outcomes, "bfloat16", None)
@@ -417,7 +417,10 @@ def test_bench_measures_and_writes(capsys, model, prompts, tmp_path, monkeypatch
 def test_a_columns_numbers_have_the_same_decimals():
     values = [Spread(12.5, 12.0, 14.25, 4), None, Spread(0.5, 0.25, 0.75, 4)]
     assert bench.spreads("×", values) == ["12.50 (12.00–14.25)", "–", "0.50 (0.25–0.75)"]
-    assert columned("tokens", [1.0, 2.256]) == ["1.00", "2.26"] and columned("share", [0.5, None]) == ["50.0", "–"]
+    assert column_texts("tokens", [1.0, 2.256]) == ["1.00", "2.26"] and column_texts("share", [0.5, None]) == [
+        "50.0",
+        "–",
+    ]
 
 
 @pytest.mark.slow("calibrates a model")
@@ -480,8 +483,8 @@ def test_measuring_takes_the_examples_where_no_prompts_are_named(command):
 
 def test_a_sweep_of_ones_own_runs_on_the_examples():
     args = ["lab", "--method", "pld", "--vary", "k=2,4"]
-    assert lab._wanted(cli.parser().parse_args(args)).prompts == "examples"
-    assert lab._wanted(cli.parser().parse_args([*args, "--prompts", "demo"])).prompts == "demo"
+    assert lab._experiment(cli.parser().parse_args(args)).prompts == "examples"
+    assert lab._experiment(cli.parser().parse_args([*args, "--prompts", "demo"])).prompts == "demo"
 
 
 def test_steps_are_counted_from_one(capsys, model, tmp_path):

@@ -45,7 +45,7 @@ def later(trace: Trace) -> Trace:
 def test_every_table_comes_back_as_it_was(trace: Trace, tmp_path):
     place = str(tmp_path / "set")
     traces = {t.run["id"]: t for t in (trace, later(trace))}
-    assert dataset.push(place, traces.values()) == dataset.Pushed(len(traces), 0, place)
+    assert dataset.push(place, traces.values()) == dataset.PushResult(len(traces), 0, place)
     again, read = pulled(place, tmp_path / "out")
     assert again.keys() == traces.keys() and not read.problems
     for key, one in traces.items():

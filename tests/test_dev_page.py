@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from decoders import Prompt, record
 from decoders.errors import UserError
 from decoders.study.live import LiveRun
-from decoders.study.saves import default_traces, drafted, mean
+from decoders.study.saves import default_traces, draft_save, mean
 from specviz.pages.dev import service
 from specviz.server.limits import rules_for
 from specviz.server.loader import Loader
@@ -59,7 +59,7 @@ def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypat
     with TestClient(app_of(desk)) as client:
         first = news(client, lambda told: told.get("ran"))
         live = LiveRun(target, trace)
-        expected = drafted(file, [live])
+        expected = draft_save(file, [live])
         assert first["tokens_per_step"]["now"] == pytest.approx(mean(expected.drafts), abs=1e-3)
         assert first["steps"] == trace.rows("steps") and first["method"]["name"] == "mine" and not first["problem"]
         assert {row["step"]: row["recorded"] for row in first["rows"]}.items() <= dict(

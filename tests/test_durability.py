@@ -253,7 +253,7 @@ def test_a_guarded_run_that_is_cut_off_is_recovered_and_one_that_ends_leaves_not
             yield from parts[:2]
 
     library = Library(tmp_path)
-    steps = iter(library.guarded(Cut(), "ann"))
+    steps = iter(library.journal(Cut(), "ann"))
     next(steps)
     next(steps)
     (journal,) = tmp_path.glob("*.journal")

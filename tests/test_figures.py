@@ -111,9 +111,7 @@ def test_a_chain_of_thousands_is_drawn(accepted: int) -> None:
     document = {**answer, "metrics": {"speculative_decoding": steps}}
     (trace,) = open_log(json.dumps(document).encode()).traces
     rows = tree_rows(trace, 1)
-    assert [row.kind for row in rows[:3]] == (
-        ["root", "accepted", "own"] if accepted else ["root", "rejected", "more"]
-    )
+    assert [row.kind for row in rows[:3]] == (["root", "accepted", "own"] if accepted else ["root", "rejected", "more"])
     assert svg(of_step(trace, 1).sheet)
 
 
@@ -128,7 +126,7 @@ def test_odd_records_are_drawn_at_once(record: str, name: str, value: object) ->
     trace = synthetic.chain()
     trace.run[record] = {**trace.run.get(record, {}), name: value}
     started = time.process_time()
-    assert of_step(trace, 1).told() and svg(of_runs([trace, trace]).sheet)
+    assert of_step(trace, 1).to_text() and svg(of_runs([trace, trace]).sheet)
     assert time.process_time() - started < 3
 
 

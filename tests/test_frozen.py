@@ -21,7 +21,7 @@ from decoders.trace.journal import Journal, recover
 from decoders.trace.metrics import compute
 from decoders.trace.tables import TABLES, Column, TraceError
 from decoders.trace.trace import Trace
-from specviz.server.store import packed, unpacked
+from specviz.server.store import pack, unpack
 from specviz.views.frames import frame, frames, to_csv, to_parquet
 
 from . import synthetic
@@ -146,8 +146,8 @@ def test_what_is_not_known_is_kept(later: Trace):
         load(saved(later)),
         load(saved(load(saved(later)))),
         Trace.from_json(json.loads(json.dumps(later.to_json()))),
-        unpacked(packed(later.to_json())),
-        unpacked(gzip.compress(json.dumps(later.to_json()).encode())),
+        unpack(pack(later.to_json())),
+        unpack(gzip.compress(json.dumps(later.to_json()).encode())),
     ):
         assert again.tables == later.tables and again.run == later.run
         types = {name: [type(v) for v in values] for name, values in again.tables["nodes"].items()}

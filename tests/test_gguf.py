@@ -18,7 +18,7 @@ import torch
 
 from decoders import Prompt, UserError, generate, load, load_target, record, save
 from decoders.model import gguf as module
-from decoders.model.gguf import converted, converted_folder, is_converted
+from decoders.model.gguf import convert, converted_folder, is_converted
 from decoders.model.load import load_network
 from decoders.model.target import Target
 
@@ -86,32 +86,32 @@ def test_what_was_dequantised_is_recorded(file, tmp_path):
 
 def test_it_is_converted_once_per_dtype(file, monkeypatch):
     assert not is_converted(file)
-    folder = converted(file, torch.float32)
+    folder = convert(file, torch.float32)
     assert is_converted(file) and kept() == [folder.name]
     monkeypatch.setattr(module, "_convert", lambda *_: pytest.fail("converted twice"))
-    assert converted(file, torch.float32) == converted(file, torch.float64) == converted(file, torch.bfloat16) == folder
+    assert convert(file, torch.float32) == convert(file, torch.float64) == convert(file, torch.bfloat16) == folder
     assert load_target(file, dtype="bf16").info["dtype"] == "bfloat16"
     assert load_target(folder).info["dequantised"]["file"] == file.name, "opened by its folder, it says so too"
 
 
 def test_half_precision_is_kept_in_half_the_room(file):
-    folder = converted(file, torch.bfloat16)
+    folder = convert(file, torch.bfloat16)
     half = (folder / "model.safetensors").stat().st_size
     assert load_target(file, dtype="bfloat16").info["dtype"] == "bfloat16"
-    full = converted(file, torch.float32)
+    full = convert(file, torch.float32)
     assert full != folder and half < 0.6 * (full / "model.safetensors").stat().st_size
     keys = {load_target(file, dtype=dtype).key for dtype in ("bfloat16", "float32", "float64")}
     assert len(keys) == 1, "one fingerprint, so that trained parts are found whatever the dtype"
 
 
 def test_the_hash_is_noted_by_path_size_and_time(file, monkeypatch):
-    folder = converted(file, torch.float32)
+    folder = convert(file, torch.float32)
     with monkeypatch.context() as patched:
         patched.setattr(module.hashlib, "file_digest", lambda *_: pytest.fail("read again"))
-        assert converted(file, torch.float32) == folder
+        assert convert(file, torch.float32) == folder
     write_gguf(file, network("llama", seed=2))
     os.utime(file, ns=(time.time_ns(), time.time_ns() + 5))
-    assert converted(file, torch.float32) != folder, "another file under the same name"
+    assert convert(file, torch.float32) != folder, "another file under the same name"
 
 
 def test_a_folder_with_one_file_opens(file, tmp_path):
@@ -208,7 +208,7 @@ def test_killed_midway_leaves_nothing_that_counts(file, home):
 def _convert_too(file: str, home: str, begun, answers) -> None:
     os.environ["SPECVIZ_HOME"] = home
     begun.wait()
-    answers.put(str(converted(Path(file), torch.float32)))
+    answers.put(str(convert(Path(file), torch.float32)))
 
 
 @pytest.mark.slow("two processes convert a model")

@@ -12,7 +12,15 @@ from scipy.stats import chisquare
 from decoders import Prompt, Sampling, UserError, find_method, generate
 from decoders.draft.needs import Needs
 from decoders.draft_models import network as glide
-from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, Seen, block_mask, refusal, target_rotary
+from decoders.draft_models.network import (
+    DraftConfig,
+    DraftModel,
+    DraftRun,
+    TargetView,
+    block_mask,
+    refusal,
+    target_rotary,
+)
 from decoders.engine.decoding import Decoding, read_once
 from decoders.model.shape import ModelShape
 
@@ -50,7 +58,7 @@ def seen_of(target, tokens, config):
     context = context_of(target, [*tokens, 5])
     cos, sin = target_rotary(target.stack)(torch.arange(len(tokens)))
     mask = block_mask(len(tokens))
-    return [Seen(context.keys(i)[None], context.values(i)[None], cos, sin, mask) for i in config.kv_layers]
+    return [TargetView(context.keys(i)[None], context.values(i)[None], cos, sin, mask) for i in config.kv_layers]
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -77,7 +85,7 @@ def test_only_keys_of_earlier_blocks_change_anything():
         keys = [s.keys.clone() for s in seen]
         for k in keys:
             k[:, :, position] += 3.0
-        after = model(ids, [Seen(k, s.values, s.cos, s.sin, s.mask) for k, s in zip(keys, seen, strict=True)])
+        after = model(ids, [TargetView(k, s.values, s.cos, s.sin, s.mask) for k, s in zip(keys, seen, strict=True)])
         return [i for i in range(30) if not torch.allclose(before[0, i], after[0, i], atol=1e-5)]
 
     assert min(changed(12)) == 15  # block 10 … 14: its own queries see nothing of it
@@ -97,7 +105,9 @@ def test_a_run_step_by_step_equals_the_training_forward(family, layers):
     context = context_of(target, [*tokens, 5])
     cos, sin = target_rotary(target.stack)(torch.arange(length))
     causal = torch.ones(length, length, dtype=torch.bool).tril(-1)  # every committed position sees those before it
-    seen = [Seen(context.keys(i)[None], context.values(i)[None], cos, sin, causal) for i in run.model.config.kv_layers]
+    seen = [
+        TargetView(context.keys(i)[None], context.values(i)[None], cos, sin, causal) for i in run.model.config.kv_layers
+    ]
     states = run.model(torch.tensor([tokens]), seen)
     torch.testing.assert_close(logits, run.model.head(states)[0, root], atol=2e-4, rtol=1e-4)
     # a chain: every drafted row sees the keys before the root
@@ -107,7 +117,7 @@ def test_a_run_step_by_step_equals_the_training_forward(family, layers):
     cos, sin = target_rotary(target.stack)(torch.arange(len(whole)))
     mask = torch.ones(len(whole), root, dtype=torch.bool).tril(-1)
     seen = [
-        Seen(context.keys(i)[None, :, :root], context.values(i)[None, :, :root], cos, sin, mask)
+        TargetView(context.keys(i)[None, :, :root], context.values(i)[None, :, :root], cos, sin, mask)
         for i in run.model.config.kv_layers
     ]
     expected = run.model.head(run.model(torch.tensor([whole]), seen))[0, length:]

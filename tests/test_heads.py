@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from decoders.draft.needs import Needs
 from decoders.engine.decoding import decode
 from decoders.errors import UserError
-from decoders.model.calibration import Calibration, fingerprint, load_calibration, ranked, save_calibration
+from decoders.model.calibration import Calibration, fingerprint, load_calibration, rank_heads, save_calibration
 from decoders.model.catalog import EARLIER, bundled_key, current_key
 from decoders.model.target import Target
 from decoders.prompt.prompt import Prompt
@@ -107,7 +107,7 @@ def test_strongest_positions_are_those_of_eager_attention(kind):
 
 def test_counts_and_their_order():
     assert count_copies(np.array([[2, 0], [1, 1], [4, 4]]), np.array([2, 1, -1])).tolist() == [2, 1]
-    assert ranked([[0, 3], [5, 3]]) == [(1, 0), (0, 1), (1, 1), (0, 0)]
+    assert rank_heads([[0, 3], [5, 3]]) == [(1, 0), (0, 1), (1, 1), (0, 0)]
 
 
 PROMPTS = [
@@ -162,7 +162,7 @@ def test_calibration_counts_what_eager_attention_shows():
     assert result.tokens_counted == counted and result.prompts == 2
     assert len(result.tokens_per_step) == 4 and min(result.tokens_per_step) >= 1
     assert result.best_layer == int(np.argmax(result.tokens_per_step))
-    assert result.top_heads(2) == ranked(counts)[:2]
+    assert result.top_heads(2) == rank_heads(counts)[:2]
 
 
 def test_it_is_kept_beside_the_settings_and_found_again(tmp_path, monkeypatch):

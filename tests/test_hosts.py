@@ -17,7 +17,7 @@ from specviz.cli import main
 from specviz.server.connection import Connection
 from specviz.server.guard import SESSION
 from specviz.server.hosts import Hosts
-from specviz.server.users import Users, hashed, write_users
+from specviz.server.users import Users, hash_password, write_users
 
 from .stubs import StubDesk, app_of, serving
 from .waiting import WAIT_S
@@ -179,9 +179,7 @@ def test_a_visitor_reads_why_in_one_sentence(port: int) -> None:
         (Hosts.of("0.0.0.0", ["*"]), ("example.org", "a.b"), ("a b", "a/b")),
     ],
 )  # fmt: skip
-def test_names_of_a_server_that_others_reach(
-    hosts: Hosts, answered: tuple[str, ...], refused: tuple[str, ...]
-) -> None:
+def test_names_of_a_server_that_others_reach(hosts: Hosts, answered: tuple[str, ...], refused: tuple[str, ...]) -> None:
     assert [name for name in answered if hosts.refusal(Headers({"host": name}))] == []
     assert [name for name in refused if not hosts.refusal(Headers({"host": name}))] == []
 
@@ -220,7 +218,7 @@ def test_a_name_that_is_none_is_told_at_the_start(name: str, capsys: pytest.Capt
 
 def test_nobody_signs_in_by_a_host(tmp_path: Path) -> None:
     """Starlette before 1.0 made a request's path of its Host."""
-    write_users(tmp_path / "users", {"ann": hashed("open sesame", cost=(2, 1, 1))})
+    write_users(tmp_path / "users", {"ann": hash_password("open sesame", cost=(2, 1, 1))})
     app = app_of(StubDesk(gallery=(synthetic.chain(),)), Users(tmp_path / "users"), Hosts.of("127.0.0.1", ["*"]))
     with TestClient(app, base_url="http://localhost", follow_redirects=False) as client:
         for host in ("x/login?", "localhost/login?", "localhost/login#", "x"):
@@ -230,7 +228,7 @@ def test_nobody_signs_in_by_a_host(tmp_path: Path) -> None:
 
 def test_a_path_is_the_requests_own(tmp_path: Path) -> None:
     """Whatever the Host: the guard is asked beneath the check of names."""
-    write_users(tmp_path / "users", {"ann": hashed("open sesame", cost=(2, 1, 1))})
+    write_users(tmp_path / "users", {"ann": hash_password("open sesame", cost=(2, 1, 1))})
     hosts = Hosts()
     object.__setattr__(hosts, "refusal", lambda headers: "")
     app = app_of(StubDesk(gallery=(synthetic.chain(),)), Users(tmp_path / "users"), hosts)

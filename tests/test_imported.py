@@ -16,7 +16,7 @@ from decoders.errors import UserError
 from decoders.importers import open_log
 from decoders.importers.request import NOT_RECORDED
 from decoders.model.target import Target
-from decoders.study.imported import read_again, redraft
+from decoders.study.imported_run import read_again, redraft
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
 from specviz.cli import main

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from decoders.importers import ImportFault, Opened, importers, open_log
+from decoders.importers import ImportFault, ImportResult, importers, open_log
 from decoders.importers.request import LOCAL, NOT_RECORDED
 from decoders.trace.check import check
 from decoders.trace.files import load, save
@@ -30,7 +30,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def sample(name: str) -> Opened:
+def sample(name: str) -> ImportResult:
     return open_log((Path(__file__).parent / "servers" / name).read_bytes(), name)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from decoders import methods
-from decoders.method.kept import MOST_OWNERS, Amount, Kept, kept_with, owned_by, owner
+from decoders.method.kept import MOST_OWNERS, Amount, PersistentState, kept_with, owned_by, owner
 from specviz.places import new_id
 from specviz.server.http import COOKIE
 
@@ -20,7 +20,7 @@ class Rows(list[int]):
 
 
 def test_runs_are_counted_until_it_is_emptied() -> None:
-    kept = Kept()
+    kept = PersistentState()
     for number in range(3):
         kept.of("recycling", Rows).append(number)
     kept.of("suffix", Rows)
@@ -31,7 +31,7 @@ def test_runs_are_counted_until_it_is_emptied() -> None:
 
 
 def test_an_owner_that_was_dropped_begins_at_no_runs() -> None:
-    kept = Kept()
+    kept = PersistentState()
     for number in (*range(MOST_OWNERS + 1), 0):
         with owned_by(f"user {number}"):
             kept.of("recycling", Rows).append(number)

@@ -45,14 +45,14 @@ from specviz.experiments.figures import caption, charts
 from specviz.experiments.free import free
 from specviz.experiments.plan import MAX_RUNS, Progress, duration, foreseen
 from specviz.experiments.prompts import Case, cases, of_trace, records
-from specviz.experiments.quantities import BREAKDOWNS, measured
+from specviz.experiments.quantities import BREAKDOWNS, measure
 from specviz.experiments.recipes import adapld, casd
 from specviz.experiments.results import profile_of, profile_table
-from specviz.experiments.shipped import comes_along, compared
+from specviz.experiments.shipped import comes_along, comparisons
 from specviz.experiments.values import values_of
-from specviz.experiments.variants import DraftVariant, PromptVariant, Variant, named, training, trim
-from specviz.pages.lab.asked import Asked
-from specviz.pages.lab.kept import LATEST
+from specviz.experiments.variants import DraftVariant, PromptVariant, Variant, name_of, training, trim
+from specviz.pages.lab.requests import ExperimentRequest
+from specviz.pages.lab.storage import LATEST
 from specviz.server.runner import QueueFull, Runner
 from specviz.server.store import TraceStore
 
@@ -123,7 +123,7 @@ def test_every_recipe_fits_the_registered_methods() -> None:
         assert experiment.name == name and experiment.figure and experiment.question.endswith("?")
         experiment.check(methods(), INFO)
         assert len(experiment.settings(INFO)) * (1 if experiment.measure else experiment.count) <= 150, name
-        assert experiment.max_new_tokens <= 128 and json.dumps(experiment.described(INFO))
+        assert experiment.max_new_tokens <= 128 and json.dumps(experiment.describe(INFO))
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_the_prompt_of_a_recorded_run_is_the_same_tokens(target: Any) -> None:
 
 def test_every_setting_runs_on_every_prompt(done: tuple[Results, list[Trace]]) -> None:
     results, kept = done
-    assert results.about["state"] == "complete" and len(results.rows) == 8 and results.failed == 0
+    assert results.about["state"] == "complete" and len(results.rows) == 8 and results.failures == 0
     assert [r["series"] for r in results.rows[:4]] == ["Plain decoding", "PLD", "PLD", "PLD+"]
     assert [r["param:k"] for r in results.rows[1:3]] == ["2", "4"]
     assert {r["trace"] for r in results.rows} == {t.run["id"] for t in kept} and len(kept) == 8
@@ -331,7 +331,7 @@ def test_a_failing_run_is_a_row_and_the_others_go_on(target: Any) -> None:
     line, axis = Line("PLD+", "pld+h"), Axis("layer", (1, 99))
     layers = replace(SWEEP, lines=(line,), axes=(axis,), metrics=("tokens_per_step",))
     results = run(target, plan(target, layers, made_cases()))
-    assert results.failed == 2 and [bool(r["error"]) for r in results.rows] == [False, True] * 2
+    assert results.failures == 2 and [bool(r["error"]) for r in results.rows] == [False, True] * 2
     assert "ayer=99 is out of range" in results.rows[1]["error"]
     failed = list(points(results))[1]
     assert failed["failed"] == 2 and failed["runs"] == [] and failed["values"]["tokens_per_step"]["mean"] is None
@@ -359,7 +359,7 @@ def test_what_is_done_is_kept(target: Any, how: str) -> None:
 
 def test_every_quantity_of_a_trace() -> None:
     trace = synthetic.adapld()
-    values = measured(trace, "quote", 10.0)
+    values = measure(trace, "quote", 10.0)
     shares = [v for k, v in values.items() if k.startswith("outcomes:") and v is not None]
     assert sum(shares) == pytest.approx(1) and len(shares) > 2
     steps = trace.tables["steps"]
@@ -368,7 +368,7 @@ def test_every_quantity_of_a_trace() -> None:
     assert values["branch_fraction"] == sum("branch" in o for o in won) / len(won)
     assert values["times:verify"] == pytest.approx(sum(steps["verify_ms"]) / len(steps["verify_ms"]))
     assert values["quality"] == values["quality_f1"]
-    assert measured(trace, "code_edit")["quality"] == values["quality_edit"]
+    assert measure(trace, "code_edit")["quality"] == values["quality_edit"]
     lengths = [v for k, v in values.items() if k.startswith("lengths:")]
     assert sum(v or 0 for v in lengths) == pytest.approx(1)
 
@@ -378,7 +378,7 @@ def test_an_experiment_that_measures_by_itself() -> None:
     small = replace(pools, axes=(replace(pools.axes[0], values=(1000, 2000)),))
     stub = type("Stub", (), {"info": INFO, "context_length": 100})()
     results = run(stub, plan(stub, small, []))
-    assert [r["param:pool_tokens"] for r in results.rows] == ["1000", "2000"] and results.failed == 0
+    assert [r["param:pool_tokens"] for r in results.rows] == ["1000", "2000"] and results.failures == 0
     assert all(0 < r["retrieval_ms"] < 1000 for r in results.rows) and len(charts(results)) == 2
 
 
@@ -405,7 +405,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     begun: list[str] = []
 
     def counted(variant: Variant, *args: Any) -> Any:
-        begun.append(named(variant, {"kv_layer": getattr(variant, "kv_layer", None)}))
+        begun.append(name_of(variant, {"kv_layer": getattr(variant, "kv_layer", None)}))
         return training(variant, *args)
 
     monkeypatch.setattr("specviz.experiments.running.training", counted)
@@ -423,7 +423,7 @@ def test_variants_are_trained_alike_kept_and_found_again(target: Any, learnt: Ex
     seen: list[Progress] = []
     results = run(target, planned, progress=seen.append)
     assert quick == ["GLIDE draft model, KV layer 0", "GLIDE draft model, KV layer 2", "vanilla drafter, KV layer None"]
-    assert results.failed == 0
+    assert results.failures == 0
     assert seen[0].trains == "GLIDE draft model, KV layer 0" and seen[0].total == 6
     assert [p.done for p in seen] == [*range(1, 7), *range(1, 7)] and seen[-1].trains == ""
     by_layer = {row["param:kv_layer"]: row for row in results.rows if row["prompt"] == "p0" and "param:kv_layer" in row}
@@ -458,7 +458,7 @@ def test_a_cancelled_training_goes_on_where_it_stopped(target: Any, learnt: Expe
     assert (variant.folder(target.key) / "checkpoint.pt").exists() and variant.log(target.key) is None
     seen: list[Progress] = []
     results = run(target, plan(target, one, made_cases()), progress=seen.append)
-    assert [p.done for p in seen] == [2, 1, 2] and results.failed == 0
+    assert [p.done for p in seen] == [2, 1, 2] and results.failures == 0
 
 
 def test_a_training_that_fails_is_an_error_of_its_rows(
@@ -510,7 +510,7 @@ def test_prompt_tokens_are_trained_for_an_experiment(
     assert planned.text(0.01).startswith("2 sets of prompt tokens to train for 2 steps, 4 runs")
     assert "not with a set of prompt tokens trained to the end" in planned.notes[0]
     results = run(target, planned)
-    assert quick == ["set of prompt tokens, KV layer None"] * 2 and results.failed == 0
+    assert quick == ["set of prompt tokens, KV layer None"] * 2 and results.failures == 0
     folders = [PromptVariant("ppd", 2, learnt.data, vectors=n, **APART).folder(target.key) / "part" for n in (1, 2)]
     configs = [PromptConfig.of(target.shape, vectors=n, prefix=1, exits=2, head=True) for n in (1, 2)]
     assert [read_part(folder).config for folder in folders] == configs
@@ -590,7 +590,7 @@ def test_speedup_in_theory_is_tokens_per_step_over_latency(
     latency = Latency(Setup.of(target), target.name, 8, **times, rounds=1)
     monkeypatch.setattr("decoders.study.latency.latency_for", lambda *_: latency)
     results = run(target, plan(target, find_recipe("ppd-fig8b"), []))
-    assert results.failed == 0
+    assert results.failures == 0
     by = {(p["series"], p["x"]): p["values"] for p in points(results)}
     for size in (8, 12, 24):
         trees = design([[0.6, 0.2], [0.5, 0.1]], size)
@@ -637,7 +637,7 @@ def test_what_is_too_short_has_its_number_above(target: Any) -> None:
 
 def test_places_of_a_papers_lines_are_its_own() -> None:
     recipe = find_recipe("ppd-table3")
-    about = recipe.described(INFO) | {"id": "x", "model": {"name": "tiny"}, "notes": [], "state": "complete"}
+    about = recipe.describe(INFO) | {"id": "x", "model": {"name": "tiny"}, "notes": [], "state": "complete"}
     rows = [{"series": "@1 top-1", "param:vectors": "1", "accuracy": 0.5, "prompt": "p", "role": "run"}]
     ours, paper = charts(Results(about, rows))
     assert tuple(ours.figure.layout.xaxis.tickvals) == (1, 2, 4)
@@ -648,7 +648,7 @@ def test_rows_of_a_forward_are_counted() -> None:
     trace = synthetic.prompted()
     steps = trace.tables["steps"]
     rows = len(steps["drafted"]) + sum(steps["drafted"]) + len(trace.tables["probes"]["step"])
-    values = measured(trace)
+    values = measure(trace)
     assert values["input_rows"] == pytest.approx(rows / len(steps["drafted"]))
     assert values["verify_ms"] == pytest.approx(sum(steps["verify_ms"]) / len(steps["verify_ms"]))
 
@@ -672,7 +672,7 @@ def test_parts_are_named_missing_and_fixed(target: Any, tmp_path: Path) -> None:
     planned = plan(target, named, made_cases())
     assert [s.line.method for s in planned.settings] == ["glide"] and planned.notes[0].startswith("sps is left out")
     results = run(target, planned)
-    assert results.failed == 0 and profile_of(results.quantity("ranks"), next(points(results)))  # pyright: ignore
+    assert results.failures == 0 and profile_of(results.quantity("ranks"), next(points(results)))  # pyright: ignore
     for wrong, words in (
         ({"k": 3}, "no method of glide-ranks has a parameter 'k'"),
         ({"gamma": 99}, "gamma=99"),
@@ -692,7 +692,7 @@ def test_profiles_add_up_over_runs_and_are_drawn() -> None:
         {"series": "A", "confidence:0.95/total": 0, "confidence:0.95/count": 1, "trace": "t2"},
     ]  # fmt: skip
     recipe = find_recipe("glide-fig1b")
-    about = recipe.described(INFO) | {"id": "x", "model": {"name": "tiny"}, "notes": [], "state": "complete"}
+    about = recipe.describe(INFO) | {"id": "x", "model": {"name": "tiny"}, "notes": [], "state": "complete"}
     results = Results(about, rows)
     confidence = results.quantity("confidence")
     (point,) = points(results)
@@ -726,7 +726,7 @@ def test_lines_over_a_measured_quantity(done: tuple[Results, list[Trace]]) -> No
 def test_results_are_saved_and_opened_again(done: tuple[Results, list[Trace]], tmp_path: Path) -> None:
     results, _ = done
     results.save(tmp_path / "kept")
-    for again in (Results.load(tmp_path / "kept"), Results.load(results.zipped())):
+    for again in (Results.load(tmp_path / "kept"), Results.load(results.to_zip())):
         assert list(points(again)) == list(points(results)) and again.about == json.loads(json.dumps(results.about))
         assert again.frame.equals(results.frame)
     assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["experiment.json", "runs.csv"]
@@ -753,7 +753,7 @@ def test_damaged_results_are_refused_with_a_sentence(done: tuple[Results, list[T
     results, _ = done
 
     def zipped(**changed: str) -> bytes:
-        with zipfile.ZipFile(io.BytesIO(results.zipped())) as archive:
+        with zipfile.ZipFile(io.BytesIO(results.to_zip())) as archive:
             parts = {name: archive.read(name).decode() for name in archive.namelist()} | changed
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
@@ -761,7 +761,7 @@ def test_damaged_results_are_refused_with_a_sentence(done: tuple[Results, list[T
                 archive.writestr(name, text)
         return buffer.getvalue()
 
-    about = json.loads(zipfile.ZipFile(io.BytesIO(results.zipped())).read("experiment.json"))
+    about = json.loads(zipfile.ZipFile(io.BytesIO(results.to_zip())).read("experiment.json"))
     for data in (
         b"no zip",
         zipped(**{"runs.csv": "series,tokens\nA,many\n"}),
@@ -956,8 +956,8 @@ def wait(desk: StubDesk, key: str, *states: str) -> dict[str, Any]:
 
 def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
     lab = desk.services["lab"]
-    assert lab.estimate(Asked(**ASKED))["text"] == "4 runs, about 5 seconds"
-    key = lab.start(Asked(**ASKED), "ada")["id"]
+    assert lab.estimate(ExperimentRequest(**ASKED))["text"] == "4 runs, about 5 seconds"
+    key = lab.start(ExperimentRequest(**ASKED), "ada")["id"]
     shown = wait(desk, key)
     assert shown["state"] == "complete" and shown["rows"] == 4 and not shown["errors"]
     assert [json.loads(c["figure"])["data"][0]["customdata"] for c in shown["charts"]] == [[0, 1]]
@@ -981,7 +981,7 @@ def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
 def test_rows_of_a_killed_server_are_found_again(desk: StubDesk) -> None:
     """Rows that came after the last whole save; the last line may be half, and lines that were saved do not count."""
     lab = desk.services["lab"]
-    key = lab.start(Asked(**ASKED), "ada")["id"]
+    key = lab.start(ExperimentRequest(**ASKED), "ada")["id"]
     wait(desk, key)
     until(lambda: key not in lab._active, "the experiment is over")
     results, folder = lab.results(key), lab.folder / key
@@ -998,7 +998,7 @@ def test_results_that_the_disk_refuses_stay_until_it_takes_them(desk: StubDesk) 
     """They are complete and say so; a run is opened from memory; what was saved before the disk was full stays."""
     lab = desk.services["lab"]
     with refusing(lab.folder, 7):
-        key = lab.start(Asked(**ASKED), "ada")["id"]
+        key = lab.start(ExperimentRequest(**ASKED), "ada")["id"]
         shown = wait(desk, key)
         until(lambda: key not in lab._active, "the experiment is over")
     assert shown["state"] == "complete" and shown["rows"] == 4
@@ -1017,7 +1017,7 @@ def test_results_that_the_disk_refuses_stay_until_it_takes_them(desk: StubDesk) 
 
 def test_cancel_keeps_what_is_done_and_a_user_run_goes_first(desk: StubDesk) -> None:
     desk.pause_s = 0.01
-    key = desk.services["lab"].start(Asked(**{**ASKED, "count": 13}), "ada")["id"]
+    key = desk.services["lab"].start(ExperimentRequest(**{**ASKED, "count": 13}), "ada")["id"]
     until(lambda: desk.services["lab"].shown(key)["rows"], "the first run is in the results")
     from specviz.server.forms import PromptForm
 
@@ -1046,14 +1046,14 @@ def test_cancel_keeps_what_is_done_and_a_user_run_goes_first(desk: StubDesk) -> 
 )
 def test_what_a_page_asks_is_checked(desk: StubDesk, asked: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=".*") as caught:
-        desk.services["lab"].start(Asked(**asked), "ada")
+        desk.services["lab"].start(ExperimentRequest(**asked), "ada")
     assert words in str(caught.value) and desk.services["lab"].listing("ada") == []
 
 
 def test_a_long_sweep_is_asked_about_in_the_app(desk: StubDesk) -> None:
     asked = {**ASKED, "free": {"methods": ["pld"], "vary": [{"param": "k", "values": "1..100"}]}, "count": 13}
-    assert desk.services["lab"].start(Asked(**asked), "ada")["asks"].startswith("This is 1,300 runs")
-    key = desk.services["lab"].start(Asked(**asked, yes=True), "ada")["id"]
+    assert desk.services["lab"].start(ExperimentRequest(**asked), "ada")["asks"].startswith("This is 1,300 runs")
+    key = desk.services["lab"].start(ExperimentRequest(**asked, yes=True), "ada")["id"]
     assert desk.services["lab"].cancel(key, "ada")
 
 
@@ -1062,10 +1062,10 @@ def test_a_recorded_experiment_comes_along(desk: StubDesk) -> None:
     listed, *of_recipes = lab.catalog()["recorded"]
     assert {about["name"] for about in of_recipes} == set(comes_along()), "the one with its runs is the first"
     example = lab.results(of_recipes[0]["id"])
-    assert example.about["shipped"] and example.about["compared"] == compared()[of_recipes[0]["name"]]
+    assert example.about["shipped"] and example.about["compared"] == comparisons()[of_recipes[0]["name"]]
     assert not lab.remove(of_recipes[0]["id"], "")
     results = lab.results(listed["id"])
-    assert results.about["shipped"] and results.about["state"] == "complete" and not results.failed
+    assert results.about["shipped"] and results.about["state"] == "complete" and not results.failures
     assert all(lab.bring(row["trace"]) for row in results.rows if row["role"] == "run")
     assert not lab.remove(listed["id"], "") and lab.results(listed["id"]).rows
 

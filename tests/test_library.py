@@ -142,7 +142,7 @@ def test_kept_runs_stay_and_nobody_pushes_out_the_others() -> None:
     with pytest.raises(ValueError, match="2 runs of yours are kept already, and no more than 20 %"):
         store.change("bob2", keep=True)
     store.change("ann8", keep=True)
-    assert store.taken()["count"] == 6
+    assert store.usage()["count"] == 6
     assert surplus([("a", "x", 5), ("b", "y", 1), ("c", "y", 1)], 9, 3) == ["a"]
 
 

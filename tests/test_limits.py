@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from specviz.commands.app import LIMITS
 from specviz.server.forms import PromptForm, Rejected
-from specviz.server.http import refused
+from specviz.server.http import refusal
 from specviz.server.limits import NUMBERS, Rules, Window, caller, rules_for
 
 from .stubs import StubDesk, app_of
@@ -47,7 +47,7 @@ def nobody() -> Iterator[None]:
 
 def test_rules_are_strict_where_others_are_let_in() -> None:
     own, signed, public = (rules_for(public=p, accounts=a) for p, a in ((False, False), (False, True), (True, False)))
-    assert own == Rules() and not own.shared and signed.shared and public.shared
+    assert own == Rules() and not own.is_shared and signed.is_shared and public.is_shared
     assert own.runs == 0 < public.runs < signed.runs and public.new_tokens < own.new_tokens == signed.new_tokens
     assert tuple(NUMBERS) == LIMITS  # what the command names
     assert rules_for(public=True, accounts=True, changed={"runs": "7"}).runs == 7
@@ -81,9 +81,9 @@ def test_runs_per_minute_and_waiting_runs_per_user(public: tuple[TestClient, Stu
     assert desk.submit(FORM, "pld", {}, {}).finished.wait(WAIT_S)
     with pytest.raises(Rejected, match="You started 3 runs within a minute, which is the most: wait") as caught:
         desk.submit(FORM, "pld", {}, {})
-    answer = refused(caught.value)
+    answer = refusal(caught.value)
     assert answer.status_code == 429 and 0 < int(answer.headers["retry-after"]) <= 60
-    assert refused(ValueError("no")).status_code == 422
+    assert refusal(ValueError("no")).status_code == 422
 
 
 def test_sizes_are_limited_with_what_is_allowed(public: tuple[TestClient, StubDesk]) -> None:

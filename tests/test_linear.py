@@ -32,7 +32,7 @@ def _untried(tmp_path, monkeypatch):
 def tried(monkeypatch):
     """Shapes that were tried, each of which is packed from 4 rows on."""
     shapes = []
-    monkeypatch.setattr(linear, "_tried", lambda *shape: shapes.append(shape) or 4)
+    monkeypatch.setattr(linear, "_try", lambda *shape: shapes.append(shape) or 4)
     return shapes
 
 
@@ -152,7 +152,7 @@ def test_weights_mapped_from_a_file_are_let_go(tmp_path, monkeypatch):
     mapped = load_file(tmp_path / "w.safetensors")
     model = nn.Sequential(nn.Linear(256, 256, bias=False), nn.Linear(256, 16)).requires_grad_(False)
     model.load_state_dict(mapped, assign=True)
-    monkeypatch.setattr(linear, "_tried", lambda *shape: 1 if shape[0] == 256 else NEVER)
+    monkeypatch.setattr(linear, "_try", lambda *shape: 1 if shape[0] == 256 else NEVER)
     given, give_back = [], linear.give_back
     monkeypatch.setattr(linear, "give_back", lambda *args: (given.append(args[0].shape), give_back(*args)))
     assert pack(model) == 1 and given == [(256, 256)]

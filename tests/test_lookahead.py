@@ -128,7 +128,7 @@ def test_probes_see_the_root_alone_of_the_tree(target: Any) -> None:
     run.prefill()
     assert run.session is not None
     drafter: Any = run.drafter
-    while not drafter.filled:
+    while not drafter.is_full:
         attempt = run.attempt(run.session)
         run.session.commit(attempt.verdict)
         drafter.observe(attempt.draft, attempt.scored, attempt.verdict)

@@ -16,7 +16,7 @@ from decoders.model import catalog
 from decoders.model.catalog import BUNDLED, SMOLLM2, default_model, missing_smollm2, model_name, model_place, toy_note
 from specviz import cli
 from specviz.app import open_desk
-from specviz.remembered import MOST, places_of, remember, remembered
+from specviz.model_records import MOST, list_records, places_of, remember
 from specviz.server.loader import Loader
 
 from .gguf_files import write_gguf
@@ -161,10 +161,10 @@ def test_what_was_opened_is_remembered_last_first(folder, home):
     for number in range(MOST + 2):
         remember(f"org/name-{number}", target)
     remember(folder, target)
-    assert [one.source for one in remembered()][:2] == [str(folder), f"org/name-{MOST + 1}"]
-    assert len(remembered()) == MOST and places_of(target.key) == [str(folder)]
+    assert [one.source for one in list_records()][:2] == [str(folder), f"org/name-{MOST + 1}"]
+    assert len(list_records()) == MOST and places_of(target.key) == [str(folder)]
     (home / "models.json").write_text('{"models": [{"source": 1}]}')
-    assert remembered() == []
+    assert list_records() == []
 
 
 def test_a_recorded_run_is_drafted_again_by_its_own_model():
@@ -176,11 +176,11 @@ def test_a_recorded_run_is_drafted_again_by_its_own_model():
         return bundled if key == "other" else None
 
     loader = Loader(lambda: loaded, other=other)
-    assert loader.made({"model": {"key": "other"}}) is None, "nothing is loaded yet"
+    assert loader.model_of({"model": {"key": "other"}}) is None, "nothing is loaded yet"
     loader.target = loaded
-    assert loader.made({"model": {"key": "other"}}) is bundled is loader.made({"model": {"key": "other"}})
-    assert loader.made({"model": {"key": "gone"}}) is loaded, "which then says that it is another"
-    assert loader.made({"model": {"key": loaded.key}}) is loaded is loader.made({})
+    assert loader.model_of({"model": {"key": "other"}}) is bundled is loader.model_of({"model": {"key": "other"}})
+    assert loader.model_of({"model": {"key": "gone"}}) is loaded, "which then says that it is another"
+    assert loader.model_of({"model": {"key": loaded.key}}) is loaded is loader.model_of({})
     assert opened == ["other", "gone"]
 
 

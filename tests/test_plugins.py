@@ -27,7 +27,7 @@ from .whatifs import whatif
 
 PROMPT = Prompt.from_ids(prompt_ids(1))
 ORIGINAL = Template(TEMPLATE.read_text("utf-8")).substitute(name="mine", title="Mine", file="mine.py", module="mine")
-COPIED = 'return Draft.copied(context.root, copied, start, route="copy")'
+COPIED = 'return Draft.copy_from(context.root, copied, start, route="copy")'
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,7 @@ def test_the_template_keeps_the_contract(tmp_path, target):
     plugin = drafters.add_plugin(written(tmp_path))
     assert [method.name for method in plugin.methods] == ["mine"]
     assert contract.check(find_method("mine"), target, [PROMPT, Prompt.from_ids([5])]) == []
-    assert contract.drafted(target, Prompt.from_ids(prompt_ids(1, spread=4)), "mine") > 0
+    assert contract.drafted_tokens(target, Prompt.from_ids(prompt_ids(1, spread=4)), "mine") > 0
 
 
 BROKEN = {
@@ -215,7 +215,7 @@ def test_the_commands_begin_check_and_run_a_method(tmp_path, monkeypatch, capsys
     assert main(["run", "--method", "my-method", "--prompt", "the old lamp", "--max-new-tokens", "8", *args]) == 0
     capsys.readouterr()
     Path("my_method.py").write_text(
-        Path("my_method.py").read_text().replace("return Draft.copied", "raise ValueError(3)  # ")
+        Path("my_method.py").read_text().replace("return Draft.copy_from", "raise ValueError(3)  # ")
     )
     assert main(["methods", "check", "my_method.py", "--model", "toy"]) == 1
     said = capsys.readouterr().out
@@ -229,7 +229,7 @@ def test_the_app_says_which_plugin_is_left_out_and_never_to_other_people(tmp_pat
     desk.begin()
     try:
         assert desk.loader.wait(WAIT_S)
-        desk._methods = desks._registered
+        desk._methods = desks._registry
         bad = tmp_path / "bad.py"
         bad.write_text("import nothing_of_this_name")
         raising = ("    build=lambda", "    needs=lambda target, params: 1 / 0,\n    build=lambda")

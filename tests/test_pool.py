@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders import UserError
-from decoders.prompt.pool import PoolIndex, merged
+from decoders.prompt.pool import PoolIndex, merge
 from decoders.prompt.prompt import Pool
 
 
@@ -115,9 +115,9 @@ def test_more_hits_than_allowed_are_spread_over_all():
 def test_a_parent_always_stays_with_its_child():
     rows = np.asarray([[1, 2, 3], [1, 2, 4], [5, 6, -1], [7, -1, -1]])
     for limit in range(1, 9):
-        trie = merged(rows, np.asarray([0, 10, 20, 30]), limit)
+        trie = merge(rows, np.asarray([0, 10, 20, 30]), limit)
         assert all(parent < node for node, parent in enumerate(trie.parents)) and len(trie.tokens) == min(limit, 7)
-    assert merged(rows, np.asarray([0, 10, 20, 30]), 4).tokens == (1, 2, 5, 7)  # shallow before deep at one count
+    assert merge(rows, np.asarray([0, 10, 20, 30]), 4).tokens == (1, 2, 5, 7)  # shallow before deep at one count
 
 
 def test_an_empty_pool_is_refused():

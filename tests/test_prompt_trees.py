@@ -21,7 +21,7 @@ from decoders.prompt_tokens.design import (
     design,
     design_sizes,
     naive_trees,
-    pruned,
+    prune,
     random_trees,
     sizes_up_to,
     split_trees,
@@ -91,9 +91,9 @@ def test_the_oracle_of_the_steady_state():
 def test_the_oracle_of_the_removal():
     """ΔF is .3 · .3 on [0] and [0,0] and .2 · .3 on [1], so [1] loses the first prompt token."""
     full = PromptTree(TWO.paths, (2, 2, 2, 2))
-    assert pruned(full, 6, ORACLE.f, TABLE) == full
-    assert pruned(full, 5, ORACLE.f, TABLE) == TWO
-    assert pruned(full, 0, ORACLE.f, TABLE).prompts == (2, 0, 0, 0)
+    assert prune(full, 6, ORACLE.f, TABLE) == full
+    assert prune(full, 5, ORACLE.f, TABLE) == TWO
+    assert prune(full, 0, ORACLE.f, TABLE).prompts == (2, 0, 0, 0)
 
 
 def test_no_prefix_closed_tree_has_a_larger_f():

@@ -53,7 +53,7 @@ def from_tiny_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_several_places_are_compared_at_the_same_step(target: Any) -> None:
     recipe = replace(find_recipe("pldplus-fig2"), max_new_tokens=12)
     results = run_experiment(target, plan(target, recipe, cases_of(2)))
-    assert not results.failed and len(results.rows) % 3 == 0 and results.rows
+    assert not results.failures and len(results.rows) % 3 == 0 and results.rows
     for of_pld, of_own, best in zip(*[iter(results.rows)] * 3, strict=True):
         assert of_pld["places"] == best["places"] >= 2
         assert max(of_pld["accepted_there"], of_own["accepted_there"]) <= best["accepted_there"]
@@ -67,7 +67,7 @@ def test_k_is_tuned_after_the_layer(target: Any, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pldplus, "NEW", 8)
     monkeypatch.setattr(pldplus, "LENGTHS", (2, 4))
     results = run_experiment(target, plan(target, find_recipe("pldplus-tuning"), []))
-    assert not results.failed
+    assert not results.failures
     for method, name in (("pld+h", "layer"), ("pld+a", "heads")):
         first = [r for r in results.rows if r["role"] == "hidden" and r["series"] == f"{method}, {name}"]
         means: dict[str, list[float]] = {}
@@ -102,9 +102,7 @@ def test_rounds_are_told_apart(target: Any) -> None:
 
 
 @pytest.mark.slow("decodes batches of every size")
-def test_batches_are_compared_with_as_large_ones(
-    target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_are_compared_with_as_large_ones(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from_tiny_prompts(monkeypatch)
     monkeypatch.setattr(ppd, "BATCHED_NEW", 6)
     monkeypatch.setattr(ppd, "BATCHED", 4)
@@ -139,7 +137,7 @@ def test_a_draft_model_is_trained_in_two_stages(target: Any, files: tuple[str, s
     planned = plan(target, recipe, cases_of(1))
     assert "each for 4 steps" in planned.notes[-1]
     results = run_experiment(target, planned)
-    assert not results.failed and len(results.rows) == 3 and all(row["beta"] > 0 for row in results.rows)
+    assert not results.failures and len(results.rows) == 3 and all(row["beta"] > 0 for row in results.rows)
     two = DraftVariant("glide", 4, files, stages=BOTH)
     first = two.before
     assert first is not None and first.log(target.key) and two.log(target.key)
@@ -173,16 +171,14 @@ def test_an_epoch_has_each_document_once() -> None:
 
 
 @pytest.mark.slow("trains prompt tokens")
-def test_prompt_tokens_learn_in_epochs(
-    target: Any, files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prompt_tokens_learn_in_epochs(target: Any, files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specviz.experiments.variants.EPOCH", 8)
     recipe = replace(find_recipe("ppd-table4-epochs"), data=files[1:], max_new_tokens=6)
     recipe = replace(recipe, axes=(replace(recipe.axes[0], values=(1, 3)),))
     planned = plan(target, recipe, cases_of(1))
     assert [variant.steps for variant, _ in planned.variants] == [2, 6] and "each for 2 to 6 steps" in planned.notes[-1]
     results = run_experiment(target, planned)
-    assert not results.failed and {row["param:epochs"] for row in results.rows} == {"1", "3"}
+    assert not results.failures and {row["param:epochs"] for row in results.rows} == {"1", "3"}
     batch = replace(find_recipe("ppd-table4-batch"), data=files[1:])
     steps = [variant_of(batch, setting) for setting in batch.settings(target.info)]
     assert [one.steps for one in steps if one] == [96, 24], "a batch of 1 makes four times as many steps"
@@ -212,7 +208,7 @@ def test_p_is_that_of_a_paired_permutation_test(count: int) -> None:
 
 def test_a_line_is_tested_against_the_best_other(target: Any) -> None:
     recipe = find_recipe("glide-table1")
-    about = recipe.described(target.info) | {"id": "x", "model": {"name": "tiny"}, "notes": [], "state": "complete"}
+    about = recipe.describe(target.info) | {"id": "x", "model": {"name": "tiny"}, "notes": [], "state": "complete"}
     rows = [
         {"series": line, "prompt": f"p{n}", "category": "ab"[n % 2], "method": "sps", "role": "run", "error": "",
          "trace": "", "beta": beta + 0.01 * n}

@@ -15,7 +15,7 @@ from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
-from decoders.drafters.casd import CasdParams, prepared
+from decoders.drafters.casd import CasdParams, prepare
 from decoders.engine import one_row, recording
 from decoders.engine.numbers import HEAD_LEAST, higher, most_likely
 from decoders.engine.recording import EVENT_SECONDS, Run
@@ -346,7 +346,7 @@ def test_a_recorded_run_has_its_whole_prompt_everywhere(target, tmp_path, method
 def test_a_prompt_that_was_compressed_before_is_not_compressed_again(target):
     prompt = replace(given(), compression={"kept_tokens": 3})
     params = CasdParams(compression="3x")
-    assert prepared(target, params, prompt) is prompt
+    assert prepare(target, params, prompt) is prompt
 
 
 def test_verifying_is_timed_with_its_decision_apart():

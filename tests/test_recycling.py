@@ -23,7 +23,7 @@ from decoders.drafters.recycling import (
     paths_of,
 )
 from decoders.engine.decoding import Decoding
-from decoders.method.kept import MOST_OWNERS, Kept, kept_with, owner
+from decoders.method.kept import MOST_OWNERS, PersistentState, kept_with, owner
 from decoders.study.whatif import ReadRun
 from decoders.verifiers.match import judged
 
@@ -144,7 +144,7 @@ def test_what_is_kept_belongs_to_its_owner() -> None:
     class Rows(list):
         unit = "rows"
 
-    kept = Kept()
+    kept = PersistentState()
     kept.of("recycling", Rows).append(1)
     token = owner.set("somebody else")
     assert kept.sizes() == {} and kept.of("recycling", Rows) == [] and kept.empty() == ["recycling"]

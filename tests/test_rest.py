@@ -16,7 +16,7 @@ from decoders import Prompt, Sampling, generate, record
 from decoders.drafters.rest import RestDrafter, RestParams
 from decoders.errors import UserError
 from decoders.prompt import datastore
-from decoders.prompt.datastore import Datastore, fingerprint, opened
+from decoders.prompt.datastore import Datastore, fingerprint, open_datastore
 from decoders.prompt.prompt import Pool
 from decoders.study.whatif import ReadRun
 
@@ -75,7 +75,7 @@ def test_drafts_are_the_most_frequent_continuations(
     monkeypatch.setattr(datastore, "CHUNK", chunk)
     chance = np.random.default_rng(seed)
     documents = [(70_000 + chance.integers(0, 4, int(n))).tolist() for n in chance.integers(1, 38, 12)]
-    store = opened(written(home / "texts.txt", documents), Words())
+    store = open_datastore(written(home / "texts.txt", documents), Words())
     assert store.tokens == sum(map(len, documents)) and (len(store.chunks) > 1) == (chunk == 40)
     params = RestParams(
         longest_suffix=6, shortest_suffix=2, depth=3, nodes=int(chance.integers(1, 30)),
@@ -99,12 +99,12 @@ def test_drafts_are_the_most_frequent_continuations(
 
 def test_an_index_is_made_once_and_a_changed_file_is_indexed_again(home: Path) -> None:
     path = written(home / "texts.txt", [[1, 2, 3, 4]])
-    first = opened(path, Words())
+    first = open_datastore(path, Words())
     told: list[int] = []
-    again = opened(path, Words(), told.append)
+    again = open_datastore(path, Words(), told.append)
     assert not told and isinstance(again.chunks[0].text, np.memmap) and again.tokens == first.tokens == 4
     written(path, [[1, 2, 3, 5], [9, 9]])
-    changed = opened(path, Words(), told.append)
+    changed = open_datastore(path, Words(), told.append)
     assert told == [6] and changed.tokens == 6
     other = Words()
     other.vocab = 7
@@ -114,7 +114,7 @@ def test_an_index_is_made_once_and_a_changed_file_is_indexed_again(home: Path) -
 @pytest.mark.parametrize("damage", ["text-0.npy", "places-0.npy", "datastore.json", "gone"])
 def test_a_damaged_index_is_made_again(home: Path, damage: str) -> None:
     path = written(home / "texts.txt", [[1, 2, 3, 4], [5, 6]])
-    opened(path, Words())
+    open_datastore(path, Words())
     (folder,) = (home / "home" / "cache" / "datastores").iterdir()
     if damage == "gone":
         (folder / "places-0.npy").unlink()
@@ -122,7 +122,7 @@ def test_a_damaged_index_is_made_again(home: Path, damage: str) -> None:
         whole = (folder / damage).read_bytes()
         (folder / damage).write_bytes(whole[: len(whole) * 2 // 3])
     told: list[int] = []
-    assert opened(path, Words(), told.append).tokens == 6 and told == [6]
+    assert open_datastore(path, Words(), told.append).tokens == 6 and told == [6]
     assert [p.name for p in folder.parent.iterdir()] == [folder.name], "nothing half-written stays"
 
 
@@ -130,7 +130,7 @@ def test_files_that_are_no_datastore(home: Path) -> None:
     def refused(data: bytes, name: str = "bad.txt") -> str:
         (home / name).write_bytes(data)
         with pytest.raises(UserError) as error:
-            opened(home / name, Words())
+            open_datastore(home / name, Words())
         assert not list((home / "home").rglob("*.npy"))
         return str(error.value)
 
@@ -139,7 +139,7 @@ def test_files_that_are_no_datastore(home: Path) -> None:
     assert "bad.jsonl, line 2 is no JSON" in refused(b'{"text": "1 2"}\n{oops\n', "bad.jsonl")
     assert "line 1 has no text: it needs one of text" in refused(b'{"title": "1 2"}\n', "bad.jsonl")
     with pytest.raises(UserError, match="there is no datastore file"):
-        opened(home / "missing.txt", Words())
+        open_datastore(home / "missing.txt", Words())
 
 
 def test_a_line_of_jsonl_that_never_ends_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_jsonl_has_a_document_per_line(home: Path) -> None:
     ]
     path = home / "texts.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
-    text = opened(path, Words()).chunks[0].text
+    text = open_datastore(path, Words()).chunks[0].text
     assert text.tolist() == [-1, 1, 2, 3, -1, 4, 5, -1, 6, 7, 8, -1, 9, 1, -1]
 
 

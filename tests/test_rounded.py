@@ -14,8 +14,8 @@ from decoders.draft.draft import Draft, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.model.catalog import precision_of
-from decoders.model.compiled import why_not
-from decoders.model.rounded import RoundedLinear, _unable, round_weights
+from decoders.model.compiled_layers import why_not
+from decoders.model.rounding import RoundedLinear, _unable, round_weights
 from decoders.model.target import Session, Target
 from decoders.study.divergences import TOLERANCES, divergence
 from decoders.study.recorded import other_model

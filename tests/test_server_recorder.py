@@ -325,7 +325,7 @@ def test_drafts_of_the_v2_runner_are_its_later_inputs(tmp_path):
     )  # fmt: skip
     finish = plugin.before_v2(taps, prompts, logits, v2, own)
     output = SimpleNamespace(sampled_token_ids=torch.tensor([[8, 3, 0], [9, 4, 0]]), num_sampled=torch.tensor([2, 2]))
-    finish(plugin.written(output))
+    finish(plugin.accepted_ids(output))
     taps.end(["a", "b"])
     taps.recorder.flush()
     by_prompt = {tuple(t.prompt_ids): t for t in map(load, files(taps.recorder))}

@@ -124,7 +124,7 @@ def test_states_are_the_targets_and_computed_once(home, text, monkeypatch):
     teacher = Teacher(network("qwen3"), (1,))
     wanted = batch.kinds[:, 1:] == RESPONSE
     with torch.no_grad():
-        told, expected, _ = teacher.told(batch.ids, wanted)
+        told, expected, _ = teacher.teach(batch.ids, wanted)
         logits = model.get_output_embeddings()(states[:, :-1][wanted])
     real = batch.kinds[:, None, :, None] == RESPONSE
     for mine, theirs in zip(kvs[0], expected[0], strict=True):

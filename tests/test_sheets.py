@@ -14,10 +14,10 @@ from specviz.experiments import Experiment, Line, PaperSeries, Results, find_rec
 from specviz.experiments import run_experiment as run
 from specviz.experiments.answers import CLOSE, OPEN
 from specviz.experiments.figures import caption, charts
-from specviz.experiments.grids import grids, written
+from specviz.experiments.grids import grids, to_file_text
 from specviz.experiments.prompts import Case
 from specviz.experiments.sheets import in_a_cell
-from specviz.pages.lab.shown import drawn
+from specviz.pages.lab.display import drawn
 
 from .models import prompt_ids, tiny_target
 
@@ -56,7 +56,7 @@ def test_a_table_has_a_row_per_line_in_order_and_says_what_would_fill_one(done: 
     assert ours.rows[0] == ("Head", "–", "–", "–", WORDS)
     assert theirs.heads == ("", "SUM", "Avg.") and theirs.rows == (("Head", "3.50", "–"), ("PLD", "2.50", "2.00"))
     assert "paper" in theirs.title and "Vicuna" in theirs.title and "paper" not in ours.title
-    text = written(done, "md").replace("\\`", "`")
+    text = to_file_text(done, "md").replace("\\`", "`")
     assert WORDS in text and "paper: table 1, Vicuna" in text
 
 
@@ -128,4 +128,4 @@ def test_a_chart_says_below_it_what_would_fill_a_line(target: Any) -> None:
     done = run(target, plan(target, replace(SHEET, chart="bar", x="line", papers=()), CASES[:1]))
     (table,) = grids(done)
     assert table.rows[-1] == ("Head", "–", "–", WORDS) and len(table.rows) == 3
-    assert WORDS in written(done, "md").replace("\\`", "`")
+    assert WORDS in to_file_text(done, "md").replace("\\`", "`")

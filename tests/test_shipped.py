@@ -15,7 +15,7 @@ from specviz import cli
 from specviz.experiments import Results, find_recipe, recipes, run_experiment, shipped
 from specviz.experiments.figures import caption
 from specviz.experiments.grids import grids, measured_columns
-from specviz.experiments.shipped import SHIPPED, comes_along, compared
+from specviz.experiments.shipped import SHIPPED, comes_along, comparisons
 
 from .models import tiny_target
 
@@ -28,7 +28,7 @@ def target() -> Any:
 
 
 def test_every_example_result_opens_and_is_compared_with_its_paper() -> None:
-    sentences, names = compared(), set(comes_along())
+    sentences, names = comparisons(), set(comes_along())
     assert names and names == set(sentences) and names <= set(recipes())
     for name, sentence in sentences.items():
         path = SHIPPED / f"{name}.zip"
@@ -37,7 +37,7 @@ def test_every_example_result_opens_and_is_compared_with_its_paper() -> None:
         assert about["id"] == about["name"] == name and about["state"] == "complete" and results.rows
         assert about["model"]["name"].startswith("SmolLM2") and about["recorded"]["engine"] == "eager"
         assert find_recipe(name).measure or about["cases"] >= 2
-        assert results.failed < len(results.rows) and not any(row.get("trace") for row in results.rows)
+        assert results.failures < len(results.rows) and not any(row.get("trace") for row in results.rows)
         assert sentence.endswith(".") and len(sentence) > 60 and "example result" in caption(results)
         assert grids(results) and path.stat().st_size < 60_000
         text = "".join(results.files().values())
@@ -86,6 +86,6 @@ def test_results_are_cut_to_whole_prompts(target: Any, tmp_path: Path, monkeypat
 def test_an_example_result_in_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lab", "pldplus-table8", "--recorded"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert f"Beside the paper: {compared()['pldplus-table8']}" in out and "An example result, recorded on" in out
+    assert f"Beside the paper: {comparisons()['pldplus-table8']}" in out and "An example result, recorded on" in out
     assert cli.main(["lab", "glide-fig9", "--recorded"]) == 2
     assert "no example result of glide-fig9 comes along" in " ".join(capsys.readouterr().err.split())

@@ -14,7 +14,7 @@ from decoders.draft.needs import Needs
 from decoders.errors import TooLarge
 from decoders.model import room
 from decoders.model import size as sizes
-from decoders.model.rounded import RoundedLinear, _unable
+from decoders.model.rounding import RoundedLinear, _unable
 from decoders.model.size import check_fits, free_memory, gigabytes, size_of
 from decoders.model.target import SPARE_ROWS
 
@@ -37,7 +37,7 @@ def test_a_folder_is_as_large_as_the_target_it_becomes(tmp_path: Path, family: s
     # GPT-2 and Gemma share the head with the embedding: it is stored, and counted, once
     assert size.parameters == target.info["parameters"] == size_of(folder, device="cpu", parameters=1).parameters
     assert size.weights == 4 * size.parameters, "packed or not"
-    rows, (layers, heads, width) = 512 + 512, target.shape.cached
+    rows, (layers, heads, width) = 512 + 512, target.shape.cache_shape
     assert size.cache == 2 * layers * heads * width * rows * 4 and size.bytes == size.weights + size.cache
     half = size_of(folder, dtype="bfloat16", device="cpu")
     assert half.weights == 2 * size.parameters + 4 * 320 * 64, "with the head in fp32"

@@ -40,12 +40,12 @@ from specviz.experiments.units import (
     parts_of,
     units_of,
 )
-from specviz.pages.lab.asked import Asked
+from specviz.pages.lab.requests import ExperimentRequest
 from specviz.places import BUNDLED
 from specviz.server.limits import Rules
 from specviz.workers.folder import UNITS, Folder
 from specviz.workers.kinds import Workers
-from specviz.workers.work import Refused
+from specviz.workers.work import WorkerRefused
 
 from . import synthetic
 from .models import tiny_target
@@ -117,7 +117,7 @@ def test_rows_of_two_processes_are_those_of_one(target: Target, tmp_path: Path) 
 def test_rows_are_those_of_a_run_without_workers(target: Target, tmp_path: Path, experiment: Experiment) -> None:
     here = run_experiment(target, planned_of(target, experiment))
     there = made(target, tmp_path / "results", experiment).run()
-    assert there.about["state"] == "complete" and not there.failed
+    assert there.about["state"] == "complete" and not there.failures
     first = [row for row in here.rows if row.get("repeat", 1) == 1]  # a disturbed machine makes batches measure more
     assert counted_alone([row for row in there.rows if row.get("repeat", 1) == 1]) == counted_alone(first)
     kept = Results.load(tmp_path / "results")
@@ -291,7 +291,7 @@ def test_a_worker_that_is_not_alike_refuses(target: Target, change: Any, words: 
     about = about_of(target, planned_of(target, BATCH), OPENING)
     wanted: Mapping[str, Any] = {**about["determined"], **change(about["determined"])}
     assert about["determined"]["parts"].keys() == {"glide"}
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(WorkerRefused, match=words):
         open_experiment({**about, "determined": wanted, "threads": 1})
 
 
@@ -407,7 +407,7 @@ def test_the_page_has_workers_do_it_and_opens_their_runs(here: None, target: Tar
     assert desk.loader.wait(WAIT_S)
     lab = desk.services["lab"]
     assert "processes" in lab.catalog()["workers"]
-    asked = Asked(
+    asked = ExperimentRequest(
         free={"methods": ["pld"], "vary": [{"param": "k", "values": "2,4"}]}, prompts="examples", count=2,  # pyright: ignore
         max_new_tokens=8, workers=2,
     )  # fmt: skip

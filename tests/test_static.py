@@ -23,7 +23,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 from decoders.model import compiling, engines
-from decoders.model.compiled import CompiledForward, why_not
+from decoders.model.compiled_layers import CompiledForward, why_not
 from decoders.model.compiling import Part, Workshop
 from decoders.model.engines import Engines
 from decoders.model.graphs import GraphForward
@@ -293,7 +293,7 @@ PROMPT = Prompt.from_ids([5, 6, 7])
 
 def test_auto_takes_what_is_compiled_and_runs_eagerly_what_is_not(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    monkeypatch.setattr("decoders.model.compiled.WORKSHOP", Workshop())
+    monkeypatch.setattr("decoders.model.compiled_layers.WORKSHOP", Workshop())
     target = target_of()
     stock = record(target, PROMPT, "plain", max_new_tokens=8)
     target.engines = made = unchecked(target)
@@ -365,7 +365,7 @@ time.sleep(100)
 @pytest.fixture
 def part(workshop, monkeypatch) -> Part:
     """Any part; what is made of it need not be one that can be opened."""
-    monkeypatch.setattr(compiling, "Opened", lambda package: package.read_text())
+    monkeypatch.setattr(compiling, "OpenPart", lambda package: package.read_text())
     return Part.of("decoders.model.layer", {"any": 1})
 
 
@@ -615,8 +615,8 @@ def test_a_package_is_named_by_all_files_that_its_content_depends_on(tmp_path):
             changes.add(name)
         (tmp_path / name).write_text(text, "utf-8")
     assert changes == {*files} - {"own/other.py"} and texts() == before
-    names = {Part.of(maker, {}).package for maker in ("decoders.model.layer", "decoders.draft_models.exported")}
-    assert len(names) == 2 and len(compiling._texts("decoders.draft_models.exported")) > 5
+    names = {Part.of(maker, {}).package for maker in ("decoders.model.layer", "decoders.draft_models.functional")}
+    assert len(names) == 2 and len(compiling._texts("decoders.draft_models.functional")) > 5
 
 
 # --- one that is really compiled
@@ -687,6 +687,6 @@ def test_a_later_start_opens_what_was_compiled(compiled, monkeypatch):
     monkeypatch.setattr(compiling, "_child", lambda *_: pytest.fail("nothing is missing"))
     target, shop = target_of(), Workshop()
     monkeypatch.setattr(engines, "WORKSHOP", shop)
-    monkeypatch.setattr("decoders.model.compiled.WORKSHOP", shop)
+    monkeypatch.setattr("decoders.model.compiled_layers.WORKSHOP", shop)
     target.engines = Engines(target, "compiled")
     assert target.engines.ready() and len(shop.opened) == 2

@@ -15,7 +15,7 @@ from specviz.places import GALLERY, home, is_id, new_id
 from specviz.server.library import Library
 from specviz.server.store import EVERYBODY, TraceStore, UnknownTrace, load_folder, summary
 from specviz.views import gallery
-from specviz.views.examples import TASKS, examples, passages, turns, typed
+from specviz.views.examples import TASKS, examples, from_turns, passages, turns
 
 PLAIN_RUN = "5-class-docstring-plain"
 
@@ -179,7 +179,7 @@ def test_examples_cover_every_task_and_survive_the_editor() -> None:
         assert example.note and example.title
         if example.record.messages:
             assert (
-                tuple((t["role"], t["content"]) for t in turns(typed(example.record.messages)))
+                tuple((t["role"], t["content"]) for t in turns(from_turns(example.record.messages)))
                 == example.record.messages
             )
         else:

@@ -14,7 +14,7 @@ from decoders.draft.needs import Needs
 from decoders.draft_models.eagle_head import EagleHead
 from decoders.draft_models.eagle_run import EagleRun
 from decoders.parts import Part, load_part, own_place, save_part
-from decoders.training.eagle_heads import Eagle, Eagle3, Unrolled, columns
+from decoders.training.eagle_heads import Eagle, Eagle3, Unroll, columns
 from decoders.training.heads import Lesson, Recipe
 from decoders.training.learning import muon_and_adamw
 
@@ -108,7 +108,7 @@ def test_the_first_ones_loss_imitates_the_next_states(target, monkeypatch, own_s
         wanted += 0.8**step * float(((apart + 0.1 * told) * weights).sum() / weights.sum())
     assert float(Eagle().loss(lesson)) == pytest.approx(wanted, rel=1e-3)
     monkeypatch.setattr(torch, "rand_like", lambda x: torch.ones_like(x))
-    noisy = Unrolled(lesson, Eagle().features(lesson) + 0.1 * 512 / 22).guess
+    noisy = Unroll(lesson, Eagle().features(lesson) + 0.1 * 512 / 22).guess
     assert not torch.allclose(noisy, guesses[0], atol=1e-2)
     assert float(Eagle().loss(lesson)) != pytest.approx(wanted, rel=1e-3)
 

@@ -13,7 +13,7 @@ from decoders.draft_models.heads import ParallelHeads
 from decoders.model.shape import ModelShape
 from decoders.parts import load_part, own_place, read_part
 from decoders.training.batches import PROMPT, RESPONSE, Document, pad
-from decoders.training.heads import RANKS, Lesson, Recipe, places_of, ranked
+from decoders.training.heads import RANKS, Lesson, Recipe, places_of, rank_tokens
 from decoders.training.learning import HeadDivergence, muon_and_adamw, position_weights
 from decoders.training.prompt_tokens import label_weights
 from decoders.training.states import States
@@ -120,8 +120,10 @@ def test_a_heads_divergence_is_exact_in_any_number_of_rows():
 def test_ranks_and_places():
     head = torch.eye(4)
     states = torch.tensor([[0.1, 0.4, 0.3, 0.2], [4.0, 3.0, 2.0, 1.0]])
-    assert ranked(states, head, torch.tensor([2, 3])).tolist() == [1, 3]
-    assert ranked(states, head, torch.tensor([-1, 0])).tolist() == [RANKS, 0], "what cannot be drafted is never a guess"
+    assert rank_tokens(states, head, torch.tensor([2, 3])).tolist() == [1, 3]
+    assert rank_tokens(states, head, torch.tensor([-1, 0])).tolist() == [RANKS, 0], (
+        "what cannot be drafted is never a guess"
+    )
     assert places_of(torch.tensor([[5, 6], [9, 5]]), torch.tensor([5, 9])).tolist() == [[0, -1], [1, 0]]
 
 
@@ -197,9 +199,13 @@ def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, s
 @pytest.mark.parametrize(
     ("kind", "changes"),
     matrix(
-        [("hydra", {"draft_vocab": 64, "muon": False, "blocks": 2, "hard_labels": True}), ("hydra", {"prefix": True}),
-         *((kind, {}) for kind in NAMES)],
-        1, "trains the other kinds twice",
+        [
+            ("hydra", {"draft_vocab": 64, "muon": False, "blocks": 2, "hard_labels": True}),
+            ("hydra", {"prefix": True}),
+            *((kind, {}) for kind in NAMES),
+        ],
+        1,
+        "trains the other kinds twice",
     ),
 )
 def test_a_resumed_run_is_the_uninterrupted_one(kind, changes, tmp_path, source):

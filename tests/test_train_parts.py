@@ -17,7 +17,7 @@ from decoders.draft.needs import Needs
 from decoders.model.calibration import fingerprint
 from decoders.parts import find_part, own_place, read_part
 from decoders.training.batches import RESPONSE
-from decoders.training.data import DistilledSource, FileSource, encoded
+from decoders.training.data import DistilledSource, FileSource, encode
 from decoders.training.demo.source import DemoSource, source_of
 from decoders.training.demo.tasks import stream
 from decoders.training.demo.tokenizer import train_tokenizer
@@ -47,12 +47,12 @@ def test_conversations_are_what_the_chat_template_renders():
     tokenizer = train_tokenizer(pieces=400, examples=40)
     chats = [example.messages for example in islice(stream("train", 3), 12)]
     for chat in chats:
-        document = encoded(tokenizer, chat)
+        document = encode(tokenizer, chat)
         text = tokenizer.apply_chat_template(chat, tokenize=False)
         assert list(document.ids) == tokenizer.encode(text, add_special_tokens=False)
         learnt = [i for i, kind in zip(document.ids, document.kinds, strict=True) if kind == RESPONSE]
         assert tokenizer.decode(learnt) == "".join(m["content"] + "</s>" for m in chat if m["role"] == "assistant")
-    asked = encoded(tokenizer, chats[0][:-1])
+    asked = encode(tokenizer, chats[0][:-1])
     assert RESPONSE not in asked.kinds[-3:], "a prompt alone has nothing to learn at its end"
 
 
@@ -153,7 +153,7 @@ def test_the_teacher_gives_what_the_engine_caches(family):
         kvs, _ = teacher(torch.tensor([tokens + [3] * 4]))
         wanted = torch.zeros(1, 43, dtype=torch.bool)
         wanted[0, [4, 39]] = True
-        told, again, _ = teacher.told(torch.tensor([tokens + [3] * 4]), wanted)
+        told, again, _ = teacher.teach(torch.tensor([tokens + [3] * 4]), wanted)
     for layer, (keys, values), (keys_again, _) in zip((1, 2), kvs, again, strict=True):
         torch.testing.assert_close(keys[0, :, :40], session.context.keys(layer), atol=2e-5, rtol=1e-4)
         torch.testing.assert_close(values[0, :, :40], session.context.values(layer), atol=2e-5, rtol=1e-4)

@@ -15,7 +15,7 @@ from decoders.draft.tree import DraftTree
 from decoders.parts import find_part, load_part, own_place, read_part
 from decoders.prompt_tokens.tokens import MASKS, visibility
 from decoders.training.batches import PROMPT, RESPONSE, Document, pad
-from decoders.training.frozen import FrozenTarget
+from decoders.training.frozen_target import FrozenTarget
 from decoders.training.learning import cosine_factor, position_weights
 from decoders.training.prompt_tokens import FIRST_STAGE, SECOND_RATE, choose_points, divergence, label_weights
 from specviz import cli
@@ -64,12 +64,12 @@ def test_points_are_chosen_once_and_packed_by_document():
     weights[2, 50:55, 0] = 0.3
     every = choose_points(weights, 1000, 16, torch.Generator())
     assert every.batch.tolist() == [0] * 3 + [2] and every.at.shape == (4, 16)
-    documents = every.batch[:, None].expand_as(every.at)[every.used].tolist()
-    got = set(zip(documents, every.at[every.used].tolist(), strict=True))
+    documents = every.batch[:, None].expand_as(every.at)[every.mask].tolist()
+    got = set(zip(documents, every.at[every.mask].tolist(), strict=True))
     assert got == {(0, p) for p in range(5, 40)} | {(2, p) for p in range(50, 55)}
-    assert every.weights[3, 0].tolist() == pytest.approx([0.3, 0.0]) and int(every.used.sum()) == 40
+    assert every.weights[3, 0].tolist() == pytest.approx([0.3, 0.0]) and int(every.mask.sum()) == 40
     few = choose_points(weights, 7, 16, torch.Generator().manual_seed(1))
-    assert int(few.used.sum()) == 7
+    assert int(few.mask.sum()) == 7
     assert torch.equal(few.at, choose_points(weights, 7, 16, torch.Generator().manual_seed(1)).at)
 
 

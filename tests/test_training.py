@@ -16,12 +16,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from decoders.training.batches import IGNORED, PROMPT, RESPONSE, bucket, pad
-from decoders.training.data import encoded
+from decoders.training.data import encode
 from decoders.training.demo.batches import training_batches
 from decoders.training.demo.evaluation import evaluate_demo, held_out_examples, score
 from decoders.training.demo.making import (
+    DemoRun,
     Recipe,
-    Run,
     build_model,
     learning_rate_factor,
     teacher_forced,
@@ -223,7 +223,7 @@ def test_too_few_pieces_are_refused():
 def test_documents_are_what_the_chat_template_renders(tokenizer: PreTrainedTokenizerFast):
     chats = [e.messages for e in (*examples_of("chat", 2), *examples_of("quote", 2))]
     for chat in chats:
-        document = encoded(tokenizer, chat)
+        document = encode(tokenizer, chat)
         text = tokenizer.apply_chat_template(chat, tokenize=False)
         assert list(document.ids) == tokenizer.encode(text, add_special_tokens=False)
         learnt = [i for i, kind in zip(document.ids, document.kinds, strict=True) if kind == RESPONSE]
@@ -232,7 +232,7 @@ def test_documents_are_what_the_chat_template_renders(tokenizer: PreTrainedToken
 
 
 def test_batches_keep_documents_whole_and_within_the_budget(tokenizer: PreTrainedTokenizerFast):
-    documents = [encoded(tokenizer, example.messages) for example in islice(stream("train", 1), 30)]
+    documents = [encode(tokenizer, example.messages) for example in islice(stream("train", 1), 30)]
     longest = max(len(d.ids) for d in documents)
     groups = bucket(documents, 2 * longest)
     assert sorted(d.ids for g in groups for d in g) == sorted(d.ids for d in documents)
@@ -316,24 +316,24 @@ def test_training_lowers_the_loss_and_exports_a_model_that_loads(tmp_path: Path)
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path):
-    def advance(run: Run, steps: int) -> None:
+    def advance(run: DemoRun, steps: int) -> None:
         for _ in range(steps):
             run.train_step(done=0.5)
 
-    whole = Run.begun(tmp_path / "whole", TINY, 7, True)
+    whole = DemoRun.begin(tmp_path / "whole", TINY, 7, True)
     advance(whole, 9)
-    first = Run.begun(tmp_path / "parts", TINY, 7, True)
+    first = DemoRun.begin(tmp_path / "parts", TINY, 7, True)
     advance(first, 5)
     first.save()
-    second = Run.begun(tmp_path / "parts", TINY, 7, True)
+    second = DemoRun.begin(tmp_path / "parts", TINY, 7, True)
     advance(second, 4)
     assert (second.step, second.tokens) == (whole.step, whole.tokens)
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, second.model.state_dict()[name]), name
     with pytest.raises(ValueError, match="seed 7"):
-        Run.begun(tmp_path / "parts", TINY, 8, True)
+        DemoRun.begin(tmp_path / "parts", TINY, 8, True)
     with pytest.raises(FileExistsError, match="resume"):
-        Run.begun(tmp_path / "parts", TINY, 7, False)
+        DemoRun.begin(tmp_path / "parts", TINY, 7, False)
 
 
 def test_a_budget_must_be_given(tmp_path: Path):
@@ -344,7 +344,7 @@ def test_a_budget_must_be_given(tmp_path: Path):
 
 
 def test_teacher_forcing_counts_what_greedy_decoding_finds(tmp_path: Path):
-    run = Run.begun(tmp_path, TINY, 0, True)
+    run = DemoRun.begin(tmp_path, TINY, 0, True)
     example = examples_of("sums", 1)[0]
     with torch.no_grad():  # a model that always says "</s>"
         run.model.model.norm.weight.zero_()

@@ -17,7 +17,7 @@ from specviz.server import users as accounts
 from specviz.server.guard import SESSION
 from specviz.server.http import COOKIE
 from specviz.server.limits import rules_for
-from specviz.server.users import Tries, Users, hashed, matches, read_users, write_users
+from specviz.server.users import Tries, Users, hash_password, matches, read_users, write_users
 from specviz.shell.login import login_page
 
 from .stubs import StubDesk, app_of
@@ -35,14 +35,14 @@ class Clock:
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(accounts.hashed, "__kwdefaults__", {"cost": CHEAP, "salt": b""})  # scrypt costs 0.1 s
-    write_users(tmp_path / "users", {"ann": hashed("open sesame"), "bob": hashed("bob's own word")})
+    monkeypatch.setattr(accounts.hash_password, "__kwdefaults__", {"cost": CHEAP, "salt": b""})  # scrypt costs 0.1 s
+    write_users(tmp_path / "users", {"ann": hash_password("open sesame"), "bob": hash_password("bob's own word")})
     return tmp_path / "users"
 
 
 def test_a_hash_holds_no_password_and_costs_what_it_should() -> None:
-    kept = hashed("pässword 1")
-    assert kept.startswith("scrypt$32768$8$1$") and "pässword" not in kept and kept != hashed("pässword 1")
+    kept = hash_password("pässword 1")
+    assert kept.startswith("scrypt$32768$8$1$") and "pässword" not in kept and kept != hash_password("pässword 1")
     assert matches("pässword 1", kept) and not matches("pässword 2", kept)
 
 
@@ -55,10 +55,10 @@ def test_the_file_is_private_and_read_back(file: Path) -> None:
     ("line", "said"),
     [
         ("ann:secret", "line 1 of .* is not NAME:HASH"),
-        ("a b:" + hashed("x" * 8, cost=CHEAP), "is not NAME:HASH"),
+        ("a b:" + hash_password("x" * 8, cost=CHEAP), "is not NAME:HASH"),
         ("ann:scrypt$99999999$8$1$00$00", "is not NAME:HASH"),
         ("ann:scrypt$3$1$1$" + "00" * 16 + "$" + "00" * 32, "is not NAME:HASH"),
-        ("\n".join(["ann:" + hashed("x" * 8, cost=CHEAP)] * 2), "line 2 of .* names ann a second time"),
+        ("\n".join(["ann:" + hash_password("x" * 8, cost=CHEAP)] * 2), "line 2 of .* names ann a second time"),
         ("# nobody\n", "names nobody: add somebody"),
         (b"\xff", "cannot be read"),
     ],
@@ -81,7 +81,7 @@ def test_sessions_end_in_time_by_signing_out_and_with_the_account(file: Path) ->
     assert users.who(first) == users.who(second) == "ann" and users.who(bobs) == "bob" and users.who("x") == ""
     users.sign_out(first)
     assert users.who(first) == "" and users.who(second) == "ann"
-    write_users(file, {"ann": hashed("another word"), "bob": read_users(file)["bob"]})
+    write_users(file, {"ann": hash_password("another word"), "bob": read_users(file)["bob"]})
     assert users.who(second) == "" and users.who(bobs) == "bob"
     clock.now += 61
     assert users.who(bobs) == ""
@@ -92,18 +92,18 @@ def test_failed_tries_are_slowed_by_name_and_address() -> None:
     tries = Tries(clock)
     for _ in range(5):
         assert tries.wait_s("ann", "here") == 0
-        tries.failed("ann", "here")
+        tries.on_failure("ann", "here")
     waits = []
     for _ in range(12):
         waits.append(tries.wait_s("ann", "here"))
         clock.now += waits[-1]
-        tries.failed("ann", "here")
+        tries.on_failure("ann", "here")
     assert waits[:4] == [2.0, 4.0, 8.0, 16.0] and max(waits) <= accounts.TRIES_S
     assert tries.wait_s("ann", "elsewhere") == 0  # nobody can lock ann out from another place
-    tries.passed("ann", "here")
+    tries.on_success("ann", "here")
     assert tries.wait_s("bob", "here") == 0
     for k in range(20):  # guessing names from one address
-        tries.failed(f"name{k}", "there")
+        tries.on_failure(f"name{k}", "there")
     assert tries.wait_s("bob", "there") > 0
     clock.now += accounts.TRIES_S
     assert tries.wait_s("bob", "there") == 0
@@ -138,9 +138,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClie
     desk.keep_to(rules_for(public=False, accounts=True))
     path = tmp_path_factory.mktemp("users") / "users"
     known = {"ann": "open sesame", "bob": "bob's own word"}
-    write_users(path, {name: hashed(password, cost=CHEAP) for name, password in known.items()})
+    write_users(path, {name: hash_password(password, cost=CHEAP) for name, password in known.items()})
     users = Users(path)
-    users._nobody = hashed("nobody", cost=CHEAP)
+    users._nobody = hash_password("nobody", cost=CHEAP)
     with TestClient(app_of(desk, users), follow_redirects=False) as client:
         assert desk.loader.wait(WAIT_S)
         yield client, users, desk

@@ -31,9 +31,9 @@ def model():
         pytest.skip(reason)
     import torch
 
-    from decoders.model.gguf import converted
+    from decoders.model.gguf import convert
 
-    return converted(Path(model_place("smollm2")), torch.float32)
+    return convert(Path(model_place("smollm2")), torch.float32)
 
 
 def child(model, what, folder=None, **more):

@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 from decoders.errors import UserError
-from specviz.workers.backends import Backend, Gone, Hosting
+from specviz.workers.backends import Backend, BackendLost, Hosting
 from specviz.workers.folder import FAILED, UNITS, Folder, FolderFault
 from specviz.workers.kinds import Workers
-from specviz.workers.pool import Answer, Done, Lost, Ready, Supervised
+from specviz.workers.pool import Answer, Ready, SupervisedWorkers, WorkDone, WorkerLost
 from specviz.workers.sweep import LOSSES, Standing, sweep
 from specviz.workers.work import Job, Outcome, Unit, Worker, digest
 
@@ -312,7 +312,7 @@ def test_what_another_driver_finished_meanwhile_is_skipped(folder: Folder) -> No
 
 def test_a_unit_told_twice_counts_once(folder: Folder) -> None:
     wanted = units(3)
-    pool = Here(job_of(folder), [Done("worker 1", Outcome(wanted[0].key))])
+    pool = Here(job_of(folder), [WorkDone("worker 1", Outcome(wanted[0].key))])
     standing = sweep(wanted, pool, folder)
     assert standing.done == 3 and pool.order == ["u0", "u1", "u2"]
 
@@ -341,7 +341,7 @@ class Script(Backend):
 def test_a_worker_that_is_lost_while_idle_gets_no_second_share(folder: Folder) -> None:
     """It is lost and open again before the loop, which has a share for it, hears of that."""
     backend = Script()
-    pool = Supervised(job_of(folder), [backend])
+    pool = SupervisedWorkers(job_of(folder), [backend])
     heard: list[Any] = []
 
     def hears(last: Answer) -> bool:
@@ -355,7 +355,7 @@ def test_a_worker_that_is_lost_while_idle_gets_no_second_share(folder: Folder) -
         until(lambda: len(backend.keys) == 2, "it is open again")
         pool.give("worker 1", units(1))  # by what was heard: the first opening
         until(lambda: hears(Ready("worker 1", 2)), "it is ready again")
-        assert heard[1] == Lost("worker 1", "its process ended") and len(heard) == 3
+        assert heard[1] == WorkerLost("worker 1", "its process ended") and len(heard) == 3
         pool.give("worker 1", units(2)[1:])
         until(lambda: hears(Ready("worker 1", 2)) and len(heard) > 3, "the share is done")
     finally:
@@ -368,12 +368,12 @@ def test_a_worker_that_never_begins_stops_the_sweep(folder: Folder, monkeypatch:
     backend = Script()
 
     def fails(hosting: Hosting, life: object) -> None:
-        raise Gone("its process ended (exit code 3)")
+        raise BackendLost("its process ended (exit code 3)")
 
     backend._start = fails
     why = r"no worker can begin: worker 1 ended 3 times before its first unit, its process ended \(exit code 3\)"
     with pytest.raises(UserError, match=why):
-        sweep(units(1), Supervised(job_of(folder), [backend]), folder)
+        sweep(units(1), SupervisedWorkers(job_of(folder), [backend]), folder)
 
 
 # --- what is shown ---

@@ -9,7 +9,7 @@ from typing import Any
 from decoders.method.method import Method
 from decoders.model.target import Target
 from decoders.study.recorded import redraft_method
-from decoders.study.whatif import ReadRun, WhatIf, wanted
+from decoders.study.whatif import ReadRun, WhatIf, bounded_needs
 from decoders.trace.trace import Trace
 
 
@@ -17,5 +17,5 @@ def whatif(
     target: Target, trace: Trace, step: int, method: str | Method | None = None, params: Mapping[str, Any] | None = None
 ) -> WhatIf:
     entry, values = redraft_method(trace, method, params)
-    read = ReadRun(target, trace, wanted(entry.needs(target, values)))
+    read = ReadRun(target, trace, bounded_needs(entry.needs(target, values)))
     return replace(read.redraft(step, entry, values), read_ms=read.ms)

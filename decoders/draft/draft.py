@@ -184,12 +184,14 @@ class Draft:
         return cls(DraftTree.chain(root), ("root",), (-1,), candidates=candidates, route=route, reason=reason)
 
     @classmethod
-    def copied(
+    def copy_from(
         cls, root: int, tokens: list[int], start: int, *, route: str, candidates: Candidates | None = None
     ) -> Draft:
         """A chain copied from ``start`` on."""
         origins, sources = ("root",) + ("main",) * len(tokens), (-1, *range(start, start + len(tokens)))
         return cls(DraftTree.chain(root, tokens), origins, sources, candidates=candidates, route=route)
+
+    copied = copy_from  # as plug-ins of earlier versions call it
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,17 +237,17 @@ class Later(Mapping[str, Any]):
         self._compute = compute
 
     @cached_property
-    def _computed(self) -> Mapping[str, Any]:
+    def _value(self) -> Mapping[str, Any]:
         return self._compute()
 
     def __getitem__(self, key: str) -> Any:
-        return self._computed[key]
+        return self._value[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._computed)
+        return iter(self._value)
 
     def __len__(self) -> int:
-        return len(self._computed)
+        return len(self._value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +310,7 @@ class Reading:
         """Prefix tokens."""
         return 0 if self.prefix is None else self.prefix[0].shape[2]
 
-    def seen(self, draft: Draft) -> Bool[np.ndarray, "rows prefixes"]:
+    def visibility(self, draft: Draft) -> Bool[np.ndarray, "rows prefixes"]:
         """Which prefix tokens each row sees: nodes none."""
         nodes = len(draft.tree)
         sees = np.zeros((nodes + len(draft.probes), self.prefixes), dtype=bool)

@@ -42,14 +42,14 @@ class Control:
         if value is None or (isinstance(value, str) and value.strip().lower() in {"", "none", "off"} and not words):
             if self.optional:
                 return None
-            raise ValueError(f"{self.name} needs a value: {self.allowed()}")
+            raise ValueError(f"{self.name} needs a value: {self.range_in_words()}")
         try:
             converted = self._convert(value)
         except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"{self.name}={value!r} is not allowed: {self.allowed()}") from None
+            raise ValueError(f"{self.name}={value!r} is not allowed: {self.range_in_words()}") from None
         outside = (self.low is not None and converted < self.low) or (self.high is not None and converted > self.high)
         if outside or (self.choices and converted not in self.choices):
-            raise ValueError(f"{self.name}={value!r} is out of range: {self.allowed()}")
+            raise ValueError(f"{self.name}={value!r} is out of range: {self.range_in_words()}")
         return converted
 
     def _convert(self, value: Any) -> Any:
@@ -68,7 +68,7 @@ class Control:
             return float(value)
         return str(value)
 
-    def allowed(self) -> str:
+    def range_in_words(self) -> str:
         """What may be given, in words."""
         if self.choices:
             words = "one of " + ", ".join(self.choices)
@@ -106,7 +106,7 @@ def param(
     return dataclasses.field(default=default, metadata=meta)
 
 
-def ordered(params: Any, low: str, high: str) -> None:
+def check_order(params: Any, low: str, high: str) -> None:
     """Checks that one field is at most another (of ``__post_init__``).
 
     Raises ValueError with both values.

@@ -24,7 +24,7 @@ from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.sampling import Chooser, drawn_tokens
 
-from .expansion import Proposal, beam_search, bin_of, expanded
+from .expansion import Proposal, beam_search, bin_of, expand
 from .network import common_prefix
 
 NODE_TERMS = (
@@ -174,7 +174,7 @@ class ModelDrafter(Drafter):
         chain = self.chain(context, depth, choose)
         forwarded = mark(device)
         distributions = torch.stack(chain.told) if drawing is not None else torch.stack(chain.told).softmax(-1)
-        made = expanded(context.root, torch.cat(chain.drafted), distributions, self.expansion, self.size)
+        made = expand(context.root, torch.cat(chain.drafted), distributions, self.expansion, self.size)
         self.run.wrote(made.tree.tokens[1:depth])  # the last one was not read
         notes = {"forward_ms": Span((started, forwarded)), "expand_ms": Span((forwarded, mark(device)))}
         return self._draft(made, distributions, drawing is not None, gamma, notes, chain)

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .compiled import CHECKED_ROWS, KEYS, MOST_ROWS, CompiledForwards, Pair
+from .compiled_draft import CHECKED_ROWS, KEYS, MOST_ROWS, CompiledForwards, Pair
 from .eagle_head import EagleHead
 from .eagle_run import EagleRun
-from .exported import LEVEL, ROW, TEXT, ForwardShape
+from .functional import LEVEL, ROW, TEXT, ForwardShape
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
@@ -31,7 +31,7 @@ class CompiledEagle(CompiledForwards):
         super().__init__(target, head)
 
     def shape(self, kind: str) -> ForwardShape:
-        return ForwardShape(self.head.config, kind, self.packed(self.kinds[kind]))
+        return ForwardShape(self.head.config, kind, self.packs_at(self.kinds[kind]))
 
     def takes(self, rows: int) -> bool:
         """Whether a forward of so many rows runs here; those of heads with windows never do."""
@@ -62,15 +62,13 @@ class CompiledEagle(CompiledForwards):
         mask = None if rows == 1 else torch.ones(rows, KEYS + rows, dtype=torch.bool).tril(KEYS)
         cos, sin = run.cache.cos[at], run.cache.sin[at]
 
-        def compiled() -> Tensor:
-            return self.run(
-                state, torch.arange(rows), KEYS, cos, sin, mask, run.cache.store, last_only=kind == TEXT
-            )[1]
+        def forward() -> Tensor:
+            return self.run(state, torch.arange(rows), KEYS, cos, sin, mask, run.cache.store, last_only=kind == TEXT)[1]
 
         def eager() -> Tensor:
             return run.forward(state, torch.arange(rows), KEYS, at, mask, last_only=kind == TEXT)[1]
 
-        return compiled, eager
+        return forward, eager
 
 
 def kind_of(rows: int, last_only: bool) -> str:

@@ -175,7 +175,7 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(reads, kv_heads * size, bias=config.qkv_bias)
         self.o_proj = nn.Linear(heads * size, config.hidden, bias=config.out_bias)
 
-    def projected(self, x: Float[Tensor, "batch rows read"], cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Float[Tensor, "batch rows read"], cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys after rotary, and values, each ``[batch, heads, rows, size]``."""
         query, keys, values = (
             project(x).unflatten(-1, (-1, self.size)).transpose(1, 2)
@@ -280,7 +280,7 @@ class EagleHead(Borrowing):
             return states if self.config.norm_output else self.norm(states)
         return states * self.spread + self.center if self.config.scaled else states
 
-    def entered(
+    def fuse(
         self, state: Float[Tensor, "*rows state"], embedded: Float[Tensor, "*rows hidden"]
     ) -> Float[Tensor, "*rows hidden"]:
         """Pairs of a state (of ``read``, or the head's own) and a token, as its first layer takes them."""
@@ -299,10 +299,10 @@ class EagleHead(Borrowing):
             at = torch.arange(state.shape[1], device=state.device)
             distances = at[:, None] - at
         embedded = self.embedding(tokens).to(state.dtype)
-        x = self.entered(state, embedded)
+        x = self.fuse(state, embedded)
         for i, layer in enumerate(self.layers):
             read, residual = layer.into_attention(x, embedded)
-            query, keys, values = layer.self_attn.projected(read, cos, sin)
+            query, keys, values = layer.self_attn.project(read, cos, sin)
             if remember is not None:
                 keys, values = remember(i, keys, values)
             sees, causal = mask, mask is None and query.shape[2] > 1

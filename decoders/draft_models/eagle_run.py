@@ -21,7 +21,7 @@ from .own_cache import OwnCache
 DRAFT_ROWS = 1024  # cache rows behind the committed pairs: a frontier per level of a tree
 
 
-class Compiled(Protocol):
+class CompiledHead(Protocol):
     """A head's compiled forwards (``eagle_compiled.CompiledEagle``)."""
 
     def takes(self, rows: int) -> bool:
@@ -44,7 +44,7 @@ class EagleRun:
     Only committed pairs are kept: accepted tokens are read again, with the target's own states in place of the head's.
     """
 
-    def __init__(self, head: EagleHead, compiled: Compiled | None = None) -> None:
+    def __init__(self, head: EagleHead, compiled: CompiledHead | None = None) -> None:
         config = head.config
         self.head, self.config, self.compiled = head, config, compiled
         self.tokens = np.zeros(0, dtype=np.int64)
@@ -82,9 +82,7 @@ class EagleRun:
         return logits[0]
 
     @torch.inference_mode()
-    def extend(
-        self, tokens: Int[Tensor, "rows"], parents: Int[Tensor, "rows"]
-    ) -> Float[Tensor, "rows drafted"]:
+    def extend(self, tokens: Int[Tensor, "rows"], parents: Int[Tensor, "rows"]) -> Float[Tensor, "rows drafted"]:
         """Logits after the tokens of the draft's next level; ``parents`` are rows of its last one (the root's has one).
         Both are on the head's device, and nothing is read from it.
         """

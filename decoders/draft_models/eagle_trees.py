@@ -27,7 +27,7 @@ Extend = Callable[[Int[Tensor, "rows"], Int[Tensor, "rows"]], Float[Tensor, "row
 
 
 @dataclass(frozen=True, slots=True)
-class Grown:
+class CandidateTree:
     """All that a head scored in a step; node 0 is the root, and parents precede their children.
 
     ``logprobs`` are of each token after its parent, among the tokens that the head can draft; ``scores`` their sums
@@ -65,7 +65,7 @@ class Grown:
             tuple(self.tokens[node] for node in order), tuple(place.get(self.parents[node], -1) for node in order)
         ), order
 
-    def said(self, nodes: Sequence[int]) -> list[Float[Tensor, "drafted"]]:
+    def logits_after(self, nodes: Sequence[int]) -> list[Float[Tensor, "drafted"]]:
         """Logits of the tokens that can be drafted, after nodes that the head went on from."""
         starts = [0, *accumulate(map(len, self.logits))]
         level = [bisect_right(starts, self.rows[node]) - 1 for node in nodes]
@@ -114,7 +114,7 @@ class Growing:
         self.logits.append(self.extend(level.tokens[level.inner], level.rows[level.inner]))
         self.spans.append((started, mark(device)))
 
-    def grown(self, root: int) -> Grown:
+    def grown(self, root: int) -> CandidateTree:
         """What was grown."""
         columns = ("rows", "ranks", "tokens", "logprobs", "scores", "best", "inner")
         parts = fetched(*(torch.cat([getattr(level, name) for level in self.levels]) for name in columns))
@@ -126,7 +126,7 @@ class Growing:
             nodes.append(inner[start : start + len(level.inner)] + at + 1)
             at += count
         stands = np.concatenate(nodes).tolist()
-        return Grown(
+        return CandidateTree(
             [root, *tokens.tolist()], [-1, *np.concatenate(parents).tolist()], [0.0, *logprobs.tolist()],
             [0.0, *scores.tolist()], [0, *ranks.tolist()], {node: row for row, node in enumerate(stands)},
             dict(zip(stands, best.tolist(), strict=True)), self.logits, self.spans,
@@ -135,7 +135,7 @@ class Growing:
 
 def dynamic(
     root: int, first: Float[Tensor, "drafted"], extend: Extend, head: EagleHead, *, levels: int, top_k: int
-) -> Grown:
+) -> CandidateTree:
     """EAGLE-2's expansion: per level, ``top_k`` choices after each node of the frontier, of which the ``top_k`` best by
     cumulative log-probability are the next one (§4.1; ``topK_genrate``).
     """
@@ -152,10 +152,10 @@ def dynamic(
     return growing.grown(root)
 
 
-def settled(
+def expand_static(
     root: int, first: Float[Tensor, "drafted"], extend: Extend, head: EagleHead, tree: RankTree,
     places: Sequence[Places],
-) -> Grown:  # fmt: skip
+) -> CandidateTree:  # fmt: skip
     """EAGLE-1's expansion: at every level the ranks that ``tree`` names; ``places`` says where they stand."""
     growing = Growing(first, extend, head)
     for level, place in zip(tree.levels, places, strict=True):

@@ -53,7 +53,7 @@ class Proposal:
     confidences: tuple[float, ...]
 
 
-def expanded(
+def expand(
     root: int, drafted: Sequence[int] | Int[Tensor, "positions"], distributions: Float[Tensor, "positions vocab"],
     kind: str, size: int = 4,
 ) -> Proposal:  # fmt: skip

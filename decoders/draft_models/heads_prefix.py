@@ -34,7 +34,7 @@ class PrefixLayer(nn.Module):
     ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
         """What the heads read at each position. Without ``mask`` each sees those before it."""
         read, residual = self.layer.into_attention(states, states)
-        query, keys, values = self.layer.self_attn.projected(read, cos, sin)
+        query, keys, values = self.layer.self_attn.project(read, cos, sin)
         if remember is not None:
             keys, values = remember(0, keys, values)
         out = attend(query, keys, values, mask, mask is None and query.shape[2] > 1)

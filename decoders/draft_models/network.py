@@ -34,7 +34,7 @@ DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TargetView:
     """What one layer's queries see of the target: cached keys and values after rotary, and the queries' own rotary.
 
     ``mask`` is True where a query may look, or added to its scores where every query sees something; None: everywhere.
@@ -96,13 +96,13 @@ class Glimpse(nn.Module):
         self.query_norm: Tensor | None
         self.register_buffer("query_norm", torch.ones(config.target_head_dim) if config.query_norm else None)
 
-    def queries(self, x: Tensor, seen: Seen) -> Tensor:
+    def queries(self, x: Tensor, seen: TargetView) -> Tensor:
         query = self.query(self.norm(x)).unflatten(-1, (self.heads, -1))
         if self.query_norm is not None:  # the target's own, not trained
             query = F.rms_norm(query, self.query_norm.shape, self.query_norm.to(query.dtype), self.eps)
         return rotate(query.transpose(1, 2), seen.cos, seen.sin)
 
-    def forward(self, x: Float[Tensor, "batch rows hidden"], seen: Seen) -> Float[Tensor, "batch rows hidden"]:
+    def forward(self, x: Float[Tensor, "batch rows hidden"], seen: TargetView) -> Float[Tensor, "batch rows hidden"]:
         query = self.queries(x, seen)
         if seen.watch is not None:
             seen.watch.append(query)
@@ -133,7 +133,7 @@ class DraftLayer(nn.Module):
         self.gate_up = nn.Linear(width, 2 * config.mlp, bias=False)
         self.down = nn.Linear(config.mlp, width, bias=False)
 
-    def attended(
+    def attend(
         self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
         remember: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None, last_only: bool,
     ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
@@ -149,10 +149,10 @@ class DraftLayer(nn.Module):
         return x + self.out(attend(query, keys, values, mask, causal))
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None = None, seen: Seen | None = None,
+        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None = None, seen: TargetView | None = None,
         remember: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None, last_only: bool = False,
     ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
-        x = self.attended(x, cos, sin, mask, remember, last_only)
+        x = self.attend(x, cos, sin, mask, remember, last_only)
         if self.glimpse is not None and seen is not None:
             x = x + self.glimpse(x, seen)
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
@@ -187,7 +187,7 @@ class DraftModel(Borrowing):
             super().share(embedding, head)
 
     def forward(
-        self, ids: Int[Tensor, "batch rows"], seen: Sequence[Seen | None] = (),
+        self, ids: Int[Tensor, "batch rows"], seen: Sequence[TargetView | None] = (),
         turns: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None, remember: Remember | None = None,
         last_only: bool = False,
     ) -> Float[Tensor, "batch said hidden"]:  # fmt: skip
@@ -239,7 +239,7 @@ def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
     return int(differs.argmax()) if differs.any() else n
 
 
-class Compiled(Protocol):
+class CompiledNetwork(Protocol):
     """A draft model's compiled forwards (``compiled.CompiledDraft``)."""
 
     def takes(self, rows: int) -> bool:
@@ -264,7 +264,7 @@ class DraftRun:
 
     def __init__(
         self, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]],
-        compiled: Compiled | None = None,
+        compiled: CompiledNetwork | None = None,
     ) -> None:  # fmt: skip
         self.model, self.rotary, self.compiled = model, rotary, compiled
         self.limit = 1 << 30  # no longest text: rotary positions go on
@@ -368,12 +368,12 @@ class DraftRun:
             return self.model.everything(logits[None])
         rows, last = len(ids), self.model.config.layers - 1
         only = last_only and rows > 1
-        seen = [self._seen(i, positions, only and i == last) for i in range(last + 1)]
+        seen = [self._view(i, positions, only and i == last) for i in range(last + 1)]
         turns = self.cache.cos[positions], self.cache.sin[positions]
         states = self.model(ids[None], seen, turns, mask, self.cache.rows(start, start + rows), only)
         return self.model.everything(self.model.head(states)[0].float())
 
-    def _seen(self, layer: int, positions: slice | Tensor, last_only: bool) -> Seen | None:
+    def _view(self, layer: int, positions: slice | Tensor, last_only: bool) -> TargetView | None:
         """What rows see of the target: a draft's all its committed keys, a committed position's those before it."""
         config, context = self.model.config, self.context
         assert context is not None
@@ -383,13 +383,13 @@ class DraftRun:
         keys, values = (read(config.kv_layers[layer])[None] for read in (context.keys, context.values))
         cos, sin, watch = self._theirs[0][positions], self._theirs[1][positions], self.queries[layer]
         if not isinstance(positions, slice) or positions.start >= root:
-            return Seen(keys, values, cos, sin, None, watch)
+            return TargetView(keys, values, cos, sin, None, watch)
         if last_only and positions.stop > root:
-            return Seen(keys, values, cos[-1:], sin[-1:], None, watch)
+            return TargetView(keys, values, cos[-1:], sin[-1:], None, watch)
         at = torch.arange(positions.start, positions.stop, device=self.device)
         before = at[-1:, None] if last_only else at[:, None]
         cos, sin = (cos[-1:], sin[-1:]) if last_only else (cos, sin)
-        return Seen(keys, values, cos, sin, before > torch.arange(root, device=self.device), watch)
+        return TargetView(keys, values, cos, sin, before > torch.arange(root, device=self.device), watch)
 
     def rotary_at(self, positions: slice | Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """cos and sin of positions: the draft model's own, and the target's (empty where it does not look there)."""

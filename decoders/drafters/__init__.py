@@ -16,7 +16,7 @@ from typing import Any
 
 from decoders.draft.params import make_params
 from decoders.errors import UserError
-from decoders.method.guard import guarded, guarded_verifier
+from decoders.method.guard import guard, guarded_verifier
 from decoders.method.method import UNDER, Method, under
 from decoders.method.part import register_kind
 from decoders.method.plugins import Plugin, Unusable, file_source, load, sources
@@ -106,7 +106,7 @@ def register_plugin(plugin: Plugin) -> None:
         del _methods[name], _places[name]
     for method in plugin.methods:
         _places[method.name] = plugin.place
-        register(guarded(method, plugin.place, plugin.own))
+        register(guard(method, plugin.place, plugin.own))
 
 
 def add_plugin(path: Path) -> Plugin:

@@ -177,9 +177,9 @@ class History:
         states = self.states(context)
         before = np.maximum(anchors - 1, 0)
         if states.device.type == "cpu" and len(anchors) < GATHER_BELOW * len(states):
-            cosines = _rounded(states.index_select(0, torch.from_numpy(before)) @ states[query])
+            cosines = _round(states.index_select(0, torch.from_numpy(before)) @ states[query])
         else:
-            cosines = _rounded(states @ states[query])[before]
+            cosines = _round(states @ states[query])[before]
         if len(anchors) and anchors[0] == 0:
             cosines[0] = NO_PREDECESSOR
         return cosines
@@ -189,15 +189,15 @@ class History:
         with): ``[queries, distinct tokens]``, and the column of each position.
         """
         count = bisect_left(self.first, context.root_position)
-        cosines = _rounded(self.embeddings.rows(queries) @ self.embedded(count).T)
+        cosines = _round(self.embeddings.rows(queries) @ self.first_embeddings(count).T)
         return cosines, self._rows[: context.root_position]
 
-    def embedded(self, count: int) -> Float[Tensor, "tokens width"]:
+    def first_embeddings(self, count: int) -> Float[Tensor, "tokens width"]:
         """The embeddings of the first ``count`` distinct tokens, at length 1."""
         return self._embedded.first(count, lambda start, stop: self.embeddings.rows(self.distinct[start:stop]))
 
 
-def _rounded(cosines: Tensor) -> np.ndarray:
+def _round(cosines: Tensor) -> np.ndarray:
     return fetched(cosines)[0].astype(np.float64).round(DECIMALS)
 
 
@@ -243,7 +243,7 @@ class AdaPldDrafter(Drafter):
         history = self._read(context)
         history.states(context)
         if self.params.semantic:
-            history.embedded(len(history.distinct))
+            history.first_embeddings(len(history.distinct))
 
     def _read(self, context: Context) -> History:
         if self.history is None or self.history.memory is not context.memory:

@@ -13,7 +13,7 @@ import numpy as np
 
 from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
-from decoders.draft.params import ordered, param
+from decoders.draft.params import check_order, param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
@@ -70,7 +70,7 @@ class CasdParams:
     )
 
     def __post_init__(self) -> None:
-        ordered(self, "shortest_suffix", "longest_suffix")
+        check_order(self, "shortest_suffix", "longest_suffix")
 
 
 class CasdDrafter(Drafter):
@@ -151,7 +151,7 @@ def lacking(prompt: Prompt) -> str | None:
     return None
 
 
-def prepared(target: Target, params: CasdParams, prompt: Prompt) -> Prompt:
+def prepare(target: Target, params: CasdParams, prompt: Prompt) -> Prompt:
     """The prompt that the target reads: as it is, or with its context compressed. One that was compressed before, as of
     a recorded run, stays.
     """
@@ -197,7 +197,7 @@ METHOD = Method(
     verifier=lambda p, chooser, stop_ids: ConditionalVerifier(
         chooser, stop_ids, delta=p.delta, rule=p.rule, top_k=p.top_k, or_argmax=p.or_argmax
     ),
-    prompt=prepared,
+    prompt=prepare,
     applies=lacking,
     order=11,
 )

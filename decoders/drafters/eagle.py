@@ -24,7 +24,7 @@ from decoders.draft_models.drafter import STEP_TERMS
 from decoders.draft_models.eagle_compiled import CompiledEagle
 from decoders.draft_models.eagle_head import EagleConfig, EagleHead
 from decoders.draft_models.eagle_run import EagleRun
-from decoders.draft_models.eagle_trees import EAGLE_TREE, Grown, dynamic, settled
+from decoders.draft_models.eagle_trees import EAGLE_TREE, CandidateTree, dynamic, expand_static
 from decoders.draft_models.head_trees import SettledTrees
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
@@ -135,7 +135,7 @@ class EagleDrafter(Drafter):
         ranked = grown.best(len(grown.tokens) - 1)
         tree, order = grown.kept(ranked[:most])
         inner = sorted({parent for parent in tree.parents if parent >= 0})
-        said = grown.said([order[node] for node in inner])
+        said = grown.logits_after([order[node] for node in inner])
         sure = [np.nan, *(np.exp(grown.first[order[parent]]) for parent in tree.parents[1:])]
         self._went_on = {node: grown.rows[old] for node, old in enumerate(order) if old in grown.rows}
         score, rank, logprob = np.asarray([(grown.scores[n], grown.ranks[n], grown.logprobs[n]) for n in order]).T
@@ -160,7 +160,7 @@ class EagleDrafter(Drafter):
                 "scored": float(len(grown.tokens) - 1),
             },
             distributions=Said(dict(zip(inner, said, strict=True)), self.vocab),
-            pruned=pruned(grown, order, ranked[most:][:MOST_PRUNED]),
+            pruned=prune(grown, order, ranked[most:][:MOST_PRUNED]),
         )
 
     @property
@@ -173,11 +173,11 @@ class EagleDrafter(Drafter):
         """Nodes that a draft has at most, the root left out."""
         return self.params.total_tokens - 1 if isinstance(self.params, DynamicParams) else len(EAGLE_TREE)
 
-    def grown(self, root: int, first: torch.Tensor, budget: int) -> Grown:
+    def grown(self, root: int, first: torch.Tensor, budget: int) -> CandidateTree:
         """All that the head scores behind the root."""
         params, head, extend = self.params, self.run.head, self.run.extend
         if isinstance(params, EagleParams):
-            return settled(root, first, extend, head, *self.trees.at(min(params.depth, budget), first.device))
+            return expand_static(root, first, extend, head, *self.trees.at(min(params.depth, budget), first.device))
         return dynamic(root, first, extend, head, levels=min(params.depth + 1, budget), top_k=params.top_k)
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
@@ -205,7 +205,7 @@ class EagleDrafter(Drafter):
         return float(torch.cosine_similarity(made.float(), truth.float(), -1).mean())
 
 
-def pruned(grown: Grown, order: Sequence[int], nodes: Sequence[int]) -> Pruned | None:
+def prune(grown: CandidateTree, order: Sequence[int], nodes: Sequence[int]) -> Pruned | None:
     """What is recorded of nodes that were scored and left out, best first: a parent is a node of the tree or, from the
     tree's size on, one that was named before.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from decoders.draft.params import param
-from decoders.draft_models.compiled import CompiledDraft
+from decoders.draft_models.compiled_draft import CompiledDraft
 from decoders.draft_models.drafter import KV_DELAY, NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, refusal, target_rotary

@@ -13,7 +13,7 @@ import numpy as np
 
 from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
-from decoders.draft.params import ordered, param
+from decoders.draft.params import check_order, param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
@@ -42,7 +42,7 @@ class LlmaParams:
     )
 
     def __post_init__(self) -> None:
-        ordered(self, "min_ngram", "max_ngram")
+        check_order(self, "min_ngram", "max_ngram")
 
 
 class LlmaDrafter(Drafter):

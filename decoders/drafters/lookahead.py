@@ -91,7 +91,7 @@ class NgramCache:
         different = np.unique(np.lib.stride_tricks.sliding_window_view(self.text, self.n), axis=0)
         return int(np.minimum(np.unique(different[:, 0], return_counts=True)[1], self.most).sum())
 
-    def _kept(self, token: int) -> OrderedDict[tuple[int, ...], None]:
+    def _ngrams(self, token: int) -> OrderedDict[tuple[int, ...], None]:
         """What is kept under a token, those of the text included."""
         if token not in self._tails:
             last_seen: dict[tuple[int, ...], None] = {}
@@ -108,7 +108,7 @@ class NgramCache:
         """Keep an n-gram, or move it to the end; the one that was not seen for longest goes."""
         if not self.most:
             return
-        kept = self._kept(token)
+        kept = self._ngrams(token)
         kept[tail] = None
         kept.move_to_end(tail)
         if len(kept) > self.most:
@@ -116,7 +116,7 @@ class NgramCache:
 
     def of(self, token: int) -> list[tuple[int, ...]]:
         """The tails kept under a token, the last seen one at the end."""
-        return list(self._kept(token)) if self.most else []
+        return list(self._ngrams(token)) if self.most else []
 
 
 @lru_cache(maxsize=64)
@@ -154,7 +154,7 @@ class LookaheadDrafter(Drafter):
         self.pool, self.proposed, self.window = NgramCache(p.g, text, p.n), None, [context.tokens[drawn].tolist()]
 
     @property
-    def filled(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the window has all of its rows, so that n-grams come of it."""
         return len(self.window) == self.params.n - 1
 
@@ -174,12 +174,12 @@ class LookaheadDrafter(Drafter):
         if not self.window:
             self.prepare(context)
         tree, ages = GrowingTree(context.root), [np.nan]
-        tails = self.pool.of(context.root)[::-1] if self.filled else []
+        tails = self.pool.of(context.root)[::-1] if self.is_full else []
         for age, tail in enumerate(tails):
             tree.chain(tail[:budget], "ngram")
             ages += [float(age)] * (len(tree) - len(ages))
         probes = self.probes(context.length)
-        why = "no n-gram is kept under the last token" if self.filled else "the window is being filled"
+        why = "no n-gram is kept under the last token" if self.is_full else "the window is being filled"
         draft = tree.draft(route="n-grams", reason=why)
         terms = {"age": np.asarray(ages)} if tails else {}
         self.proposed = replace(draft, probes=probes, terms=terms, notes={"tried": float(len(tails))})
@@ -187,7 +187,7 @@ class LookaheadDrafter(Drafter):
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         if draft.proposed is self.proposed and not self.resting:
-            self.move(draft.tree.tokens[0], self._written(scored))
+            self.move(draft.tree.tokens[0], self._next_row(scored))
         return Learned(notes={"kept": float(len(self.pool))})
 
     def resume(self, context: Context, past: Sequence[Past]) -> None:
@@ -197,9 +197,9 @@ class LookaheadDrafter(Drafter):
                 return
             probes = self.probes(step.length)
             if not self.resting:
-                self.move(step.draft.tree.tokens[0], self._written(step.scored(probes)))
+                self.move(step.draft.tree.tokens[0], self._next_row(step.scored(probes)))
 
-    def _written(self, scored: Scored) -> list[int]:
+    def _next_row(self, scored: Scored) -> list[int]:
         """What the target wrote behind the window's last row; behind the root too where there is but one."""
         behind = [] if scored.probe_logits is None else scored.probe_logits.argmax(-1).tolist()
         if len(self.window) == 1:
@@ -209,7 +209,7 @@ class LookaheadDrafter(Drafter):
     def move(self, root: int, written: list[int]) -> None:
         """Keep the columns' n-grams, once the window is filled, and move its rows up by one."""
         window = self.window
-        if not self.filled:  # every row is a column shorter, seen from the next root
+        if not self.is_full:  # every row is a column shorter, seen from the next root
             self.window = [*(row[1:] for row in window), written[1:]]
             return
         for column, token in enumerate([root, *window[0]]):

@@ -16,7 +16,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft_models import mtp_published
 from decoders.draft_models.drafter import STEP_TERMS
-from decoders.draft_models.eagle_trees import Grown, dynamic
+from decoders.draft_models.eagle_trees import CandidateTree, dynamic
 from decoders.draft_models.mtp_head import MtpConfig, MtpHead
 from decoders.draft_models.mtp_published import own_layers
 from decoders.draft_models.mtp_run import MtpRun
@@ -83,7 +83,7 @@ class MtpDrafter(EagleDrafter):
     def most(self) -> int:
         return self.levels if self.params.form == CHAIN else self.params.total_tokens - 1
 
-    def grown(self, root: int, first: torch.Tensor, budget: int) -> Grown:
+    def grown(self, root: int, first: torch.Tensor, budget: int) -> CandidateTree:
         top_k = 1 if self.params.form == CHAIN else self.params.top_k
         return dynamic(root, first, self.run.extend, self.run.head, levels=min(self.levels, budget), top_k=top_k)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from decoders.draft.draft import Candidates, Draft
-from decoders.draft.params import ordered, param
+from decoders.draft.params import check_order, param
 from decoders.draft.terms import Term
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
@@ -28,7 +28,7 @@ class PldParams:
     )
 
     def __post_init__(self) -> None:
-        ordered(self, "min_ngram", "max_ngram")
+        check_order(self, "min_ngram", "max_ngram")
 
 
 def suffix_lengths(tokens: np.ndarray, positions: np.ndarray, longest: int) -> np.ndarray:
@@ -76,7 +76,7 @@ class PldDrafter(Drafter):
             return Draft.empty(context.root, reason, route="filtered", candidates=candidates)
         start = int(positions[chosen]) + 1
         copied = tokens[start : start + min(p.k, budget, int(follow[chosen]))].tolist()
-        return Draft.copied(context.root, copied, start, route="lexical", candidates=candidates)
+        return Draft.copy_from(context.root, copied, start, route="lexical", candidates=candidates)
 
 
 BIBTEX = r"""

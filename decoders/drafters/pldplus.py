@@ -119,7 +119,7 @@ class RankedCopier(Drafter):
             return Draft.empty(context.root, reason, route="filtered", candidates=candidates)
         start = int(positions[chosen]) + 1
         copied = tokens[start : start + min(int(offered[chosen]), budget)].tolist()
-        return Draft.copied(context.root, copied, start, route="lexical", candidates=candidates)
+        return Draft.copy_from(context.root, copied, start, route="lexical", candidates=candidates)
 
 
 class HiddenCopier(RankedCopier):

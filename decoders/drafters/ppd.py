@@ -168,10 +168,10 @@ class PpdDrafter(Drafter):
             number = {path: node for node, path in enumerate(paths)}
             counts = [max(0, min(hung[path], cut[2] - len(path))) for path in paths]
             parents = (-1, *(number[path[:-1]] for path in paths[1:]))
-            self._plans[cut] = self._hung(parents, tuple(map(len, paths)), (-1, *(p[-1] for p in paths[1:])), counts)
+            self._plans[cut] = self._attach(parents, tuple(map(len, paths)), (-1, *(p[-1] for p in paths[1:])), counts)
         return self._plans[cut]
 
-    def _hung(
+    def _attach(
         self, parents: tuple[int, ...], distances: tuple[int, ...], ranks: tuple[int, ...], counts: Sequence[int]
     ) -> Plan:
         """The plan of a tree with so many prompt tokens on each node."""
@@ -193,7 +193,7 @@ class PpdDrafter(Drafter):
         if step.probes is not None:
             hung, n = Counter(step.probes), self.prompts.config.vectors
             counts = [min(hung[node] // n, self.trees.m) for node in range(len(tree))]
-            plan = self._hung(tree.parents, tree.depths, (-1,) * len(tree), counts)
+            plan = self._attach(tree.parents, tree.depths, (-1,) * len(tree), counts)
         self.proposed = step.draft, plan, context.tokens[: step.length].copy()
         self.observe(step.draft, step.scored(plan.probes), step.verdict)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
-from decoders.draft.params import ordered, param
+from decoders.draft.params import check_order, param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
@@ -23,7 +23,7 @@ from decoders.method.kept import kept_with
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Target
-from decoders.prompt.datastore import DEEPEST, LONGEST, Datastore, opened
+from decoders.prompt.datastore import DEEPEST, LONGEST, Datastore, open_datastore
 from decoders.prompt.pool import PoolIndex
 from decoders.prompt.prompt import Pool
 from decoders.trace.origins import DATASTORE
@@ -52,7 +52,7 @@ class RestParams:
     )  # fmt: skip
 
     def __post_init__(self) -> None:
-        ordered(self, "shortest_suffix", "longest_suffix")
+        check_order(self, "shortest_suffix", "longest_suffix")
 
 
 class Stores(dict[str, Datastore]):
@@ -127,7 +127,7 @@ def build(target: Target, params: RestParams) -> RestDrafter:
     stores: Stores = kept_with(target).of("rest", Stores)
     version = f"{path.resolve()} {path.stat().st_mtime_ns if path.is_file() else 0}"
     if version not in stores:
-        stores[version] = opened(path, target.tokenizer)
+        stores[version] = open_datastore(path, target.tokenizer)
     return RestDrafter(params, stores[version])
 
 

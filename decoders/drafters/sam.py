@@ -145,7 +145,7 @@ class SamDrafter(Drafter):
             ends[shown], matched, offered, int(np.searchsorted(shown, chosen)), {"matched": matched}
         )
         copied = tokens[place + 1 : place + 1 + most].tolist()
-        return Draft.copied(context.root, copied, place + 1, route="text", candidates=candidates)
+        return Draft.copy_from(context.root, copied, place + 1, route="text", candidates=candidates)
 
     def _from_corpus(self, context: Context, spans: list[tuple[int, int]], most: int) -> Draft:
         """The copy behind the first place of the longest match, as far as its passage goes."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.draft_models.compiled import CompiledDraft
+from decoders.draft_models.compiled_draft import CompiledDraft
 from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, common_prefix, target_rotary
@@ -37,7 +37,7 @@ from decoders.method.method import Method
 from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, Training
 from decoders.model.attention import Masks
 from decoders.model.cache import TreeCache
-from decoders.model.capture import Captured
+from decoders.model.capture import Capture
 from decoders.model.load import load_target
 from decoders.model.memory import Context
 from decoders.model.static import ROWS, Rows
@@ -153,7 +153,7 @@ class LanguageModelRun:
         with self.drafter.lock:
             if sees is None and len(positions) <= ROWS[-1] and self.cache.length:
                 rows = Rows(self.cache, self.masks, tokens, positions, None)
-                logits, _ = self.drafter.engines.run(rows, Needs(), Captured())
+                logits, _ = self.drafter.engines.run(rows, Needs(), Capture())
             else:
                 logits = self.drafter.forward(
                     self.cache, self.masks, tokens, positions, None if sees is None else sees[-len(positions) :],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from decoders.model.storage import reached
+from decoders.model.storage import storage_sizes
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
@@ -15,8 +15,8 @@ def drafter_bytes(drafter: Any, target: Target, session: Any) -> int:
 
     Those of the target and its session do not count, nor does a context.
     """
-    reachable = reached([drafter], but=(target, session, target.model))
+    reachable = storage_sizes([drafter], but=(target, session, target.model))
     if not reachable:
         return 0
-    others = target.storages | reached([session], but=(target, target.model)).keys()
+    others = target.storages | storage_sizes([session], but=(target, target.model)).keys()
     return sum(size for place, size in reachable.items() if place not in others)

@@ -17,11 +17,11 @@ from functools import cache
 from decoders.trace.check import check
 from decoders.trace.tables import TraceError
 
-from .importer import Importer, Opened
+from .importer import Importer, ImportResult
 from .request import ImportFault, NotALog
 from .source import MOST, Source
 
-__all__ = ["ImportFault", "Importer", "NotALog", "Opened", "check_size", "importers", "open_log"]
+__all__ = ["ImportFault", "ImportResult", "Importer", "NotALog", "check_size", "importers", "open_log"]
 
 
 @cache
@@ -37,7 +37,7 @@ def check_size(size: int, name: str = "") -> None:
         raise ImportFault(f"{name or 'the file'} has {size / (1 << 20):,.1f} MiB, and {MOST >> 20} are read: cut it")
 
 
-def open_log(data: bytes, name: str = "", kind: str | None = None) -> Opened:
+def open_log(data: bytes, name: str = "", kind: str | None = None) -> ImportResult:
     """The runs and numbers in a file of a server. ``kind`` names the importer; without it the file's content decides.
 
     Raises ImportFault, one sentence, for a file in which nothing was found: never another exception.

@@ -31,7 +31,7 @@ class Contents:
 
 
 @dataclass(slots=True)
-class Opened:
+class ImportResult:
     """What was imported: a trace per request, and numbers of many requests together."""
 
     importer: str
@@ -52,14 +52,14 @@ class Importer:
     read: Callable[[Source], Contents | None]
     order: int = 50
 
-    def open(self, source: Source) -> Opened:
+    def open(self, source: Source) -> ImportResult:
         """What the file holds; nothing where it is of another kind."""
         contents = self.read(source) or Contents()
-        traces = [trace_of(one, self.name, self.title) for one in _shown(contents)]
-        return Opened(self.name, self.title, traces, contents.numbers, contents.notes)
+        traces = [trace_of(one, self.name, self.title) for one in _with_output(contents)]
+        return ImportResult(self.name, self.title, traces, contents.numbers, contents.notes)
 
 
-def _shown(contents: Contents) -> Iterator[Request]:
+def _with_output(contents: Contents) -> Iterator[Request]:
     """The requests that have an output, as many as are shown; of others a note is made, so that nothing is lost in
     silence.
     """

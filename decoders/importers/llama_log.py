@@ -81,7 +81,7 @@ def read(source: Source) -> Contents | None:
             continue
         slot, key = match["slot"], f"slot {match['slot']}, task {match['task']}"
         if match["launch"]:
-            _launched(contents.requests, slot, match["launch"])
+            _add_prompt(contents.requests, slot, match["launch"])
             continue
         if slot not in slots or slots[slot].request.key != key or (match["prompt"] and slots[slot].request.tokens):
             slots[slot] = Slot(Request(key, model, steps=[], untimed_tokens=1))
@@ -100,7 +100,7 @@ def read(source: Source) -> Contents | None:
                 draft = here.draft or loose
                 _brief(here, draft, int(match["accepted"]), int(match["drafted"]), match["new"] is not None)
         else:
-            _said(here.request, match)
+            _add_numbers(here.request, match)
         check_tokens(tokens)
     for request in contents.requests:
         if request.tokens and not detailed:
@@ -124,7 +124,7 @@ def _piece(text: str) -> str | bytes:
     return raw if any("\udc80" <= one <= "\udcff" for one in text) else text
 
 
-def _said(request: Request, match: re.Match[str]) -> None:
+def _add_numbers(request: Request, match: re.Match[str]) -> None:
     """Add the server's own numbers of a request."""
     if match["prompt"]:
         request.said["prompt tokens"] = int(match["prompt"])
@@ -141,7 +141,7 @@ def _said(request: Request, match: re.Match[str]) -> None:
         request.totals = {"drafted": 0, "accepted": 0, **request.totals}  # without a draft no other line follows
 
 
-def _launched(requests: list[Request], slot: str, text: str) -> None:
+def _add_prompt(requests: list[Request], slot: str, text: str) -> None:
     """The prompt of the request that a slot answered before."""
     try:
         value = json.loads(text)

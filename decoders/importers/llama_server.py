@@ -20,7 +20,7 @@ from .chat import Answer, answers, chat_token, usage
 from .importer import Contents, Importer
 from .request import MOST_REQUESTS, NO_DRAFT, PROMPT_STEP, Request, ServerStep, Token, check_tokens, words
 from .source import Source
-from .values import dicts, merged, number, numbers, whole
+from .values import dicts, merge, number, numbers, whole
 
 NO_PROBS = "llama.cpp writes 1.0 for every token of a verified draft: these probabilities were left out"
 HIDDEN = "characters of several tokens hide where the steps of this stream begin"
@@ -115,10 +115,10 @@ def read(source: Source) -> Contents | None:
     """Requests with llama.cpp's timings."""
     contents = Contents()
     for answer in answers(source.documents):
-        told = merged(part["timings"] for part in answer.parts if isinstance(part.get("timings"), dict))
+        told = merge(part["timings"] for part in answer.parts if isinstance(part.get("timings"), dict))
         if told:
             answer.request.said = usage(answer)
-            contents.requests.append(_finished(_of_chat(answer, told), told))
+            contents.requests.append(_finish(_of_chat(answer, told), told))
     count, begun = 0, list[Stream]()
     for place, document in enumerate(source.documents):
         value = document.value
@@ -137,17 +137,17 @@ def read(source: Source) -> Contents | None:
         check_tokens(count)
         if value.get("stop") is not False:
             begun = [one for one in begun if one is not stream]
-            contents.requests.append(_finished(stream.close() if streamed else stream.request, stream.request.said))
+            contents.requests.append(_finish(stream.close() if streamed else stream.request, stream.request.said))
     for stream in begun:
         stream.request.notes.append("the stream ends before the answer does")
-        contents.requests.append(_finished(stream.close(), stream.request.said))
+        contents.requests.append(_finish(stream.close(), stream.request.said))
     return contents if contents.requests else None
 
 
 def _of_chat(answer: Answer, told: dict[str, Any]) -> Request:
     """A request in OpenAI's form, with what llama.cpp alone tells of it."""
     request = answer.request
-    verbose = merged(part["__verbose"] for part in answer.parts if isinstance(part.get("__verbose"), dict))
+    verbose = merge(part["__verbose"] for part in answer.parts if isinstance(part.get("__verbose"), dict))
     if isinstance(verbose.get("prompt"), str):
         request.prompt = verbose["prompt"]
     request.totals["tokens"] = whole(told.get("predicted_n"))
@@ -214,7 +214,7 @@ def _tokens(request: Request, value: dict[str, Any]) -> list[Token]:
     return tokens or [Token(None, part) for part in words(text or "")]
 
 
-def _finished(request: Request, told: dict[str, Any]) -> Request:
+def _finish(request: Request, told: dict[str, Any]) -> Request:
     request.said |= told
     request.prefill_ms, request.decode_ms = number(told.get("prompt_ms")), number(told.get("predicted_ms"))
     request.untimed_tokens = 1

@@ -38,10 +38,10 @@ def read(source: Source) -> Contents | None:
             request.stop = names.get(str(stats.get("stopReason")), str(stats.get("stopReason") or ""))
             info = document.value.get("modelInfo")
             request.model = str(info.get("modelKey") or info.get("path") or "") if isinstance(info, dict) else ""
-            contents.requests.append(_finished(request, drafted))
+            contents.requests.append(_finish(request, drafted))
             request, drafted = None, []
     if request is not None:
-        contents.requests.append(_finished(request, drafted))
+        contents.requests.append(_finish(request, drafted))
         request.notes.append("the stream ends without statistics")
     return contents if contents.requests else None
 
@@ -57,7 +57,7 @@ def _fragments(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield one
 
 
-def _finished(request: Request, drafted: list[bool]) -> Request:
+def _finish(request: Request, drafted: list[bool]) -> Request:
     steps, accepted = list[ServerStep](), 0
     drafts = any(drafted) or bool(number(request.said.get("totalDraftTokensCount")))
     unverified = None if drafts else 0  # a step whose draft was rejected looks like one without a draft

@@ -306,7 +306,7 @@ class _Rows:
             accepted = drafted = len(emitted) - 1
             self.unknown.update(UNKNOWN_STEPS[1:])
         own = len(emitted) > accepted  # the target's own token is there
-        judged = [self._judged(i) for i in emitted]
+        judged = [self._probability_and_rank(i) for i in emitted]
         if any(rank < 0 for _, rank in judged):
             self.unknown.add("tokens.rank")
         self._nodes(step, accepted, drafted, judged)
@@ -376,7 +376,7 @@ class _Rows:
         if drafted > accepted + len(step.draft[accepted:]):
             self.unknown.add("nodes.token")
 
-    def _judged(self, place: int) -> tuple[float | None, int]:
+    def _probability_and_rank(self, place: int) -> tuple[float | None, int]:
         """The target's probability of an output token and its rank, where its first choices tell it."""
         token = self.request.tokens[place]
         prob = share(token.prob)

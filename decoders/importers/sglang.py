@@ -21,7 +21,7 @@ from .chat import answers
 from .importer import Contents, Importer
 from .request import MOST_REQUESTS, Choice, Request, ServerStep, Token, check_tokens, words
 from .source import Source
-from .values import dicts, from_log, merged, number, numbers, whole
+from .values import dicts, from_log, merge, number, numbers, whole
 
 
 def read(source: Source) -> Contents | None:
@@ -38,9 +38,9 @@ def read(source: Source) -> Contents | None:
         if any(str(name).startswith("spec_") for part in parts for name in part["meta_info"]):
             contents.requests.append(_native(key, parts))
     for answer in answers(source.documents):
-        told = merged(meta for part in answer.parts for meta in _metas(part))
+        told = merge(meta for part in answer.parts for meta in _metas(part))
         if any(name.startswith("spec_") for name in told):
-            _said(answer.request, told)
+            _add_numbers(answer.request, told)
             contents.requests.append(answer.request)
     return contents if contents.requests else None
 
@@ -112,7 +112,7 @@ def _metas(part: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in metas if isinstance(one, dict)]
 
 
-def _said(request: Request, meta: dict[str, Any]) -> None:
+def _add_numbers(request: Request, meta: dict[str, Any]) -> None:
     request.said = {name: value for name, value in meta.items() if isinstance(value, int | float | list)}
     request.said.pop("output_token_logprobs", None)
     request.said.pop("output_top_logprobs", None)
@@ -127,7 +127,7 @@ def _native(key: str, parts: list[dict[str, Any]]) -> Request:
     last = parts[-1]
     meta = last["meta_info"]
     request = Request(key, str(meta.get("model") or ""))
-    _said(request, meta)
+    _add_numbers(request, meta)
     ids = numbers(last.get("output_ids")) or []
     told = meta.get("output_token_logprobs")
     tops = meta.get("output_top_logprobs")
@@ -141,7 +141,7 @@ def _native(key: str, parts: list[dict[str, Any]]) -> Request:
         request.counted = False
     if isinstance(meta.get("prompt_token_ids"), list):
         request.prompt_ids = numbers(meta["prompt_token_ids"]) or ()
-    request.steps = _streamed(parts, len(request.tokens), request)
+    request.steps = _stream_steps(parts, len(request.tokens), request)
     return request
 
 
@@ -155,7 +155,7 @@ def _token(one: list[Any], top: Any) -> Token:
     return Token(whole(one[1]), text, from_log(one[0]), choices)
 
 
-def _streamed(parts: list[dict[str, Any]], count: int, request: Request) -> list[ServerStep] | None:
+def _stream_steps(parts: list[dict[str, Any]], count: int, request: Request) -> list[ServerStep] | None:
     """The steps of a stream whose chunks are single steps; None where the answer came in one piece."""
     if len(parts) < 2:
         return None

@@ -70,7 +70,7 @@ def plain(said: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Several objects in one; the later ones win."""
     result: dict[str, Any] = {}
     for part in parts:

@@ -19,7 +19,7 @@ from .chat import Answer, answers, timings, usage
 from .importer import Contents, Importer
 from .request import NO_DRAFT, PROMPT_STEP, Request, ServerStep
 from .source import Source
-from .values import merged, number, numbers, whole
+from .values import merge, number, numbers, whole
 
 TOTALS = {
     "drafted": "num_draft_tokens", "accepted": "num_accepted_draft_tokens", "tokens": "usage.completion_tokens",
@@ -31,7 +31,7 @@ def read(source: Source) -> Contents | None:
     """Requests that carry vLLM's metrics."""
     contents = Contents()
     for answer in answers(source.documents):
-        metrics = merged(part["metrics"] for part in answer.parts if isinstance(part.get("metrics"), dict))
+        metrics = merge(part["metrics"] for part in answer.parts if isinstance(part.get("metrics"), dict))
         told = metrics.get("speculative_decoding")
         if not isinstance(told, dict):
             continue
@@ -64,7 +64,7 @@ def steps_of(told: dict[str, Any], request: Request, answer: Answer) -> list[Ser
         request.notes.append(f"step {odd[0] + 1} is said to have accepted {count}: the arrays were left out")
         return None
     if answer.streamed and (steps := by_chunks([n for n, _ in answer.chunks], accepted, drafted)) is not None:
-        return _timed(steps, answer, request)
+        return _add_times(steps, answer, request)
     count = len(request.tokens)
     makes = sum(accepted) + len(accepted)
     cut = accepted[-1] if accepted else 0
@@ -85,7 +85,7 @@ def steps_of(told: dict[str, Any], request: Request, answer: Answer) -> list[Ser
     for number_, wrote in enumerate(accepted):
         proposed = None if drafted is None else drafted[number_]
         steps.append(ServerStep(wrote + 1, wrote, proposed, reason=NO_DRAFT))
-    return _timed(steps, answer, request)
+    return _add_times(steps, answer, request)
 
 
 def by_chunks(chunks: list[int], accepted: list[int], drafted: list[int] | None) -> list[ServerStep] | None:
@@ -136,7 +136,7 @@ def by_chunks(chunks: list[int], accepted: list[int], drafted: list[int] | None)
     return steps
 
 
-def _timed(steps: list[ServerStep], answer: Answer, request: Request) -> list[ServerStep]:
+def _add_times(steps: list[ServerStep], answer: Answer, request: Request) -> list[ServerStep]:
     """The steps with their times, where each is a chunk."""
     if [n for n, _ in answer.chunks] == [step.emitted for step in steps]:
         for step, ms in zip(steps, timings(answer), strict=True):

@@ -143,13 +143,13 @@ def place_of(lines: Iterable[traceback.FrameSummary], own: str) -> str:
     return f"line {mine[-1].lineno} of {mine[-1].filename.replace(chr(92), '/').rpartition('/')[2]}" if mine else ""
 
 
-def guarded(method: Method, place: str, own: str) -> Method:
+def guard(method: Method, place: str, own: str) -> Method:
     """The method as a plug-in is registered: ``place`` says where it stands, ``own`` is the path of its code."""
     shown = Path(place).name if place == own else place  # a server's users need not know its folders
     guard = Guard(method.name, shown, own)
     origins = tuple(origin.name for origin in method.origins)
 
-    def wrapped(duty: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(duty: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: guard.call(duty, function, *arguments)
 
     def build(target: Any, params: Any) -> Drafter:
@@ -169,7 +169,7 @@ def guarded(method: Method, place: str, own: str) -> Method:
             return str(problem)
 
     duties = {name: getattr(method, name) for name in COMPUTED}
-    others: dict[str, Any] = {name: wrapped(name, function) for name, function in duties.items() if function}
+    others: dict[str, Any] = {name: wrap(name, function) for name, function in duties.items() if function}
     return dataclasses.replace(method, build=build, available=available, **others)
 
 
@@ -213,7 +213,7 @@ def verdict_fault(draft: Draft, verdict: Any) -> str:
 
 
 def guarded_verifier(card: VerifierCard, place: str, own: str) -> VerifierCard:
-    """The verifier as a plug-in's is registered; ``place`` and ``own`` as of ``guarded``."""
+    """The verifier as a plug-in's is registered; ``place`` and ``own`` as of ``guard``."""
     guard = Guard(card.name, Path(place).name if place == own else place, own)
 
     def build(params: Any, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:

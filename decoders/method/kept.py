@@ -38,7 +38,7 @@ class Amount:
     runs: int
 
 
-class Kept:
+class PersistentState:
     """What the methods keep with one target, for each owner apart; each has a ``len`` and a ``unit`` that it counts.
 
     >>> class Rows(list):
@@ -97,6 +97,6 @@ class Kept:
         return names
 
 
-def kept_with(target: Target) -> Kept:
+def kept_with(target: Target) -> PersistentState:
     """What is kept with a target."""
-    return target.companions.setdefault("kept", Kept())
+    return target.companions.setdefault("kept", PersistentState())

@@ -96,7 +96,7 @@ def load(source: Source) -> Plugin:
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as problem:  # SystemExit too
-        raise Unusable(f"plug-in {source.place} is left out: {_failed(source, problem)}") from problem
+        raise Unusable(f"plug-in {source.place} is left out: {_failure(source, problem)}") from problem
     return Plugin(source.place, own, methods, judges)
 
 
@@ -141,7 +141,7 @@ def _wrong(card: object) -> Any:
     raise Unusable(verifier_fault(card))
 
 
-def _failed(source: Source, problem: BaseException) -> str:
+def _failure(source: Source, problem: BaseException) -> str:
     if isinstance(problem, SyntaxError):
         return f"line {problem.lineno} is no Python: {problem.msg}"
     at = place_of(traceback.extract_tb(problem.__traceback__), source.place)

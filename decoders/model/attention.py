@@ -26,7 +26,7 @@ FLASH_HEAD = 256  # the largest head that CUDA's flash kernel takes
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class RowBatch:
     """Keys, values or masks of several runs in one forward, of which run i has ``counts[i]`` rows."""
 
     parts: tuple[Any, ...]
@@ -36,9 +36,9 @@ class Joined:
 def tree_attention(
     module: nn.Module,
     query: Float[Tensor, "1 heads rows head_dim"],
-    key: Float[Tensor, "1 kv_heads keys head_dim"] | Joined,
-    value: Float[Tensor, "1 kv_heads keys value_dim"] | Joined,
-    attention_mask: Float[Tensor, "1 1 rows keys"] | Joined | None,
+    key: Float[Tensor, "1 kv_heads keys head_dim"] | RowBatch,
+    value: Float[Tensor, "1 kv_heads keys value_dim"] | RowBatch,
+    attention_mask: Float[Tensor, "1 1 rows keys"] | RowBatch | None,
     dropout: float = 0.0,
     scaling: float | None = None,
     softcap: float | None = None,
@@ -51,13 +51,13 @@ def tree_attention(
 
     Raises ValueError for several rows over a filled cache without a mask.
     """
-    if isinstance(key, Joined):
-        assert isinstance(value, Joined) and not isinstance(attention_mask, Tensor)
+    if isinstance(key, RowBatch):
+        assert isinstance(value, RowBatch) and not isinstance(attention_mask, Tensor)
         masks = (None,) * len(key.parts) if attention_mask is None else attention_mask.parts
         runs = zip(query.split(key.counts, 2), key.parts, value.parts, masks, strict=True)
         each = [tree_attention(module, *run, dropout, scaling, softcap, s_aux)[0] for run in runs]
         return torch.cat(each, 1), None
-    assert not isinstance(value, Joined) and not isinstance(attention_mask, Joined)
+    assert not isinstance(value, RowBatch) and not isinstance(attention_mask, RowBatch)
     heads, rows, head_dim = query.shape[1:]
     kv_heads, keys = key.shape[1:3]
     scale = head_dim**-0.5 if scaling is None else scaling
@@ -81,7 +81,7 @@ def tree_attention(
         folded = query.reshape(1, kv_heads, group * rows, head_dim)
         mask = attention_mask
         if mask is not None and rows > 1:
-            mask = _repeated(mask, group)
+            mask = _repeat(mask, group)
         out = F.scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
         out = out.reshape(1, heads, rows, -1)
     return out.transpose(1, 2).to(dtype).contiguous(), None
@@ -96,7 +96,7 @@ def grouped_kernel(query: Float[Tensor, "1 heads rows head_dim"]) -> bool:
     return query.dtype in (torch.bfloat16, torch.float16) and query.shape[-1] <= FLASH_HEAD
 
 
-def _repeated(mask: Float[Tensor, "1 1 rows keys"], group: int) -> Float[Tensor, "1 1 group_rows keys"]:
+def _repeat(mask: Float[Tensor, "1 1 rows keys"], group: int) -> Float[Tensor, "1 1 group_rows keys"]:
     """The mask once per query head of a group, its rows aligned as they were; made once per forward."""
     kept: tuple[int, Tensor] | None = getattr(mask, "repeated", None)
     if kept is None or kept[0] != group:

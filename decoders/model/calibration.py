@@ -59,7 +59,7 @@ class Calibration:
 
     def top_heads(self, count: int | None) -> list[tuple[int, int]]:
         """The ``count`` (layer, head) pairs that copied most often (None: all), best first."""
-        return ranked(self.head_counts)[:count]
+        return rank_heads(self.head_counts)[:count]
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self)}
@@ -100,14 +100,14 @@ def _function_of(config: Any) -> dict[str, Any]:
     shape = {name: value for name, value in asdict(ModelShape.of(config)).items() if name not in UNCOUNTED}
     others = {name: value for name in COUNTED if (value := getattr(config, name, None)) is not None}
     ropes = [{name: rope[name] for name in ROTARY if rope.get(name) is not None} for rope in rotaries(config)]
-    return _rounded({**shape, **others, "ropes": ropes})
+    return _round({**shape, **others, "ropes": ropes})
 
 
-def _rounded(value: Any) -> Any:
+def _round(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
+        return {name: _round(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(one) for one in value]
+        return [_round(one) for one in value]
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
@@ -147,7 +147,7 @@ def _calibrations(key: str) -> Iterator[Calibration]:
             yield calibration
 
 
-def ranked(counts: Int[np.ndarray, "layers heads"] | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+def rank_heads(counts: Int[np.ndarray, "layers heads"] | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     """All (layer, head) pairs, those that copied most often first; on a tie the lower layer, then the lower head.
 
     >>> ranked([[0, 3], [5, 3]])

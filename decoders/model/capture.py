@@ -17,7 +17,7 @@ from .transfer import rows_of
 
 
 @dataclass(slots=True)
-class Captured:
+class Capture:
     """What one forward let through, by layer: hidden states, the chosen heads' queries (after rotary, scaled), and the
     sinks of layers that have them.
     """
@@ -26,9 +26,9 @@ class Captured:
     queries: dict[int, Float[Tensor, "heads rows head_dim"]] = field(default_factory=dict)
     sinks: dict[int, Float[Tensor, "heads"]] = field(default_factory=dict)
 
-    def of_rows(self, rows: Sequence[int]) -> Captured:
+    def of_rows(self, rows: Sequence[int]) -> Capture:
         """The same of some rows only, in the order given."""
-        return Captured(
+        return Capture(
             {layer: rows_of(states, rows) for layer, states in self.hidden.items()},
             {layer: rows_of(queries, rows, 1) for layer, queries in self.queries.items()},
             self.sinks,
@@ -48,9 +48,9 @@ class Taps:
         self.hooks: list[Any] = []
 
     @contextmanager
-    def reading(self, needs: Needs, captured: Captured | None = None) -> Iterator[Captured]:
+    def reading(self, needs: Needs, captured: Capture | None = None) -> Iterator[Capture]:
         """What ``needs`` names of the forward that runs inside the block, and only that; added to ``captured``."""
-        captured = Captured() if captured is None else captured
+        captured = Capture() if captured is None else captured
         try:
             for layer in needs.layers:
                 self.hooks.append(self._read_hidden(layer, captured))
@@ -64,7 +64,7 @@ class Taps:
                 for attention in self.attentions:
                     attention.attention_tap = None
 
-    def _read_hidden(self, layer: int, captured: Captured) -> Any:
+    def _read_hidden(self, layer: int, captured: Capture) -> Any:
         def before(module: nn.Module, args: tuple, kwargs: dict) -> None:
             captured.hidden[layer] = (args[0] if args else kwargs["hidden_states"])[0]
 
@@ -76,7 +76,7 @@ class Taps:
         return self.stack.register_forward_hook(after)
 
 
-def _query_tap(layer: int, heads: list[int], captured: Captured) -> Callable[..., None]:
+def _query_tap(layer: int, heads: list[int], captured: Capture) -> Callable[..., None]:
     def tap(
         query: Float[Tensor, "1 heads rows head_dim"], key: Tensor, mask: Tensor | None, scale: float,
         sinks: Float[Tensor, "heads"] | None,

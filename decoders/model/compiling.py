@@ -98,7 +98,7 @@ class _MadeWay(Exception):
     """A child was ended, as a run began: its part is begun anew."""
 
 
-class Opened:
+class OpenPart:
     """A compiled part, open: ``run`` takes its tensors as one flat list and returns a list."""
 
     def __init__(self, package: Path) -> None:
@@ -115,7 +115,7 @@ class Workshop:
     """
 
     def __init__(self) -> None:
-        self.opened: dict[Path, Opened] = {}
+        self.opened: dict[Path, OpenPart] = {}
         self.failed: dict[Path, str] = {}  # why a part cannot be had, in one sentence
         self.made = threading.Condition()
         self._absent = set[Path]()
@@ -126,7 +126,7 @@ class Workshop:
         self._child: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
 
-    def open(self, part: Part) -> Opened | None:
+    def open(self, part: Part) -> OpenPart | None:
         """The part, if it is there. A package that cannot be opened is removed: it is made anew when asked for."""
         package = part.package
         if package in self.opened:
@@ -135,7 +135,7 @@ class Workshop:
             self._absent.add(package)
             return None
         try:
-            self.opened[package] = Opened(package)
+            self.opened[package] = OpenPart(package)
         except Exception as error:
             log.info("%s cannot be opened (%s): it is made anew", package.name, type(error).__name__)
             package.unlink(missing_ok=True)
@@ -195,7 +195,7 @@ class Workshop:
                     return
                 part, cancelled = self._waiting[0], self._cancelled
             try:
-                problem = self._made(part)
+                problem = self._make(part)
             except _MadeWay:
                 continue
             with self.made:
@@ -206,7 +206,7 @@ class Workshop:
                         log.warning("%s", problem)
                 self.made.notify_all()
 
-    def _made(self, part: Part) -> str | None:
+    def _make(self, part: Part) -> str | None:
         """Have a child make a part: None, or what went wrong."""
         try:
             part.package.parent.mkdir(parents=True, exist_ok=True)

@@ -21,8 +21,8 @@ from decoders.errors import UserError
 
 from .attention import Masks
 from .cache import TreeCache
-from .capture import Captured
-from .compiled import CompiledForward, why_not
+from .capture import Capture
+from .compiled_layers import CompiledForward, why_not
 from .compiling import WORKSHOP, Part
 from .graphs import GraphForward
 from .static import ROWS, Bucket, Rows, StaticForward
@@ -78,7 +78,7 @@ class Engines:
             say_once(reason)
 
     @torch.inference_mode()
-    def run(self, rows: Rows, needs: Needs, captured: Captured) -> tuple[Float[Tensor, "rows vocab"], Ran]:
+    def run(self, rows: Rows, needs: Needs, captured: Capture) -> tuple[Float[Tensor, "rows vocab"], Ran]:
         """One forward; what ``needs`` names goes to ``captured``."""
         bucket = None if self.static is None else self.static.bucket(rows)
         if bucket is not None and self._usable():
@@ -99,7 +99,7 @@ class Engines:
             log.warning("compiling a draft model, once for this machine")
             self.prepare()
 
-    def eager(self, rows: Rows, needs: Needs, captured: Captured) -> Float[Tensor, "rows vocab"]:
+    def eager(self, rows: Rows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
         with self.target.taps.reading(needs, captured):
             return self.target.forward(
                 rows.cache, rows.masks, rows.tokens, rows.positions, rows.sees, embed=rows.embed, prefixes=rows.prefixes
@@ -113,9 +113,9 @@ class Engines:
             return self._checked
         for count in (1, ROWS[1]):
             bucket, rows = example(self.target, count, CHECKED_KEYS)
-            stock = self.eager(rows, Needs(), Captured())
+            stock = self.eager(rows, Needs(), Capture())
             try:
-                ours = static.run(bucket, rows, Needs(), Captured())
+                ours = static.run(bucket, rows, Needs(), Capture())
             except RuntimeError as error:
                 reason = f"{static.engine} forwards of {name} fail ({str(error).strip()[:120]}): not used"
                 break

@@ -95,7 +95,7 @@ def converted_folder() -> Path:
     return cache_folder() / "gguf"
 
 
-def converted(file: Path, dtype: torch.dtype, progress: Progress | None = None) -> Path:
+def convert(file: Path, dtype: torch.dtype, progress: Progress | None = None) -> Path:
     """The folder with a GGUF file's model, its weights dequantised; converted now where that was not done before.
 
     Raises UserError in one sentence for a file that cannot be opened, and where there is no room.
@@ -126,7 +126,7 @@ def converted_models() -> list[tuple[Path, GgufSource]]:
 
 def is_converted(file: Path, dtype: torch.dtype = torch.float32) -> bool:
     """Whether opening a GGUF file takes no conversion; the file is not read for it."""
-    key = _noted(file)
+    key = _read_note(file)
     kinds = {STORED.get(dtype, dtype), torch.float32}
     return key is not None and any(source_of(converted_folder() / _folder_name(key, kind)) for kind in kinds)
 
@@ -139,7 +139,7 @@ def _folder_name(key: str, dtype: torch.dtype) -> str:
 
 
 def _sha256(file: Path, told: Progress) -> str:
-    key = _noted(file)
+    key = _read_note(file)
     if key is None:
         told(f"Reading {file.name}", 0.0)
         with file.open("rb") as opened:
@@ -148,7 +148,7 @@ def _sha256(file: Path, told: Progress) -> str:
     return key
 
 
-def _noted(file: Path) -> str | None:
+def _read_note(file: Path) -> str | None:
     try:
         note = json.loads(_note(file).read_text(encoding="utf-8"))
         return str(note["sha256"]) if note == {**_marks(file), "sha256": note["sha256"]} else None
@@ -199,7 +199,7 @@ def _convert(file: Path, key: str, dtype: torch.dtype, folder: Path, told: Progr
     new = folder.with_name(f".{folder.name}.new-{os.getpid()}")
     new.mkdir()
     try:
-        with _lent(header, lambda share: told(f"Converting {file.name}: weights", 0.1 + 0.75 * share)):
+        with _lend(header, lambda share: told(f"Converting {file.name}: weights", 0.1 + 0.75 * share)):
             _write(file, header, dtype, new, told)
         source = GgufSource(file.name, key, file.stat().st_size, header.types)
         (new / SOURCE).write_text(json.dumps({**source.to_json(), "notes": header.notes}, indent=1) + "\n", "utf-8")
@@ -281,14 +281,14 @@ def _network(file: Path, config: Any, dtype: torch.dtype) -> Any:
 
 
 @contextmanager
-def _lent(header: _Header, share_done: Callable[[float], None]) -> Iterator[None]:
+def _lend(header: _Header, share_done: Callable[[float], None]) -> Iterator[None]:
     """Transformers' reader takes the file as it was read once (it would read it again for every question, which takes
     seconds), and reports its tensors here, instead of drawing a bar of its own.
     """
     import gguf
     from transformers import modeling_gguf_pytorch_utils as reader
 
-    def counted(tensors: Sequence[Any], **_: Any) -> Iterator[Any]:
+    def count(tensors: Sequence[Any], **_: Any) -> Iterator[Any]:
         for done, tensor in enumerate(tensors):
             share_done(done / max(1, len(tensors)))
             yield tensor
@@ -296,7 +296,7 @@ def _lent(header: _Header, share_done: Callable[[float], None]) -> Iterator[None
     lent = (
         (gguf, "GGUFReader", lambda path: header.reader),
         (gguf, "get_tensor_name_map", functools.cache(gguf.get_tensor_name_map)),
-        (reader, "tqdm", counted),
+        (reader, "tqdm", count),
     )
     own = [getattr(module, name) for module, name, _ in lent]
     try:

@@ -16,7 +16,7 @@ from decoders.draft.needs import Needs
 
 from .attention import running
 from .cache import TreeCache
-from .capture import Captured
+from .capture import Capture
 from .shape import ROTARIES
 from .static import Bucket, Buffers, Rows, StaticForward
 
@@ -63,11 +63,11 @@ class GraphForward(StaticForward):
         return None
 
     def forward(
-        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Captured
+        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture
     ) -> Float[Tensor, "rows vocab"]:
         graphs, count = rows.cache.graphs, rows.count
         if graphs.get((bucket, needs)) is None:
-            caught = Captured()
+            caught = Capture()
             made = self.graph(lambda: self._stock(buffers, bucket, rows.cache, needs, caught))
             graphs[bucket, needs] = made, caught
         graph, caught = graphs[bucket, needs]
@@ -78,7 +78,7 @@ class GraphForward(StaticForward):
         return logits[:count].clone()
 
     def _stock(
-        self, buffers: Buffers, bucket: Bucket, cache: TreeCache, needs: Needs, caught: Captured
+        self, buffers: Buffers, bucket: Bucket, cache: TreeCache, needs: Needs, caught: Capture
     ) -> Float[Tensor, "rows vocab"]:
         """The target's stock forward over a bucket, which writes to the slots in the buffers."""
         target = self.target

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from .joint import GROUPS, JointPart
 from .linear import PackedLinear
 from .norms import rms_norm
-from .rounded import RoundedLinear, rounded_product
+from .rounding import RoundedLinear, rounded_product
 
 LINEARS: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 EXAMPLE_ROWS, EXAMPLE_KEYS, EXAMPLE_CAPACITY = 6, 96, 160  # numbers that stand for any, apart from one row
@@ -142,7 +142,7 @@ class LlamaLayer(nn.Module):
                 return linear(names[0], rows).split([sizes[name][0] for name in names], -1)
             return [linear(name, rows) for name in names]
 
-        def turned(states: Tensor) -> Tensor:
+        def rotate(states: Tensor) -> Tensor:
             half = s.head_dim // 2
             swapped = torch.cat((-states[..., half:], states[..., :half]), -1)
             return (states * cos[:, None] + swapped * sin[:, None]).transpose(0, 1)
@@ -155,7 +155,7 @@ class LlamaLayer(nn.Module):
         query, key, value = (made.view(count, -1, s.head_dim) for made in several(GROUPS[0], normed))
         if s.query_norm:
             query, key = norm(query, weights[2]), norm(key, weights[3])
-        query, key, value = turned(query), turned(key), value.transpose(0, 1)
+        query, key, value = rotate(query), rotate(key), value.transpose(0, 1)
         keys.index_copy_(2, slots, key[None].to(keys.dtype))
         values.index_copy_(2, slots, value[None].to(keys.dtype))
         seen, group = mask.shape[1], s.heads // s.kv_heads

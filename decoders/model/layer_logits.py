@@ -42,7 +42,7 @@ def layer_logits(session: Session, tokens: Sequence[int]) -> tuple[Float[Tensor,
     rows = torch.stack([state[0, -1] for state in states])[None]
     for module in modules:
         rows = _output(module(rows))
-    logits = _scored(target, rows)
+    logits = _score(target, rows)
     apart = float((logits[-1] - own).abs().max())
     if not apart <= TOLERANCE * max(1.0, float(own.std())):
         raise UserError(
@@ -83,7 +83,7 @@ def _chain(state: Tensor, behind: list[tuple[nn.Module, Tensor, Tensor]]) -> lis
     return modules
 
 
-def _scored(target: Target, rows: Float[Tensor, "1 rows hidden"]) -> Float[Tensor, "rows vocab"]:
+def _score(target: Target, rows: Float[Tensor, "1 rows hidden"]) -> Float[Tensor, "rows vocab"]:
     """The head's logits, as the model's own code scales and squashes them."""
     logits = target.head(rows)[0].float() * target.shape.logits_scale
     cap = target.shape.logits_softcap

@@ -141,7 +141,7 @@ def crossover(outputs: int, inputs: int) -> int:
     here, shape = machine(), f"{outputs}x{inputs}"
     rows = _notes().get(here, {}).get(shape)
     if not isinstance(rows, int):
-        rows = _tried(outputs, inputs)
+        rows = _try(outputs, inputs)
         with contextlib.suppress(OSError):  # where nothing can be written, it is tried again
             notes = _notes()
             notes.setdefault(here, {})[shape] = rows
@@ -169,7 +169,7 @@ def machine() -> str:
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
 
 
-def _tried(outputs: int, inputs: int) -> int:
+def _try(outputs: int, inputs: int) -> int:
     """``crossover`` by trying. Weights are cycled so that they come from memory as in a real forward; of a large weight
     some rows stand for all.
     """
@@ -298,7 +298,7 @@ def give_back(tensor: Tensor, mapped: list[tuple[int, int]]) -> None:
 
 
 @torch.no_grad()
-def packed(layer: nn.Linear) -> nn.Module:
+def pack_if_faster(layer: nn.Linear) -> nn.Module:
     """A frozen fp32 CPU layer packed, where that is faster; else the layer itself. Its weight stays as it is."""
     from_rows = crossover(*layer.weight.shape)
     return PackedLinear(layer.weight.detach(), layer.bias, from_rows) if from_rows < NEVER else layer

@@ -17,7 +17,7 @@ from decoders.errors import UserError, first_line
 
 from .catalog import model_place
 from .engines import DEFAULT
-from .gguf import Progress, converted, gguf_file, source_of
+from .gguf import Progress, convert, gguf_file, source_of
 from .shape import ModelShape
 from .target import Target
 
@@ -61,7 +61,7 @@ def load_network(
     folder = Path(source).expanduser()
     if folder.exists() or source.startswith((".", "/", "~")) or source.count("/") > 1 or folder.suffix == ".gguf":
         if (file := gguf_file(folder)) is not None:
-            folder, name = converted(file, kind, progress), file.stem
+            folder, name = convert(file, kind, progress), file.stem
         else:
             check_folder(folder)
             name = _folder_name(folder)
@@ -100,7 +100,7 @@ def model_folder(model: str | Path) -> str:
     """
     place = model_place(model)
     file = gguf_file(Path(place))
-    return place if file is None else str(converted(file, torch.float32))
+    return place if file is None else str(convert(file, torch.float32))
 
 
 def stock_network(target: Target) -> Any:

@@ -14,7 +14,7 @@ from decoders.draft.needs import Needs, heads_by_layer
 from decoders.prompt.prompt import Pool, Segment
 
 from .cache import TreeCache
-from .capture import Captured
+from .capture import Capture
 from .shape import ModelShape
 from .transfer import rows_of
 
@@ -53,16 +53,16 @@ class Memory:
             seen.top_logprobs = self.top_logprobs[:, : needs.top_tokens]
         return seen
 
-    def write(self, start: int, capacity: int, captured: Captured, top: tuple[Tensor, Tensor] | None) -> None:
+    def write(self, start: int, capacity: int, captured: Capture, top: tuple[Tensor, Tensor] | None) -> None:
         """Keep what a forward let through, and its ``top`` (log-probabilities, ids), from position ``start`` on."""
         for layer, states in captured.hidden.items():
-            self.hidden[layer] = _written(self.hidden.get(layer), states, 0, start, capacity)
+            self.hidden[layer] = _write(self.hidden.get(layer), states, 0, start, capacity)
         for layer, queries in captured.queries.items():
-            self.queries[layer] = _written(self.queries.get(layer), queries, 1, start, capacity)
+            self.queries[layer] = _write(self.queries.get(layer), queries, 1, start, capacity)
         self.sinks.update(captured.sinks)
         if top is not None:
-            self.top_logprobs = _written(self.top_logprobs, top[0], 0, start, capacity)
-            self.top_ids = _written(self.top_ids, top[1], 0, start, capacity)
+            self.top_logprobs = _write(self.top_logprobs, top[0], 0, start, capacity)
+            self.top_ids = _write(self.top_ids, top[1], 0, start, capacity)
 
     def bytes(self, processed: int | None = None) -> int:
         """Bytes of the rows of the first ``processed`` positions, or of all that it has room for."""
@@ -74,7 +74,7 @@ class Memory:
         return total
 
 
-def _written(store: Tensor | None, rows: Tensor, dim: int, start: int, capacity: int) -> Tensor:
+def _write(store: Tensor | None, rows: Tensor, dim: int, start: int, capacity: int) -> Tensor:
     """``rows`` in the store from ``start`` on along ``dim``; one of ``capacity`` is made where there is none yet."""
     if store is None:
         store = rows.new_zeros((*rows.shape[:dim], capacity, *rows.shape[dim + 1 :]))

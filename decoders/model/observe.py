@@ -23,7 +23,7 @@ BOTH_WAYS = "it looks both ways, so it cannot continue a text"
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class Observation:
     """``windows``: each layer's sliding window, None for full attention. ``unread``: why the attention rows of its
     layers cannot be read, in one clause; None where they can. ``skips_masks``: whether a mask may be left out where
     rows are causal anyway. ``kv_heads`` are those that are cached, of ``kv_layers``; the recurrent states of the other
@@ -39,7 +39,7 @@ class Observed:
     row_bytes: int
 
 
-class _Watched(TreeCache):
+class _WriteWatch(TreeCache):
     """A cache that sees which layers write into it."""
 
     def __init__(self, shape: ModelShape, capacity: int) -> None:
@@ -61,14 +61,14 @@ class NumberedMasks:
         self.rules: list[tuple[Rule, int | None]] = []
 
     def rows(self, *rows: Any) -> Callable[[Rule, int | None, bool], Tensor]:
-        return self._numbered
+        return self._number
 
-    def _numbered(self, rule: Rule, reach: int | None, skip: bool) -> Tensor:
+    def _number(self, rule: Rule, reach: int | None, skip: bool) -> Tensor:
         self.rules.append((rule, reach))
         return torch.full((1, 1, 1, 1), float(len(self.rules) - 1), dtype=self.dtype, device=self.device)
 
 
-def observe_target(target: Any) -> Observed:
+def observe_target(target: Any) -> Observation:
     """What the code of a target's model does, as of ``observe``. Raises UserError also where it cannot run."""
 
     def forward(cache: TreeCache, masks: Any) -> None:
@@ -85,21 +85,21 @@ def observe_target(target: Any) -> Observed:
 
 def observe(
     forward: Callable[[TreeCache, Any], Any], attentions: Sequence[nn.Module], shape: ModelShape, masks: NumberedMasks
-) -> Observed:
+) -> Observation:
     """Run ``forward`` with these masks over an empty cache and see what the layers get; ``attentions`` are theirs.
 
     Raises UserError for a model whose masks are not made by transformers' rules, or by one that no tree can follow.
     """
-    cache = _Watched(replace(shape, kv_layers=tuple(range(shape.layers))), 1)
+    cache = _WriteWatch(replace(shape, kv_layers=tuple(range(shape.layers))), 1)
     numbers: dict[int, int] = {}
     cached: list[bool] = []
 
     def tap(layer: int) -> Callable[..., None]:
-        def called(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, sinks: Tensor | None) -> None:
+        def attend(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, sinks: Tensor | None) -> None:
             numbers[layer] = -1 if mask is None else int(mask.flatten()[0])
             cached.append(key.data_ptr() == cache.keys(layer).data_ptr())
 
-        return called
+        return attend
 
     for layer, attention in enumerate(attentions):
         attention.attention_tap = tap(layer)  # type: ignore[assignment]
@@ -129,7 +129,7 @@ def observe(
     elif not all(cached):
         unread = "its cache keeps compressed keys, not those that attention is computed from"
     state_bytes, row_bytes = cache.states.row_bytes() if cache.states is not None else (0, 0)
-    return Observed(of_layers, unread, complete, cache.store.shape[2], layers, state_bytes, row_bytes)
+    return Observation(of_layers, unread, complete, cache.store.shape[2], layers, state_bytes, row_bytes)
 
 
 def _window(family: str, rule: Rule, reach: int | None) -> int | None:

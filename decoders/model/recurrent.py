@@ -72,7 +72,7 @@ class Writes:
     values: Float[Tensor, "heads rows value"]
     along: Float[Tensor, "heads rows channels"]  # one channel for all of a key, or each its own
 
-    def absorbed(self, state: Float[Tensor, "heads key value"], path: Sequence[int]) -> Tensor:
+    def absorb(self, state: Float[Tensor, "heads key value"], path: Sequence[int]) -> Tensor:
         """The state behind the rows of a path, in their order."""
         if not len(path):
             return state
@@ -107,7 +107,7 @@ class LayerState:
             self.state = self.behind
         elif self.writes is not None:
             assert self.state is not None
-            self.state = self.writes.absorbed(self.state, path)
+            self.state = self.writes.absorb(self.state, path)
         self.joined = self.writes = self.behind = None
 
 
@@ -239,11 +239,10 @@ class RecurrentStates:
         outs, state = [], layer.state
         for start in range(0, self.paths.count, chunk):
             out, writes = rule(*(part[:, start : start + chunk] for part in rows), state, None)
-            state = writes.absorbed(state, range(out.shape[1]))
+            state = writes.absorb(state, range(out.shape[1]))
             outs.append(out)
         layer.behind = state
         return torch.cat(outs, 1), layer.state
-
 
     @property
     def reads(self) -> Bool[np.ndarray, "rows"]:

@@ -41,7 +41,7 @@ class RunSize:
     def of(cls, shape: ModelShape, dtype: torch.dtype, needs: Needs, tokens: int, spare: int, rows: int) -> RunSize:
         """Of a run of so many tokens, with ``spare`` cache rows behind them and ``rows`` in its largest forward."""
         size, keys = dtype.itemsize, tokens + spare
-        layers, kv_heads, head_dim = shape.cached
+        layers, kv_heads, head_dim = shape.cache_shape
         numbers = len(needs.layers) * shape.hidden + len(needs.heads) * head_dim
         states = rows * (4 * shape.hidden + 3 * shape.mlp + 3 * shape.heads * head_dim)
         masks = rows * keys * (1 + shape.heads // kv_heads)  # itself, and once per query head of a group

@@ -41,7 +41,7 @@ def check(target: Any) -> None:
             shape.family, f"its configuration names a sliding window of {declared}, but its code was not seen to use it"
         )
     lengths = LENGTHS if shape.rotary_switch is None else LENGTHS + SWITCHING_LENGTHS
-    with shortened(target):
+    with shorten(target):
         for length in lengths:
             if length + WRITTEN < target.context_length:
                 try:
@@ -53,7 +53,7 @@ def check(target: Any) -> None:
 
 
 @contextmanager
-def shortened(target: Any) -> Iterator[None]:
+def shorten(target: Any) -> Iterator[None]:
     """The target with a short sliding window, and rotary positions that change early, where it has such."""
     configs = {id(c): c for m in target.model.modules() if (c := getattr(m, "config", None)) is not None}.values()
     shape, before = target.shape, list[tuple[dict[str, Any], str, int]]()
@@ -82,7 +82,7 @@ def _difference(target: Any, length: int) -> str | None:
     """How the engine's answer after a text of so many tokens differs from generate()'s, in one clause."""
     generator = np.random.default_rng(length)
     text = [int(token) for token in generator.integers(3, target.shape.vocab, length)]
-    expected, logits = generated(target, text)
+    expected, logits = generate(target, text)
     full = target.dtype in (torch.float32, torch.float64)
     allowed = (1e-3 if full else 0.15) * max(1.0, float(logits.std()))
 
@@ -125,7 +125,7 @@ def _among_others(root: int, chain: list[int], vocab: int) -> DraftTree:
 
 
 @torch.inference_mode()
-def generated(target: Any, text: list[int]) -> tuple[list[int], Tensor]:
+def generate(target: Any, text: list[int]) -> tuple[list[int], Tensor]:
     """What the model's own generate() writes after a text, and its logits at each place [tokens, vocab] (fp64, CPU)."""
     model, settings = target.model, target.model.generation_config
     ids = torch.as_tensor([text], device=target.device)

@@ -107,7 +107,7 @@ class ModelShape:
         )
 
     @property
-    def cached(self) -> tuple[int, int, int]:
+    def cache_shape(self) -> tuple[int, int, int]:
         """Layers, key/value heads and head size of what is cached."""
         return len(self.kv_layers), self.kv_heads, self.head_dim
 

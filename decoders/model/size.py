@@ -20,7 +20,7 @@ from .catalog import model_place
 from .gguf import check_magic, gguf_file, is_converted
 from .load import check_folder, chosen_device, chosen_dtype
 from .room import free_memory, gigabytes
-from .rounded import BITS
+from .rounding import BITS
 from .shape import ModelShape
 
 TEXT = 2048  # tokens whose keys and values are counted
@@ -55,7 +55,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Cached:
+class CacheFacts:
     """What a text's cache depends on, the size of the head, and that of the embedding and the head together."""
 
     layers: int
@@ -66,10 +66,10 @@ class Cached:
     tables: int
 
     @classmethod
-    def of(cls, config: Any) -> Cached:
+    def of(cls, config: Any) -> CacheFacts:
         shape = ModelShape.of(config)
         head = shape.vocab * shape.hidden
-        return cls(*shape.cached, shape.context_length, head, head * (1 if config.tie_word_embeddings else 2))
+        return cls(*shape.cache_shape, shape.context_length, head, head * (1 if config.tie_word_embeddings else 2))
 
 
 def size_of(
@@ -97,8 +97,8 @@ def size_of(
         place = str(folder)
     try:
         config = AutoConfig.from_pretrained(place, local_files_only=not fetch).get_text_config(decoder=True)
-        cached = Cached.of(config)
-        count = _stored(folder) or parameters or _counted(config)
+        cached = CacheFacts.of(config)
+        count = _count_stored(folder) or parameters or _counted(config)
     except UserError:
         raise
     except Exception as error:
@@ -122,7 +122,7 @@ def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
 
 
 def _size(
-    count: int, cached: Cached, kind: torch.dtype, where: torch.device, rounded: str | None, *, dequantised: int = 0
+    count: int, cached: CacheFacts, kind: torch.dtype, where: torch.device, rounded: str | None, *, dequantised: int = 0
 ) -> Size:
     """``rounded``: what the weights between embedding and head are rounded to, once they are read."""
     read = weights = count * kind.itemsize
@@ -145,7 +145,7 @@ def _counted(config: Any) -> int:
 # --- folders
 
 
-def _stored(folder: Path) -> int:
+def _count_stored(folder: Path) -> int:
     """The numbers that a folder's safetensors files hold; 0 where there are none."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
@@ -178,7 +178,7 @@ def _numbers(file: Path) -> int:
 
 
 @functools.lru_cache(maxsize=64)
-def _read_gguf(file: Path, size: int, mtime_ns: int) -> tuple[int, Cached]:
+def _read_gguf(file: Path, size: int, mtime_ns: int) -> tuple[int, CacheFacts]:
     """The numbers that a GGUF file holds, and what its cache depends on; ``size`` and ``mtime_ns`` tell files apart."""
     check_magic(file)
     try:
@@ -197,7 +197,7 @@ def _read_gguf(file: Path, size: int, mtime_ns: int) -> tuple[int, Cached]:
         head_dim = setting("attention.key_length") if f"{family}.attention.key_length" in settings else hidden // heads
         head = math.prod(tensors["token_embd.weight"])
         tables = head * (2 if "output.weight" in tensors else 1)
-        cached = Cached(setting("block_count"), kv_heads, head_dim, setting("context_length"), head, tables)
+        cached = CacheFacts(setting("block_count"), kv_heads, head_dim, setting("context_length"), head, tables)
         return sum(math.prod(shape) for shape in tensors.values()), cached
     except KeyError as error:
         raise UserError(f"{file.name} holds no model: it does not say {error.args[0]!r}") from error

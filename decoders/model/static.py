@@ -21,7 +21,7 @@ from decoders.draft.needs import Needs
 
 from .attention import Masks
 from .cache import TreeCache
-from .capture import Captured
+from .capture import Capture
 from .transfer import sent
 
 ROWS = (1, 4, 8, 16, 32, 64, 128)  # row buckets; larger forwards run eagerly
@@ -155,14 +155,14 @@ class StaticForward:
         """Whether forwards of so many rows can run now."""
         raise NotImplementedError
 
-    def run(self, bucket: Bucket, rows: Rows, needs: Needs, captured: Captured) -> Float[Tensor, "rows vocab"]:
+    def run(self, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
         """Logits of the rows, in fp32; what ``needs`` names goes to ``captured``."""
         buffers = self.buffers(bucket.rows)
         buffers.fill(rows, bucket.keys, self.windows, self.target.embeddings)
         return self.forward(buffers, bucket, rows, needs, captured)
 
     def forward(
-        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Captured
+        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture
     ) -> Float[Tensor, "rows vocab"]:
         raise NotImplementedError
 

@@ -16,10 +16,10 @@ PACKAGE = __name__.partition(".")[0]
 
 def storages(module: torch.nn.Module) -> frozenset[int]:
     """Addresses of a module's parameters and buffers."""
-    return frozenset(reached([module]))
+    return frozenset(storage_sizes([module]))
 
 
-def reached(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:
+def storage_sizes(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:
     """Address of a storage → its bytes, of everything below ``roots``; only this package's objects are looked into."""
     sizes: dict[int, int] = {}
     seen, waiting = {id(one) for one in but}, list(roots)

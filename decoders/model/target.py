@@ -28,7 +28,7 @@ from .anatomy import decoder_stack, one_device, put_in_place
 from .attention import NAME, Masks, running
 from .cache import TreeCache
 from .calibration import Calibration, fingerprint, load_calibration
-from .capture import Captured, Taps
+from .capture import Capture, Taps
 from .engines import Engines
 from .hybrid import follow_paths
 from .joint import pack_joined
@@ -40,7 +40,7 @@ from .reading import read_with
 from .recurrent import SPACING
 from .reference import reference_logits
 from .room import RunSize, check_room
-from .rounded import round_weights
+from .rounding import round_weights
 from .self_check import check
 from .shape import ROTARIES, ModelShape, token_ids
 from .static import Rows
@@ -64,7 +64,13 @@ class Target:
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, name: str, *, packed: bool | None = None, engine: str = "eager",
+        self,
+        model: Any,
+        tokenizer: Any,
+        name: str,
+        *,
+        packed: bool | None = None,
+        engine: str = "eager",
         weights: str | None = None,
     ) -> None:
         self.config: Any = model.config
@@ -263,7 +269,7 @@ class Session:
         self.whole = True  # False: a part of another session, which looks at it (``at``)
         self._scored: Draft | None = None
         self._logits: Tensor | None = None
-        self._captured = Captured()
+        self._captured = Capture()
 
     @property
     def context(self) -> Context:
@@ -339,9 +345,9 @@ class Session:
             positions = np.minimum(positions, last)
         tokens = [*tree.tokens, *(probe.token or 0 for probe in draft.probes)]
         embed = None if layout.embeddings is None else partial(self._embed, draft, layout.embeddings)
-        prefixes = reading.seen(draft) if reading and reading.prefixes else None
+        prefixes = reading.visibility(draft) if reading and reading.prefixes else None
         rows = Rows(self.cache, self.masks, tokens, positions, sees, embed, prefixes, special=reading is not None)
-        self._captured = Captured()
+        self._captured = Capture()
         with target.lock, read_with(reading, self.cache, target.stack, target.layers, nodes) as read:
             logits, ran = target.engines.run(rows, self.needs, self._captured)
             logits = read(logits)
@@ -386,7 +392,7 @@ class Session:
                 f"no step of this run can be looked at again: {self.target.name}'s rotary positions changed in the "
                 f"middle of it, behind {switch} tokens"
             )
-        part = self._shared(length, needs)
+        part = self._share(length, needs)
         part.whole = False
         store, first = self.cache.store, part.cache.length
         end = min(self.cache.length, length - 1 + SPARE_ROWS)
@@ -423,9 +429,9 @@ class Session:
         """
         if self.target.shape.rotary_switch is not None:
             raise ValueError(f"{self.target.name}'s rotary positions change with the text: each run reads its prompt")
-        return self._shared(self.prompt_length, needs)
+        return self._share(self.prompt_length, needs)
 
-    def _shared(self, length: int, needs: Needs) -> Session:
+    def _share(self, length: int, needs: Needs) -> Session:
         """A session over the first ``length`` tokens of this one, on its keys, values and memory."""
         part = Session(self.target, needs, self.capacity)
         part.memory = self.memory.seen_by(needs, self.needs)

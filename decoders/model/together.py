@@ -17,9 +17,9 @@ from transformers.cache_utils import CacheLayerMixin
 from decoders.draft.draft import Draft, Scored, layout_of, reading_of
 from decoders.errors import UserError
 
-from .attention import Joined, Rule, running
+from .attention import RowBatch, Rule, running
 from .cache import HybridCache, TreeCache
-from .capture import Captured
+from .capture import Capture
 from .recurrent import JointStates, Paths
 from .shape import ROTARIES
 from .target import Session, Target
@@ -39,7 +39,7 @@ class _Layer(CacheLayerMixin):
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None: ...
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[Joined, Joined]:  # pyright: ignore
+    def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[RowBatch, RowBatch]:  # pyright: ignore
         return self.cache.write(self.index, key_states, value_states)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -61,11 +61,11 @@ class JointCache(HybridCache):
         states = [cache.states for cache in caches if cache.states is not None]
         self.states: JointStates | None = JointStates(states, counts) if states else None
 
-    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Joined, Joined]:
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[RowBatch, RowBatch]:
         rows = zip(self.caches, keys.split(self.counts, 2), values.split(self.counts, 2), strict=True)
         written = [cache.write(layer, own_keys, own_values) for cache, own_keys, own_values in rows]
         all_keys, all_values = zip(*written, strict=True)
-        return Joined(all_keys, tuple(self.counts)), Joined(all_values, tuple(self.counts))
+        return RowBatch(all_keys, tuple(self.counts)), RowBatch(all_values, tuple(self.counts))
 
     @contextmanager
     def following(
@@ -115,8 +115,8 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
         for session, draft, layout, own in zip(sessions, drafts, layouts, ids.split(counts), strict=True)
     ] if any(layout.embeddings is not None for layout in layouts) else []  # fmt: skip
 
-    def masks(rule: Rule, reach: int | None, skip: bool) -> Joined:
-        return Joined(tuple(own(rule, reach, skip and target.skips_masks) for own in rows), tuple(counts))
+    def masks(rule: Rule, reach: int | None, skip: bool) -> RowBatch:
+        return RowBatch(tuple(own(rule, reach, skip and target.skips_masks) for own in rows), tuple(counts))
 
     cache = JointCache([session.cache for session in sessions], counts)
     with target.lock, cache.following(places, [layout.sees for layout in layouts], target.device):
@@ -130,7 +130,7 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
             running.reset(before)
     made = []
     for session, draft, logits in zip(sessions, drafts, output.logits[0].float().split(counts), strict=True):
-        session._logits, session._scored, session._captured = logits, draft, Captured()
+        session._logits, session._scored, session._captured = logits, draft, Capture()
         nodes = len(draft.tree)
         made.append(Scored(logits[:nodes], logits[nodes:] if draft.probes else None))
     return made

@@ -72,14 +72,14 @@ def compress(prompt: Prompt, tokenizer: Any, ratio: float, compressor: str = EXT
     context = [s for s in prompt.segments if s.name == "context"]
     passages = _passages(prompt, tokenizer, context)
     total = sum(s.stop - s.start for s in context)
-    shorten = _extracted if compressor == EXTRACTIVE else _by_llmlingua
+    shorten = _extract if compressor == EXTRACTIVE else _by_llmlingua
     bodies = shorten(passages, int(total / ratio), ratio, _topic(prompt, tokenizer), _counter(tokenizer))
     if not any(body.strip() for body in bodies):
         raise UserError(
             f"compression to 1/{ratio:g} would leave nothing of a context of {total} tokens: choose a smaller ratio, "
             "or turn compression off"
         )
-    tokens, segments = _assembled(prompt, tokenizer, passages, bodies)
+    tokens, segments = _assemble(prompt, tokenizer, passages, bodies)
     pool = prompt.pool or Pool(full.tokens, full.starts, None, "the full context")
     numbers = {
         "compressor": compressor,
@@ -117,7 +117,7 @@ def _counter(tokenizer: Any) -> Counter:
     return lambda texts: [len(i) for i in tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
 
 
-def _assembled(
+def _assemble(
     prompt: Prompt, tokenizer: Any, passages: Sequence[Passage], bodies: Sequence[str]
 ) -> tuple[list[int], list[Segment]]:
     """The prompt's tokens with the bodies in place of its context; a passage without a body goes, and the gap before
@@ -242,7 +242,7 @@ def by_marginal_relevance(score: np.ndarray, vectors: Vectors) -> Iterator[int]:
         nearest = np.maximum(nearest, vectors.cosines(best)[: len(score)])
 
 
-def _extracted(passages: Sequence[Passage], budget: int, ratio: float, topic: str, count: Counter) -> list[str]:
+def _extract(passages: Sequence[Passage], budget: int, ratio: float, topic: str, count: Counter) -> list[str]:
     """The bodies of the passages, shortened to ``budget`` tokens in all (heads and tails included)."""
     owner, units = [], []
     for number, passage in enumerate(passages):
@@ -273,10 +273,10 @@ def _extracted(passages: Sequence[Passage], budget: int, ratio: float, topic: st
         if not kept[last]:
             del kept[last]
             last = next(reversed(kept), -1)
-    return _joined(passages, owner, kept)
+    return _join(passages, owner, kept)
 
 
-def _joined(passages: Sequence[Passage], owner: Sequence[int], kept: dict[int, str]) -> list[str]:
+def _join(passages: Sequence[Passage], owner: Sequence[int], kept: dict[int, str]) -> list[str]:
     """The kept sentences of each passage in their order; the space before the first one goes, its indent stays."""
     bodies = ["" for _ in passages]
     for unit in sorted(kept):
@@ -286,7 +286,7 @@ def _joined(passages: Sequence[Passage], owner: Sequence[int], kept: dict[int, s
 
 
 def _tokens_of(passages: Sequence[Passage], owner: Sequence[int], kept: dict[int, str], count: Counter) -> int:
-    bodies = _joined(passages, owner, kept)
+    bodies = _join(passages, owner, kept)
     return sum(count([p.head + body + p.tail for p, body in zip(passages, bodies, strict=True) if body]))
 
 

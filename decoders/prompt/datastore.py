@@ -24,7 +24,7 @@ from jaxtyping import Int
 from decoders.errors import UserError
 from decoders.folders import cache_folder, replacing
 
-from .pool import SEPARATOR, Trie, first_rows, merged, sorted_ends
+from .pool import SEPARATOR, Trie, first_rows, merge, sorted_ends
 
 SCHEMA = "specstore/2"
 CHUNK = 1 << 22  # tokens
@@ -38,7 +38,7 @@ ABOUT = "datastore.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Match:
     """Where a suffix of ``length`` tokens stands: ``hits`` times in all; per chunk, the places that are looked at."""
 
     length: int
@@ -83,7 +83,7 @@ class Datastore:
     def __init__(self, name: str, tokens: int, chunks: Sequence[Chunk]) -> None:
         self.name, self.tokens, self.chunks = name, tokens, tuple(chunks)
 
-    def find(self, sequence: Int[np.ndarray, "tokens"], longest: int, shortest: int, most: int) -> Found:
+    def find(self, sequence: Int[np.ndarray, "tokens"], longest: int, shortest: int, most: int) -> Match:
         """The longest suffix of ``longest`` to ``shortest`` tokens that stands in any chunk with a token behind it. Of
         more places than ``most`` in a chunk, the first in suffix order are looked at.
         """
@@ -92,15 +92,15 @@ class Datastore:
         for chunk in self.chunks:
             length = chunk.longest(last, max(1, shortest, length)) or length
         if not length:
-            return Found(0, 0, ())
+            return Match(0, 0, ())
         spans = [chunk.interval(last[-length:]) for chunk in self.chunks]
         ends = tuple(
             chunk.places[low : min(high, low + most)].astype(np.int64) + length - 1
             for chunk, (low, high) in zip(self.chunks, spans, strict=True)
         )
-        return Found(length, sum(high - low for low, high in spans), ends)
+        return Match(length, sum(high - low for low, high in spans), ends)
 
-    def continuations(self, found: Found, depth: int, limit: int, most: int) -> Trie:
+    def continuations(self, found: Match, depth: int, limit: int, most: int) -> Trie:
         """What follows, up to ``depth`` tokens inside the document, as a trie of the ``limit`` most frequent nodes; of
         more places than ``most`` in all chunks, of those that come first in suffix order.
         """
@@ -115,7 +115,7 @@ class Datastore:
         if len(every) > most:
             first = first_rows(every, most)
             every, where = every[first], where[first]
-        return merged(every, where, limit)
+        return merge(every, where, limit)
 
 
 def sorted_places(text: Int[np.ndarray, "text"]) -> Int[np.ndarray, "places"]:
@@ -178,7 +178,7 @@ def _of_line(line: str, where: str) -> str:
     raise UserError(f"{where} has no text: it needs one of {', '.join(TEXT_KEYS)}, messages or conversations")
 
 
-def opened(path: str | Path, tokenizer: Any, progress: Callable[[int], None] | None = None) -> Datastore:
+def open_datastore(path: str | Path, tokenizer: Any, progress: Callable[[int], None] | None = None) -> Datastore:
     """The datastore of a file, made where there is none yet for these bytes and this tokenizer (or where the kept one
     is damaged). ``progress`` is told the tokens read so far.
 
@@ -188,7 +188,7 @@ def opened(path: str | Path, tokenizer: Any, progress: Callable[[int], None] | N
     if not path.is_file():
         raise UserError(f"there is no datastore file {path}: give a text or JSONL file")
     folder = cache_folder() / "datastores" / fingerprint(path, tokenizer)
-    return _kept(folder) or _made(folder, path, tokenizer, progress)
+    return _read(folder) or _make(folder, path, tokenizer, progress)
 
 
 def fingerprint(path: Path, tokenizer: Any) -> str:
@@ -204,7 +204,7 @@ def fingerprint(path: Path, tokenizer: Any) -> str:
     return digest.hexdigest()[:24]
 
 
-def _kept(folder: Path) -> Datastore | None:
+def _read(folder: Path) -> Datastore | None:
     """The datastore in a folder; None where there is none, or not all of it."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
@@ -221,7 +221,7 @@ def _kept(folder: Path) -> Datastore | None:
         return None
 
 
-def _made(folder: Path, path: Path, tokenizer: Any, progress: Callable[[int], None] | None) -> Datastore:
+def _make(folder: Path, path: Path, tokenizer: Any, progress: Callable[[int], None] | None) -> Datastore:
     total, sizes, followed = 0, [], False
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing(folder) as new:
@@ -240,7 +240,7 @@ def _made(folder: Path, path: Path, tokenizer: Any, progress: Callable[[int], No
             raise UserError(f"{path.name} holds no text: give one with at least a few words in it")
         about = {"schema": SCHEMA, "name": path.name, "tokens": total, "chunks": sizes}
         (new / ABOUT).write_text(json.dumps(about) + "\n", encoding="utf-8")
-    made = _kept(folder)
+    made = _read(folder)
     if made is None:
         raise UserError(f"the datastore of {path.name} cannot be read back from {folder}: is the disk full?")
     return made

@@ -110,7 +110,7 @@ class PoolIndex:
         if most is not None and len(rows) > most:
             first = first_rows(rows, most)
             rows, ends = rows[first], ends[first]
-        return merged(rows, ends, limit)
+        return merge(rows, ends, limit)
 
     def _rows(self, ends: np.ndarray, depth: int) -> Int[np.ndarray, "hits depth"]:
         at = np.searchsorted(self._place, ends)[:, None] + np.arange(1, depth + 1)
@@ -118,7 +118,7 @@ class PoolIndex:
         return np.where(np.logical_and.accumulate(rows != SEPARATOR, axis=1), rows, SEPARATOR)
 
 
-def merged(rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, "hits"], limit: int) -> Trie:
+def merge(rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, "hits"], limit: int) -> Trie:
     """Continuations (padded with -1) that follow ``ends``, merged into a trie of the ``limit`` best nodes."""
     order = np.lexsort(rows.T[::-1])
     rows, ends = rows[order].T, ends[order]  # rows: [depth, hits] now, equal prefixes next to each other
@@ -184,11 +184,11 @@ def sorted_ends(text: Int[np.ndarray, "text"], longest: int, ended: bool = False
     sorted_by = min(64 // bits, longest)
     key = np.zeros(len(text), dtype=np.uint64)
     for back in range(sorted_by):  # the newest token in the highest bits
-        key |= _shifted(rank, back) << np.uint64(bits * (sorted_by - 1 - back))
+        key |= _shift(rank, back) << np.uint64(bits * (sorted_by - 1 - back))
     rank = _ranks(key)
     while sorted_by < longest:
         further = min(sorted_by, longest - sorted_by)
-        rank = _ranks(rank << np.uint64(32) | _shifted(rank, further))
+        rank = _ranks(rank << np.uint64(32) | _shift(rank, further))
         sorted_by += further
     ends = np.flatnonzero((text[:-1] != SEPARATOR) & (ended | (text[1:] != SEPARATOR)))
     ordered = np.sort(rank[ends] << np.uint64(32) | ends.astype(np.uint64))
@@ -209,7 +209,7 @@ def intervals(text: memoryview, ends: memoryview, newest_first: Iterable[int]) -
         yield low, high
 
 
-def _shifted(values: np.ndarray, by: int) -> np.ndarray:
+def _shift(values: np.ndarray, by: int) -> np.ndarray:
     """Each place's value ``by`` places earlier, 0 where there is none."""
     return np.concatenate([np.zeros(by, dtype=values.dtype), values])[: len(values)]
 

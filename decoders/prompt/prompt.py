@@ -143,7 +143,7 @@ class Prompt:
         """Chat turns in the model's chat template, ready for the assistant's answer."""
         _not_empty("".join(m["content"] for m in messages))
         parts = [[(m["content"], "chat", -1)] for m in messages]
-        return _templated(tokenizer, [m["role"] for m in messages], parts)
+        return _from_template(tokenizer, [m["role"] for m in messages], parts)
 
     @classmethod
     def from_segments(
@@ -161,7 +161,7 @@ class Prompt:
         """
         parts = segment_parts(instruction, context, question)
         turns = [[(m["content"], "chat", -1)] for m in earlier] + [parts]
-        return _templated(tokenizer, [*(m["role"] for m in earlier), "user"], turns)
+        return _from_template(tokenizer, [*(m["role"] for m in earlier), "user"], turns)
 
 
 def segment_parts(instruction: str, context: str | Sequence[str], question: str) -> list[Part]:
@@ -194,7 +194,7 @@ def _not_empty(text: str) -> None:
         raise UserError("the prompt is empty: type at least one character, or open an example")
 
 
-def rendered(tokenizer: Any, roles: Sequence[str], ask: bool = True) -> list[str | int]:
+def render(tokenizer: Any, roles: Sequence[str], ask: bool = True) -> list[str | int]:
     """The chat template's text around turns of these roles, with number i where the content of turn i belongs: every
     part's place is known without searching for its text. Some templates leave earlier turns out. ``ask``: the
     assistant is to go on.
@@ -211,14 +211,14 @@ def rendered(tokenizer: Any, roles: Sequence[str], ask: bool = True) -> list[str
     return [*parts, rest]
 
 
-def _templated(tokenizer: Any, roles: list[str], turns: list[list[Part]]) -> Prompt:
+def _from_template(tokenizer: Any, roles: list[str], turns: list[list[Part]]) -> Prompt:
     """The turns in the model's chat template or, without one, with blank lines between them."""
     pieces: list[Part] = []
     if not tokenizer.chat_template:
         for turn in turns:
             pieces += [*_gap(pieces), *turn]
         return _encode(tokenizer, pieces, special=True)
-    for part in rendered(tokenizer, roles):
+    for part in render(tokenizer, roles):
         pieces += turns[part] if isinstance(part, int) else [(part, "template", -1)]
     return _encode(tokenizer, pieces, special=False)
 

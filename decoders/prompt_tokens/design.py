@@ -77,7 +77,7 @@ def candidates(acceptance: Table, count: int, depth: int) -> list[Path_]:
     return likeliest
 
 
-def pruned(tree: PromptTree, count: int, f: Sequence[float], acceptance: Table, least: int = 0) -> PromptTree:
+def prune(tree: PromptTree, count: int, f: Sequence[float], acceptance: Table, least: int = 0) -> PromptTree:
     """The tree with prompt tokens removed until its candidates have ``count``, each time the one that costs least:
     ΔF = p_stop · (f_i - f_(i-1)) on a node that has i, where p_stop = p(path) - Σ p(children), as in the released code
     (proposition A.3 prints p(path)). The root keeps its own, a candidate at least ``least``.
@@ -132,16 +132,16 @@ def design_sizes(
     for size in sizes:
         check_size(size, len(table), ensemble)
     if wide:
-        return dict(_designed(table, tuple(sizes), ensemble, 0))
+        return dict(_design(table, tuple(sizes), ensemble, 0))
     least = least_size(len(table), ensemble)
     paper = tuple(size for size in sizes if size >= least + ensemble)
-    small = dict(_designed(table, (least,), ensemble, 0)) if len(paper) < len(sizes) else {}
-    made = dict(_designed(table, paper, ensemble, 1))
+    small = dict(_design(table, (least,), ensemble, 0)) if len(paper) < len(sizes) else {}
+    made = dict(_design(table, paper, ensemble, 1))
     return {size: made[size] if size in made else small[least] for size in sizes}
 
 
 @lru_cache(maxsize=32)
-def _designed(
+def _design(
     table: tuple[tuple[float, ...], ...], sizes: tuple[int, ...], ensemble: int, least: int
 ) -> tuple[tuple[int, PromptTrees], ...]:
     if not sizes:
@@ -161,7 +161,7 @@ def _designed(
         # of every state: its row of the chain for each budget, from all prompt tokens down to the least
         chain = np.stack(
             [
-                _by_hung(tree, f, table, least)[_hung(budgets, tree, ensemble) - least * len(tree.paths)]
+                _by_hung(tree, f, table, least)[_prompt_token_counts(budgets, tree, ensemble) - least * len(tree.paths)]
                 for tree in full
             ],
             axis=1,
@@ -182,7 +182,7 @@ def split_trees(acceptance: Table, count: int, rows: int, ensemble: int = 1, lea
     full = [_full(candidates(table, count, depth), len(table)) for depth in range(len(table) + 1)]
     f = [tree.expected(table) for tree in full]
     budget = np.array(rows - 1 - ensemble * len(table))
-    states = tuple(pruned(tree, int(_hung(budget, tree, ensemble)), f, table, least) for tree in full)
+    states = tuple(prune(tree, int(_prompt_token_counts(budget, tree, ensemble)), f, table, least) for tree in full)
     return PromptTrees(states, table, ensemble)
 
 
@@ -363,7 +363,7 @@ def _full(paths: Sequence[Path_], m: int) -> PromptTree:
     return PromptTree(tuple(sorted(paths)), (m,) * (len(paths) + 1))
 
 
-def _hung(budget: np.ndarray, tree: PromptTree, ensemble: int) -> np.ndarray:
+def _prompt_token_counts(budget: np.ndarray, tree: PromptTree, ensemble: int) -> np.ndarray:
     """How many prompt tokens the candidates may keep where candidates and their prompt tokens have ``budget`` rows."""
     return np.clip((budget - len(tree.paths)) // ensemble, 0, tree.prompts[0] * len(tree.paths))
 

@@ -39,7 +39,7 @@ class Setup:
     torch: str
     packed: bool
     engine: str
-    weights: str = "fp32"  # as they are computed with, where they are rounded (``model/rounded.py``)
+    weights: str = "fp32"  # as they are computed with, where they are rounded (``model/rounding.py``)
 
     @classmethod
     def of(cls, target: Target) -> Setup:

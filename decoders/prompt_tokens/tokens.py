@@ -63,7 +63,7 @@ class PromptConfig:
             )
         if learned and vectors == exits == 1:
             raise ValueError("there is nothing to weigh with one vector per prompt token and one exit: give several")
-        cached = shape.cached if prefix else (0, 0, 0)
+        cached = shape.cache_shape if prefix else (0, 0, 0)
         made = cls(tokens, vectors, shape.hidden, mask, learned, prefix, cached, exits, shape.vocab if head else 0)
         if reason := made.misfit(shape):
             raise ValueError(reason)
@@ -91,8 +91,8 @@ class PromptConfig:
             return f"{self.exits} exits are not possible: the model has {shape.layers} layers"
         if self.hidden != shape.hidden:
             return f"the vectors have {self.hidden} numbers, those of the model {shape.hidden}"
-        if self.prefix and self.cached != shape.cached:
-            return f"the prefix tokens have the shape {self.cached}, what the model caches {shape.cached}"
+        if self.prefix and self.cached != shape.cache_shape:
+            return f"the prefix tokens have the shape {self.cached}, what the model caches {shape.cache_shape}"
         if self.vocab and self.vocab != shape.vocab:
             return f"the head is of {self.vocab} tokens, the model of {shape.vocab}"
         return None

@@ -23,8 +23,8 @@ from decoders.trace import metrics
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Sampling
 
-from .kinds import PLAIN, described, kind_of
-from .observed import AsProcessed, Observed, Steps
+from .kinds import PLAIN, describe, kind_of
+from .observation import AsProcessed, ObservedStep, Steps
 
 FIRST_FORWARD = "the first forward of generate() reads the prompt, too: its time is the prefill's"
 WAITING_BYTES = {"cpu": 2 << 20, "cuda": 256 << 20}  # of logits that wait to be recorded; a CPU's fit its cache
@@ -56,7 +56,7 @@ class Call:
         self.generator: Any = None
         self.outputs: list[Output] = []
         self.first_ms: Span | None = None
-        self._waiting: list[list[Observed]] = []
+        self._waiting: list[list[ObservedStep]] = []
         self._bytes = 0
         self._begun: Mark = None  # of the step
         self._drafted: tuple[Tensor, Tensor | None, Mark] | None = None
@@ -70,7 +70,7 @@ class Call:
         """Before the prompt is read."""
         self._begun = mark(self.device)
 
-    def proposed(self, ids: Int[Tensor, "1 length"], candidates: Tensor, logits: Tensor | None) -> None:
+    def on_proposal(self, ids: Int[Tensor, "1 length"], candidates: Tensor, logits: Tensor | None) -> None:
         """What the candidate generator gave."""
         drafted = candidates[0, ids.shape[1] :].to(self.device)
         if not len(drafted):
@@ -88,7 +88,7 @@ class Call:
             kept = kept.clone()
         self._logits = kept
 
-    def judged(self, processed: Float[Tensor, "1 nodes vocab"]) -> None:
+    def on_verdict(self, processed: Float[Tensor, "1 nodes vocab"]) -> None:
         """The logits after the run's processors, once the draft was verified."""
         self._verified = mark(self.device)
         if self.config.do_sample and self._drafted is not None and self._drafted[1] is not None:
@@ -111,7 +111,7 @@ class Call:
                 continue
             processed = None if self._processed is None else self._processed[row]
             new = ids[row, self._length :]
-            seen = Observed(drafted, draft_logits, logits[row].float(), processed, new, marks)
+            seen = ObservedStep(drafted, draft_logits, logits[row].float(), processed, new, marks)
             waiting.append(seen)
             self._bytes += seen.nbytes
         if len(self.outputs) > 1:
@@ -159,13 +159,13 @@ class Call:
         if sequences is not None and self.outputs:
             wanted = [row[self._prompts :] for row in sequences.tolist()]
         self.record(wanted)
-        return [self._finished(output, error) for output in self.outputs]
+        return [self._finish(output, error) for output in self.outputs]
 
     def _open(self, prompts: Int[Tensor, "rows length"]) -> None:
         """The outputs' traces, once it is known how generate() drafts."""
         self._prompts = prompts.shape[1]
         kind = PLAIN if self.generator is None else kind_of(self.generator)
-        about = described(kind, self.generator, self.config)
+        about = describe(kind, self.generator, self.config)
         stops = token_ids(getattr(self.config, "eos_token_id", None))
         greedy = not self.config.do_sample
         settings = {n: getattr(self.config, n, None) for n in SAMPLING_WORDS}
@@ -198,7 +198,7 @@ class Call:
             self.outputs.append(Output(trace, rows, Steps(kind, about["method"]["params"], ids, stops), processed))
             self._waiting.append([])
 
-    def _finished(self, output: Output, error: BaseException | None) -> Trace:
+    def _finish(self, output: Output, error: BaseException | None) -> Trace:
         trace, run = output.trace, output.trace.run
         steps, written = trace.tables["steps"], trace.output_ids
         if steps["verify_ms"]:

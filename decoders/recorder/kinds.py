@@ -82,7 +82,7 @@ def kind_of(generator: Any) -> Kind:
     return KINDS.get(name, unknown)
 
 
-def described(kind: Kind, generator: Any, config: Any) -> dict[str, Any]:
+def describe(kind: Kind, generator: Any, config: Any) -> dict[str, Any]:
     """What a run's record says of its drafting: the parts that ``engine.recording.described`` gives of a method."""
     owner = None if generator is None else next(c for c in type(generator).__mro__ if "get_candidates" in vars(c))
     drafts = "" if owner is None else f"{owner.__module__.replace('.', '/')}.py {owner.__qualname__}.get_candidates"

@@ -10,7 +10,7 @@ from decoders.draft.draft import Candidates
 from decoders.drafters.pld import suffix_lengths
 
 
-def ranked(tokens: np.ndarray, drafted: Sequence[int], most: int, longest: int) -> tuple[Candidates | None, int]:
+def rank(tokens: np.ndarray, drafted: Sequence[int], most: int, longest: int) -> tuple[Candidates | None, int]:
     """All places where the last token stands too, as PromptLookupCandidateGenerator ranks them, and where the draft
     begins (-1: there is none). The longest matched n-gram wins, then the earliest; ``most`` tokens are offered, at most
     ``longest`` compared. A place whose tokens the run's logits processors forbid loses to the next.

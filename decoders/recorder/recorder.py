@@ -137,7 +137,7 @@ class Recorder:
             self._thread = threading.get_ident()
             if custom is not None:
                 return own(*args, **kwargs)
-            call = self._call = Call(self._described(), self.pieces, self.model.device, self.title)
+            call = self._call = Call(self._describe(), self.pieces, self.model.device, self.title)
             try:
                 output = own(*args, **kwargs)
             except BaseException as error:
@@ -160,7 +160,7 @@ class Recorder:
 
         def get(*args: Any, **kwargs: Any) -> Any:
             processors = own(*args, **kwargs)
-            call = self._watched
+            call = self._current
             if call is not None:
                 config = kwargs.get("generation_config", args[0] if args else None)
                 if problem := cannot_follow(config, kwargs.get("input_ids_seq_length")):
@@ -175,14 +175,14 @@ class Recorder:
     def _criteria(self, own: Callable[..., Any]) -> Callable[..., Any]:
         def get(*args: Any, **kwargs: Any) -> Any:
             criteria = own(*args, **kwargs)
-            return criteria if self._watched is None else Watched(criteria, self._watched)
+            return criteria if self._current is None else Watched(criteria, self._current)
 
         return get
 
     def _candidates(self, own: Callable[..., Any]) -> Callable[..., Any]:
         def get(*args: Any, **kwargs: Any) -> Any:
             generator = own(*args, **kwargs)
-            call = self._watched
+            call = self._current
             if call is not None:
                 watch(generator, call, self)
             return generator
@@ -190,12 +190,12 @@ class Recorder:
         return get
 
     def _forward(self, model: Any, args: Any, output: Any) -> None:
-        call = self._watched
+        call = self._current
         if call is not None and getattr(output, "logits", None) is not None:
             call.scored(output.logits.detach())
 
     @property
-    def _watched(self) -> Call | None:
+    def _current(self) -> Call | None:
         """The call that is recorded, unless the model drafts for itself just now."""
         return None if self._inside else self._call
 
@@ -203,7 +203,7 @@ class Recorder:
         """Told when a candidate generator begins (1) and ends (-1) to draft: it may run the model itself."""
         self._inside += inside
 
-    def _described(self) -> dict[str, Any]:
+    def _describe(self) -> dict[str, Any]:
         if self._about is None:
             self._about = described_model(self.model)
         return dict(self._about)
@@ -242,11 +242,11 @@ def watch(generator: Any, call: Call, recorder: Recorder) -> None:
             candidates, logits = propose(input_ids, *args, **kwargs)
         finally:
             recorder.drafts(-1)
-        call.proposed(input_ids, candidates, logits)
+        call.on_proposal(input_ids, candidates, logits)
         return candidates, logits
 
     def update_candidate_strategy(input_ids: Tensor, scores: Tensor, num_matches: int) -> Any:
-        call.judged(scores)
+        call.on_verdict(scores)
         return update(input_ids, scores, num_matches)
 
     generator.get_candidates, generator.update_candidate_strategy = get_candidates, update_candidate_strategy
@@ -284,17 +284,17 @@ def described_model(model: Any) -> dict[str, Any]:
     try:
         state = str(vars(model.config)), [(p.data_ptr(), p._version) for p in model.parameters()]
     except RuntimeError:  # weights that count no changes
-        return _described(model)
+        return _describe(model)
     before = _DESCRIBED.get(model)
     if before is None or before[0] != state:
-        before = _DESCRIBED[model] = state, _described(model)
+        before = _DESCRIBED[model] = state, _describe(model)
     return dict(before[1])
 
 
 _DESCRIBED: WeakKeyDictionary[Any, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
 
 
-def _described(model: Any) -> dict[str, Any]:
+def _describe(model: Any) -> dict[str, Any]:
     config = model.config.get_text_config()
     numbers: dict[str, Any] = {"family": str(config.model_type), "vocab": int(config.vocab_size)}
     try:

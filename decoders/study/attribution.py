@@ -70,7 +70,7 @@ class _Source:
         self.segments: list[str] = tokens["segment"]
         self.passages: list[int] = tokens["passage"]
         self.pool = dict(zip(pool["position"], zip(pool["id"], pool["passage"], strict=True), strict=True))
-        self.source: list[int] = looked(trace) if signal(trace) == "attention" else tokens["source"]
+        self.source: list[int] = attended_sources(trace) if signal(trace) == "attention" else tokens["source"]
         self.place: list[int] = tokens["pool"]
 
     def home(self, pooled: bool, at: int) -> tuple[Kind, int] | None:
@@ -119,7 +119,7 @@ def signal(trace: Trace) -> str:
     return "attention" if trace.tables["attention"]["step"] else ""
 
 
-def looked(trace: Trace) -> list[int]:
+def attended_sources(trace: Trace) -> list[int]:
     """The source of every position by where the draft model looked, -1 where that tells none.
 
     A drafted token that stood was predicted by the query of the token before it. The position with that query's largest
@@ -171,9 +171,9 @@ def links(trace: Trace, min_run: int = 2, *, whole: bool = True, words: bool = F
         assert home is not None, "a trace names no source outside its text"
         _append(runs, Link(i, i + 1, copy[1], copy[1] + 1, home[1], home[0]))
     if whole:
-        runs = _grown(trace, where, runs)
+        runs = _grow(trace, where, runs)
         if any(run.kind == "output" for run in runs):
-            runs = _grown(trace, where, _traced_on(trace, where, runs))
+            runs = _grow(trace, where, _traced_on(trace, where, runs))
     if words:
         runs = _in_words(trace, where, runs)
     return [run for run in runs if len(run) >= min_run]
@@ -211,7 +211,7 @@ def _traced_on(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]
     return traced
 
 
-def _grown(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
+def _grow(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
     of = _bytes(trace)
     said = _Bytes(of[token] for token in where.ids[where.first :])
     stretches: list[tuple[Kind, int, int, _Bytes]] = []
@@ -296,7 +296,7 @@ def verbatim(trace: Trace, link: Link, where: _Source | None = None) -> bool:
     return bool(core) and core in says
 
 
-def linked(copies: Collection[Link], length: int, kinds: Collection[Kind] = SOURCES) -> np.ndarray:
+def link_mask(copies: Collection[Link], length: int, kinds: Collection[Kind] = SOURCES) -> np.ndarray:
     """Which of ``length`` output tokens are linked to a source of these kinds, and to which passage: the passage's
     number ``[length]``, -1 where no passage is known, -2 where there is no link.
 

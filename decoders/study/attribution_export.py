@@ -56,7 +56,7 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def marked(trace: Trace, copies: Sequence[Link]) -> Iterator[tuple[str, Link | None]]:
+def split_by_link(trace: Trace, copies: Sequence[Link]) -> Iterator[tuple[str, Link | None]]:
     """The answer in parts, with the link that each was copied by (None: nobody copied it); no character twice."""
     text, done = TokenText(trace, trace.output_ids), 0
     for link in copies:
@@ -79,17 +79,17 @@ def markdown(trace: Trace, copies: Sequence[Link]) -> str:
     sources = {source.home: source for source in passages(trace, copies)}
     where, notes = _Source(trace), dict[tuple[Kind, int], int]()
     body = ""
-    for part, link in marked(trace, copies):
+    for part, link in split_by_link(trace, copies):
         if link is None:
-            body += _escaped(part, body)
+            body += _escape(part, body)
             continue
         note = notes.setdefault(link.home, len(notes) + 1)
         core = part.strip()
         lead, tail = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :] if core else ""
-        body += _escaped(lead, body)
+        body += _escape(lead, body)
         if core:
-            body += "\\[" + _escaped(core, body + "[") + f"\\][^{note}]"
-        body += _escaped(tail, body)
+            body += "\\[" + _escape(core, body + "[") + f"\\][^{note}]"
+        body += _escape(tail, body)
     lines = [body.rstrip() or "*(no text)*", ""]
     for home, note in notes.items():
         source = sources[home]
@@ -98,7 +98,7 @@ def markdown(trace: Trace, copies: Sequence[Link]) -> str:
             if link.home == home:
                 a, b = text.span(*source.tokens(link))
                 false = "" if verbatim(trace, link, where) else " (not verbatim)"
-                quotes.append(f"“{_escaped(' '.join(text.text[a:b].split()), 'x')}” ({a}–{b}){false}")
+                quotes.append(f"“{_escape(' '.join(text.text[a:b].split()), 'x')}” ({a}–{b}){false}")
         name = source.name[0].upper() + source.name[1:]
         lines.append(f"[^{note}]: {name}, {share.used_tokens} of {share.tokens} tokens used: {'; '.join(quotes)}")
     return "\n".join(lines).rstrip() + "\n"
@@ -107,7 +107,7 @@ def markdown(trace: Trace, copies: Sequence[Link]) -> str:
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 
-def _escaped(text: str, before: str) -> str:
+def _escape(text: str, before: str) -> str:
     """Text as Markdown that shows just that: punctuation escaped, line ends kept, ``before`` it stands ``before``."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = "".join(c if c in "\n\t" or unicodedata.category(c) != "Cc" else "\ufffd" for c in text)

@@ -127,12 +127,12 @@ def grapheme_breaks(text: str) -> list[int]:
     for i in range(1, len(text)):
         before, after = text[i - 1], text[i]
         flags = flags + 1 if _flag(before) else 0
-        if not _joined(before, after, flags):
+        if not _is_joined(before, after, flags):
             breaks.append(i)
     return [*breaks, len(text)] if text else [0]
 
 
-def _joined(before: str, after: str, flags: int) -> bool:
+def _is_joined(before: str, after: str, flags: int) -> bool:
     """Whether two neighbouring characters are of one grapheme; ``flags`` regional indicators end with the first."""
     if before < "\x80" and after < "\x80":
         return before == "\r" and after == "\n"

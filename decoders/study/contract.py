@@ -56,7 +56,7 @@ def controls_faults(method: Named) -> Iterator[str]:
             yield f"parameter {control.name} has no label"
         if not control.help.endswith("."):
             yield f"parameter {control.name} has no help that is a sentence (it ends with a full stop)"
-        if not control.allowed():
+        if not control.range_in_words():
             yield f"parameter {control.name} does not say what is allowed"
     if not entry.title:
         yield "the method has no title"
@@ -157,7 +157,7 @@ def alternating_faults(target: Target, prompt: Prompt, methods: Sequence[Named])
                 yield f"{name} takes other steps after another run: nothing may be left behind a run"
 
 
-def drafted(target: Target, prompt: Prompt, method: Named) -> int:
+def drafted_tokens(target: Target, prompt: Prompt, method: Named) -> int:
     """Tokens that a run drafts in all."""
     return sum(step.draft.tree.drafted for step in Decoding.of(target, prompt, method, max_new_tokens=NEW))
 

@@ -48,11 +48,11 @@ class Lens:
     1: of the ``drafted`` token, and of the target's ``own`` one, which is what was written there or (off the accepted
     path) the target's first choice. ``tops`` are the layers' first choices, with their probabilities.
 
-    ``decided`` is the layer from which on the own token stands above the drafted one (0: the embedding already); None
-    where both are one token, or where it never does. ``settled`` is the layer from which on the own token is the first
-    choice, None where it is none in the end. ``position`` is the place's in the text; ``apart`` how far the self-check
-    found the last layer from the model's own logits; ``ms`` the time it took. ``pieces`` are the bytes of all tokens
-    that are named, as the trace's table of that name has them.
+    ``deciding_layer`` is the layer from which on the own token stands above the drafted one (0: the embedding already);
+    None where both are one token, or where it never does. ``settled`` is the layer from which on the own token is the
+    first choice, None where it is none in the end. ``position`` is the place's in the text; ``apart`` how far the
+    self-check found the last layer from the model's own logits; ``ms`` the time it took. ``pieces`` are the bytes of
+    all tokens that are named, as the trace's table of that name has them.
     """
 
     step: int
@@ -103,19 +103,19 @@ def lens(read: ReadRun, step: int, node: int) -> Lens:
     with read.session.at(length, Needs()) as part:
         logits, apart = layer_logits(part, ids[:-1])
     probs = logits.double().softmax(-1)
-    own = _written(read, step, path[-2])
+    own = _written_token(read, step, path[-2])
     own = int(logits[-1].argmax()) if own is None else own
     drafted, theirs = (_course(logits, probs, token) for token in (ids[-1], own))
     best = probs.max(-1)
     return Lens(
         step, node, length + len(ids) - 2, drafted, theirs,
-        tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True)), decided(drafted, theirs),
+        tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True)), deciding_layer(drafted, theirs),
         _onwards([rank == 0 for rank in theirs.ranks]), apart, (time.perf_counter() - started) * 1e3,
         _pieces(read.target, {ids[-1], own, *best.indices.tolist()}),
     )  # fmt: skip
 
 
-def decided(drafted: Course, own: Course) -> int | None:
+def deciding_layer(drafted: Course, own: Course) -> int | None:
     """The layer from which on ``own`` ranks above ``drafted``; None where it is the same token, or does not in the end.
 
     >>> decided(Course(5, (0.9, 0.2, 0.1), (0, 3, 4)), Course(7, (0.0, 0.6, 0.8), (9, 0, 0)))
@@ -134,7 +134,7 @@ def _onwards(holds: Sequence[bool]) -> int | None:
     return layer if layer < len(holds) else None
 
 
-def _written(read: ReadRun, step: int, parent: int) -> int | None:
+def _written_token(read: ReadRun, step: int, parent: int) -> int | None:
     """The token that the run wrote after a node, where it stands on the accepted path."""
     table, rows = read.trace.tables["nodes"], read.rows("nodes", step)
     if parent and table["status"][rows[parent]] != "accepted":

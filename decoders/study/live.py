@@ -50,8 +50,7 @@ class LiveStep:
 
 @dataclass(frozen=True, slots=True)
 class LiveDrafts:
-    """All steps of a run, drafted anew in ``ms``. ``scored``: the target judged every draft, which takes its time.
-    """
+    """All steps of a run, drafted anew in ``ms``. ``scored``: the target judged every draft, which takes its time."""
 
     steps: tuple[LiveStep, ...]
     ms: float
@@ -80,7 +79,7 @@ class LiveRun:
         if by_text and not self.read.serves(parts.needs):
             raise UserError(f"{self.title} is too long to keep all that {method.name} reads of it")
         if not by_text:
-            steps = self._steps(lambda step: self._redrafted(step, method, params))
+            steps = self._steps(lambda step: self._redraft_step(step, method, params))
         else:
             with self.read.session.at(self.read.session.length, parts.needs) as whole:
                 context = whole.context
@@ -100,7 +99,7 @@ class LiveRun:
                 steps.append(LiveStep(step, recorded, error=first_line(problem), details=lines))
         return steps
 
-    def _redrafted(self, step: int, method: Method, params: object) -> LiveStep:
+    def _redraft_step(self, step: int, method: Method, params: object) -> LiveStep:
         again = self.read.redraft(step, method, params)
         table = again.trace.tables["steps"]
         return LiveStep(step, again.recorded, table["drafted"][0], again.accepted, table["reason"][0])

@@ -59,7 +59,7 @@ class LlamaServer:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
             )
-        self._finish = weakref.finalize(self, _ended, self.process)
+        self._finish = weakref.finalize(self, _end, self.process)
         lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=_first_line, args=(self.process, lines), daemon=True).start()
         try:
@@ -67,7 +67,7 @@ class LlamaServer:
         except queue.Empty:
             self.address = ""
         if not self.address:
-            raise self._lost(f"did not start within {START_S:.0f} s")
+            raise self._peer_lost(f"did not start within {START_S:.0f} s")
 
     def post(self, path: str, body: Mapping[str, Any], seconds: float = ANSWER_S) -> bytes:
         """Its answer to a request. Raises PeerLost where it crashed, or gave none within the time."""
@@ -85,16 +85,16 @@ class LlamaServer:
         try:
             result = answer.get(timeout=seconds)
         except queue.Empty:
-            raise self._lost(f"gave no answer within {seconds:.0f} s") from None
+            raise self._peer_lost(f"gave no answer within {seconds:.0f} s") from None
         if isinstance(result, Exception):
-            raise self._lost(f"gave no answer ({type(result).__name__}: {result})"[:300]) from result
+            raise self._peer_lost(f"gave no answer ({type(result).__name__}: {result})"[:300]) from result
         return result
 
     def close(self) -> None:
         """End the process."""
         self._finish()
 
-    def _lost(self, why: str) -> PeerLost:
+    def _peer_lost(self, why: str) -> PeerLost:
         try:
             status: int | None = self.process.wait(1)  # a crash is noticed by its socket first
         except subprocess.TimeoutExpired:
@@ -112,7 +112,7 @@ def _first_line(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None
     lines.put(process.stdout.readline())
 
 
-def _ended(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[str]) -> None:
     """End a child: it leaves when its input ends, and is killed where it does not."""
     assert process.stdin is not None and process.stdout is not None
     try:

@@ -18,7 +18,7 @@ from decoders.errors import UserError
 from decoders.prompt.files import PromptRecord
 from decoders.trace.trace import Trace
 
-from .attribution import Link, linked, links
+from .attribution import Link, link_mask, links
 from .attribution_text import TokenText
 
 INSTRUCTION = "Answer the question with quotes from the passages."
@@ -109,8 +109,8 @@ def locate(passage: str, words: str) -> tuple[int, int]:
     """
     if (at := passage.find(words)) >= 0:
         return at, at + len(words)
-    folded, place = _folded(passage)
-    wanted, _ = _folded(words)
+    folded, place = _fold(passage)
+    wanted, _ = _fold(words)
     for form in (wanted, wanted.rstrip(".,;:!?")):
         if form and (at := folded.find(form)) >= 0:
             return place[at], place[at + len(form) - 1] + 1
@@ -120,7 +120,7 @@ def locate(passage: str, words: str) -> tuple[int, int]:
 _FORMS = str.maketrans("“”„‘’‚–—−", "\"\"\"'''---")
 
 
-def _folded(text: str) -> tuple[str, list[int]]:
+def _fold(text: str) -> tuple[str, list[int]]:
     """Text without blanks, case and forms of marks, and the place of each of its characters."""
     kept = [(c, i) for i, one in enumerate(text.translate(_FORMS)) if not one.isspace() for c in one.casefold()]
     return "".join(c for c, _ in kept), [i for _, i in kept]
@@ -238,7 +238,7 @@ def gold_tokens(trace: Trace, gold: QuotedAnswer) -> np.ndarray | None:
     ``."`` does, is not what the source has.
     """
     said = TokenText(trace, trace.output_ids)
-    quotes = _placed(gold, said.text)
+    quotes = _place(gold, said.text)
     if quotes is None:
         return None
     passage = np.full(len(said.starts), -2, dtype=np.int64)
@@ -250,7 +250,7 @@ def gold_tokens(trace: Trace, gold: QuotedAnswer) -> np.ndarray | None:
     return passage
 
 
-def _placed(gold: QuotedAnswer, text: str) -> list[tuple[int, int, int]] | None:
+def _place(gold: QuotedAnswer, text: str) -> list[tuple[int, int, int]] | None:
     """(start, stop, passage) of the quotes in an answer, which may be another than the gold one."""
     if text == gold.answer:
         return [(q.start, q.stop, q.passage) for q in gold.quotes]
@@ -270,7 +270,7 @@ def score_links(trace: Trace, gold: QuotedAnswer, copies: Sequence[Link]) -> Quo
     passage = gold_tokens(trace, gold)
     if passage is None:
         return None
-    from_passage = linked(copies, len(passage))
+    from_passage = link_mask(copies, len(passage))
     score = token_score(from_passage >= -1, passage >= -1)
     both = (from_passage >= -1) & (passage >= -1)
     return replace(score, right_passage=float((from_passage[both] == passage[both]).mean()) if both.any() else None)
@@ -314,5 +314,5 @@ def gold_json(trace: Trace, gold: QuotedAnswer) -> dict[str, Any] | None:
     """Gold quotes for a page: "tokens", the quoted passage of every output token (-2: none), and "quotes", [start,
     stop, passage] in characters of the answer. None where the answer does not hold the quotes.
     """
-    tokens, quotes = gold_tokens(trace, gold), _placed(gold, TokenText(trace, trace.output_ids).text)
+    tokens, quotes = gold_tokens(trace, gold), _place(gold, TokenText(trace, trace.output_ids).text)
     return None if tokens is None or quotes is None else {"tokens": tokens.tolist(), "quotes": quotes}

@@ -100,7 +100,7 @@ def digests(file: Path, *, once: bool = False) -> Iterator[str]:
         time.sleep(POLL_S)
 
 
-def drafted(file: Path, runs: Sequence[LiveRun], name: str | None = None) -> Save:
+def draft_save(file: Path, runs: Sequence[LiveRun], name: str | None = None) -> Save:
     """Every run drafted by the file's method as it is now; ``name`` says which, where it has several."""
     started = time.perf_counter()
     try:
@@ -129,14 +129,14 @@ def rows(
 ) -> list[Row]:
     """All steps, those that raise first, then by tokens lost."""
     every = [
-        Row(number, step, _accepted(before, number, step.step), _accepted(other, number, step.step))
+        Row(number, step, _accepted_tokens(before, number, step.step), _accepted_tokens(other, number, step.step))
         for number, drafts in enumerate(now)
         for step in drafts.steps
     ]
     return sorted(every, key=lambda row: (not row.step.error, row.change, row.run, row.step.step))
 
 
-def _accepted(drafts: Sequence[LiveDrafts] | None, run: int, step: int) -> int | None:
+def _accepted_tokens(drafts: Sequence[LiveDrafts] | None, run: int, step: int) -> int | None:
     if drafts is None or step >= len(drafts[run].steps) or drafts[run].steps[step].error:
         return None
     return drafts[run].steps[step].accepted

@@ -13,7 +13,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from decoders.model.load import load_network
-from decoders.model.rounded import round_weights
+from decoders.model.rounding import round_weights
 from decoders.model.transfer import wait
 
 IN_DOUBLE = "sdpa_in_double"

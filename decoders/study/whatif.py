@@ -90,7 +90,7 @@ class PickedDrafter(Drafter):
             return Draft.empty(context.root, "this place offers no tokens to copy", route="picked")
         if self.place < 0:
             start = self.position + 1
-            return Draft.copied(context.root, context.tokens[start : start + count].tolist(), start, route="picked")
+            return Draft.copy_from(context.root, context.tokens[start : start + count].tolist(), start, route="picked")
         assert self.pool is not None
         places = range(self.place + 1, self.place + 1 + count)
         positions = self.pool.positions
@@ -381,7 +381,7 @@ def go_on(
     }
 
 
-def wanted(needs: Needs) -> Needs:
+def bounded_needs(needs: Needs) -> Needs:
     """What a run that is too long to keep all of is read for, where a drafter with these needs asks."""
     return replace(needs, top_tokens=TOP_TOKENS, pool=False)
 

@@ -30,7 +30,7 @@ from decoders.verifiers.sampling import Sampling
 from .contenders import contenders_of
 from .ledger import Ledger
 from .plan import PLAIN, TRACED, Case, Contender, Sample
-from .timing import disturbed
+from .timing import find_disturbed
 
 SCHEMA = "specbench/1"
 
@@ -90,7 +90,7 @@ COLUMNS: Mapping[str, Column] = {  # all that is measured of a contender: a new 
     "tokens": Column(lambda mine, every, name: sum(s.tokens for s in mine)),
     "tokens_per_s": Column(lambda mine, every, name: Spread.of([s.tokens_per_s for s in mine]), "tokens/s", "tokens/s"),
     "end_to_end": Column(lambda mine, every, name: Spread.of([s.end_to_end for s in mine])),
-    "speedup": Column(lambda mine, every, name: paired(every, name, PLAIN), "speedup", "×"),
+    "speedup": Column(lambda mine, every, name: pair(every, name, PLAIN), "speedup", "×"),
     "tokens_per_step": Column(lambda mine, every, name: _tokens_per_step(mine), "tokens per step", "tokens"),
     "draft_ms": Column(lambda mine, every, name: _median(mine, "draft_ms"), "draft ms", "ms"),
     "verify_ms": Column(lambda mine, every, name: _median(mine, "verify_ms"), "verify ms", "ms"),
@@ -164,9 +164,9 @@ def bench(
     warm-up, greedily or by ``sampling``, alike in all runs (others draw otherwise: ``peers`` are for greedy runs).
 
     Plain decoding always takes part. ``traced`` runs each method a second time with recording on. Who was disturbed
-    on a prompt (``timing.disturbed``) runs it again, with those it is compared with. ``progress(done, total)`` counts
-    runs; ``length`` as of ``Decoding.of``; a ``ledger`` of these prompts has their rows. A run that fails is counted,
-    and the others go on.
+    on a prompt (``timing.find_disturbed``) runs it again, with those it is compared with. ``progress(done, total)``
+    counts runs; ``length`` as of ``Decoding.of``; a ``ledger`` of these prompts has their rows. A run that fails is
+    counted, and the others go on.
     """
     if not prompts:
         raise UserError("a benchmark needs at least one prompt that fits the model's context")
@@ -187,7 +187,7 @@ def bench(
     settings = {
         "max_new_tokens": max_new_tokens, "repeats": repeats, "turns": len(prompts),
         "prompts": sum(prompt.turn == 1 for prompt in prompts),
-        "repeated": max(0, done - total), "disturbed": sum(len(names) for names in disturbed(samples).values()),
+        "repeated": max(0, done - total), "disturbed": sum(len(names) for names in find_disturbed(samples).values()),
         "lost": lost, "sampling": asdict(sampling or Sampling()), "length": length,
         "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
         "methods": parameters,
@@ -209,7 +209,7 @@ def _speeds(samples: Sequence[Sample], name: str, end_to_end: bool) -> dict[tupl
     return {(s.prompt, s.round): s.end_to_end if end_to_end else s.tokens_per_s for s in samples if s.name == name}
 
 
-def paired(samples: Sequence[Sample], above: str, below: str, *, end_to_end: bool = False) -> Spread | None:
+def pair(samples: Sequence[Sample], above: str, below: str, *, end_to_end: bool = False) -> Spread | None:
     """tokens/s of ``above`` ÷ tokens/s of ``below``, formed run by run: same prompt, same round."""
     a, b = (_speeds(samples, name, end_to_end) for name in (above, below))
     return Spread.of([one / other for key, one in a.items() if one and (other := b.get(key))])
@@ -217,7 +217,7 @@ def paired(samples: Sequence[Sample], above: str, below: str, *, end_to_end: boo
 
 def tracing(samples: Sequence[Sample], name: str, *, end_to_end: bool = False) -> Spread | None:
     """Seconds per token with recording on ÷ off: ratio of the medians, with quartiles of the run-by-run ratios."""
-    runs = paired(samples, name, name + TRACED, end_to_end=end_to_end)
+    runs = pair(samples, name, name + TRACED, end_to_end=end_to_end)
     off, on = (Spread.of([*_speeds(samples, each, end_to_end).values()]) for each in (name, name + TRACED))
     return replace(runs, median=off.median / on.median) if runs and off and on else None
 
@@ -227,8 +227,8 @@ def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
     decoding, whole = "tokens/s of decoding, the prompt excluded", "output tokens ÷ all seconds, the prompt included"
     ratios: list[tuple[str, Spread | None, str]] = []
     for ours, peer, label in BESIDE:
-        ratios.append((label, paired(samples, ours, peer), decoding))
-        ratios.append((f"{label}, end to end", paired(samples, ours, peer, end_to_end=True), whole))
+        ratios.append((label, pair(samples, ours, peer), decoding))
+        ratios.append((f"{label}, end to end", pair(samples, ours, peer, end_to_end=True), whole))
     for name in sorted({s.name.removesuffix(TRACED) for s in samples if s.name.endswith(TRACED)}):
         for basis in (False, True):
             label = f"{name}: tracing on ÷ off{', end to end' if basis else ''}"
@@ -254,7 +254,7 @@ def machine() -> dict[str, Any]:
     return facts
 
 
-def lengthened(prompts: Sequence[Prompt], length: int) -> list[Prompt]:
+def lengthen(prompts: Sequence[Prompt], length: int) -> list[Prompt]:
     """Each prompt with the file's others in front, cut to the last ``length`` tokens: the same work at a set context.
 
     >>> [p.tokens for p in lengthened([Prompt.from_ids([1, 2, 3]), Prompt.from_ids([4])], 5)]

@@ -35,7 +35,7 @@ def contenders_of(
         unseen = timed(target, name, params, max_new_tokens, sampling=sampling, length=length)
         result.append(Contender(name, "method", lossless, unseen))
         if traced:
-            recorded = _traced(target, name, params, max_new_tokens, sampling, length)
+            recorded = _record(target, name, params, max_new_tokens, sampling, length)
             result.append(Contender(name + TRACED, "traced", lossless, recorded))
     result += [Contender(peer.name, "peer", peer.lossless, _peer(peer, target, max_new_tokens)) for peer in peers]
     return result
@@ -83,7 +83,7 @@ def unrecorded(name: str, decoding: Callable[[], Decoding], read: Session | None
     )
 
 
-def _traced(
+def _record(
     target: Target, name: str, params: Any, max_new_tokens: int, sampling: Sampling | None, length: str
 ) -> Callable[[Prompt], Measurement]:
     def run(prompt: Prompt) -> Measurement:

@@ -11,7 +11,7 @@ from decoders.study.divergences import divergence
 from decoders.study.peers import BESIDE
 
 from .plan import PLAIN, TRACED, Contender, Failure, Measurement, Outcome, Row, Sample, Turn, alternated, execute
-from .timing import REPEATED, disturbed
+from .timing import REPEATED, find_disturbed
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
@@ -68,7 +68,7 @@ class Ledger:
     def _again(self, contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int) -> Order:
         timers = [contender for contender in contenders if contender.rounds is None]
         for more in range(1, REPEATED + 1):
-            for place, names in disturbed(self.samples).items():
+            for place, names in find_disturbed(self.samples).items():
                 again = [contender for contender in timers if contender.name in _beside(names)]
                 for turn, prompt in alternated(again, [prompts[place]], repeats, warm=True):
                     yield replace(turn, prompt=place, round=turn.round + more * repeats), prompt
@@ -118,9 +118,9 @@ class Ledger:
         speed = sample.tokens_per_s if sample is not None else None
         row |= {"tokens_per_s": speed, "speedup": speed / plain_speed if speed and plain_speed else None}
         outputs = [one.output for one in (recorded, timed) if one is not None]
-        return row | self._checked(turn.prompt, line, outputs)
+        return row | self._check(turn.prompt, line, outputs)
 
-    def _checked(self, prompt: int, line: str, outputs: Sequence[list[int]]) -> Row:
+    def _check(self, prompt: int, line: str, outputs: Sequence[list[int]]) -> Row:
         """Whether all outputs are plain decoding's; of the first that is not, where it leaves it, and the verdict."""
         plain = self._plain.get(prompt)
         if plain is None or not outputs:

@@ -164,7 +164,7 @@ def check_lossless(
     checks = {name: MethodCheck(name, PLAIN, method.lossless) for name, (method, _) in settings.items()}
     checks[PLAIN].against = GENERATE if stock else ""
     every = list(checks.values())
-    peers = [Contender(GENERATE, "peer", True, _generated(stock, target, max_new_tokens))] if stock else []
+    peers = [Contender(GENERATE, "peer", True, _generate(stock, target, max_new_tokens))] if stock else []
     runs, total = count(1), len(prompts) * (len(every) + len(peers))
     for index, prompt in enumerate(prompts):
         outcomes = dict[str, Outcome]()
@@ -201,9 +201,9 @@ def _behind_one_reading(
             for name, (method, _) in settings.items()]  # fmt: skip
 
 
-def _generated(stock: StockModel, target: Target, most: int) -> Callable[[Prompt], Measurement]:
+def _generate(stock: StockModel, target: Target, most: int) -> Callable[[Prompt], Measurement]:
     def run(prompt: Prompt) -> Measurement:
         output = stock.generate(prompt.tokens, most, target.stop_ids)
-        return Measurement(Sample.untimed(GENERATE, output), output)
+        return Measurement(Sample.without_time(GENERATE, output), output)
 
     return run

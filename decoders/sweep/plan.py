@@ -34,7 +34,7 @@ class Case:
     prompt: Prompt
     gold: QuotedAnswer | None = None  # the answer with its known quotes
 
-    def turned(self, prompt: Prompt) -> Case:
+    def next_turn(self, prompt: Prompt) -> Case:
         """A further user turn of it, under a name of its own."""
         return replace(self, id=turn_id(self.id, prompt), prompt=prompt)
 
@@ -65,7 +65,7 @@ class Sample:
     identical: bool = True
 
     @classmethod
-    def untimed(cls, name: str, output: Sequence[int]) -> Sample:
+    def without_time(cls, name: str, output: Sequence[int]) -> Sample:
         """Of a run whose time means nothing."""
         return cls(name, 0, 0, len(output), 0, None, None, 0.0, 0.0)
 
@@ -180,7 +180,7 @@ def execute(
         for turn, prompt in order:
             if cancel is not None and cancel.is_set():
                 return
-            outcome = call(functools.partial(_tidied if tidy else attempt, turn.contender.run, prompt))
+            outcome = call(functools.partial(_run_tidily if tidy else attempt, turn.contender.run, prompt))
             if cancel is not None and cancel.is_set():
                 return
             yield turn, outcome
@@ -189,6 +189,6 @@ def execute(
             gc.unfreeze()
 
 
-def _tidied(run: Callable[[Any], Outcome], prompt: Any) -> Outcome:
+def _run_tidily(run: Callable[[Any], Outcome], prompt: Any) -> Outcome:
     gc.collect()
     return attempt(run, prompt)

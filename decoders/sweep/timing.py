@@ -28,7 +28,7 @@ class Timing:
     unsteady: bool = False
 
     @property
-    def disturbed(self) -> bool:
+    def is_disturbed(self) -> bool:
         return self.impossible or self.unsteady
 
     @classmethod
@@ -70,7 +70,7 @@ def timings(rows: Sequence[Row], key: str) -> Mapping[tuple[str, Spot], Timing]:
     return {of: Timing.of(those, most.get(of)) for of, those in values.items()}
 
 
-def disturbed(samples: Sequence[Sample]) -> dict[int, set[str]]:
+def find_disturbed(samples: Sequence[Sample]) -> dict[int, set[str]]:
     """Contenders that are to be measured again, by the prompt's number: the speeds of their runs of it do not agree, or
     those of runs without recording against plain decoding's of the same round do not, or say more than can be.
     """
@@ -87,6 +87,6 @@ def disturbed(samples: Sequence[Sample]) -> dict[int, set[str]]:
     again: dict[int, set[str]] = {}
     for values in (speeds, speedups):
         for of, those in values.items():
-            if Timing.of(those, most.get(of) if values is speedups else None).disturbed:
+            if Timing.of(those, most.get(of) if values is speedups else None).is_disturbed:
                 again.setdefault(of[0], set()).add(of[1])
     return again

@@ -108,7 +108,7 @@ class Acceptance:
         counted = Counted.of(trace, made)
         stood, decided = Counter(made.depth[made.stood].tolist()), Counter(made.depth.tolist())
         one = cls(counted, [counted], stood, decided, Counter(accepted_lengths(trace)))
-        for name, group in zip(GROUPS, _grouped(trace, made), strict=True):
+        for name, group in zip(GROUPS, _group(trace, made), strict=True):
             counts = one.groups[name]
             for key, good in zip(group, made.stood.tolist(), strict=True):
                 pair = counts.setdefault(key, [0, 0])
@@ -198,7 +198,7 @@ def context_range(tokens: int) -> int:
     return 0 if tokens < FIRST_LENGTH else FIRST_LENGTH << ((tokens // FIRST_LENGTH).bit_length() - 1)
 
 
-def _grouped(trace: Trace, made: Decisions) -> Sequence[list[Any]]:
+def _group(trace: Trace, made: Decisions) -> Sequence[list[Any]]:
     """Of every decided position, its key in each of ``GROUPS``."""
     nodes, rows = trace.tables["nodes"], made.node.tolist()
     context, segment = trace.tables["steps"]["context"], trace.tables["tokens"]["segment"]

@@ -37,14 +37,14 @@ ROUNDING = 1e-3  # by which a share may exceed 1
 Arrays = Mapping[str, Mapping[str, np.ndarray]]  # table → column → values
 
 
-class Recorded(Protocol):
+class TraceContent(Protocol):
     """What a check reads: the run's record, and its tables column by column."""
 
     run: dict[str, Any]
     tables: dict[str, dict[str, list[Any]]]
 
 
-def check(trace: Recorded) -> None:
+def check(trace: TraceContent) -> None:
     """Raise TraceError, naming the first fault, unless the trace is whole: columns, types, ranges, cross-references.
 
     Vectorised: a trace of 2,000 steps and 60,000 candidates takes about 0.2 s.
@@ -63,10 +63,10 @@ def check_run(run: Any) -> None:
     """Raise TraceError unless ``run`` has what every view relies on; unknown keys are kept, but bounded."""
     if not isinstance(run, dict):
         raise TraceError("its run record is not an object")
-    _bounded(run, "run", [20_000])
+    _check_bounds(run, "run", [20_000])
     _record(run, "run", "run")
     if not re.fullmatch(RUN_ID, run["id"]):
-        raise TraceError(f"run.id is {shown(run['id'])}; letters, digits and . _ + - are allowed, 80 at most")
+        raise TraceError(f"run.id is {quote(run['id'])}; letters, digits and . _ + - are allowed, 80 at most")
     for declared in TERMS:
         if len({term["key"] for term in run.get(declared, ())}) != len(run.get(declared, ())):
             raise TraceError(f"run.{declared} names a number twice")
@@ -80,7 +80,7 @@ def _record(record: Any, where: str, part: str) -> None:
         name = f"{where}.{field.name}"
         if field.name in record:
             value = record[field.name]
-            _typed(value, name, field.type)
+            _check_type(value, name, field.type)
             if field.low is not None and value < field.low:
                 raise TraceError(f"{name} is {value}, which is below {field.low}")
             for kind in field.words:
@@ -91,21 +91,21 @@ def _record(record: Any, where: str, part: str) -> None:
                 else:
                     values = {f"{name}.{key}": one for key, one in value.items()}
                 for place, one in values.items():
-                    (_record if kind in RUN else _typed)(one, place, kind)
+                    (_record if kind in RUN else _check_type)(one, place, kind)
         elif field.default is REQUIRED:
             raise TraceError(f"{name} is missing")
 
 
-def _typed(value: Any, where: str, kind: str) -> None:
+def _check_type(value: Any, where: str, kind: str) -> None:
     if kind == "number":
         right = value is None or type(value) in (int, float)
     else:
         right = isinstance(value, _KINDS[kind]) and (kind != "int" or not isinstance(value, bool))
     if not right:
-        raise TraceError(f"{where} is {shown(value)}, which is not of the right type")
+        raise TraceError(f"{where} is {quote(value)}, which is not of the right type")
 
 
-def _bounded(value: Any, where: str, left: list[int], depth: int = 0) -> None:
+def _check_bounds(value: Any, where: str, left: list[int], depth: int = 0) -> None:
     """Free-form JSON inside the run record: depth, number of values and lengths stay small, numbers finite."""
     left[0] -= 1
     if left[0] < 0 or depth > 8:
@@ -113,10 +113,10 @@ def _bounded(value: Any, where: str, left: list[int], depth: int = 0) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             _string(key, f"a name in {where}", 200)
-            _bounded(item, f"{where}.{key[:40]}", left, depth + 1)
+            _check_bounds(item, f"{where}.{key[:40]}", left, depth + 1)
     elif isinstance(value, list | tuple):
         for item in value:
-            _bounded(item, where, left, depth + 1)
+            _check_bounds(item, where, left, depth + 1)
     elif isinstance(value, str):
         _string(value, where, 20_000)
     elif isinstance(value, float):
@@ -140,7 +140,7 @@ def _string(value: Any, where: str, limit: int) -> None:
         raise TraceError(f"{where} holds half of a surrogate pair, which is no text") from None
 
 
-def shown(value: Any) -> str:
+def quote(value: Any) -> str:
     text = repr(value) if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -149,7 +149,7 @@ def as_float(value: Any) -> Any:
     return float(value) if type(value) is int and abs(value) <= BIGGEST else value
 
 
-def _arrays(trace: Recorded, table: str) -> dict[str, np.ndarray]:
+def _arrays(trace: TraceContent, table: str) -> dict[str, np.ndarray]:
     """The table's columns as arrays (None → nan, text as objects), types and lengths checked."""
     columns = trace.tables.get(table)
     if not isinstance(columns, dict):
@@ -158,10 +158,10 @@ def _arrays(trace: Recorded, table: str) -> dict[str, np.ndarray]:
     if missing := sorted(set(kinds) - set(columns)):
         raise TraceError(f"{table}.{missing[0]} is missing")
     if not 0 < len(columns) <= MAX_COLUMNS:
-        raise TraceError(f"table {shown(table)} has {len(columns)} columns; 1 to {MAX_COLUMNS} are allowed")
+        raise TraceError(f"table {quote(table)} has {len(columns)} columns; 1 to {MAX_COLUMNS} are allowed")
     more = [name for name in columns if name not in kinds]
     if odd := [name for name in (table, *more) if not may_be_named(name)]:
-        raise TraceError(f"{shown(odd[0])} is not the name of a table or column: a letter, then letters, digits, _")
+        raise TraceError(f"{quote(odd[0])} is not the name of a table or column: a letter, then letters, digits, _")
     kinds |= dict.fromkeys(more, "any")
     lengths = {name: len(values) if isinstance(values, list) else -1 for name, values in columns.items()}
     first = next(iter(kinds))
@@ -176,7 +176,7 @@ def _arrays(trace: Recorded, table: str) -> dict[str, np.ndarray]:
 def _array(where: str, kind: str, values: list[Any]) -> np.ndarray:
     if wrong := set(map(type, values)) - _TYPES[kind]:
         row = next(i for i, v in enumerate(values) if type(v) in wrong)
-        raise TraceError(f"{where}, row {row}, is {shown(values[row])}; {_WORDS[kind]} are allowed")
+        raise TraceError(f"{where}, row {row}, is {quote(values[row])}; {_WORDS[kind]} are allowed")
     if kind == "str":
         for text in set(values):
             _string(text, where, MAX_STRING)
@@ -211,7 +211,7 @@ def _refuse(a: Arrays, where: str, bad: np.ndarray, allowed: str) -> None:
         row = int(np.flatnonzero(bad)[0])
         value = _column(a, where)[row]
         value = value.item() if isinstance(value, np.generic) else value
-        raise TraceError(f"{where}, row {row}, is {shown(value)}; allowed: {allowed}")
+        raise TraceError(f"{where}, row {row}, is {quote(value)}; allowed: {allowed}")
 
 
 def _column(a: Arrays, where: str) -> np.ndarray:
@@ -229,7 +229,7 @@ def _check_values(a: Arrays, prompt_length: int) -> None:
             _check_column(a, f"{table}.{column.name}", column)
     for row, text in enumerate(a["pieces"]["hex"]):
         if not re.fullmatch(HEX, text):
-            raise TraceError(f"pieces.hex, row {row}, is {shown(text)}; two hexadecimal digits per byte are allowed")
+            raise TraceError(f"pieces.hex, row {row}, is {quote(text)}; two hexadecimal digits per byte are allowed")
 
 
 def _check_column(a: Arrays, where: str, column: Column) -> None:

@@ -68,7 +68,7 @@ class Journal:
         """Add one step. Raises OSError where the disk refuses."""
         if self._file is None:
             raise ValueError("the journal was not started, or is finished already")
-        data = _encoded(delta)
+        data = _encode(delta)
         self._write(b"%08x %s\n" % (zlib.crc32(data), data))
 
     def finish(self, trace: Trace, path: str | os.PathLike[str] | None = None) -> Path:
@@ -93,7 +93,7 @@ class Journal:
             rest = rest[self._file.write(rest) :]
 
 
-def _encoded(delta: Delta) -> bytes:
+def _encode(delta: Delta) -> bytes:
     try:
         import orjson  # five times as fast
 

@@ -19,7 +19,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalised(text: str) -> list[str]:
+def normalise(text: str) -> list[str]:
     """A text's words as SQuAD compares them: lower case, without punctuation and articles.
 
     >>> normalised("The well-known  Mahesh Bhatt.")
@@ -34,7 +34,7 @@ def f1(answer: str, reference: str) -> float:
     >>> f1("Mahesh Bhatt is the father.", "Mahesh Bhatt")
     0.6666666666666666
     """
-    said, wanted = Counter(normalised(answer)), Counter(normalised(reference))
+    said, wanted = Counter(normalise(answer)), Counter(normalise(reference))
     if not said or not wanted:
         return float(said == wanted)
     return 2 * (said & wanted).total() / (said.total() + wanted.total())

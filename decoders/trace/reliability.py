@@ -99,14 +99,14 @@ def signals(traces: Iterable[Trace]) -> list[Signal]:
     """The confidences of which any of the runs recorded what came of them, those of nodes first."""
     recorded: dict[tuple[str, str], Signal] = {}
     for trace in traces:
-        for signal in _declared(trace):
+        for signal in _signals_of(trace):
             key = signal.table, signal.key
             if key not in recorded and len(outcomes(trace, signal)[0]):
                 recorded[key] = signal
     return sorted(recorded.values(), key=lambda signal: (signal.table != "nodes", not signal.probability))
 
 
-def _declared(trace: Trace) -> Iterator[Signal]:
+def _signals_of(trace: Trace) -> Iterator[Signal]:
     q = "The drafter's probability of the token, after the token before it. Drawn drafts are left out: they stand with "
     yield Signal("draft_prob", "nodes", "draft probability q", f"{q}min(1, p ÷ q), not with q.", 0, 1, TOKEN)
     for table, terms in (("nodes", "node_terms"), ("candidates", "terms")):

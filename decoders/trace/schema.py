@@ -146,15 +146,15 @@ def tables_text() -> str:
             remark = " ".join(line[2:] for line in body.splitlines() if line.startswith("#"))
             inside = " (inside the run record)" if tables is RUN and table != "run" else ""
             optional = "May be missing: read as empty." if table in OPTIONAL_TABLES else ""
-            about = "".join(f"{_marked(line[0].upper() + line[1:])}\n\n" for line in (remark, optional) if line)
+            about = "".join(f"{_mark(line[0].upper() + line[1:])}\n\n" for line in (remark, optional) if line)
             rows = "".join(
-                f"| `{c.name}` | {_type(c)} | {_marked(_help(c) if tables is TABLES else c.help)} |\n" for c in columns
+                f"| `{c.name}` | {_type(c)} | {_mark(_help(c) if tables is TABLES else c.help)} |\n" for c in columns
             )
             parts.append(f"### `{table}`{inside}\n\n{about}| name | type | holds |\n| --- | --- | --- |\n{rows}")
     return "\n".join(parts)
 
 
-def _marked(text: str) -> str:
+def _mark(text: str) -> str:
     return re.sub(r'"(term:<key>)"', r"`\1`", text).replace("|", r"\|")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any
 
-from .check import as_float, check, check_run, shown
+from .check import as_float, check, check_run, quote
 from .tables import NO_TABLES, OPTIONAL_TABLES, SCHEMA, TABLES, TraceError, columns_of, may_be_named, with_defaults
 
 
@@ -41,7 +41,7 @@ class Trace:
         rows = [len(next(iter(self.tables.get(table, {}).values()), ())) for table in ("tokens", "steps")]
         method = self.run.get("method")
         name = method.get("name") if isinstance(method, dict) else method
-        return f"<Trace {shown(self.run.get('id'))} of {shown(name)}: {rows[0]} rows of tokens, {rows[1]} of steps>"
+        return f"<Trace {quote(self.run.get('id'))} of {quote(name)}: {rows[0]} rows of tokens, {rows[1]} of steps>"
 
     def rows(self, table: str) -> int:
         return len(next(iter(self.tables[table].values())))
@@ -108,11 +108,11 @@ class Trace:
         """The inverse of ``to_json``, for documents of any origin: wholly checked, TraceError names the first fault."""
         schema = document.get("schema")
         if schema != SCHEMA:
-            raise TraceError(f"it has the version {shown(schema)}, and this program reads {SCHEMA}")
+            raise TraceError(f"it has the version {quote(schema)}, and this program reads {SCHEMA}")
         document = {**{table: {c.name: [] for c in TABLES[table]} for table in OPTIONAL_TABLES}, **document}
         tables = [*TABLES, *(name for name in document if name not in (*TABLES, *NO_TABLES))]
         if odd := [name for name in tables if not may_be_named(name)]:
-            raise TraceError(f"it has a part named {shown(odd[0])}; a letter, then letters, digits and _ are allowed")
+            raise TraceError(f"it has a part named {quote(odd[0])}; a letter, then letters, digits and _ are allowed")
         if missing := [name for name in ("run", *tables) if not isinstance(document.get(name), dict)]:
             raise TraceError(f"its part {missing[0]} is missing or not an object")
         check_run(document["run"])

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from decoders.errors import UserError
 from decoders.prompt.files import parse_record
-from decoders.prompt.prompt import rendered
+from decoders.prompt.prompt import render
 
 from .answers import greedy_answers
 from .batches import PROMPT, RESPONSE, Document
@@ -100,17 +100,17 @@ class DistilledSource:
         self.label = f"{source.label}, answered by the target"
 
     def chunk(self, index: int) -> list[Document]:
-        return self._answered(self.source.chunk(index))
+        return self._answer(self.source.chunk(index))
 
     def held_out(self) -> list[Document]:
-        return self._answered(self.source.held_out())
+        return self._answer(self.source.held_out())
 
     @property
     def epoch(self) -> int | None:
         """Documents of one epoch of the prompts' source; None where it has no end."""
         return getattr(self.source, "epoch", None)
 
-    def _answered(self, documents: list[Document]) -> list[Document]:
+    def _answer(self, documents: list[Document]) -> list[Document]:
         prompts = [_prompt_of(document) for document in documents]
         lengths = [len(document.ids) - len(prompt) for document, prompt in zip(documents, prompts, strict=True)]
         answers = greedy_answers(self.model, prompts, lengths, spare=8, padding=self.padding, rows=self.rows)
@@ -158,7 +158,7 @@ def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> l
         if isinstance(record, str):
             documents += _pieces(tokenizer, record, length)
         elif record[-1]["role"] == "assistant" or answered:
-            document = encoded(tokenizer, record)
+            document = encode(tokenizer, record)
             if item.get("cut") is True:
                 document = _without_end(document, tokenizer)
             documents.append(replace(document, held_out=item.get("held_out") is True))
@@ -198,9 +198,9 @@ def _pieces(tokenizer: Any, text: str, length: int) -> list[Document]:
     return [Document(piece, (RESPONSE,) * len(piece)) for piece in cut if len(piece) >= min(length, 16)]
 
 
-def encoded(tokenizer: Any, messages: Sequence[Any]) -> Document:
+def encode(tokenizer: Any, messages: Sequence[Any]) -> Document:
     """A conversation as the chat template renders it; the assistant's words, and what ends them, are to be learnt."""
-    parts = list(_rendered(tokenizer, messages))
+    parts = list(_render(tokenizer, messages))
     text = "".join(part for part, _ in parts)
     spans: list[int] = []
     for part, kind in parts:
@@ -223,11 +223,11 @@ def _without_end(document: Document, tokenizer: Any) -> Document:
     return Document(document.ids[:stop], document.kinds[:stop])
 
 
-def _rendered(tokenizer: Any, messages: Sequence[Any]) -> Iterator[tuple[str, int]]:
+def _render(tokenizer: Any, messages: Sequence[Any]) -> Iterator[tuple[str, int]]:
     """The template's text and the contents in between, in order, with what each is."""
     kinds = [RESPONSE if m["role"] == "assistant" else PROMPT for m in messages]
     if tokenizer.chat_template:
-        parts = rendered(tokenizer, [m["role"] for m in messages], ask=kinds[-1] == PROMPT)
+        parts = render(tokenizer, [m["role"] for m in messages], ask=kinds[-1] == PROMPT)
     else:
         parts = [part for i in range(len(messages)) for part in (i, "\n\n")]
     for part in parts:

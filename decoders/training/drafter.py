@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from decoders.draft_models.network import DraftConfig, DraftModel, Seen, block_mask
+from decoders.draft_models.network import DraftConfig, DraftModel, TargetView, block_mask
 from decoders.errors import UserError
 from decoders.method.part import training_of
 from decoders.model.shape import ModelShape
@@ -93,9 +93,11 @@ class Run(BorrowingRun):
 
     # --- learning
 
-    def _seen(self, kvs: list[tuple[Tensor, Tensor]], rotary: tuple[Tensor, Tensor] | None, length: int) -> list[Seen]:
+    def _views(
+        self, kvs: list[tuple[Tensor, Tensor]], rotary: tuple[Tensor, Tensor] | None, length: int
+    ) -> list[TargetView]:
         mask = block_mask(length, self.recipe.block, self.device)
-        return [Seen(k, v, rotary[0], rotary[1], mask) for k, v in kvs] if rotary is not None else []
+        return [TargetView(k, v, rotary[0], rotary[1], mask) for k, v in kvs] if rotary is not None else []
 
     def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
         recipe, batch = self.recipe, next(batch for batch in self.feed if bool((batch.kinds[:, 1:] == RESPONSE).any()))
@@ -104,11 +106,11 @@ class Run(BorrowingRun):
         if self.states is not None:
             return batch, *self._soft_loss(self.states, batch, weights)
         with self.half():
-            seen: list[Seen] = []
+            seen: list[TargetView] = []
             if self.config.kv_layers:
                 with torch.no_grad():
                     kvs, rotary = self.teacher(ids)
-                seen = self._seen(kvs, rotary, ids.shape[1])
+                seen = self._views(kvs, rotary, ids.shape[1])
             states = self.draft(ids, seen)
         if self.draft.drafted is None:
             return batch, *weighted_loss(self.draft.head, states, batch, weights)
@@ -130,17 +132,17 @@ class Run(BorrowingRun):
         weights = weights[wanted]
         return (losses * weights).sum() / weights.sum(), losses.detach()[answers[wanted]].mean()
 
-    def _glimpses(self, kept: States, kvs: list[tuple[Tensor, Tensor]]) -> list[Seen]:
-        return self._seen(kvs, kept.rotary(kvs[0][0].shape[2]), kvs[0][0].shape[2]) if kvs else []
+    def _glimpses(self, kept: States, kvs: list[tuple[Tensor, Tensor]]) -> list[TargetView]:
+        return self._views(kvs, kept.rotary(kvs[0][0].shape[2]), kvs[0][0].shape[2]) if kvs else []
 
-    def _told(
+    def _target_outputs(
         self, batch: Batch, wanted: Bool[Tensor, "rows before"]
-    ) -> tuple[Float[Tensor, "chosen vocab"], list[Seen]]:
+    ) -> tuple[Float[Tensor, "chosen vocab"], list[TargetView]]:
         """The target's logits after the wanted positions, and what the draft model sees of it."""
         ids = batch.ids.to(self.device)
         if self.states is None:
-            told, kvs, rotary = self.teacher.told(ids, wanted)
-            return told, self._seen(kvs, rotary, ids.shape[1])
+            told, kvs, rotary = self.teacher.teach(ids, wanted)
+            return told, self._views(kvs, rotary, ids.shape[1])
         kvs, states = self.states.of(batch)
         head = self.teacher.model.get_output_embeddings()
         return head(states[:, :-1][wanted]).float(), self._glimpses(self.states, kvs)
@@ -157,7 +159,7 @@ class Run(BorrowingRun):
             if not wanted.any():
                 continue
             with self.half():
-                told, seen = self._told(batch, wanted)
+                told, seen = self._target_outputs(batch, wanted)
                 states = self.draft(ids, seen)[:, :-1].float()
             logits = self.draft.everything(self.draft.head(states[wanted]))
             said, n = ids[:, 1:][wanted], int(wanted.sum())
@@ -226,7 +228,7 @@ def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: i
     kv_heads = ModelShape.of(teacher.model.config).kv_heads
     keys = torch.zeros(1, kv_heads, rows, config.target_head_dim, device=device)
     angle = torch.zeros(1, config.target_head_dim, device=device)
-    seen = [Seen(keys, keys, angle + 1, angle) for _ in config.kv_layers]
+    seen = [TargetView(keys, keys, angle + 1, angle) for _ in config.kv_layers]
 
     read = torch.zeros(1, rows, dtype=torch.long, device=device)
     cache = teacher.model(input_ids=read, use_cache=True, logits_to_keep=1).past_key_values

@@ -24,7 +24,7 @@ NOISE, NOISE_LENGTH = 0.2, 512  # on the features: uniform in ±half of it, for 
 DECAY = 0.8  # of the loss per step on the head's own states (EAGLE-3)
 
 
-class Unrolled:
+class Unroll:
     """A head on a batch, step by step: after the first, which reads the target's states at every position, each goes on
     from its own at the lesson's positions alone, with the text's next token.
 
@@ -53,14 +53,14 @@ class Unrolled:
         return self.head(self.head.read(features), tokens, cos, sin, None, remember)
 
     @property
-    def made(self) -> Float[Tensor, "positions hidden"]:
+    def step_states(self) -> Float[Tensor, "positions hidden"]:
         """The step's states at the lesson's positions."""
         return self.states[self.lesson.rows, self.lesson.at] if self.step == 0 else self.states[self.chosen]
 
     @property
     def guess(self) -> Float[Tensor, "positions hidden"]:
         """What the output layer reads of these."""
-        return self.head.stands_for(self.made)
+        return self.head.stands_for(self.step_states)
 
     def steps(self, count: int) -> Iterator[int]:
         """Makes so many steps in all, one after the other; their numbers, from 0."""
@@ -77,9 +77,9 @@ class Unrolled:
         self.step += 1
         tokens = self.ids.gather(1, (at + self.step + 1).clamp_max(length - 1))
         embedded = head.embedding(tokens).to(before.dtype)
-        read, residual = layer.into_attention(head.entered(before, embedded), embedded)
+        read, residual = layer.into_attention(head.fuse(before, embedded), embedded)
         cos, sin = (angle[at + self.step][:, None] for angle in self.angles)
-        query, keys, values = layer.self_attn.projected(read, cos, sin)
+        query, keys, values = layer.self_attn.project(read, cos, sin)
         self.keys, self.values = (
             torch.cat([old, new.to(old.dtype)], 2) for old, new in ((self.keys, keys), (self.values, values))
         )
@@ -104,7 +104,7 @@ def columns(
     return table, chosen
 
 
-def decayed(losses: Sequence[Float[Tensor, ""]]) -> Float[Tensor, ""]:
+def decay(losses: Sequence[Float[Tensor, ""]]) -> Float[Tensor, ""]:
     """The sum of the losses of steps on a head's own states, each ``DECAY`` of what the one before counts."""
     return torch.stack([DECAY**step * loss for step, loss in enumerate(losses)]).sum()
 
@@ -154,7 +154,7 @@ class Eagle(HeadKind):
         return torch.cat([lesson.kept.get(f"hidden.{layer}", lesson.states) for layer in config.features], -1)
 
     def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
-        unrolled = Unrolled(lesson, self.features(lesson))
+        unrolled = Unroll(lesson, self.features(lesson))
         for _ in unrolled.steps(lesson.weights.shape[1]):
             yield unrolled.guess
 
@@ -162,16 +162,16 @@ class Eagle(HeadKind):
         head: Any = lesson.network
         features = self.features(lesson)
         noise = (torch.rand_like(features) - 0.5) * NOISE * NOISE_LENGTH / features.shape[1]
-        unrolled = Unrolled(lesson, features + (noise * head.spread if head.config.scaled else noise))
+        unrolled = Unroll(lesson, features + (noise * head.spread if head.config.scaled else noise))
         losses = list[Tensor]()
         for step in unrolled.steps(lesson.weights.shape[1] if lesson.recipe.own_states else 1):
             truth = head.read(lesson.states[lesson.rows, lesson.behind(step + 1)])
             weights = lesson.weights[:, step]
-            apart = F.smooth_l1_loss(unrolled.made.float(), truth.float(), reduction="none").mean(-1)
+            apart = F.smooth_l1_loss(unrolled.step_states.float(), truth.float(), reduction="none").mean(-1)
             imitated = (apart * weights).sum() / weights.sum().clamp_min(1e-9)
             said = lesson.recipe.agreement * lesson.loss(step + 1, unrolled.guess)
             losses.append(imitated + said)
-        return decayed(losses)
+        return decay(losses)
 
 
 class Eagle3(Eagle):
@@ -190,4 +190,4 @@ class Eagle3(Eagle):
             network.norm.weight.copy_(model.base_model.norm.weight)
 
     def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
-        return decayed([lesson.loss(distance, guess) for distance, guess in enumerate(self.guesses(lesson), 1)])
+        return decay([lesson.loss(distance, guess) for distance, guess in enumerate(self.guesses(lesson), 1)])

@@ -74,7 +74,9 @@ class Lesson:
 
     @cached_property
     @torch.no_grad()
-    def _told(self) -> tuple[Float[Tensor, "told drafted"], Float[Tensor, "told"], Int[Tensor, "positions distances"]]:
+    def _target_probs(
+        self,
+    ) -> tuple[Float[Tensor, "told drafted"], Float[Tensor, "told"], Int[Tensor, "positions distances"]]:
         """The target's probabilities of the tokens that can be drafted, where any guess is compared with them, and
         their entropies; and which of these rows belongs to each guess. With hard labels, all of it lies on the text's
         own token (nowhere where that cannot be drafted).
@@ -101,14 +103,14 @@ class Lesson:
         weights = self.weights[:, distance - 1]
         if not self.hard:
             return weights
-        told, _, index = self._told
+        told, _, index = self._target_probs
         return weights * (told.sum(-1) > 0)[index[:, distance - 1]]
 
     def loss(self, distance: int, states: Float[Tensor, "positions hidden"]) -> Float[Tensor, ""]:
         """The weighted mean loss of what the target's head says of ``states``, at this distance: KL(target ‖ head) over
         the tokens that can be drafted or, with hard labels, the cross-entropy of the text's own token.
         """
-        (told, entropy, index), weights = self._told, self.weights_of(distance)
+        (told, entropy, index), weights = self._target_probs, self.weights_of(distance)
         weights = weights / weights.sum().clamp_min(1e-9)
         made = HeadDivergence.apply(states.float(), self.head, told, entropy, index[:, distance - 1], weights)
         assert isinstance(made, Tensor)
@@ -167,7 +169,7 @@ class HeadKind(ABC):
         return torch.stack(losses).sum()
 
 
-class Run(BorrowingRun):
+class HeadsRun(BorrowingRun):
     """A training run of heads."""
 
     stored, shuffled = "heads", "head batches"
@@ -266,7 +268,7 @@ class Run(BorrowingRun):
                     best = places_of(first[lesson.rows, lesson.behind(i + 1)], self.network.drafted)[weighted]
                     total[i] += float(lesson.loss(i + 1, states)) * n
                     count[i] += n
-                    rank = ranked(states[weighted], lesson.head, best).cpu()
+                    rank = rank_tokens(states[weighted], lesson.head, best).cpu()
                     hits[i] += torch.bincount(rank, minlength=RANKS + 1)[:RANKS]
         ranks = (hits / count.clamp_min(1)[:, None]).tolist()
         return {
@@ -276,11 +278,10 @@ class Run(BorrowingRun):
         }
 
 
-def ranked(
+def rank_tokens(
     states: Float[Tensor, "rows hidden"], head: Float[Tensor, "drafted hidden"], wanted: Int[Tensor, "rows"]
 ) -> Int[Tensor, "rows"]:
-    """The rank of each wanted token (-1: none of the head's) among what the head says; ``RANKS`` where it is no less.
-    """
+    """The rank of each wanted token (-1: none of the head's) among what the head says; ``RANKS`` where not less."""
     out = list[Tensor]()
     for some, tokens in zip(states.to(head.dtype).split(ROWS_AT_ONCE), wanted.split(ROWS_AT_ONCE), strict=True):
         logits = torch.nn.functional.linear(some, head).float()
@@ -290,5 +291,5 @@ def ranked(
 
 
 def run_of(entry: HeadKind, states: Path | None = None) -> Any:
-    """What makes a ``Run`` of this entry, as commands begin every part."""
-    return partial(Run, entry=entry, states=states)
+    """What makes a ``HeadsRun`` of this entry, as commands begin every part."""
+    return partial(HeadsRun, entry=entry, states=states)

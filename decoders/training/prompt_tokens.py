@@ -24,7 +24,7 @@ from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens, visibility
 
 from .batches import IGNORED, Batch
 from .data import Source
-from .frozen import FrozenTarget, Places, refusal
+from .frozen_target import FrozenTarget, Places, refusal
 from .learning import Optimisers, adamw, cosine_factor, position_weights
 from .loop import PartRun
 from .recipes import HEADS, ONE_STAGE, TWO_STAGES
@@ -64,13 +64,13 @@ class Points:
     weights: Float[Tensor, "chunks points distances"]
 
     @property
-    def used(self) -> Bool[Tensor, "chunks points"]:
+    def mask(self) -> Bool[Tensor, "chunks points"]:
         return self.weights[..., 0] > 0
 
     @property
     def rows(self) -> Int[Tensor, "used 1"]:
         """The document of each point in use."""
-        return self.batch[:, None].expand_as(self.used)[self.used][:, None]
+        return self.batch[:, None].expand_as(self.mask)[self.mask][:, None]
 
 
 def label_weights(
@@ -141,7 +141,7 @@ class Run(PartRun):
         self.config = config_of(recipe, ModelShape.of(model.config))
         super().__init__(kind, folder, model, name, source, recipe, seed)
         self.target = FrozenTarget(model, fast=recipe.fast)
-        self.trained = self.prompts = begun(self.config, self.target, seed)
+        self.trained = self.prompts = initial(self.config, self.target, seed)
         self.optimisers = Optimisers(adamw(self.prompts.parameters(), recipe.rate))
         self.kl = torch.compile(divergence, dynamic=True) if recipe.fast else divergence
         m, n = recipe.tokens, recipe.vectors
@@ -190,7 +190,7 @@ class Run(PartRun):
         these belongs to each guess.
         """
         text = self.target.read(ids)
-        used, m, n = points.used, self.recipe.tokens, self.recipe.vectors
+        used, m, n = points.mask, self.recipe.tokens, self.recipe.vectors
         chunks, each = points.at.shape
         x = self.prompts.embeddings.flatten(0, 1).expand(chunks, each, -1, -1).flatten(1, 2)
         parents = points.at[..., None].expand(-1, -1, len(self.offsets))
@@ -215,24 +215,24 @@ class Run(PartRun):
         if not hard:
             losses = self.kl(labels, index.flatten(), guesses.flatten(0, 1))
             return losses.view(index.shape), guesses, labels, index
-        after = points.at[points.used][:, None] + 1 + torch.arange(1, self.recipe.tokens + 1, device=ids.device)
+        after = points.at[points.mask][:, None] + 1 + torch.arange(1, self.recipe.tokens + 1, device=ids.device)
         said = ids[points.rows, after.clamp_max(ids.shape[1] - 1)]
         return F.cross_entropy(guesses.transpose(1, 2), said, reduction="none"), guesses, labels, index
 
-    def joined(self, losses: Float[Tensor, "used distances"], points: Points) -> Float[Tensor, ""]:
+    def combine(self, losses: Float[Tensor, "used distances"], points: Points) -> Float[Tensor, ""]:
         """Σ αⁱ⁻¹ · mean loss at distance i ÷ m (PPD eq. 1)."""
-        weights = points.weights[points.used]
+        weights = points.weights[points.mask]
         means = (losses * weights).sum(0) / weights.sum(0).clamp_min(1e-9)
         decay = self.recipe.alpha ** torch.arange(self.recipe.tokens, device=losses.device)
         return (means * decay).sum() / self.recipe.tokens
 
     def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
         batch, points = self._next_points()
-        points = _moved(points, self.device)
+        points = _move(points, self.device)
         if self.prompts.head is not None:
             self.prompts.head.requires_grad_(self.recipe.head == ONE_STAGE or self.second(done))
         losses, *_ = self.losses(batch.ids.to(self.device), points, self.recipe.hard_labels)
-        loss = self.joined(losses, points)
+        loss = self.combine(losses, points)
         self.points += len(losses)
         return batch, loss, loss
 
@@ -251,9 +251,9 @@ class Run(PartRun):
             step = max(1, self.recipe.rows // (self.config.rows * self.chunk))
             for start in range(0, len(every.batch), step):
                 part = slice(start, start + step)
-                points = _moved(Points(every.batch[part], every.at[part], every.weights[part]), self.device)
+                points = _move(Points(every.batch[part], every.at[part], every.weights[part]), self.device)
                 losses, guesses, labels, index = self.losses(batch.ids.to(self.device), points, False)
-                counted = points.weights[points.used] > 0
+                counted = points.weights[points.mask] > 0
                 best = labels.argmax(-1)[index]
                 rank = (guesses > guesses.gather(2, best[..., None])).sum(-1)
                 for i in range(m):
@@ -272,7 +272,7 @@ class Run(PartRun):
 
 
 @torch.no_grad()
-def begun(config: PromptConfig, target: FrozenTarget, seed: int) -> PromptTokens:
+def initial(config: PromptConfig, target: FrozenTarget, seed: int) -> PromptTokens:
     """Prompt tokens before training: embeddings of ordinary tokens, drawn by the seed. A prefix token has what such a
     token alone, at position 0, would leave in the cache; a head is the target's.
     """
@@ -291,5 +291,5 @@ def begun(config: PromptConfig, target: FrozenTarget, seed: int) -> PromptTokens
     return made
 
 
-def _moved(points: Points, device: torch.device) -> Points:
+def _move(points: Points, device: torch.device) -> Points:
     return Points(points.batch.to(device), points.at.to(device), points.weights.to(device))

@@ -21,7 +21,7 @@ from decoders.model.calibration import fingerprint
 from decoders.model.shape import ModelShape
 
 from .batches import IGNORED, Batch
-from .frozen import FrozenTarget
+from .frozen_target import FrozenTarget
 from .teacher import KeysValues
 
 DTYPE = torch.bfloat16

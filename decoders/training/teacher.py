@@ -32,7 +32,7 @@ class Teacher(nn.Module):
         """Keys and values per chosen layer (after rotary), and the positions' cos and sin; no deeper than they need."""
         return self._run(ids, whole=False)[1:]
 
-    def told(
+    def teach(
         self, ids: Int[Tensor, "batch length"], wanted: Bool[Tensor, "batch before"]
     ) -> tuple[Float[Tensor, "chosen vocab"], list[KeysValues], tuple[Tensor, Tensor] | None]:
         """The target's logits after the wanted positions (of all but the last), and what ``forward`` gives."""

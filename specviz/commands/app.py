@@ -61,7 +61,7 @@ def add_address(parser: argparse.ArgumentParser) -> None:
     options.several(shared, "--limit", "NAME=NUMBER", f"per user, may be repeated: {', '.join(LIMITS)}")
 
 
-def shared(args: argparse.Namespace) -> dict[str, Any]:
+def sharing_options(args: argparse.Namespace) -> dict[str, Any]:
     """What ``serve`` is told about other people."""
     pairs = [text.partition("=") for text in args.limit]
     limits = {name: value for name, _, value in pairs}
@@ -99,6 +99,6 @@ def run(args: argparse.Namespace) -> int:
     serve(
         args.model, args.host, args.port, args.trace, args.open,
         device=args.device, dtype=args.dtype, engine=args.engine, weights=args.weights, drafter=args.drafter,
-        threads=args.threads, backends=behind, assistants=args.mcp, read_only=read_only, **shared(args),
+        threads=args.threads, backends=behind, assistants=args.mcp, read_only=read_only, **sharing_options(args),
     )  # fmt: skip
     return 0

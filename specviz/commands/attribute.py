@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from decoders.folders import write_text
 from decoders.names import USUAL
-from specviz.words import columned, counted, decimals
+from specviz.words import column_texts, counted, decimals
 
 from . import common, options
 
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
         trace = load(args.trace)
     else:
-        trace = _traced(args)
+        trace = _load_or_record(args)
     return _show(args, trace)
 
 
@@ -97,7 +97,7 @@ def _refuse(args: argparse.Namespace, by: str, names: Sequence[str], why: str = 
 # --- one answer -------------------------------------------------------------------------------------------------------
 
 
-def _traced(args: argparse.Namespace) -> Trace:
+def _load_or_record(args: argparse.Namespace) -> Trace:
     from decoders import record, save
     from decoders.study.forced import answer_ids, forced
 
@@ -154,7 +154,7 @@ def _show(args: argparse.Namespace, trace: Trace) -> int:
         return 0
     numbers: dict[tuple[str, int], int] = {}
     parts = []
-    for part, link in attribution_export.marked(trace, links):
+    for part, link in attribution_export.split_by_link(trace, links):
         if link is None or not part.strip():
             parts.append(part)
             continue
@@ -176,8 +176,8 @@ def _sources(
     length = data["output_tokens"]
     sources, rest = data["sources"], length - data["copied_tokens"]
     copied = [*(source["copied_tokens"] for source in sources), rest]
-    of_answer = columned("share", [ratio(tokens, length) for tokens in copied])
-    of_source = columned("share", [ratio(source["used_tokens"], source["tokens"]) for source in sources])
+    of_answer = column_texts("share", [ratio(tokens, length) for tokens in copied])
+    of_source = column_texts("share", [ratio(source["used_tokens"], source["tokens"]) for source in sources])
     marks = [numbers.get((source["kind"], source["passage"]), "") for source in sources]
     rows: list[tuple[object, ...]] = [
         (mark, source["name"], source["links"], *shares, source["longest"])

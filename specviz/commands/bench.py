@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.draft.settings import Lengths, Sampling
 from decoders.folders import write_json, write_text
-from specviz.words import column, columned, counted, decimals
+from specviz.words import column, column_texts, counted, decimals
 
 from . import common, options, over_workers, turns
 
@@ -60,15 +60,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     for path in (args.json, args.html, *args.out):
         common.check_writable(path)
-    _checked(args)
+    _check(args)
     records = common.prompt_records(args)
     target = common.open_target(args)
 
-    from decoders.sweep.bench import bench, lengthened
+    from decoders.sweep.bench import bench, lengthen
 
     sampling, further = options.settings_of(args, Sampling), ""
-    from specviz.experiments.grids import written
-    from specviz.experiments.tables import described
+    from specviz.experiments.grids import to_file_text
+    from specviz.experiments.tables import describe
 
     if args.context:
         if args.context + args.max_new_tokens > target.context_length:
@@ -77,16 +77,16 @@ def run(args: argparse.Namespace) -> int:
                 f"{target.context_length} tokens {target.name} can read"
             )
         first = [record.prompt(target.tokenizer) for record in records]
-        prompts, kept, note = lengthened(first, args.context), records, turns.first_turns(first)
+        prompts, kept, note = lengthen(first, args.context), records, turns.first_turns(first)
     else:
         prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
-        if not over_workers.wanted(args):  # which decode them unit by unit
+        if not over_workers.worker_count(args):  # which decode them unit by unit
             settings = {"max_new_tokens": args.max_new_tokens, "sampling": sampling}
             prompts, kept, further = turns.every_turn(target, prompts, kept, **settings)
             note = "; ".join(filter(None, (note, further)))
     methods, missing = common.chosen_methods(target, args.methods, args.set, prompts, verifier=args.verifier)
     prompts = [replace(p, reference=p.reference or r.reference) for p, r in zip(prompts, kept, strict=True)]
-    if over_workers.wanted(args):
+    if over_workers.worker_count(args):
         return _over_workers(args, target, methods, prompts, kept, [note, *missing.values()])
     peers, no_peer = _peers(args, target, methods, prompts) if args.peers else ([], [])
     ledger, results, folder = _ledger(args, target, methods, prompts, kept)
@@ -113,11 +113,11 @@ def run(args: argparse.Namespace) -> int:
         "prompt_file": args.prompts.name, "context": args.context, "note": note,
         "prompt_ids": [record.id for record in kept], "turn_numbers": [prompt.turn for prompt in prompts],
     }  # fmt: skip
-    data["tables"] = described(results)["tables"]
+    data["tables"] = describe(results)["tables"]
     if args.json:
         write_json(args.json, data)
     for path in args.out:
-        write_text(path, written(results, path.suffix.lower()[1:]))
+        write_text(path, to_file_text(results, path.suffix.lower()[1:]))
     if args.html:
         from specviz.views.charts import bench_chart, write_page
 
@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if report.samples else 1
 
 
-def _checked(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     """Refuse what cannot be written or tabled, before anything is measured."""
     from specviz.experiments.quantities import QUANTITIES, Quantity
     from specviz.experiments.result_table import FORMATS
@@ -142,7 +142,7 @@ def _checked(args: argparse.Namespace) -> None:
         if path.suffix.lower()[1:] not in FORMATS:
             listed = ", ".join(f".{form}" for form in FORMATS)
             raise common.UserError(f"--out {path} does not say what to write: the file's name ends in one of {listed}")
-    if over_workers.wanted(args) and (args.peers or args.no_trace or args.html):
+    if over_workers.worker_count(args) and (args.peers or args.no_trace or args.html):
         raise common.UserError("--peers, --no-trace and --html are for runs in one process: leave --workers out")
     columns = [key for key, quantity in QUANTITIES.items() if isinstance(quantity, Quantity)]
     for key in args.metric:
@@ -199,22 +199,22 @@ def _over_workers(
 ) -> int:  # fmt: skip
     """The same with workers: every method on a prompt is timed by the same one, beside plain decoding."""
     from specviz.experiments import plan
-    from specviz.experiments.grids import written
-    from specviz.experiments.tables import described
+    from specviz.experiments.grids import to_file_text
+    from specviz.experiments.tables import describe
 
     experiment, cases = batch_of(args, methods, prompts, ids)
     results = over_workers.spread_out(args, target, plan(target, experiment, cases))
     common.say(*said)
     _show_tables(results)
     if args.json:
-        write_json(args.json, described(results))
+        write_json(args.json, describe(results))
     for path in args.out:
-        write_text(path, written(results, path.suffix.lower()[1:]))
+        write_text(path, to_file_text(results, path.suffix.lower()[1:]))
     if results.about["state"] == "cancelled":
         return 130
     errors = list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))
     common.say(*(f"failed: {error}" for error in errors[:5]))
-    return 1 if results.rows and results.failed == len(results.rows) else 0
+    return 1 if results.rows and results.failures == len(results.rows) else 0
 
 
 def _ledger(
@@ -293,7 +293,7 @@ def _show(report: Report) -> None:
         if shown.head and any(isinstance(value, Spread) for value in values):
             columns[shown.head] = spreads(shown.unit, values)
         elif shown.head:
-            columns[shown.head] = columned(shown.unit, values) if shown.unit else [value or "" for value in values]
+            columns[shown.head] = column_texts(shown.unit, values) if shown.unit else [value or "" for value in values]
     common.show_table([*columns], zip(*columns.values(), strict=True))
     common.say(
         "tokens/s and speedup are of decoding: reading the prompt and preparing to draft are in neither (end to end "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from specviz.words import columned, counted
+from specviz.words import column_texts, counted
 
 from . import common, options, turns
 
@@ -65,7 +65,7 @@ def _show(calibration: Calibration) -> None:
     steps, length = calibration.tokens_per_step, calibration.draft_length
     best = f"{calibration.best_layer} (best)"
     layers = [best if layer == calibration.best_layer else str(layer) for layer in range(len(steps))]
-    numbers = zip(layers, columned("tokens", steps), strict=True)
+    numbers = zip(layers, column_texts("tokens", steps), strict=True)
     common.show_table(("hidden state", "tokens per step"), numbers, f"PLD+(h), drafts of {length}", bold=best)
     heads = [(layer, head, calibration.head_counts[layer][head]) for layer, head in calibration.top_heads(10)]
     copying = [(layer, head, f"{n} ({n / calibration.tokens_counted:.0%})") for layer, head, n in heads if n]

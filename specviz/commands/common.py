@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.model.catalog import BUNDLED, default_model, model_place
+from specviz.model_records import remember
 from specviz.quiet import settle
-from specviz.remembered import remember
 from specviz.words import counted
 
 from .options import judged, sets_of, split

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             "TEXT or --prompt-file F with --methods A B, or recorded runs of one prompt"
         )  # fmt: skip
     if args.traces:
-        traces, notes, target = _recorded(args), [], None
+        traces, notes, target = _load_runs(args), [], None
     else:
         traces, notes, target = _decoded(args)
     base = next((key for key, trace in traces.items() if _is_plain(trace)), None)
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(lane["output"].get("verdict") == "bug" for lane in lanes.values()) else 0
 
 
-def _recorded(args: argparse.Namespace) -> dict[str, Trace]:
+def _load_runs(args: argparse.Namespace) -> dict[str, Trace]:
     """The runs in the files, each once. Raises UserError for runs that cannot stand beside one another."""
     from decoders import load
     from decoders.trace.baseline import asked_prompt
@@ -146,7 +146,7 @@ def _run(target: Target, name: str, values: dict[str, Any], prompt: Prompt, **se
     most = min(WARM_UP, settings["max_new_tokens"])
     record(target, prompt, name, values, **{**settings, "max_new_tokens": most})
     trace = record(target, prompt, name, values, **settings)
-    return Measurement(Sample.untimed(name, trace.output_ids), trace.output_ids, trace)
+    return Measurement(Sample.without_time(name, trace.output_ids), trace.output_ids, trace)
 
 
 def _is_plain(trace: Trace) -> bool:
@@ -184,7 +184,9 @@ def _show(lanes: Mapping[str, dict[str, Any]], words: str, notes: list[str]) -> 
     order = sorted(lanes.values(), key=lambda lane: -(lane["metrics"]["tokens_per_s"] or 0.0))
     by_key = {metric.key: metric for metric in METRICS}
     columns = {"method": [lane["title"] for lane in order]}
-    columns["output"] = ["the reference" if lane["method"] == BASELINE else _checked(lane["output"]) for lane in order]
+    columns["output"] = [
+        "the reference" if lane["method"] == BASELINE else _check_words(lane["output"]) for lane in order
+    ]
     for key in SHOWN:
         metric, values = by_key[key], [lane["metrics"].get(key) for lane in order]
         form, marks = column(metric.unit, values), [" ‡" if key in lane["doubts"] else "" for lane in order]
@@ -197,7 +199,7 @@ def _show(lanes: Mapping[str, dict[str, Any]], words: str, notes: list[str]) -> 
     common.say(*(f"{title}: {reason}" for reason, title in why.items()), *notes)
 
 
-def _checked(check: Mapping[str, Any]) -> str:
+def _check_words(check: Mapping[str, Any]) -> str:
     """A check in the words of the page."""
     if check["state"] == "differs":
         return f"{check['verdict']} (token {check['position'] + 1})"

@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.model.compiled import why_not
+    from decoders.model.compiled_layers import why_not
     from decoders.model.compiling import NO_COMPILER, WORKSHOP, compiler
 
     target = common.open_target(args)
@@ -54,12 +54,12 @@ def run(args: argparse.Namespace) -> int:
 
 def named_parts(target: Target) -> dict[str, Part]:
     """The compiled parts of a model and of its draft models by the names that people read, most used first."""
-    from decoders.draft_models.compiled import CompiledDraft
+    from decoders.draft_models.compiled_draft import CompiledDraft
     from decoders.draft_models.eagle_compiled import CompiledEagle
     from decoders.draft_models.eagle_head import EagleHead
     from decoders.draft_models.network import DraftModel, target_rotary
     from decoders.method.part import kinds
-    from decoders.model.compiled import CompiledForward
+    from decoders.model.compiled_layers import CompiledForward
     from decoders.parts import load_part, missing_part
 
     layers = CompiledForward(target).parts

@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders import find_method
-    from decoders.study.saves import digests, drafted, rows
+    from decoders.study.saves import digests, draft_save, rows
 
     if not args.file.is_file():
         raise UserError(f"there is no file {args.file}: specviz methods new NAME writes one")
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     other = [one.drafted(against) for one in runs] if against else None
     before: Sequence[LiveDrafts] | None = None
     for seen in digests(args.file, once=args.once):
-        save = drafted(args.file, runs, options.one_method(args))
+        save = draft_save(args.file, runs, options.one_method(args))
         now = save.drafts
         if save.problem:
             common.say(save.problem)
@@ -72,14 +72,14 @@ def _page(args: argparse.Namespace) -> int:
     """The app on this machine, with the page "Method"."""
     from specviz.app import serve
 
-    def watched(desk: Any) -> str:
+    def watch(desk: Any) -> str:
         page = desk.services["dev"]
         page.watch(args.file, method=options.one_method(args), against=args.against, traces=args.traces)
         return page.name
 
     serve(
         args.model, port=args.port, open_browser=True, device=args.device, dtype=args.dtype, engine=args.engine,
-        prepare=watched,
+        prepare=watch,
     )  # fmt: skip
     return 0
 

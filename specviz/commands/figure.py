@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders import load
-    from specviz.figures.bundle import of_runs, of_step, written
+    from specviz.figures.bundle import of_runs, of_step, write
 
     kind = args.out.suffix.lower().lstrip(".")
     if kind not in KINDS:
@@ -53,8 +53,8 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"{args.traces[0]} has no step to draw")
         best = accepted.index(max(accepted))
         figure = of_step(traces[0], best if args.step is None else common.step_number(args.step, traces[0]))
-    write_bytes(args.out, written(figure, kind)[0])
-    print(common.shown(figure.told()))
+    write_bytes(args.out, write(figure, kind)[0])
+    print(common.shown(figure.to_text()))
     common.say(f"{args.out}: {figure.sheet.width / 72:.1f} × {figure.sheet.height / 72:.1f} inches", error=True)
     return 0
 

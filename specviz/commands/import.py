@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders.importers import check_size, open_log
-    from decoders.importers.importer import Opened
+    from decoders.importers.importer import ImportResult
     from decoders.trace.files import SUFFIX, load, save
 
     common.check_writable(args.out)
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         trace = load(args.log)
         if "imported" not in trace.run:
             raise UserError(f"{args.log.name} is a run of this engine: open it with specviz view")
-        opened = Opened(trace.run["imported"]["source"], trace.run["imported"]["title"], [trace], [], [])
+        opened = ImportResult(trace.run["imported"]["source"], trace.run["imported"]["title"], [trace], [], [])
     else:
         check_size(args.log.stat().st_size, args.log.name)
         opened = open_log(args.log.read_bytes(), args.log.name, args.kind)
@@ -87,7 +87,7 @@ def _read_again(args: argparse.Namespace, traces: list[Any]) -> list[Any]:
     with a note.
     """
     from decoders import load_target
-    from decoders.study.imported import read_again, redraft
+    from decoders.study.imported_run import read_again, redraft
 
     with common.opening() as progress:
         target = load_target(args.target, dtype=args.dtype, device=args.device, progress=progress)

@@ -63,16 +63,16 @@ def run(args: argparse.Namespace) -> int:
         return _list(args)
     for path in (args.json, args.csv, args.parquet, args.html):
         common.check_writable(path)
-    experiment, workers = _wanted(args), over_workers.wanted(args)
+    experiment, workers = _experiment(args), over_workers.worker_count(args)
     if args.recorded:
-        return _finish(args, _recorded(args.recipe))
+        return _finish(args, _example(args.recipe))
     from decoders import methods
 
     experiment.check(methods())
     prompts = [] if experiment.measure else records(experiment.prompts, experiment.count, toy=common.wants_toy(args))
     target = common.open_target(args)
     planned = plan(target, experiment, cases(target.tokenizer, prompts))
-    if not _agreed(planned, pace(target) / max(1, workers), args.yes):
+    if not _confirm(planned, pace(target) / max(1, workers), args.yes):
         return 1
     results = over_workers.spread_out(args, target, planned) if workers else _here(target, planned)
     return _finish(args, results, 0 if workers else planned.runs)
@@ -88,9 +88,9 @@ def _finish(args: argparse.Namespace, results: Results, runs: int = 0) -> int:
         for number, row in enumerate(results.rows, 1):
             send(row, number)
     if args.json:
-        from specviz.experiments.tables import described
+        from specviz.experiments.tables import describe
 
-        write_json(args.json, described(results))
+        write_json(args.json, describe(results))
     if args.csv:
         write_text(args.csv, results.to_csv())
     if args.parquet:
@@ -104,10 +104,10 @@ def _finish(args: argparse.Namespace, results: Results, runs: int = 0) -> int:
         if runs:
             print(f"stopped after {len(results.rows)} of {runs} runs; what is done is shown", file=sys.stderr)
         return 130
-    return 1 if results.rows and results.failed == len(results.rows) else 0
+    return 1 if results.rows and results.failures == len(results.rows) else 0
 
 
-def _recorded(recipe: str | None) -> Results:
+def _example(recipe: str | None) -> Results:
     """The example result of a recipe. Raises UserError where none comes along."""
     from specviz.experiments.shipped import SHIPPED, comes_along, example
 
@@ -164,7 +164,7 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _wanted(args: argparse.Namespace) -> Experiment:
+def _experiment(args: argparse.Namespace) -> Experiment:
     """The recipe, or the sweep that the options describe."""
     from specviz.experiments import find_recipe
     from specviz.experiments.free import free
@@ -193,7 +193,7 @@ def _wanted(args: argparse.Namespace) -> Experiment:
     return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
 
 
-def _agreed(planned: Plan, per_token: float, yes: bool) -> bool:
+def _confirm(planned: Plan, per_token: float, yes: bool) -> bool:
     """Whether to go on: long experiments are started only with --yes or after a question."""
     common.say(*planned.notes, error=True)
     question = planned.asks(per_token)

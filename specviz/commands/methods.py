@@ -126,7 +126,7 @@ def _explain_verifier(card: VerifierCard) -> None:
 def _show_parameters(params: type) -> None:
     from decoders.draft.params import controls
 
-    if rows := [(c.name, _default(c), c.allowed(), c.help) for c in controls(params)]:
+    if rows := [(c.name, _default(c), c.range_in_words(), c.help) for c in controls(params)]:
         common.show_table(("parameter", "default", "allowed", "what it does"), rows)
 
 

@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict
 
 from decoders.model.catalog import SMOLLM2, default_model, missing_smollm2
-from specviz.models import listed
-from specviz.words import shortened
+from specviz.models import list_models
+from specviz.words import short_number
 
 from . import common, options
 
@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     common.settle()
-    models, absent = listed(weights=args.weights), missing_smollm2()
+    models, absent = list_models(weights=args.weights), missing_smollm2()
     if args.json:
         print(
             json.dumps({"models": [asdict(model) for model in models], "missing": {SMOLLM2: absent} if absent else {}})
@@ -39,10 +39,8 @@ def run(args: argparse.Namespace) -> int:
         for note in one.notes:
             about.append(f"\n{note}", "italic")
         parts = UNKNOWN if one.parts is None else ", ".join(one.parts) or "none"
-        count = "–" if one.parameters is None else shortened(one.parameters)
-        table.add_row(
-            Text(one.model), about, count, _size(one.size_bytes), _size(one.memory_bytes), one.dtype, parts
-        )
+        count = "–" if one.parameters is None else short_number(one.parameters)
+        table.add_row(Text(one.model), about, count, _size(one.size_bytes), _size(one.memory_bytes), one.dtype, parts)
     common.console().print(table)
     named = f"{default_model()} is opened where no --model is given."
     common.say(*([f"{absent}."] if absent else []), named)

@@ -17,7 +17,7 @@ WEIGHTS_HELP = "of the layers, on a CPU: fp32 (default), or rounded to int8 or i
 MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
 
 
-def _typed(kind: type, allowed: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
+def _type_of(kind: type, allowed: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
     def convert(text: str) -> Any:
         try:
             value = kind(text)
@@ -33,10 +33,11 @@ def _typed(kind: type, allowed: str, fits: Callable[[Any], bool]) -> Callable[[s
 def whole(low: int, high: int | None = None) -> Callable[[str], int]:
     """An argparse type: a whole number in a range."""
     allowed = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
-    return _typed(int, allowed, lambda value: value >= low and (high is None or value <= high))
+    return _type_of(int, allowed, lambda value: value >= low and (high is None or value <= high))
 
 
-positive = _typed(float, "a number above 0", lambda value: 0 < value < float("inf"))
+positive = _type_of(float, "a number above 0", lambda value: 0 < value < float("inf"))
+
 
 def flag(parser: argparse._ActionsContainer, name: str, help: str) -> None:
     """An option without a value."""
@@ -118,9 +119,7 @@ def add_verifier(parser: argparse._ActionsContainer, *, one: bool = False) -> No
     """``--verifier``: the rule by which the methods' drafts are judged."""
     help = "judge the drafts by another rule than the method's own (specviz methods lists them)"
     several = "; of several each in turn, own: the method's"
-    parser.add_argument(
-        "--verifier", nargs=None if one else "+", metavar="NAME", help=help if one else help + several
-    )
+    parser.add_argument("--verifier", nargs=None if one else "+", metavar="NAME", help=help if one else help + several)
 
 
 def judged(names: Sequence[str], verifier: str | Sequence[str] | None) -> list[str]:
@@ -145,8 +144,7 @@ def judged(names: Sequence[str], verifier: str | Sequence[str] | None) -> list[s
 
 
 def one_method(args: argparse.Namespace, usual: str | None = None) -> str | None:
-    """The one name that ``--methods`` gives, or the ``usual`` one, under ``--verifier``. Raises UserError for several.
-    """
+    """The one name that ``--methods`` gives, or the ``usual`` one, under ``--verifier``. Raises UserError for more."""
     names = split(args.methods or ())
     if len(names) > 1:
         raise UserError(
@@ -262,7 +260,7 @@ def add_settings(
         else:
             metavar = "NAME" if control.choices else {"int": "N", "float": "X", "str": "TEXT"}[control.kind]
             parser.add_argument(
-                f"--{option.replace('_', '-')}", type=_checked(control), metavar=metavar, help=help, **shared
+                f"--{option.replace('_', '-')}", type=_parser_of(control), metavar=metavar, help=help, **shared
             )
 
 
@@ -273,7 +271,7 @@ def settings_of(args: argparse.Namespace, settings: type, **own: Any) -> Any:
     return settings(**{name: given[option] for name, option in options.items() if option in given} | own)
 
 
-def _checked(control: Control) -> Callable[[str], Any]:
+def _parser_of(control: Control) -> Callable[[str], Any]:
     def convert(text: str) -> Any:
         try:
             return control.check(text)

@@ -40,7 +40,7 @@ def add(
     return group
 
 
-def wanted(args: argparse.Namespace) -> int:
+def worker_count(args: argparse.Namespace) -> int:
     """How many workers are asked for; 0 where none are. Raises UserError for options that contradict each other."""
     if args.resume and not args.results:
         raise UserError("--resume needs --results and the folder to go on with")

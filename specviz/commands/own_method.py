@@ -60,7 +60,7 @@ def check(args: argparse.Namespace) -> int:
     args.model = args.model or "bundled"  # fast, and trained: drafts are accepted and rejected
     target = common.open_target(args)
     prompts = check_prompts(target.tokenizer)
-    return 0 if all([_checked(method, target, prompts) for method in _of(plugin)]) else 1
+    return 0 if all([_check(method, target, prompts) for method in _of(plugin)]) else 1
 
 
 def _of(plugin: Plugin) -> list[Method]:
@@ -70,9 +70,9 @@ def _of(plugin: Plugin) -> list[Method]:
     return [find_method(method.name) for method in plugin.methods]
 
 
-def _checked(method: Method, target: Target, prompts: list[Prompt]) -> bool:
+def _check(method: Method, target: Target, prompts: list[Prompt]) -> bool:
     """Whether a method keeps the contract; says rule by rule what does not."""
-    from decoders.study.contract import MEANINGS, drafted, rules_of
+    from decoders.study.contract import MEANINGS, drafted_tokens, rules_of
     from decoders.study.contract import check as broken
 
     findings = broken(method, target, prompts)
@@ -87,7 +87,7 @@ def _checked(method: Method, target: Target, prompts: list[Prompt]) -> bool:
         common.say("", error.rstrip())
     if findings:
         common.say(f"{method.name}: {counted(len(findings), 'fault')}")
-    elif not any(drafted(target, prompt, method) for prompt in prompts):
+    elif not any(drafted_tokens(target, prompt, method) for prompt in prompts):
         common.say(f"{method.name}: ok, but it drafted nothing on these prompts")
     else:
         common.say(f"{method.name}: ok")

@@ -22,7 +22,7 @@ from specviz.workers.folder import Folder
 from specviz.workers.plain import code_of
 from specviz.workers.processes import worker_device
 from specviz.workers.sweep import Standing, sweep
-from specviz.workers.work import Job, Made, Refused, Unit, Work
+from specviz.workers.work import Job, Unit, UnitResult, Work, WorkerRefused
 
 from . import common, options, over_workers
 
@@ -71,7 +71,7 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
     stopped = False
     try:
         with over_workers.progress("trainings") as told:
-            standing = sweep(units, pool, folder, told=_Heard(folder.path, units, told))
+            standing = sweep(units, pool, folder, told=_Validations(folder.path, units, told))
     except KeyboardInterrupt:
         stopped, standing = True, None
     failed = _show(folder, units)
@@ -102,9 +102,9 @@ def work_of(about: Mapping[str, Any], train: Callable[[str, dict[str, Any]], Non
     """The work of one worker: ``train`` a part with some options from beginning to end, or on from its checkpoint."""
     shared = about["shared"]
     if code_of(("decoders",)) != shared["code"]:
-        raise Refused("a worker has another version of the code than the command: install the same everywhere")
+        raise WorkerRefused("a worker has another version of the code than the command: install the same everywhere")
 
-    def work(payload: Mapping[str, Any]) -> Made:
+    def work(payload: Mapping[str, Any]) -> UnitResult:
         out = _place(Path(about["place"]), payload)
         told = {**payload["options"], "seed": payload["seed"], "out": out, "device": about["device"], "apart": True}
         if told.get("states") is not None:
@@ -113,7 +113,9 @@ def work_of(about: Mapping[str, Any], train: Callable[[str, dict[str, Any]], Non
         file = (out / SAID).open("a", encoding="utf-8")
         with file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
             train(payload["part"], {**told, "threads": about["threads"]})
-        return Made([{**_reached(out), "part": payload["part"], "seed": payload["seed"], "path": str(out / PART)}])
+        return UnitResult(
+            [{**_last_validation(out), "part": payload["part"], "seed": payload["seed"], "path": str(out / PART)}]
+        )
 
     return work
 
@@ -124,7 +126,7 @@ def _place(folder: Path, payload: Mapping[str, Any]) -> Path:
     return folder / "trainings" / f"{payload['part']}-seed{payload['seed']}-{options}"
 
 
-def _reached(out: Path) -> dict[str, Any]:
+def _last_validation(out: Path) -> dict[str, Any]:
     """A training's last validation: loss, and how often the target's first choice on held-out text is guessed."""
     try:
         line = json.loads((out / LOG).read_text("utf-8").splitlines()[-1])
@@ -138,17 +140,20 @@ def _reached(out: Path) -> dict[str, Any]:
 # --- what is shown ---
 
 
-class _Heard:
+class _Validations:
     """Tells each validation of each training once, beside what the workers do."""
 
     def __init__(self, folder: Path, units: Sequence[Unit], told: Callable[[Standing], None]) -> None:
         self.places = {f"{u.payload['part']} seed {u.payload['seed']}": _place(folder, u.payload) for u in units}
-        self.told, self.steps = told, {name: (_reached(place).get("step")) for name, place in self.places.items()}
+        self.told, self.steps = (
+            told,
+            {name: (_last_validation(place).get("step")) for name, place in self.places.items()},
+        )
 
     def __call__(self, standing: Standing, key: str | None) -> None:
         self.told(standing)
         for name, place in self.places.items():
-            now = _reached(place)
+            now = _last_validation(place)
             if now and now["step"] != self.steps[name]:
                 self.steps[name] = now["step"]
                 common.say(

@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     trees = makers[args.kind](table, size, ensemble)
     save_trees(trees, out_file)
     why = "as asked for" if size != best else f"the best size for {latency.setup.device}"
-    common.say(note, turns.first_turns(prompts), latency.note, _chosen(trees, latency, why), f"kept in {out_file}")
+    common.say(note, turns.first_turns(prompts), latency.note, _choice(trees, latency, why), f"kept in {out_file}")
     if args.check:
         prompts, _, _ = common.fitting(target, further or measured[-CHECKED:], args.max_new_tokens)
         points = [point for point in points if point.size <= max(MOST_CHECKED, best)]
@@ -190,11 +190,11 @@ def describe(trees: PromptTrees) -> list[str]:
     lines = [f"{common.shown(trees.label)}: {trees.m} prompt tokens, at most {trees.size} rows{rows}", ""]
     for k, tree in enumerate(trees.states):
         lines.append(f"state {k}: π = {trees.pi[k]:.3f}, f = {trees.f[k]:.3f}, {tree.rows(trees.ensemble)} rows")
-        lines += [*_drawn(tree, trees), ""]
+        lines += [*_draw(tree, trees), ""]
     return [*lines, f"R = Σ π f = {trees.R:.3f} accepted per step, τ = {trees.tokens_per_step:.3f} tokens per step"]
 
 
-def _drawn(tree: PromptTree, trees: PromptTrees) -> list[str]:
+def _draw(tree: PromptTree, trees: PromptTrees) -> list[str]:
     below: list[list[int]] = [[] for _ in tree.prompts]
     for node, parent in enumerate(tree.parents):
         if node:
@@ -237,7 +237,7 @@ def _show_sizes(points: list[SizePoint], best: int) -> None:
     common.show_table(heads, rows, "Trees by size: τ tokens per step, L ms per decode step", bold=bold)
 
 
-def _chosen(trees: PromptTrees, latency: Latency, why: str) -> str:
+def _choice(trees: PromptTrees, latency: Latency, why: str) -> str:
     gain = trees.tokens_per_step * latency.ms(1) / latency.ms(trees.size)
     expected = f"{trees.tokens_per_step:.2f} tokens per step and {gain:.2f}× plain decoding are expected"
     line = f"chosen: {trees.label} trees of {trees.size} rows, {why}; {expected}"

@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from specviz.server.users import checked_name, checked_password, hashed, read_users, write_users
+    from specviz.server.users import checked_name, checked_password, hash_password, read_users, write_users
 
     users = read_users(args.file) if args.file.exists() or args.action != "add" else {}
     if args.action == "list":
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{name} is taken out of {args.file}")
         return 0
     sentence = "has another password now" if name in users else f"may sign in: specviz app --auth-file {args.file}"
-    users[name] = hashed(checked_password(_typed_password(name)))
+    users[name] = hash_password(checked_password(_typed_password(name)))
     write_users(args.file, users)
     print(name, sentence)
     return 0

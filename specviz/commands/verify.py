@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.draft.settings import Sampling
 from decoders.errors import UserError
 from decoders.folders import write_json
-from specviz.words import column, columned, counted
+from specviz.words import column, column_texts, counted
 
 from . import common, options, turns
 
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     }  # fmt: skip
     tell = _teller(kept)
 
-    def checked(index: int, outcomes: Sequence[MethodCheck]) -> None:
+    def report(index: int, outcomes: Sequence[MethodCheck]) -> None:
         tell(index, outcomes)
         if args.json:  # what is done stays, whatever comes
             failed = sum(outcome.failed for outcome in outcomes)
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     with common.progress_bar("verifying", lines=False) as progress:
         outcomes = check_lossless(
             target, prompts, methods, max_new_tokens=args.max_new_tokens, sampling=sampling, stock=stock,
-            tolerance=args.tolerance, progress=progress, checked=checked,
+            tolerance=args.tolerance, progress=progress, checked=report,
         )  # fmt: skip
     _show(outcomes, [record.id for record in kept], target)
     if args.by_category:
@@ -133,7 +133,7 @@ def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[MethodCh
     """Tells of every prompt on stderr when its runs are done, where no bar can be drawn."""
     began, shown = time.monotonic(), sys.stderr.isatty()
 
-    def checked(index: int, outcomes: Sequence[MethodCheck]) -> None:
+    def tell(index: int, outcomes: Sequence[MethodCheck]) -> None:
         record = records[index]
         compared = [outcome for outcome in outcomes if outcome.against]
         differing = [o.method for o in compared if any(d.prompt == index for d in o.divergences) or _error(o, index)]
@@ -146,7 +146,7 @@ def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[MethodCh
                 error=True,
             )
 
-    return checked
+    return tell
 
 
 def _error(outcome: MethodCheck, index: int) -> str:
@@ -174,13 +174,13 @@ def _show(outcomes: list[MethodCheck], ids: list[str], target: Any) -> None:
     from rich.text import Text
 
     rows = []
-    every = columned("tokens", [outcome.tokens_per_step for outcome in outcomes])
+    every = column_texts("tokens", [outcome.tokens_per_step for outcome in outcomes])
     others = target.engines.engine != "eager"
     for outcome, steps in zip(outcomes, every, strict=True):
         state = "" if outcome.lossless else " (lossy)"
         identical = f"{outcome.identical}/{outcome.total}" if outcome.against else "–"
         style = "red" if outcome.failed else "green" if outcome.total and outcome.identical == outcome.total else ""
-        first = _described(outcome.divergences[0], ids, target) if outcome.divergences else ""
+        first = _describe(outcome.divergences[0], ids, target) if outcome.divergences else ""
         if outcome.errors:
             error = outcome.errors[0]
             first = f"prompt {ids[error['prompt']]}: {error['error']}"
@@ -191,7 +191,7 @@ def _show(outcomes: list[MethodCheck], ids: list[str], target: Any) -> None:
     common.show_table(("method", "against", "identical", "tokens per step", *columns, "first difference"), rows)
 
 
-def _described(first: Divergence, ids: list[str], target: Any) -> str:
+def _describe(first: Divergence, ids: list[str], target: Any) -> str:
     def piece(token: int | None) -> str:
         if token is None:
             return "the end"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .app import add_address, shared
+from .app import add_address, sharing_options
 from .options import file
 
 DESCRIPTION = "Open a recorded run in the browser."
@@ -18,5 +18,5 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from specviz.app import serve
 
-    serve(None, args.host, args.port, trace=args.trace, open_browser=args.open, **shared(args))
+    serve(None, args.host, args.port, trace=args.trace, open_browser=args.open, **sharing_options(args))
     return 0

@@ -38,14 +38,14 @@ def run(args: argparse.Namespace) -> int:
     if args.step is None:
         if args.methods or args.set or args.candidate is not None or args.out:
             raise UserError("--step is missing: which step is to be drafted again?")
-        return _listed(args, trace)
+        return _list(args, trace)
     step = common.step_number(args.step, trace)
     if args.candidate is not None and (args.methods or args.set):
         raise UserError("--candidate belongs to the run's own ranking: leave --methods and --set out")
-    return _drafted(args, trace, step)
+    return _draft(args, trace, step)
 
 
-def _listed(args: argparse.Namespace, trace: Any) -> int:
+def _list(args: argparse.Namespace, trace: Any) -> int:
     from decoders.trace.metrics import ranking_regret, regrets
     from decoders.trace.oracle import oracle
     from decoders.trace.report import oracle_of
@@ -70,19 +70,19 @@ def _listed(args: argparse.Namespace, trace: Any) -> int:
     return 0
 
 
-def _drafted(args: argparse.Namespace, trace: Any, step: int) -> int:
+def _draft(args: argparse.Namespace, trace: Any, step: int) -> int:
     from decoders import find_method, save
     from decoders.draft.params import make_params
     from decoders.study.recorded import own_params
-    from decoders.study.whatif import ReadRun, wanted
+    from decoders.study.whatif import ReadRun, bounded_needs
 
     own = str(trace.run["method"]["name"])
     method = find_method(str(options.one_method(args, own)))
     changed = options.sets_of(args.set, [method.name])[method.name]
     params = {**(own_params(trace, method) if method.name == own else {}), **changed}
     target = common.open_target(args)
-    read = ReadRun(target, trace, wanted(method.needs(target, make_params(method.params, params))))
-    number = None if args.candidate is None else _ranked(read, step, args.candidate)
+    read = ReadRun(target, trace, bounded_needs(method.needs(target, make_params(method.params, params))))
+    number = None if args.candidate is None else _candidate_at(read, step, args.candidate)
     redrafted = read.redraft(step, method, params, candidate=number)
     again = read.redraft(step, method, params, candidate=number)  # the first one loads parts and kernels
     if args.out:
@@ -113,7 +113,7 @@ def _drafted(args: argparse.Namespace, trace: Any, step: int) -> int:
     return 0
 
 
-def _ranked(read: Any, step: int, rank: int) -> int:
+def _candidate_at(read: Any, step: int, rank: int) -> int:
     """The number of the candidate with this rank (from 1) among those of a step (from 0)."""
     ranks = read.trace.tables["candidates"]["rank"]
     rows = read.rows("candidates", step)

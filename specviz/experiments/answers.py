@@ -20,7 +20,7 @@ OPEN, CLOSE = "⟦", "⟧"  # around drafted tokens that were accepted
 Case = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...], int]
 
 
-def marked(trace: Trace) -> str:
+def mark_accepted(trace: Trace) -> str:
     """A run's answer, its accepted tokens in white brackets. A character whose bytes are partly drafted stands with the
     last of them.
     """

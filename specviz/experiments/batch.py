@@ -19,8 +19,8 @@ from decoders.errors import UserError
 from decoders.sweep.plan import PLAIN, TRACED, Case, Contender, Outcome
 from specviz.places import new_id
 
-from .experiment import CATEGORY, Experiment, Line, Row, near, registered, text_of
-from .quantities import QUANTITIES, Breakdown, Profile, measured
+from .experiment import CATEGORY, Experiment, Line, Row, methods_by_name, near, text_of
+from .quantities import QUANTITIES, Breakdown, Profile, measure
 
 if TYPE_CHECKING:
     from decoders.sweep.ledger import Filed
@@ -48,11 +48,11 @@ def batch(
     >>> [line.label for line in batch([("pld", {"k": 5}), ("pld", {}), ("pld+h", {"k": 5})]).lines]
     ['plain', 'pld, k = 5', 'pld', 'pld+h']
     """
-    registry = registry or registered()
+    registry = registry or methods_by_name()
     for name, _ in chosen:
         if name not in registry:
             raise UserError(f"there is no method {name[:40]!r}{near(name, registry)}: choose of {', '.join(registry)}")
-    others = [(name, _settled(registry[name], params)) for name, params in chosen if name != PLAIN]
+    others = [(name, _check_params(registry[name], params)) for name, params in chosen if name != PLAIN]
     if not others:
         raise UserError("nothing is to be compared with plain decoding: choose at least one other method")
     if len(others) >= MOST_LINES:
@@ -82,7 +82,7 @@ def of_lines(lines: Sequence[Line], repeats: int, metrics: Sequence[str] = METRI
     )  # fmt: skip
 
 
-def _settled(method: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+def _check_params(method: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters, checked and converted."""
     parameters = {control.name: control for control in controls(method.params)}
     for name in params:
@@ -100,14 +100,14 @@ def _settled(method: Any, params: Mapping[str, Any]) -> dict[str, Any]:
 def filed_with(keep: Callable[[Trace], None] | None) -> Filed:
     """The row of a recorded run, which gets a new id and its line's title; ``keep`` gets the trace."""
 
-    def filed(trace: Trace, case: Case, line: str) -> Row:
+    def file(trace: Trace, case: Case, line: str) -> Row:
         trace.run.update(id=new_id(), title=f"{case.id} · {line}", complete=True)
-        row = {"trace": trace.run["id"], **measured(trace, case.category)}
+        row = {"trace": trace.run["id"], **measure(trace, case.category)}
         if keep is not None:
             keep(trace)
         return row
 
-    return filed
+    return file
 
 
 def units(session: Session, *, warm: bool = False) -> Iterator[list[Row]]:
@@ -122,15 +122,15 @@ def units(session: Session, *, warm: bool = False) -> Iterator[list[Row]]:
     new, sampling = planned.experiment.max_new_tokens, Sampling(planned.experiment.temperature)
     options = {"cancel": cancel, "sampling": sampling, "length": planned.experiment.length}
 
-    def clocked(line: Line) -> Callable[[Case], Outcome]:
+    def needs_clock(line: Line) -> Callable[[Case], Outcome]:
         run = timed(target, line.method, dict(line.params), new, name=line.label, **options)
         return lambda case: run(case.prompt)
 
     contenders = []
     for line in (setting.line for setting in planned.settings):
         lossless = line.label not in planned.lossy
-        contenders.append(Contender(line.label, "method", lossless, clocked(line)))
-        recorded = partial(session.recorded, line.label, line.method, line.params, new)
+        contenders.append(Contender(line.label, "method", lossless, needs_clock(line)))
+        recorded = partial(session.record, line.label, line.method, line.params, new)
         contenders.append(Contender(line.label + TRACED, "traced", lossless, recorded, rounds=1))
     methods = {setting.line.label: setting.line.method for setting in planned.settings}
     cases, missed = list[Case](), list[Row]()

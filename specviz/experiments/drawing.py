@@ -127,7 +127,7 @@ def mean_of(point: Mapping[str, Any], key: str) -> float | None:
     return point["values"].get(key, {}).get("mean")
 
 
-def shown(place: str) -> str:
+def visible_text(place: str) -> str:
     return plain(NAMES.get(place, place))
 
 
@@ -145,7 +145,7 @@ def amount(value: float | None, unit: str) -> str:
 
 def hover(quantity: Quantity | Breakdown, point: Mapping[str, Any], key: str, part: str = "") -> str:
     spread = point["values"].get(key) or {"mean": None, "low": None, "high": None, "n": 0}
-    place = ", ".join(shown(p) for p in (point["x"], point["y"]) if p)
+    place = ", ".join(visible_text(p) for p in (point["x"], point["y"]) if p)
     head = " · ".join(p for p in (plain(point["series"]), place, plain(part)) if p)
     middle = f"{amount(spread['mean'], quantity.unit)} {'' if quantity.unit == 'share' else quantity.unit}".strip()
     low, high = amount(spread["low"], quantity.unit), amount(spread["high"], quantity.unit)

@@ -107,14 +107,20 @@ class Setting:
     @property
     def params(self) -> dict[str, Any]:
         """The method's parameters."""
-        return {**self.line.params, **{name: v for name, v in self.values.items() if name not in trained(self.line)}}
+        return {
+            **self.line.params,
+            **{name: v for name, v in self.values.items() if name not in training_settings(self.line)},
+        }
 
     @property
     def trains(self) -> dict[str, Any] | None:
         """Settings of the part to be trained for it; None where it takes what is there."""
         if self.line.trains is None:
             return None
-        return {**self.line.trains, **{name: v for name, v in self.values.items() if name in trained(self.line)}}
+        return {
+            **self.line.trains,
+            **{name: v for name, v in self.values.items() if name in training_settings(self.line)},
+        }
 
 
 @dataclass(frozen=True)
@@ -134,8 +140,8 @@ class Experiment:
     ``rounds``: every run is made so many times, and tables say how far the means of these lie apart. ``tested`` names a
     line that is tested against the best other one, prompt by prompt (``specviz.experiments.significance``). ``forced``:
     the methods decode the prompts' own answers, teacher-forced, and are scored by the quotes in them
-    (``specviz.experiments.quoted``). ``chart`` is line, bar, stack, heat (two axes), sheet (a table of lines × tasks,
-    ``specviz.experiments.sheets``) or cases (the answers themselves, ``specviz.experiments.answers``).
+    (``specviz.experiments.known_quotes``). ``chart`` is line, bar, stack, heat (two axes), sheet (a table of lines ×
+    tasks, ``specviz.experiments.sheets``) or cases (the answers themselves, ``specviz.experiments.answers``).
     """
 
     name: str
@@ -184,7 +190,7 @@ class Experiment:
         """With parameters fixed: "K" in every line whose method has it, "METHOD.K" in those of one method. Raises
         UserError for one that none has, or that is varied or compared here.
         """
-        methods = registered()
+        methods = methods_by_name()
         lines = list(self.lines)
         for key, value in sorted(params.items(), key=lambda pair: "." in pair[0]):  # a method's own wins
             method, _, name = key.rpartition(".")
@@ -271,14 +277,16 @@ class Experiment:
                 there = ", ".join(name for name in methods if trainable(name) is not None)
                 raise UserError(f"{line.method} has no part to train: choose one of {there}")
             for name in line.trains or ():
-                if name not in trained(line):
-                    raise UserError(f"{name!r} is no setting of training: choose one of {', '.join(trained(line))}")
+                if name not in training_settings(line):
+                    raise UserError(
+                        f"{name!r} is no setting of training: choose one of {', '.join(training_settings(line))}"
+                    )
             make_params(methods[line.method].params, line.params)
             parameters = {control.name: control for control in controls(methods[line.method].params)}
             for axis in () if line.fixed or self.measure is not None else self.axes:
                 if axis.measured:
                     continue
-                learnt = axis.param in trained(line)
+                learnt = axis.param in training_settings(line)
                 if axis.param not in parameters and not learnt:
                     listed = ", ".join(parameters) or "no parameters"
                     close = near(axis.param, parameters)
@@ -293,7 +301,7 @@ class Experiment:
         if self.along not in {LINE, CATEGORY, *(axis.param for axis in self.axes)}:
             raise UserError(f"x={self.x!r} is neither a varied parameter nor {CATEGORY!r} nor {LINE!r}")
 
-    def described(self, info: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, info: Mapping[str, Any]) -> dict[str, Any]:
         """All of it as JSON, the values settled for a model: enough to draw and to run it again."""
         axes = [
             {"param": a.param, "label": a.label or a.param, "log": a.log, "paper": a.paper, "values": [*a.over(info)]}
@@ -310,7 +318,7 @@ class Experiment:
         }  # fmt: skip
 
 
-def registered() -> Mapping[str, Any]:
+def methods_by_name() -> Mapping[str, Any]:
     """The methods there are."""
     from decoders import methods
 
@@ -319,19 +327,19 @@ def registered() -> Mapping[str, Any]:
 
 def trainable(method: str) -> Any:
     """The kind of part (``decoders.method.part.Kind``) of a method, where an experiment can train it; else None."""
-    entry = registered().get(method)
+    entry = methods_by_name().get(method)
     part = entry.part if entry is not None and entry.part is not None and entry.part.owner is None else None
     return part.kind if part is not None and part.kind.training is not None and part.kind.training.varies else None
 
 
-def trained(line: Line) -> tuple[str, ...]:
+def training_settings(line: Line) -> tuple[str, ...]:
     """The settings of training that may differ between a line's parts; none where it takes the part that is there."""
     kind = trainable(line.method) if line.trains is not None else None
     return () if kind is None else kind.training.varies
 
 
 def near(name: str, names: Mapping[str, Any]) -> str:
-    """", did you mean …?", or nothing.
+    """ ", did you mean …?", or nothing.
 
     >>> near("adapld-fig11", {"adapld-fig1": 0})
     ' (did you mean adapld-fig1?)'

@@ -11,7 +11,6 @@ from decoders.model.catalog import precision_of
 from specviz.views.charts import GREY
 from specviz.words import counted
 
-from .composed import breakdown_charts, profile_charts
 from .drawing import (
     MARKERS,
     Chart,
@@ -27,11 +26,12 @@ from .drawing import (
     place_on_axis,
     places_along,
     plain,
-    shown,
     ticks,
+    visible_text,
     whiskers,
 )
 from .experiment import CATEGORY, LINE, text_of
+from .part_figures import breakdown_charts, profile_charts
 from .quantities import Breakdown, Profile, Quantity
 from .results import Results, points
 from .sheets import sheet_charts
@@ -82,7 +82,7 @@ def caption(results: Results) -> str:
         ours += f"; {about.get('parts') or 'draft models'} trained for {about['training_steps']:,} steps"
     if about["temperature"]:
         ours += f", T = {about['temperature']:g}"
-    parts = [ours + ".", *_recorded(results), *_too_fast(results)]
+    parts = [ours + ".", *_recording_notes(results), *_too_fast(results)]
     if about["papers"]:
         models = ", ".join(dict.fromkeys(series["model"] for series in about["papers"]))
         theirs, compare = "Hollow, dashed or hatched", "shapes, not heights"
@@ -94,7 +94,7 @@ def caption(results: Results) -> str:
     return " ".join(parts)
 
 
-def _recorded(results: Results) -> list[str]:
+def _recording_notes(results: Results) -> list[str]:
     """Of an example result, a sentence on where it was recorded, and one on times that other work disturbed."""
     about = results.about
     if not (recorded := about.get("recorded")):
@@ -218,7 +218,7 @@ def _lines(
             figure.data[-1].update(mode="markers")
         elif against:
             labelled = {"mode": "lines+markers+text", "textposition": "bottom right", "textfont_size": 11}
-            figure.data[-1].update(text=[shown(p["x"]) for _, p in mine], **labelled)
+            figure.data[-1].update(text=[visible_text(p["x"]) for _, p in mine], **labelled)
     draw_axes(figure, about, quantity)
 
 
@@ -235,8 +235,8 @@ def _bars(
         colors = [color_of(n) for n in range(len(mine))] if single else color_of(looks[name])
         figure.add_trace(
             go.Bar(
-                x=[shown(p["x"]) for _, p in mine], y=[mean_of(p, quantity.key) for _, p in mine], name=plain(name),
-                marker={"color": colors},
+                x=[visible_text(p["x"]) for _, p in mine], y=[mean_of(p, quantity.key) for _, p in mine],
+                name=plain(name), marker={"color": colors},
                 error_y=whiskers(errors, GREY),
                 text=[amount(mean_of(p, quantity.key), quantity.unit) for _, p in mine] if len(points) <= 16 else None,
                 textposition=[
@@ -271,7 +271,7 @@ def _heat(results: Results, quantity: Quantity, points: list[dict[str, Any]]) ->
         yield Chart(f"{quantity.label}: {name}", figure)
 
 
-def _printed(series: Mapping[str, Any]) -> str:
+def _paper_note(series: Mapping[str, Any]) -> str:
     """What is told of a paper's number."""
     source = f"paper, {plain(series['where'])}, {plain(series['model'])}"
     return f"{plain(series['label'])}: %{{y}}<br>{source}<extra></extra>"
@@ -288,7 +288,7 @@ def _paper_line(
             name=plain(f"{series['label']}, {group}" if overlaid else series["label"]), mode="lines+markers",
             line={"color": color_of(look), "width": 1.5, "dash": "dash"},
             marker={"symbol": f"{MARKERS[look % len(MARKERS)]}-open", "size": 9},
-            hovertemplate=_printed(series),
+            hovertemplate=_paper_note(series),
         )
     )  # fmt: skip
 
@@ -305,6 +305,6 @@ def _paper_bars(figure: go.Figure, series: Mapping[str, Any], look: int, unit: s
                 "color": color_of(look), "line": {"color": color_of(look), "width": 1.2},
                 "pattern": {"shape": "/", "fillmode": "replace", "size": 6, "fgcolor": color_of(look)},
             },
-            hovertemplate=_printed(series),
+            hovertemplate=_paper_note(series),
         )
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from decoders.draft.params import controls
 from decoders.errors import UserError
 
-from .experiment import Axis, Experiment, Line, registered
+from .experiment import Axis, Experiment, Line, methods_by_name
 from .values import values_of
 
 NAME = "own"
@@ -30,7 +30,7 @@ def free(
     >>> free(["plain"], {}, {}).title
     'plain'
     """
-    registry = registry or registered()
+    registry = registry or methods_by_name()
     if not methods:
         raise UserError(f"no method was named: choose of {', '.join(registry)}")
     if len(vary) > 2:

@@ -15,7 +15,7 @@ from .prompts import NAMES
 from .quantities import Profile, Quantity
 from .result_table import FORMATS, PLAIN, Cell, Entry, ResultTable, csv_text, latex, markdown
 from .results import Results, columns_of, points, profile_table
-from .sheets import sheets, texts, titled
+from .sheets import sheets, texts, title_of
 from .significance import HEADS, compare_lines
 from .tables import OVERALL, Table, checks, notes, tables, warnings
 from .tables import columns_of as lines_of
@@ -30,12 +30,16 @@ def grids(results: Results, metrics: Sequence[str] | None = None) -> list[Result
     wanted = list(metrics or results.about["metrics"])
     profiles = [quantity for key in wanted if isinstance(quantity := results.quantity(key), Profile)]
     if results.about["chart"] in TABLED:
-        return tabled(results, wanted)
+        return line_tables(results, wanted)
     made = [_of_points(results, wanted)] if measured_columns(results, wanted) else []
-    return [*made, *(of_profile(profile_table(results, profile)) for profile in profiles), *compared(results, wanted)]
+    return [
+        *made,
+        *(of_profile(profile_table(results, profile)) for profile in profiles),
+        *test_tables(results, wanted),
+    ]
 
 
-def compared(results: Results, metrics: Sequence[str]) -> list[ResultTable]:
+def test_tables(results: Results, metrics: Sequence[str]) -> list[ResultTable]:
     """The table of the tests, where a line is tested against the others (``significance``)."""
     if not results.about.get("tested"):
         return []
@@ -43,7 +47,7 @@ def compared(results: Results, metrics: Sequence[str]) -> list[ResultTable]:
     return [ResultTable(title, HEADS, tuple(rows), 3)] if rows else []
 
 
-def tabled(results: Results, metrics: Sequence[str]) -> list[ResultTable]:
+def line_tables(results: Results, metrics: Sequence[str]) -> list[ResultTable]:
     """The tables of lines × tasks, ours and the paper's; or the answers."""
     if results.about["chart"] == CASES:
         return [ResultTable(*case) for case in cases_shown(results, metrics)]
@@ -51,7 +55,7 @@ def tabled(results: Results, metrics: Sequence[str]) -> list[ResultTable]:
     for quantity in map(results.quantity, metrics):
         if isinstance(quantity, Quantity):
             for sheet in sheets(results, quantity, drawn):
-                made.append(ResultTable(titled(sheet, quantity), *texts(sheet, quantity), 1))
+                made.append(ResultTable(title_of(sheet, quantity), *texts(sheet, quantity), 1))
     return made
 
 
@@ -66,7 +70,7 @@ def measured_columns(results: Results, metrics: Sequence[str]) -> list[tuple[str
     ]
 
 
-def told(results: Results, metrics: Sequence[str], drawn: Sequence[dict[str, Any]]) -> None:
+def write_texts(results: Results, metrics: Sequence[str], drawn: Sequence[dict[str, Any]]) -> None:
     """Writes into every value of the points how it is shown: "text" → mean, se, low and high, a rule per column."""
     for key, _, unit in measured_columns(results, metrics):
         values = [point["values"][key] for point in drawn if key in point["values"]]
@@ -77,7 +81,7 @@ def told(results: Results, metrics: Sequence[str], drawn: Sequence[dict[str, Any
 
 def _of_points(results: Results, metrics: Sequence[str]) -> ResultTable:
     about, drawn = results.about, list(points(results, list(metrics)))
-    told(results, metrics, drawn)
+    write_texts(results, metrics, drawn)
     measured = measured_columns(results, metrics)
     along, second = about["x"] != LINE, any(point["y"] for point in drawn)
     place = next((axis["label"] for axis in about["axes"] if axis["param"] == about["x"]), about["x"])
@@ -128,7 +132,7 @@ def of_batch(results: Results, table: Table) -> ResultTable:
     return ResultTable(table.title, heads, (*rows, ("same as plain", "", *same)), 1, table.formula, rules)
 
 
-def written(results: Results, form: str, metrics: Sequence[str] | None = None) -> str:
+def to_file_text(results: Results, form: str, metrics: Sequence[str] | None = None) -> str:
     """The tables as a file's text, ``form`` of ``FORMATS``. Raises UserError for another form or metric."""
     if form not in FORMATS:
         raise UserError(f"tables are not written as {form[:20]!r}: choose of {', '.join(FORMATS)}")

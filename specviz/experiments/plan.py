@@ -15,9 +15,9 @@ from decoders.sweep.plan import Measurement, Sample
 from specviz.places import new_id
 from specviz.words import sentence
 
-from .experiment import Experiment, Line, Row, Setting, registered
+from .experiment import Experiment, Line, Row, Setting, methods_by_name
+from .known_quotes import check_quoted
 from .prompts import Case, check_references
-from .quoted import check_quoted
 from .variants import Variant, check_variants, variant_of
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class SkippedTurn:
     """A user ``turn`` of a case that was not reached, and why."""
 
     case: Case
@@ -144,7 +144,7 @@ class Session:
     progress: Callable[[Progress], None] | None
     cancel: threading.Event
 
-    def recorded(self, name: str, method: str, params: Mapping[str, Any], new_tokens: int, case: Case) -> Measurement:
+    def record(self, name: str, method: str, params: Mapping[str, Any], new_tokens: int, case: Case) -> Measurement:
         """A recorded run of a case, with a new id; ``name`` stands behind the case's in its title."""
         title = " · ".join(filter(None, (case.id, name)))
         run = self.make(case, method, params, title, self.cancel, new_tokens)
@@ -152,9 +152,9 @@ class Session:
             pass  # what it yields is in run.trace
         run.trace.run.update(id=new_id(), title=title, complete=True)
         output = run.trace.output_ids
-        return Measurement(Sample.untimed(name, output), output, run.trace)
+        return Measurement(Sample.without_time(name, output), output, run.trace)
 
-    def every_turn(self) -> Iterator[Case | Missed]:
+    def every_turn(self) -> Iterator[Case | SkippedTurn]:
         """The user turns of all cases, in order; where one cannot be reached, the reason in place of it."""
         for case in self.planned.cases:
             reached = 0
@@ -163,7 +163,7 @@ class Session:
                     yield one
                     reached = one.prompt.turn
             except Exception as problem:
-                yield Missed(case, reached + 1, sentence(problem))
+                yield SkippedTurn(case, reached + 1, sentence(problem))
 
     def _turns(self, case: Case) -> Iterator[Case]:
         """A case's user turns, one after another, each behind plain decoding's answer to the one before it."""
@@ -179,7 +179,7 @@ class Session:
         prompts = turns_of(self.target, case.prompt, **options)
         next(prompts)
         while not self.cancel.is_set() and (prompt := self.on_device(partial(next, prompts, None))) is not None:
-            yield case.turned(prompt)
+            yield case.next_turn(prompt)
 
 
 def plan(
@@ -190,7 +190,7 @@ def plan(
     Lines whose method is not available for this target, and prompts that do not fit its context, are left out with a
     note; nothing left is an error.
     """
-    methods = methods or registered()
+    methods = methods or methods_by_name()
     info = target.info
     experiment.check(methods, info)
     notes = []
@@ -251,7 +251,7 @@ def foreseen(target: Target, experiment: Experiment, per_token: float) -> float:
     """About how many seconds an experiment as it stands takes on a target, with no look at its prompts. Parts that are
     trained already cost nothing. Raises UserError for parts that cannot be trained for it.
     """
-    settings = [s for s in experiment.settings(target.info) if s.line.method in registered()]
+    settings = [s for s in experiment.settings(target.info) if s.line.method in methods_by_name()]
     if experiment.baseline and all(setting.line.method != BASELINE for setting in settings):
         settings.append(Setting(PLAIN, {}))
     variants = dict.fromkeys(v for s in settings if (v := variant_of(experiment, s)) is not None)

@@ -19,8 +19,8 @@ from decoders.prompt.templates import templates
 from decoders.sweep.plan import Case
 from specviz.views.examples import examples
 
-from .quoted import is_quotesum, quoted_records
-from .templated import templated
+from .known_quotes import is_quotesum, quoted_records
+from .prompt_templates import fill_template
 
 if TYPE_CHECKING:
     from decoders.trace.trace import Trace
@@ -71,7 +71,7 @@ def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
         return quoted_records(None, count)
     each = -(-count // len(tasks))
     if kind == "templates":
-        return _in_turn([templated(task, each, _held_out) for task in tasks])[:count]
+        return _in_turn([fill_template(task, each, _held_out) for task in tasks])[:count]
     if kind == "examples":
         return _in_turn([[record for record in every if record.category == task] for task in tasks])[:count]
     return _in_turn([_held_out(task, each) for task in tasks])[:count]

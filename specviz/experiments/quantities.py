@@ -25,7 +25,7 @@ LONG = 5  # accepted lengths of so many tokens and more are one class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Named:
+class _Label:
     """What is shown of anything that can be drawn."""
 
     key: str
@@ -37,14 +37,14 @@ class _Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantity(_Named):
+class Quantity(_Label):
     """One number per run; ``of`` gives it from a trace and its task (None: it is not defined for that run)."""
 
     of: Callable[[Trace, str], float | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Breakdown(_Named):
+class Breakdown(_Label):
     """Numbers per run that belong together, by part; ``whole`` says that they are shares of one whole."""
 
     of: Callable[[Trace], Mapping[str, float]]
@@ -53,7 +53,7 @@ class Breakdown(_Named):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile(_Named):
+class Profile(_Label):
     """Amounts per run, by place along something inside it (``along``) and by part.
 
     ``whole``: the parts are shares of what was counted at a place. Otherwise there are two, ``TOTAL`` and ``COUNT``,
@@ -83,11 +83,11 @@ def _quality(trace: Trace, category: str) -> float | None:
 
 
 def _branch_fraction(trace: Trace, _: str) -> float | None:
-    won = _won(trace)
+    won = _win_columns(trace)
     return ratio(sum("branch" in origin for origin in won), len(won))
 
 
-def _won(trace: Trace) -> list[str]:
+def _win_columns(trace: Trace) -> list[str]:
     return [origin for origin in trace.tables["steps"]["origins"] if origin]
 
 
@@ -123,7 +123,7 @@ def _input_rows(trace: Trace, _: str) -> float | None:
 EXTRA: tuple[Quantity, ...] = tuple(
     Quantity(key=key, **TEXTS[key], of=of)
     for key, of in {
-        "quality": _quality, "reuse_rate": lambda trace, _: ratio(len(_won(trace)), trace.rows("steps")),
+        "quality": _quality, "reuse_rate": lambda trace, _: ratio(len(_win_columns(trace)), trace.rows("steps")),
         "branch_fraction": _branch_fraction, "reuse_length": _reuse_length, "semantic_recovery": _recovery,
         "kept_context": _kept_context, "expected_speedup": _expected_speedup,
         "tree_size": lambda trace, _: ratio(sum(trace.tables["steps"]["drafted"]), trace.rows("steps")),
@@ -193,9 +193,7 @@ def _ranks(trace: Trace) -> dict[str, dict[str, float]]:
 
 
 def _by_depth(trace: Trace) -> dict[str, dict[str, float]]:
-    return {
-        str(depth): {TOTAL: stood, COUNT: decided} for depth, decided, stood in metrics.acceptance_by_depth(trace)
-    }
+    return {str(depth): {TOTAL: stood, COUNT: decided} for depth, decided, stood in metrics.acceptance_by_depth(trace)}
 
 
 LEARNING, LOSS = LEARNT = ("learning", "loss")  # from a training's log
@@ -215,12 +213,12 @@ QUANTITIES: dict[str, Quantity | Breakdown | Profile] = {
 }
 
 
-def clocked(quantity: Quantity | Breakdown | Profile) -> bool:
+def needs_clock(quantity: Quantity | Breakdown | Profile) -> bool:
     """Whether the machine's state matters to it."""
     return quantity.unit in CLOCKED or (isinstance(quantity, Breakdown) and not quantity.whole)
 
 
-def measured(trace: Trace, category: str = "", plain_tokens_per_s: float | None = None) -> dict[str, float | None]:
+def measure(trace: Trace, category: str = "", plain_tokens_per_s: float | None = None) -> dict[str, float | None]:
     """Every quantity of a finished run by column: ``tokens_per_step``, …, ``outcomes:main``, …"""
     values: dict[str, float | None] = dict(metrics.compute(trace, plain_tokens_per_s))
     trace.run["metrics"] = {**(trace.run.get("metrics") or {}), **values}

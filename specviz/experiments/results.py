@@ -30,7 +30,7 @@ from specviz.words import numeric
 
 from .experiment import CATEGORY, LINE, Row, text_of
 from .prompts import ALL, NAMES
-from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, clocked, parts_of
+from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, needs_clock, parts_of
 
 SCHEMA = "speclab/1"
 TEXT = ("series", "prompt", "category", "method", "trace", "role", "error", "verdict", "output")
@@ -41,7 +41,7 @@ MAX_BYTES = 64 << 20
 
 @dataclass
 class Results:
-    """Rows and their description (``Experiment.described`` with id, model, created, state, notes and seconds).
+    """Rows and their description (``Experiment.describe`` with id, model, created, state, notes and seconds).
 
     ``state`` is running, complete, cancelled or error.
     """
@@ -76,7 +76,7 @@ class Results:
         return list(names)
 
     @property
-    def failed(self) -> int:
+    def failures(self) -> int:
         return sum(bool(row.get("error")) for row in self.rows)
 
     def quantity(self, key: str) -> Quantity | Breakdown | Profile:
@@ -90,7 +90,7 @@ class Results:
 
     def rough(self, quantity: Quantity | Breakdown | Profile) -> str:
         """A mark for what a busy machine disturbed while an example result was recorded; nothing for all else."""
-        return ", rough" if (self.about.get("recorded") or {}).get("rough") and clocked(quantity) else ""
+        return ", rough" if (self.about.get("recorded") or {}).get("rough") and needs_clock(quantity) else ""
 
     def to_csv(self) -> str:
         """Every run, as CSV; text that a spreadsheet would run as a formula gets an apostrophe."""
@@ -123,7 +123,7 @@ class Results:
         about = json.dumps({"schema": SCHEMA, **self.about}, indent=1, ensure_ascii=False)
         return {ABOUT: about, RUNS: self.frame.to_csv(index=False)}
 
-    def zipped(self) -> bytes:
+    def to_zip(self) -> bytes:
         """Both files as one, for a download."""
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -235,13 +235,13 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
                 yield {
                     "series": series, "x": x, "y": y, "level": is_level,
                     "values": {c: _spread(rows, c) for c in columns},
-                    "runs": opened(rows, about["axes"]),
+                    "runs": openable_runs(rows, about["axes"]),
                     "count": sum(not row.get("error") for row in rows),
                     "failed": sum(bool(row.get("error")) for row in rows),
                 }  # fmt: skip
 
 
-def opened(rows: Sequence[Row], axes: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, str]]:
+def openable_runs(rows: Sequence[Row], axes: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, str]]:
     """The runs of these rows that can be opened; ``params`` says their values along the ``axes``, in words."""
     return [
         {

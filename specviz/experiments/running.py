@@ -18,14 +18,14 @@ from specviz import __version__
 from specviz.places import new_id
 from specviz.words import sentence
 
-from .answers import CASES, marked
+from .answers import CASES, mark_accepted
 from .batch import units
 from .experiment import Experiment, Row, Setting, text_of
-from .plan import PLAIN, Make, Missed, OnDevice, Plan, Progress, Session
-from .quantities import clocked, learning, measured
-from .quoted import maker, swept
+from .known_quotes import maker, sweep_thresholds
+from .plan import PLAIN, Make, OnDevice, Plan, Progress, Session, SkippedTurn
+from .quantities import learning, measure, needs_clock
 from .results import Results
-from .variants import Variant, named, part_parameter, training, trim, variant_of
+from .variants import Variant, name_of, part_parameter, training, trim, variant_of
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -39,7 +39,7 @@ MODEL = ("name", "parameters", "dtype", "weights", "device", "layers", "heads")
 
 def begin(planned: Plan, target: Target) -> Results:
     """Results without rows yet, described for this target."""
-    about = planned.experiment.described(target.info)
+    about = planned.experiment.describe(target.info)
     info = target.info
     about |= {
         "id": new_id(), "state": "running", "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -77,7 +77,7 @@ def run_experiment(
     session = Session(target, planned, make or _maker(target, experiment), on_device, keep, progress, cancel)
     started = time.perf_counter()
     try:
-        parts = _trained(session) if experiment.trains else {}
+        parts = _train_parts(session) if experiment.trains else {}
         ran_from = time.perf_counter()
         about["trained_s"] = round(ran_from - started, 1)
         if not cancel.is_set():
@@ -115,24 +115,24 @@ def _at_once(work: Callable[[], Any]) -> Any:
 
 def _warm(session: Session) -> None:
     """A first run that nobody times, where the machine's state matters; a batch warms up by itself."""
-    planned, warmed = session.planned, functools.partial(session.recorded, PLAIN.label, PLAIN.method, {}, WARM_TOKENS)
-    if _clocked(planned.experiment) and planned.cases and not planned.experiment.repeats:
+    planned, warmed = session.planned, functools.partial(session.record, PLAIN.label, PLAIN.method, {}, WARM_TOKENS)
+    if _needs_clock(planned.experiment) and planned.cases and not planned.experiment.repeats:
         session.on_device(lambda: attempt(warmed, planned.cases[0]))
 
 
 Parts = Mapping[Variant, tuple[Path | None, Mapping[str, Any]]]
 
 
-def trained(
+def train_parts(
     target: Target, planned: Plan, progress: Callable[[Progress], None] | None, cancel: threading.Event | None
 ) -> float:
     """Train the parts that a plan compares, where they are not there yet; the seconds it took."""
     started, make = time.perf_counter(), _maker(target, planned.experiment)
-    _trained(Session(target, planned, make, _at_once, None, progress, cancel or threading.Event()))
+    _train_parts(Session(target, planned, make, _at_once, None, progress, cancel or threading.Event()))
     return round(time.perf_counter() - started, 1)
 
 
-def _trained(session: Session) -> Parts:
+def _train_parts(session: Session) -> Parts:
     """Train what is not there yet, a second at a time: per variant its folder and what its rows share.
 
     A training that fails leaves no folder, and its rows an error.
@@ -146,7 +146,7 @@ def _trained(session: Session) -> Parts:
     started, done = time.perf_counter(), 0
     network = session.on_device(lambda: stock_network(target)) if planned.variants else None
     for variant, _ in planned.variants:
-        words = named(variant, settings[variant].trains or {})
+        words = name_of(variant, settings[variant].trains or {})
         with contextlib.closing(training(variant, target, network)) as steps:
             made = 0
             while made < variant.steps and not cancel.is_set():
@@ -189,7 +189,7 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
     contenders = [Contender(str(number), "traced", True, functools.partial(_attempt, session, setting, parts))
                   for number, setting in enumerate(planned.settings)]  # fmt: skip
     for case in session.every_turn() if experiment.measure is None else (None,):
-        if isinstance(case, Missed):
+        if isinstance(case, SkippedTurn):
             yield [labels_of(case.case, setting) | case.row() for setting in planned.settings]
             continue
         plain: Trace | None = None
@@ -209,15 +209,15 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
             trace = outcome.trace
             if setting.line.method == BASELINE and experiment.baseline:
                 plain = trace
-            row |= {**measured(trace, case.category, plain and baseline(trace, plain).tokens_per_s), **shared}
+            row |= {**measure(trace, case.category, plain and baseline(trace, plain).tokens_per_s), **shared}
             row["trace"] = trace.run["id"]
             if session.keep is not None:
                 session.keep(trace)
             if experiment.chart == CASES:
-                row["output"] = marked(trace)
+                row["output"] = mark_accepted(trace)
             if setting.line is PLAIN:
                 row["role"] = "hidden"
-            yield swept(row, trace, case.gold) if case.gold and experiment.forced else [row]
+            yield sweep_thresholds(row, trace, case.gold) if case.gold and experiment.forced else [row]
 
 
 def _part(session: Session, setting: Setting, parts: Parts) -> tuple[dict[str, str], Mapping[str, Any]]:
@@ -243,7 +243,7 @@ def _attempt(session: Session, setting: Setting, parts: Parts, case: Case | None
         return list(experiment.look(session.target, method, params, case.prompt, experiment.max_new_tokens))
     values = ", ".join(f"{name} = {text_of(value)}" for name, value in setting.values.items())
     name = " · ".join(filter(None, (setting.line.label, values)))
-    return session.recorded(name, method, params, experiment.max_new_tokens, case)
+    return session.record(name, method, params, experiment.max_new_tokens, case)
 
 
 def labels_of(case: Case | None, setting: Setting) -> Row:
@@ -273,6 +273,6 @@ def _maker(target: Target, experiment: Experiment) -> Make:
     return make
 
 
-def _clocked(experiment: Experiment) -> bool:
+def _needs_clock(experiment: Experiment) -> bool:
     """Whether the machine's state matters to what is measured."""
-    return any(clocked(experiment.quantity(key)) for key in experiment.metrics)
+    return any(needs_clock(experiment.quantity(key)) for key in experiment.metrics)

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from specviz.words import column
 
 from .drawing import Chart, hover, mean_of, new_figure, plain
-from .drawing import shown as place_shown
+from .drawing import visible_text as place_shown
 from .prompts import NAMES
 from .quantities import Quantity
 from .results import Results
@@ -58,11 +58,11 @@ def sheets(results: Results, quantity: Quantity, points: Sequence[Mapping[str, A
     named = tuple(str(NAMES.get(x, x)) for x in columns)
     name = (about["model"].get("name") or "model") + results.rough(quantity)
     return [
-        Sheet(name, tuple(rows), named, values, index, absent, runs, errors), *_printed(about, quantity, rows)
+        Sheet(name, tuple(rows), named, values, index, absent, runs, errors), *_paper_sheets(about, quantity, rows)
     ]  # fmt: skip
 
 
-def _printed(about: Mapping[str, Any], quantity: Quantity, order: Sequence[str]) -> Iterator[Sheet]:
+def _paper_sheets(about: Mapping[str, Any], quantity: Quantity, order: Sequence[str]) -> Iterator[Sheet]:
     series = [one for one in about["papers"] if one["metric"] == quantity.key]
     for where, model in dict.fromkeys((one["where"], one["model"]) for one in series):
         here = [one for one in series if (one["where"], one["model"]) == (where, model)]
@@ -103,7 +103,7 @@ def in_a_cell(missing: str) -> str:
     return words if len(words) <= LONGEST_WORDS else words[: LONGEST_WORDS - 1].rstrip() + "…"
 
 
-def titled(sheet: Sheet, quantity: Quantity) -> str:
+def title_of(sheet: Sheet, quantity: Quantity) -> str:
     """What a sheet is headed by, as in "Speedup (×), SmolLM2"."""
     said = quantity.unit.replace("/", " per ") in quantity.label.lower()
     unit = "" if said else "%" if quantity.unit == "share" else quantity.unit
@@ -115,17 +115,17 @@ def sheet_charts(results: Results, quantity: Quantity, points: list[dict[str, An
     for sheet in sheets(results, quantity, points):
         paper = not sheet.runs
         title = f"{quantity.label} ({sheet.about})" if paper else quantity.label
-        yield Chart(title, _drawn(sheet, quantity, points, paper=paper), paper)
+        yield Chart(title, _draw(sheet, quantity, points, paper=paper), paper)
 
 
-def _drawn(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]], *, paper: bool) -> go.Figure:
+def _draw(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]], *, paper: bool) -> go.Figure:
     """Cells whose shade is their number and whose number stands in them, the highest of a column bold."""
     figure, color = new_figure(quantity, sheet.about, paper=paper), THEIRS if paper else OURS
     _, rows = texts(sheet, quantity)
     across, down = list(range(len(sheet.columns))), list(range(len(sheet.rows)))
     index = [list(row) for row in sheet.points] if sheet.points else None
 
-    def told(row: int, at: int) -> str:
+    def text_at(row: int, at: int) -> str:
         if missing := (sheet.absent or {}).get(sheet.rows[row]):
             return f"<b>{plain(sheet.rows[row])}</b><br>{plain(missing)}"
         number = sheet.points[row][at] if sheet.points else None
@@ -138,7 +138,7 @@ def _drawn(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]]
         go.Heatmap(
             z=[list(row) for row in sheet.values], x=across, y=down, customdata=index, xgap=2, ygap=2, showscale=False,
             colorscale=[[0, f"rgba({color},.05)"], [1, f"rgba({color},.34)"]],
-            text=[[told(row, at) for at in across] for row in down], hovertemplate="%{text}<extra></extra>",
+            text=[[text_at(row, at) for at in across] for row in down], hovertemplate="%{text}<extra></extra>",
         )
     )  # fmt: skip
     for at in across:

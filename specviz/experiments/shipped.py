@@ -77,7 +77,13 @@ def record(target: Target, folder: Path, *, toy: bool = False, count: int = 4, n
 
 
 def record_recipe(
-    target: Target, name: str, folder: Path, *, count: int = 0, new: int = NEW_TOKENS, seconds: float = SECONDS,
+    target: Target,
+    name: str,
+    folder: Path,
+    *,
+    count: int = 0,
+    new: int = NEW_TOKENS,
+    seconds: float = SECONDS,
     training_steps: int = 0,
 ) -> Results:
     """A recipe's results on few prompts and short answers, without their runs, as ``folder``/``name``.zip.
@@ -105,11 +111,11 @@ def record_recipe(
     kept = recipe.arrange(rows) if recipe.arrange is not None else rows
     results.about |= {
         "id": name, "state": "complete", "count": count, "cases": done, "runs": len(rows),
-        "seconds": round(time.monotonic() - started, 1), "recorded": recorded(target, max(before, _load())),
+        "seconds": round(time.monotonic() - started, 1), "recorded": recording_facts(target, max(before, _load())),
     }  # fmt: skip
     results.rows = slim(Results(results.about, kept))
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / f"{name}.zip", results.zipped())
+    write_bytes(folder / f"{name}.zip", results.to_zip())
     return results
 
 
@@ -132,7 +138,7 @@ def _whole_prompts(target: Target, planned: Plan, seconds: float) -> tuple[list[
     return rows, done
 
 
-def recorded(target: Target, load: float) -> dict[str, Any]:
+def recording_facts(target: Target, load: float) -> dict[str, Any]:
     """On which machine and engine results were recorded; ``rough``: with so much other work that times say little."""
     from decoders.sweep.bench import machine
 
@@ -152,12 +158,12 @@ def slim(results: Results) -> list[Row]:
     keys = dict.fromkeys([*about["metrics"], *filter(None, [about.get("against")]), *ALWAYS])
     wanted = {ROUND, *(column for key in keys for column in columns_of(results.quantity(key), key, columns))}
 
-    def kept(name: str, value: Any) -> Any:
+    def slim_value(name: str, value: Any) -> Any:
         if name == "trace":
             return ""
         return float(f"{value:.6g}") if isinstance(value, int | float) else value
 
-    return [{n: kept(n, v) for n, v in row.items() if is_text(n) or n in wanted} for row in results.rows]
+    return [{n: slim_value(n, v) for n, v in row.items() if is_text(n) or n in wanted} for row in results.rows]
 
 
 def example(path: Path) -> Results:
@@ -167,9 +173,9 @@ def example(path: Path) -> Results:
     results = Results.load(path)
     recipe, about = recipes().get(path.stem), results.about
     if recipe is not None:
-        today = recipe.described(about["model"])
+        today = recipe.describe(about["model"])
         about |= {name: today[name] for name in TEXTS}
-    results.about["compared"] = compared(path.parent).get(path.stem, "")
+    results.about["compared"] = comparisons(path.parent).get(path.stem, "")
     return results
 
 
@@ -180,7 +186,7 @@ def comes_along(folder: Path = SHIPPED) -> Mapping[str, Mapping[str, Any]]:
 
 
 @cache
-def compared(folder: Path = SHIPPED) -> Mapping[str, str]:
+def comparisons(folder: Path = SHIPPED) -> Mapping[str, str]:
     """For each recipe that comes along: in which its results are like the paper's, and in which not."""
     path = folder / COMPARED
     return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -207,7 +213,7 @@ def main() -> None:
         began = time.monotonic()
         try:
             results = record_recipe(target, name, args.folder, seconds=args.seconds, training_steps=args.training_steps)
-            said = f"{len(results.rows)} rows, {results.about['cases']} prompts, {results.failed} failed"
+            said = f"{len(results.rows)} rows, {results.about['cases']} prompts, {results.failures} failed"
         except UserError as problem:
             said = f"not recorded: {problem}"
         print(f"{name}: {said}, {time.monotonic() - began:.0f} s", flush=True)

@@ -28,7 +28,7 @@ from specviz.workers.work import Job, Unit
 from .experiment import Row
 from .plan import Plan, Progress
 from .results import ABOUT, Results
-from .running import begin, trained
+from .running import begin, train_parts
 from .units import UNIT_RUN, Opening, about_of, failed_rows, open_experiment, units_of
 
 if TYPE_CHECKING:
@@ -115,10 +115,10 @@ def spread(
         raise UserError(f"{workers.count} workers are asked for: a whole number from 1 to {MOST_WORKERS:,} is needed")
     folder = Folder(place)
     results = results or begin(planned, target)
-    _continued(results, folder, resume)
+    _continue(results, folder, resume)
     token = folder.open()
     if planned.experiment.trains:
-        results.about["trained_s"] = trained(target, planned, progress, cancel)
+        results.about["trained_s"] = train_parts(target, planned, progress, cancel)
     device, gpus = worker_device(target.device.type, opening.device, apart=workers.on != "processes")
     threads = workers.threads_each
     settled = replace(opening, dtype=str(target.info["dtype"]), device=device)
@@ -155,7 +155,7 @@ def run_file(lab: Path, trace: str) -> bytes | None:
     return None
 
 
-def _continued(results: Results, folder: Folder, resume: bool) -> None:
+def _continue(results: Results, folder: Folder, resume: bool) -> None:
     """Go on with what a folder holds, if it may be."""
     finished, failed = folder.listed()
     if not finished and not failed:
@@ -203,11 +203,11 @@ class _Book:
     def rows(self) -> list[Row]:
         """Those of all units that are over."""
         finished, failed = self.folder.listed()
-        for key in self._wanted(finished | failed):
+        for key in self._missing(finished | failed):
             self.read(key)
         return [row for _, rows in sorted(self._rows.items()) for row in rows]
 
-    def _wanted(self, there: Iterable[str]) -> list[str]:
+    def _missing(self, there: Iterable[str]) -> list[str]:
         return [key for key in there if key in self.places and self.places[key] not in self._rows]
 
 

@@ -22,7 +22,7 @@ from specviz.words import column, counted
 from .experiment import Row
 from .prompts import ALL, NAMES
 from .quantities import Quantity
-from .results import SCHEMA, Results, opened, points
+from .results import SCHEMA, Results, openable_runs, points
 
 OVERALL = "overall"
 Form = Callable[[float | None], str]
@@ -117,7 +117,7 @@ def tables(results: Results, metrics: Sequence[str] | None = None) -> list[Table
     return [_table(results, key, broken) for key in metrics or results.about["metrics"]]
 
 
-def described(results: Results) -> dict[str, Any]:
+def describe(results: Results) -> dict[str, Any]:
     """All of the results as JSON: what they are, the tables of a batch or the points of a chart, the runs."""
     rows = [{k: v for k, v in row.items() if v is not None} for row in results.rows]
     batch = bool(results.about.get("repeats"))
@@ -193,7 +193,7 @@ def notes(results: Results) -> list[str]:
         "speedup is formed between runs of the same prompt in the same repeat. What else is counted is the same in "
         "every repeat.",
     ]
-    if disturbed := sum(bool(timing.disturbed) for key in TIMED for timing in timings(results.rows, key).values()):
+    if disturbed := sum(bool(timing.is_disturbed) for key in TIMED for timing in timings(results.rows, key).values()):
         repeated = any(int(row.get("repeat") or 1) > repeats for row in results.rows)
         still = f"still disturbed after {counted(REPEATED, 'more turn')}" if repeated else "disturbed"
         sentences.append(
@@ -255,7 +255,7 @@ def _table(results: Results, key: str, broken: set[str]) -> Table:
     lines = []
     for task, name, of in groups:
         prompts = len({spot(row) for rows in of.values() for row in rows})
-        eligible = {c for c, rows in of.items() if c not in broken and _done(rows) == prompts}
+        eligible = {c for c, rows in of.items() if c not in broken and _turns_done(rows) == prompts}
         best = _best(key, {c: means[task, c] for c in of}, eligible, form)
         cells = tuple(_cell(rows, prompts, means[task, c], form, c in best) for c, rows in of.items())
         lines.append(Line(task, name, prompts, cells))
@@ -280,7 +280,7 @@ def _places(rows: Sequence[Row]) -> list[Spot]:
 
 def _mean(of: Sequence[Timing]) -> Mean:
     used = [one for one in of if one.median is not None and not one.impossible]
-    disturbed = sum(bool(one.disturbed) for one in of)
+    disturbed = sum(bool(one.is_disturbed) for one in of)
     if not used:
         return Mean(None, None, None, 0, disturbed)
     ranges = [(one.low, one.high) for one in used if one.low is not None and one.high is not None]
@@ -288,7 +288,7 @@ def _mean(of: Sequence[Timing]) -> Mean:
     return Mean(fmean(one.median or 0.0 for one in used), low, high, sum(one.count for one in used), disturbed)
 
 
-def _done(rows: Sequence[Row]) -> int:
+def _turns_done(rows: Sequence[Row]) -> int:
     """Turns of prompts on which nothing failed."""
     return len({*map(spot, rows)} - {spot(row) for row in rows if row.get("error")})
 
@@ -298,10 +298,10 @@ def _cell(rows: Sequence[Row], prompts: int, mean: Mean, form: Form, best: bool)
     low, high = ("" if end is None else form(end) for end in (mean.low, mean.high))
     spread = f"{low}–{high}" if {low, high} - {text, ""} else ""
     failed = sum(bool(row.get("error")) for row in rows)
-    partly = f"{_done(rows)} of {prompts}" if failed else ""
+    partly = f"{_turns_done(rows)} of {prompts}" if failed else ""
     return Cell(
-        text, spread, mean.value, mean.low, mean.high, mean.count, _done(rows), mean.disturbed, failed, best, partly,
-        tuple(opened(rows)),
+        text, spread, mean.value, mean.low, mean.high, mean.count, _turns_done(rows), mean.disturbed, failed, best,
+        partly, tuple(openable_runs(rows)),
     )  # fmt: skip
 
 

@@ -21,9 +21,9 @@ from decoders.model.catalog import precision_of
 from decoders.prompt.codec import from_json, to_json
 from specviz.places import SUFFIX, TRACES
 from specviz.workers.plain import code_of
-from specviz.workers.work import Made, Refused, Unit, Work, digest
+from specviz.workers.work import Unit, UnitResult, Work, WorkerRefused, digest
 
-from .experiment import Experiment, Line, Row, Setting, registered
+from .experiment import Experiment, Line, Row, Setting, methods_by_name
 from .plan import PLAIN, Plan
 from .prompts import Case
 from .recipes import recipes
@@ -61,7 +61,7 @@ def code_version() -> str:
     return code_of(PACKAGES)
 
 
-def determined(target: Target, planned: Plan) -> dict[str, Any]:
+def determinants(target: Target, planned: Plan) -> dict[str, Any]:
     """All that determines what comes out, but for the prompt: of units that are alike in it, results are alike."""
     from decoders import Sampling
 
@@ -93,7 +93,7 @@ def parts_of(target: Target, experiment: Experiment, settings: Iterable[Setting]
     digests: dict[str, str] = {}
     offered = target.companions.get(OFFERED)
     for setting in settings:
-        variant, part = variant_of(experiment, setting), registered()[setting.line.method].part
+        variant, part = variant_of(experiment, setting), methods_by_name()[setting.line.method].part
         named = {name: str(value) for name, value in setting.params.items() if isinstance(value, str)}
         if variant is not None:
             digests[f"trained {digest([variant.kind, asdict(variant)])[:12]}"] = _contents(
@@ -138,7 +138,7 @@ def about_of(target: Target, planned: Plan, opening: Opening) -> dict[str, Any]:
     from decoders.method.part import OFFERED
 
     return {
-        "determined": determined(target, planned), "opening": asdict(opening),
+        "determined": determinants(target, planned), "opening": asdict(opening),
         "metrics": list(planned.experiment.metrics), "offered": target.companions.get(OFFERED),
         "plugins": [str(path) for path in plugin_files()],
     }  # fmt: skip
@@ -174,14 +174,14 @@ def open_experiment(about: Mapping[str, Any]) -> Work:
     settle(about["threads"])
     wanted = about["determined"]
     if code_version() != wanted["code"]:
-        raise Refused(
+        raise WorkerRefused(
             "a worker has another version of the code (of specviz, torch or transformers) than this sweep: install the "
             "same everywhere"
         )
     target = load_target(**about["opening"])
     precision = precision_of(target.info)
     if (target.key, precision) != (wanted["model"]["key"], wanted["model"]["precision"]):
-        raise Refused(
+        raise WorkerRefused(
             f"a worker opened another model than this sweep is of: {target.name} in {precision}, with the "
             f"fingerprint {target.key} in place of {wanted['model']['key']}"
         )
@@ -191,7 +191,7 @@ def open_experiment(about: Mapping[str, Any]) -> Work:
     calibration = target.calibration
     calibrated = digest(calibration.to_json()) if calibration is not None else ""
     if parts_of(target, experiment, settings) != wanted["parts"] or calibrated != wanted["calibration"]:
-        raise Refused(
+        raise WorkerRefused(
             "a worker has other trained parts (or another calibration) than this sweep was planned with: give all "
             "workers the same SPECVIZ_HOME"
         )
@@ -229,7 +229,7 @@ class _Runs:
         self.planned = Plan(experiment, settings, (), lossy=lossy)
         self.warm = False
 
-    def __call__(self, payload: Mapping[str, Any]) -> Made:
+    def __call__(self, payload: Mapping[str, Any]) -> UnitResult:
         from decoders.method.kept import kept_with, owned_by
         from decoders.trace import files as tracefile
 
@@ -250,7 +250,7 @@ class _Runs:
         for row in rows:
             row["trace"] = names.get(row.get("trace", ""), "")
         files = {f"{TRACES}/{trace.run['id']}{SUFFIX}": tracefile.save(trace, None) or b"" for trace in traces}
-        return Made(rows, files)
+        return UnitResult(rows, files)
 
 
 # --- prompts as JSON ---

@@ -21,7 +21,7 @@ def values_of(text: str) -> tuple[Any, ...]:
         if ".." in part:
             values += _range(part)
         elif part:
-            values.append(_typed(part))
+            values.append(_parse(part))
     if not values:
         raise UserError("no values are given: type some, as in “1, 2, 4” or “0..1 step 0.1”")
     if len(values) > MAX_VALUES:
@@ -42,10 +42,10 @@ def _range(part: str) -> list[Any]:
         raise UserError(f"{part!r} is no range: it is written like “0..1 step 0.1”, from low to high")
     if count > MAX_VALUES:
         raise UserError(f"{part!r} has {count:,.0f} values and at most {MAX_VALUES} are taken: use a wider step")
-    return [_typed(f"{low + i * step:.10g}") for i in range(int(count + 1e-9) + 1)]
+    return [_parse(f"{low + i * step:.10g}") for i in range(int(count + 1e-9) + 1)]
 
 
-def _typed(text: str) -> Any:
+def _parse(text: str) -> Any:
     for kind in (int, float):
         try:
             return kind(text)

@@ -20,7 +20,7 @@ from decoders.errors import UserError
 from decoders.method.part import PROMPT_TOKENS, kinds, training_of
 from specviz.places import home
 
-from .experiment import Experiment, Setting, registered, trainable
+from .experiment import Experiment, Setting, methods_by_name, trainable
 from .stages import BOTH, EPOCH, FINETUNED, PRETRAINED, STAGES, Epochs, Stage, stage_files
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class PromptVariant(Variant):
 
 def part_parameter(method: str) -> str:
     """The parameter of a method that names its trained part."""
-    return registered()[method].part.parameter
+    return methods_by_name()[method].part.parameter
 
 
 def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
@@ -322,7 +322,7 @@ def trim(keep: Sequence[Path], most_bytes: int = MOST_BYTES) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def named(variant: Variant, differing: Mapping[str, Any]) -> str:
+def name_of(variant: Variant, differing: Mapping[str, Any]) -> str:
     """A variant in words, with the settings it was asked for.
 
     >>> named(DraftVariant("glide", 150), {"kv_layer": 2})

@@ -60,7 +60,7 @@ class Figure:
         return svg(self.sheet)
 
     def pdf(self) -> bytes:
-        return pdf(self.sheet, _created(self.traces[0]))
+        return pdf(self.sheet, _creation_time(self.traces[0]))
 
     def archive(self) -> bytes:
         """A ZIP file: the figure as PDF and SVG, LaTeX, BibTeX, the runs, of a step the interactive page."""
@@ -71,7 +71,7 @@ class Figure:
             "figure.svg": self.svg(),
             "figure.tex": citing.latex(self.caption, keys, label),
             "references.bib": self.bibtex,
-            "README.txt": self.told(),
+            "README.txt": self.to_text(),
             **{name: tracefile.save(trace, None) for name, trace in self._files().items()},
         }
         if self.step is not None:
@@ -83,13 +83,13 @@ class Figure:
                     archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
         return out.getvalue()
 
-    def told(self) -> str:
+    def to_text(self) -> str:
         """The caption, the commands and the BibTeX as plain text."""
         again = "\n".join(self.commands)
         return f"{self.sheet.title}\n\nCaption:\n{self.caption}\n\nMake it again:\n{again}\n\nCite:\n{self.bibtex}"
 
 
-def written(figure: Figure, kind: str) -> tuple[bytes, str]:
+def write(figure: Figure, kind: str) -> tuple[bytes, str]:
     """A figure as a file and its media type; ``kind``: pdf, svg or zip."""
     if kind == "svg":
         return figure.svg().encode(), "image/svg+xml"
@@ -106,7 +106,7 @@ def of_runs(traces: Sequence[Trace]) -> Figure:
     return Figure(tuple(traces), comparison_figure(traces), citing.comparison_caption(traces))
 
 
-def _created(trace: Trace) -> datetime:
+def _creation_time(trace: Trace) -> datetime:
     try:
         return datetime.strptime(str(trace.run.get("created")), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     except ValueError:

@@ -11,7 +11,7 @@ from decoders.trace.metrics import measure
 from decoders.trace.trace import Trace
 from specviz.words import counted, decimals
 
-from .sheet import ACCEPTED, INK, PAPER, RULE, SMALL, SOFT, Sheet, shortened, width
+from .sheet import ACCEPTED, INK, PAPER, RULE, SMALL, SOFT, Sheet, shorten, width
 
 LANE, GAP = 8.0, 5.0  # heights of a lane, and of the space below it
 FEWEST_FORWARDS = 0.35  # points: a thinner cell has no outline of its own
@@ -59,7 +59,7 @@ def _heading(sheet: Sheet, trace: Trace, y: float) -> None:
     room = sheet.width - width(numbers, SMALL) - 8
     forced = " (teacher-forced)" if trace.run.get("forced") else ""
     lossy = forced or ("" if method.get("lossless", True) else " (lossy)")
-    sheet.text(0, y, shortened(f"{method.get('title') or method['name']}{lossy}", room, face="bold"), face="bold")
+    sheet.text(0, y, shorten(f"{method.get('title') or method['name']}{lossy}", room, face="bold"), face="bold")
     sheet.text(sheet.width, y, numbers, SMALL, right=True, color=SOFT)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from .sheet import FONTS, Shape, Sheet, Text, used
+from .sheet import FONTS, Shape, Sheet, Text, characters_of
 
 
 def pdf(sheet: Sheet, created: datetime, *, compress: bool = True) -> bytes:
@@ -23,7 +23,7 @@ def pdf(sheet: Sheet, created: datetime, *, compress: bool = True) -> bytes:
     page.set_creator("specviz")
     page.add_page()
     for face, file in FONTS.items():
-        if used(sheet.items, face):
+        if characters_of(sheet.items, face):
             page.add_font(face, "", file)
     for item in sheet.items:
         if isinstance(item, Text):

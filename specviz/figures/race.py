@@ -11,7 +11,7 @@ from decoders.trace.trace import Trace
 from specviz.words import counted, decimals
 
 from .comparison import check_comparable
-from .sheet import ACCEPTED, BODY, INK, OFFERED, PAPER, RULE, SMALL, SOFT, Shape, Sheet, printable, shortened, width
+from .sheet import ACCEPTED, BODY, INK, OFFERED, PAPER, RULE, SMALL, SOFT, Shape, Sheet, printable, shorten, width
 from .svg import document, drawn
 
 SECONDS = 6.0  # of the picture, over and over
@@ -111,7 +111,7 @@ def _lane(race: Race, trace: Trace, lane: Sequence[Piece], left: float, wide: fl
     sheet, top = race.sheet, MARGIN + TITLE
     numbers = f"{counted(trace.rows('steps'), 'forward')} · {_seconds(trace)}"
     room = wide - width(numbers, TITLE, "bold") - 8
-    sheet.text(left, top, shortened(_name(trace), room, TITLE, "bold"), TITLE, face="bold")
+    sheet.text(left, top, shorten(_name(trace), room, TITLE, "bold"), TITLE, face="bold")
     sheet.box(left, top + 6, wide, BAR, fill=OFFERED)
     sheet.box(left, top + 6, wide, BAR, fill=ACCEPTED)
     tokens, length, filled = 0, max(1, len(trace.output_ids)), []

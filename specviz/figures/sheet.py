@@ -98,13 +98,13 @@ class Sheet:
 
     def paragraph(self, x: float, y: float, text: str, size: float = BODY, *, color: str = INK) -> float:
         """Writes words from the base line ``y`` on, as wide as the sheet; returns the next base line."""
-        for words in wrapped(text, self.width - x, size):
+        for words in wrap(text, self.width - x, size):
             self.text(x, y, words, size, color=color)
             y += 1.3 * size
         return y
 
 
-def wrapped(text: str, wide: float, size: float = BODY) -> Iterator[str]:
+def wrap(text: str, wide: float, size: float = BODY) -> Iterator[str]:
     """The lines of a text; a word that is wider than a line is broken.
 
     >>> list(wrapped("one two", 20.0, 8.0))
@@ -127,7 +127,7 @@ def wrapped(text: str, wide: float, size: float = BODY) -> Iterator[str]:
         yield line
 
 
-def shortened(text: str, wide: float, size: float = BODY, face: Face = "sans") -> str:
+def shorten(text: str, wide: float, size: float = BODY, face: Face = "sans") -> str:
     """As much of a text as fits, "…" in place of the rest."""
     text = printable(text)
     if fitting(text, wide, size, face) == len(text):
@@ -191,6 +191,6 @@ def _metrics(face: Face) -> tuple[dict[int, int], int]:
     return {c: advances[names[c]][0] for c in shared if chr(c).isprintable()}, one["head"].unitsPerEm
 
 
-def used(items: Sequence[Text | Shape], face: Face) -> str:
+def characters_of(items: Sequence[Text | Shape], face: Face) -> str:
     """The characters that a font is needed for, in order."""
     return "".join(sorted({c for item in items if isinstance(item, Text) and item.face == face for c in item.text}))

@@ -26,7 +26,7 @@ from .sheet import (
     SOFT,
     Sheet,
     printable,
-    shortened,
+    shorten,
     token_face,
     width,
 )  # fmt: skip
@@ -123,7 +123,7 @@ def _set_in_lines(tokens: Sequence[tuple[int, str]], wide: float) -> list[list[t
         if x and x + width(text, SMALL, face) > wide:
             lines.append([])
             x, text = 0.0, text.lstrip()
-        text = shortened(text, wide, SMALL, face)
+        text = shorten(text, wide, SMALL, face)
         lines[-1].append((place, text, x))
         x += width(text, SMALL, face)
     return lines
@@ -171,10 +171,10 @@ def tree_rows(trace: Trace, step: int) -> list[Row]:
             rank = list(chances).index(bonus) if bonus in chances else -1
             next_rows.append(Row("own", pieces.label(bonus), column, here, chances.get(bonus), rank))
         coming += reversed(next_rows)
-    return _folded(rows)
+    return _fold(rows)
 
 
-def _folded(rows: Sequence[Row]) -> list[Row]:
+def _fold(rows: Sequence[Row]) -> list[Row]:
     """The rows with every long chain of accepted tokens that has no branch as one row of all its text."""
     hanging = Counter(row.parent for row in rows)
     chains: list[list[int]] = []
@@ -250,10 +250,10 @@ def _box(sheet: Sheet, row: Row, middle: float, right: float) -> None:
     """A node by its verdict: filled, outlined, dashed or double, so that no colour is needed."""
     x = _x(row)
     if row.kind == "more":
-        sheet.text(x + 3, middle + 2.8, shortened(row.text, right - x - 6, SMALL), SMALL, color=SOFT)
+        sheet.text(x + 3, middle + 2.8, shorten(row.text, right - x - 6, SMALL), SMALL, color=SOFT)
         return
     face = token_face(row.text)
-    label = shortened(row.text, right - x - 6, SMALL, face)
+    label = shorten(row.text, right - x - 6, SMALL, face)
     wide = max(14.0, width(label, SMALL, face) + 6)
     top = middle - BOX / 2
     if row.kind == "accepted":

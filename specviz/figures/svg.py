@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from html import escape
 from io import BytesIO
 
-from .sheet import FONTS, Face, Shape, Sheet, Text, font, used
+from .sheet import FONTS, Face, Shape, Sheet, Text, characters_of, font
 
 FAMILY = "specviz {}"  # of each face, so that no font of the machine takes its place
 
@@ -21,7 +21,7 @@ def document(sheet: Sheet, body: Iterable[str], rules: str = "") -> str:
     """A file with a sheet's title, size and fonts; ``rules`` go into its style sheet."""
     size = f"{_n(sheet.width)} {_n(sheet.height)}"
     wide, high = f"{_n(sheet.width)}pt", f"{_n(sheet.height)}pt"
-    faces = "".join(_embedded(used(sheet.items, face), face) for face in FONTS)
+    faces = "".join(_embed(characters_of(sheet.items, face), face) for face in FONTS)
     style = "text{font-kerning:none;white-space:pre}" + "".join(
         f".{face}{{font-family:'{FAMILY.format(face)}',{'monospace' if face == 'mono' else 'sans-serif'}}}"
         for face in FONTS
@@ -67,7 +67,7 @@ def _shape(item: Shape) -> str:
     return f'<{"polygon" if item.closed else "polyline"} points="{points}" fill="{item.fill or "none"}"{pen}/>'
 
 
-def _embedded(text: str, face: Face) -> str:
+def _embed(text: str, face: Face) -> str:
     """A font cut down to the characters of ``text``, inside the file; "" where there are none."""
     if not text:
         return ""

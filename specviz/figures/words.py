@@ -26,7 +26,7 @@ class Pieces:
         """A token by itself: spaces and line ends can be seen."""
         return "■ stop" if token < 0 else self.text(token).translate(str.maketrans(SIGNS)) or "∅"
 
-    def quoted(self, token: int) -> str:
+    def quote(self, token: int) -> str:
         return "a token that is not recorded" if token == NOT_RECORDED else f"“{self.label(token)}”"
 
 
@@ -64,7 +64,7 @@ def step_sentence(trace: Trace, step: int) -> str:
     told = {name: values[step] for name, values in steps.items()}
     if partly := _partly_known(trace, told, pieces):
         return partly
-    own = "a stop token ended the run" if told["bonus"] < 0 else f"the target wrote {pieces.quoted(told['bonus'])}"
+    own = "a stop token ended the run" if told["bonus"] < 0 else f"the target wrote {pieces.quote(told['bonus'])}"
     if not told["drafted"]:
         reason = str(told["reason"] or "the method offered nothing").rstrip(".")
         return f"No draft, because {reason}; {own} by itself." if told["bonus"] >= 0 else f"No draft: {own}."
@@ -72,7 +72,7 @@ def step_sentence(trace: Trace, step: int) -> str:
     end = max((n for n, node in enumerate(nodes) if node["status"] in ("root", "accepted")), default=0)
     refused = [node for node in nodes if node["status"] == "rejected"]
     beside = [node["token"] for node in refused if node["parent"] == end]  # of the target's own token
-    instead = f" instead of {_listed(pieces, beside, 'or')}" if beside and told["bonus"] >= 0 else ""
+    instead = f" instead of {_list(pieces, beside, 'or')}" if beside and told["bonus"] >= 0 else ""
     before = _refused_before(pieces, [node for node in refused if node["parent"] != end or not instead])
     accepted, drafted = told["accepted"], told["drafted"]
     if not accepted:
@@ -86,9 +86,9 @@ def step_sentence(trace: Trace, step: int) -> str:
     return f"{_offer(trace, step, told, nodes[0]['token'])}; {verdict}, then {own}{instead}{before}."
 
 
-def _listed(pieces: Pieces, tokens: Sequence[int], last: str) -> str:
+def _list(pieces: Pieces, tokens: Sequence[int], last: str) -> str:
     """Tokens in a row, the first ``NAMED`` by their texts: "“a”, “b” or 3 others"."""
-    names = [pieces.quoted(token) for token in tokens[:NAMED]]
+    names = [pieces.quote(token) for token in tokens[:NAMED]]
     if len(tokens) > NAMED:
         names.append(counted(len(tokens) - NAMED, "other"))
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
@@ -99,7 +99,7 @@ def _refused_before(pieces: Pieces, nodes: Sequence[dict[str, Any]]) -> str:
     depths: dict[int, list[int]] = {}
     for node in nodes:
         depths.setdefault(node["depth"], []).append(node["token"])
-    places = [f"{_listed(pieces, tokens, 'and')} at depth {depth}" for depth, tokens in sorted(depths.items())]
+    places = [f"{_list(pieces, tokens, 'and')} at depth {depth}" for depth, tokens in sorted(depths.items())]
     return f"; refused: {'; '.join(places)}" if places else ""
 
 
@@ -113,13 +113,13 @@ def _partly_known(trace: Trace, told: dict[str, Any], pieces: Pieces) -> str:
     if "steps.drafted" not in unknown:
         return ""
     stood = f"{counted(told['accepted'], 'drafted token')} stood" if told["accepted"] else ""
-    own = f"the target wrote {pieces.quoted(told['bonus'])}" if told["bonus"] >= 0 else ""
+    own = f"the target wrote {pieces.quote(told['bonus'])}" if told["bonus"] >= 0 else ""
     return f"{', then '.join(filter(None, (stood, own)))}; what was drafted beside is not recorded."
 
 
 def _offer(trace: Trace, step: int, told: dict[str, Any], root: int) -> str:
     """Where the draft came from."""
-    quoted, drafted = Pieces(trace).quoted(root), counted(told["drafted"], "token")
+    quoted, drafted = Pieces(trace).quote(root), counted(told["drafted"], "token")
     candidates = rows_of(trace, "candidates", step)
     chosen = next((one for one in candidates if one["chosen"]), None)
     if chosen is None:

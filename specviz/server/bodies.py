@@ -28,7 +28,7 @@ def needs(text: str) -> WrapValidator:
     'The count is 0: a whole number from 1, please.'
     """
 
-    def checked(value: Any, validate: Any) -> Any:
+    def check(value: Any, validate: Any) -> Any:
         try:
             return validate(value)
         except ValidationError as problem:
@@ -38,7 +38,7 @@ def needs(text: str) -> WrapValidator:
             shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]} …"
             raise PydanticCustomError("needs", "{said}", {"said": text.replace("{given}", shown)}) from None
 
-    return WrapValidator(checked)
+    return WrapValidator(check)
 
 
 def invalid(errors: Sequence[Any]) -> str:

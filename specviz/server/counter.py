@@ -9,8 +9,8 @@ from typing import Any
 
 from decoders.prompt.codec import to_json
 
+from .backend_host import Holder, Work
 from .forms import Rejected
-from .hosted import Holder, Work
 from .job import Build, Job
 from .loader import Loader
 from .pool import LINE
@@ -47,7 +47,7 @@ class Counter:
     def _device(self) -> str:
         return str(self.target().info.get("device", "cpu"))
 
-    def pooled(self, target: Any) -> bool:
+    def uses_backends(self, target: Any) -> bool:
         """Whether runs with a model are done by backends: those with the model in use, where there are any."""
         return self.runner.pool is not None and target is self.loader.target
 
@@ -56,7 +56,7 @@ class Counter:
         what is remembered under ``key``. Raises QueueFull as the server goes down.
         """
         pool = self.runner.pool
-        if pool is None or not self.pooled(target):
+        if pool is None or not self.uses_backends(target):
             return self.on_worker(lambda: work(Holder(target, self.memory), asked))
         seat = pool.home(key, self.runner.waiting())
         return self.runner.on_worker(lambda: pool.work(work, asked), device=LINE, seat=seat)
@@ -68,7 +68,7 @@ class Counter:
             return {}
         if pool is None:
             return work(Holder(target, self.memory), asked)
-        seat = pool.home(_kept(owner))
+        seat = pool.home(_state_key(owner))
         return pool.at_once(seat, work, asked) if seat else {}
 
     def seat_of(self, methods: Iterable[Any], owner: str) -> str:
@@ -80,7 +80,7 @@ class Counter:
             return ""
         waiting = self.runner.waiting()
         keeps = any(method.keeps for method in methods)
-        return pool.home(_kept(owner), waiting) if keeps else pool.least(waiting)
+        return pool.home(_state_key(owner), waiting) if keeps else pool.least(waiting)
 
     def queue(
         self, build: Build, *, title: str, owner: str = "", session: str = "", device: str = "", seat: str = ""
@@ -113,6 +113,6 @@ class Counter:
         return self.queue(build, title=options["title"], owner=owner, session=session, device=LINE, seat=seat)
 
 
-def _kept(owner: str) -> str:
+def _state_key(owner: str) -> str:
     """What the backend is found by that keeps something of a user's runs."""
     return f"kept {owner}"

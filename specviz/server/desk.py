@@ -27,8 +27,8 @@ from .job import Job
 from .library import Library
 from .limits import Rules
 from .loader import Loader
-from .opened import imported
 from .runner import Runner
+from .server_files import import_runs
 from .store import FAIR_SHARE, TraceStore, UnknownTrace
 
 Work = TypeVar("Work", bound=Callable[..., Any])
@@ -40,11 +40,11 @@ CARD = ("name", "title", "paper", "summary", "lossless", "keeps", "signal", "fam
 def get(path: str = "", verb: str = "GET") -> Callable[[Work], Work]:
     """Marks what answers ``/api/<page>/<path>``: a method of the page's service."""
 
-    def marked(work: Work) -> Work:
+    def mark(work: Work) -> Work:
         setattr(work, "route", (verb, path))  # noqa: B010
         return work
 
-    return marked
+    return mark
 
 
 def post(path: str) -> Callable[[Work], Work]:
@@ -99,7 +99,7 @@ class Desk(Counter):
     ) -> None:
         super().__init__(runner, loader)
         self.store = store
-        self._methods = methods or _registered
+        self._methods = methods or _registry
         self.first = ""  # the run the page opens on
         self.device: str | None = None  # where models are opened, as ``load_target`` takes it
         self.dtype: str | None = None  # and in which dtype
@@ -112,8 +112,8 @@ class Desk(Counter):
         """What users of this server may do, from now on."""
         self.rules = rules
         self.runner.keep_to(rules)
-        self.store.own_share = 0.1 if rules.shared else 0.5
-        self.store.fair_share = FAIR_SHARE if rules.shared else 1.0  # browsers of one user do not compete
+        self.store.own_share = 0.1 if rules.is_shared else 0.5
+        self.store.fair_share = FAIR_SHARE if rules.is_shared else 1.0  # browsers of one user do not compete
 
     def begin(self) -> None:
         """Load the model and find earlier runs, both in the background."""
@@ -136,7 +136,7 @@ class Desk(Counter):
 
     def _restore(self, library: Library) -> None:
         try:
-            library.restore(self.store, shared=self.rules.shared)
+            library.restore(self.store, shared=self.rules.is_shared)
         except OSError as problem:
             log.warning("earlier runs are not listed: %s", problem)
 
@@ -169,7 +169,7 @@ class Desk(Counter):
 
         It is opened beside the loaded one where there is room for both, and stays until another model is chosen.
         """
-        return self.loader.made(run) if self.target() is not None else None
+        return self.loader.model_of(run) if self.target() is not None else None
 
     def catalog(self) -> dict[str, Any]:
         """Methods with their controls, the settings of every run, and the method of the run that the page opens on.
@@ -178,10 +178,10 @@ class Desk(Counter):
         described: list[dict[str, Any]] = []
         if self.loader.state != "none":
             with contextlib.suppress(ImportError):
-                described = [self._described(method) for method in self._methods().values()]
+                described = [self._describe(method) for method in self._methods().values()]
         return {
             "methods": described,
-            "settings": [dataclasses.asdict(self._bounded(c)) for c in controls(RunSettings)],
+            "settings": [dataclasses.asdict(self._bound(c)) for c in controls(RunSettings)],
             "reason": self.reason(),
             "note": " ".join([self.note, *self._left_out()]).strip(),
             "state": self.loader.state,
@@ -190,7 +190,7 @@ class Desk(Counter):
 
     def _left_out(self) -> list[str]:
         """A sentence for every plug-in that cannot be used, for whoever may know of files on this machine."""
-        if self.rules.shared or self._methods is not _registered or self.loader.target is None:
+        if self.rules.is_shared or self._methods is not _registry or self.loader.target is None:
             return []
         from decoders.drafters import plugin_problems
 
@@ -201,28 +201,31 @@ class Desk(Counter):
         entry = self.store.entry(self.first)
         return "" if entry is None else str(entry.summary.get("method_name", ""))
 
-    def _bounded(self, control: Control) -> Control:
+    def _bound(self, control: Control) -> Control:
         return dataclasses.replace(control, high=self.rules.new_tokens) if control.name == "max_new_tokens" else control
 
-    def _described(self, method: Any) -> dict[str, Any]:
+    def _describe(self, method: Any) -> dict[str, Any]:
         target = self.loader.target
         missing, pooled = None, False
         if target is not None:
             try:
-                missing, pooled = method.missing(target), self._pooled(method, method.params())
+                missing, pooled = method.missing(target), self._needs_pool(method, method.params())
             except Exception as problem:
                 log.exception("method %s cannot say what it needs", method.name)
                 missing = sentence(problem)
         return {
             **{name: getattr(method, name) for name in CARD},
-            "baseline": method.name == BASELINE, "usual": method.name == USUAL, "compared": method.name in COMPARED,
-            "trained": _trained(method, target), "pooled": pooled,
+            "baseline": method.name == BASELINE,
+            "usual": method.name == USUAL,
+            "compared": method.name in COMPARED,
+            "trained": _training_facts(method, target),
+            "pooled": pooled,
             "missing": missing or "",
             # those that name files are for the commands
             "controls": [dataclasses.asdict(_of_model(c, target)) for c in controls(method.params) if c.kind != "str"],
         }
 
-    def _pooled(self, method: Any, params: Any, target: Any = None) -> bool:
+    def _needs_pool(self, method: Any, params: Any, target: Any = None) -> bool:
         """Whether a method drafts from a pool of text; False while there is no model to ask for."""
         target = target or self.loader.target
         if target is None or method.missing(target):
@@ -231,7 +234,7 @@ class Desk(Counter):
 
     def bring(self, key: str) -> bool:
         """Put a run that only the disk has into the store. Whether there is such a run."""
-        if self.library is not None and self.library.bring(key, self.store, shared=self.rules.shared):
+        if self.library is not None and self.library.bring(key, self.store, shared=self.rules.is_shared):
             return True
         return any(service.bring(key) for service in self.services.values())
 
@@ -268,7 +271,7 @@ class Desk(Counter):
 
     def count(self, form: PromptForm) -> str:
         """How much of the model's context the prompt takes, in words; Rejected where it does not fit."""
-        target, typed = self.loader.target, form.typed
+        target, typed = self.loader.target, form.typed_text
         if target is None or not typed.strip():
             return f"{len(typed):,} characters" if typed.strip() else ""
         count = len(form.prompt(target.tokenizer).tokens)
@@ -297,7 +300,7 @@ class Desk(Counter):
         chosen, own = self.params_of(method, params, target)
         common = checked_params(RunSettings, settings)
         self.check_size(form, common.max_new_tokens)
-        pooled = self._pooled(chosen, own, target)
+        pooled = self._needs_pool(chosen, own, target)
         prompt = form.whole(target.tokenizer, pooled=pooled)
         if pooled and prompt.pool is None and prompt.context_pool() is None:
             raise Rejected(
@@ -310,7 +313,7 @@ class Desk(Counter):
             raise Rejected("prompt", too_long(len(prompt.tokens), target.context_length))
 
         name, values = title or form.title, dataclasses.asdict(own)
-        if self.pooled(target):
+        if self.uses_backends(target):
             options = self._options(method, name, values, common)
             return self.queue_away(chosen, prompt, options, owner=owner, session=session, seat=seat)
 
@@ -321,7 +324,7 @@ class Desk(Counter):
 
     def check_size(self, form: PromptForm | str, new_tokens: int = 0) -> None:
         """Raises Rejected where a prompt, or as many new tokens, are more than this server takes."""
-        size = len(form) if isinstance(form, str) else len(form.typed)
+        size = len(form) if isinstance(form, str) else len(form.typed_text)
         if size > self.rules.prompt:
             raise Rejected(
                 "prompt",
@@ -389,7 +392,7 @@ class Desk(Counter):
         try:
             traces = [tracefile.load(source)]
         except tracefile.TraceError as problem:
-            traces = imported(data, problem)
+            traces = import_runs(data, problem)
         for trace in reversed(traces):
             trace.run["id"] = new_id()  # never the file's own: it could name somebody else's run
             trace.run["complete"] = True
@@ -406,13 +409,13 @@ def _of_model(control: Control, target: Any) -> Control:
     return dataclasses.replace(control, high=min(control.high, most)) if most else control
 
 
-def _registered() -> Mapping[str, Any]:
+def _registry() -> Mapping[str, Any]:
     from decoders import methods
 
     return methods()
 
 
-def _trained(method: Any, target: Any) -> dict[str, Any]:
+def _training_facts(method: Any, target: Any) -> dict[str, Any]:
     """How the part was trained that a method drafts with for this model (``training_facts``); {} without one."""
     part = method.part
     if part is None or target is None:

@@ -92,7 +92,7 @@ class PromptForm:
     reference_of: str = ""
 
     @property
-    def typed(self) -> str:
+    def typed_text(self) -> str:
         """What was typed, of the form's mode."""
         return (self.instruction + self.context + self.question) if self.mode == "segments" else self.text
 
@@ -173,7 +173,7 @@ class PromptForm:
     def _check(self) -> None:
         if self.mode not in MODES:
             raise Rejected("prompt", f"The prompt's form {self.mode!r} is unknown: use one of {', '.join(MODES)}.")
-        typed = self.typed
+        typed = self.typed_text
         if len(typed) > MAX_PROMPT:
             raise Rejected(
                 "prompt", f"The prompt has {len(typed):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
@@ -194,7 +194,7 @@ def checked_params(kind: type, sent: Mapping[str, Any]) -> Any:
             listed = ", ".join(by_name) or "none"
             raise Rejected("method", f"There is no parameter {str(name)[:40]!r} here: there is {listed}.")
         if not isinstance(value, str | int | float | bool | None) or len(str(value)) > 200:
-            raise Rejected("method", f"{by_name[name].label} needs {by_name[name].allowed()}.")
+            raise Rejected("method", f"{by_name[name].label} needs {by_name[name].range_in_words()}.")
         try:
             by_name[name].check(value)
         except (ValueError, OverflowError):
@@ -205,7 +205,7 @@ def checked_params(kind: type, sent: Mapping[str, Any]) -> Any:
                 if isinstance(value, str) and not numeric(value)
                 else value
             )
-            needed = f"{by_name[name].label} needs {by_name[name].allowed()}"
+            needed = f"{by_name[name].label} needs {by_name[name].range_in_words()}"
             raise Rejected("method", f"{needed}; given was {shown}.") from None
     return make_params(kind, sent)
 

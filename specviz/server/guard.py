@@ -18,7 +18,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .hosts import Hosts, is_foreign
-from .http import COOKIE, MAX_BODY, OWNER, browser_id, cookie, refused
+from .http import COOKIE, MAX_BODY, OWNER, browser_id, cookie, refusal
 from .limits import Rules, Window, caller
 from .users import Users
 
@@ -44,7 +44,7 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewp
 <p>{}</p></body></html>"""
 
 
-class Refused(HTTPException):
+class Refusal(HTTPException):
     """A request that goes no further: what is said, and after how many seconds it may come again."""
 
     def __init__(self, status: int, text: str, wait_s: float = 0.0) -> None:
@@ -77,7 +77,7 @@ class Guard:
         path, writes = scope["path"], request.method not in ("GET", "HEAD", "OPTIONS")
         send = self._with_headers(send, request)
         if problem := self._elsewhere(request):
-            await _said(problem, request)(scope, receive, send)
+            await _response(problem, request)(scope, receive, send)
             return
         try:
             caller.set(self._admit(request, writes))
@@ -86,22 +86,22 @@ class Guard:
                 length = request.headers.get("content-length", "")
                 if length.isdecimal() and int(length) > most:
                     raise _too_large(most)
-                receive = _bounded(receive, most)
+                receive = _bound(receive, most)
         except _NotSignedIn as problem:
             await problem.answer(request)(scope, receive, send)
             return
-        except Refused as problem:
-            await refused(problem)(scope, receive, send)
+        except Refusal as problem:
+            await refusal(problem)(scope, receive, send)
             return
         await self.app(scope, receive, self._page(send, request) if path == "/" and request.method == "GET" else send)
 
-    def _elsewhere(self, request: Request) -> Refused | None:
+    def _elsewhere(self, request: Request) -> Refusal | None:
         """Why a request is not for this server, or not from its own page; a link to a page of it may be anywhere."""
         path, headers = request.scope["path"], request.headers
         if not path.startswith("/"):  # the absolute form, which names a host of its own
-            return Refused(400, "What is asked for is a path, which begins with “/”.")
+            return Refusal(400, "What is asked for is a path, which begins with “/”.")
         if text := self.hosts.refusal(headers):
-            return Refused(403 if len(headers.getlist("host")) == 1 else 400, text)
+            return Refusal(403 if len(headers.getlist("host")) == 1 else 400, text)
         link = (
             request.method in ("GET", "HEAD")
             and headers.get("sec-fetch-mode") == "navigate"
@@ -109,7 +109,7 @@ class Guard:
             and not path.startswith("/gradio_api/")
         )
         if not link and is_foreign(headers, request.scope["scheme"]):
-            return Refused(403, "This was sent by a page of another site or port: open specviz itself and try again.")
+            return Refusal(403, "This was sent by a page of another site or port: open specviz itself and try again.")
         return None
 
     def _admit(self, request: Request, writes: bool) -> str:
@@ -124,27 +124,27 @@ class Guard:
             if not name:
                 raise _NotSignedIn
             who = request.scope[OWNER] = f"user:{name}"  # a colon: no browser's id can be that
-        elif not self.rules.shared:
+        elif not self.rules.is_shared:
             who = browser_id(headers.get("cookie")) or address
         if writes and path != LOGOUT and (wait := self.asks.take(who)):
             text = f"More than {self.asks.most} requests came from you in a minute: wait {span(wait)} and try again."
-            raise Refused(429, text, wait)
+            raise Refusal(429, text, wait)
         if writes and path == UPLOAD and (wait := self.uploads.take(who)):
             text = f"You sent {self.uploads.most} files within a minute, which is the most: wait {span(wait)}."
-            raise Refused(429, text, wait)
+            raise Refusal(429, text, wait)
         kind = headers.get("content-type", "").partition(";")[0].strip()
         if writes and path.startswith("/api/") and kind != "application/json":  # another site's form cannot send that
-            raise Refused(422, "What is asked is sent as JSON.")
+            raise Refusal(422, "What is asked is sent as JSON.")
         return who
 
     def _with_headers(self, send: Send, request: Request) -> Send:
         locked = self.users is not None and request.scope["path"] == LOGIN
         policy = POLICY + "".join(f" {origin}" for origin in self.hosts.framed_by)
         wanted = HEADERS | {"content-security-policy": LOCKED if locked else policy}
-        wanted |= STRICT if self.rules.shared else {}
+        wanted |= STRICT if self.rules.is_shared else {}
         named_by_content = request.scope["path"].startswith("/assets/") and request.method == "GET"  # Gradio's scripts
 
-        async def guarded(message: Message) -> None:
+        async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [one for one in message.get("headers", ()) if not one[0].lower().startswith(CORS)]
                 headers = MutableHeaders(scope=message)
@@ -153,14 +153,14 @@ class Guard:
                     headers["cache-control"] = "public, max-age=31536000, immutable"
             await send(message)
 
-        return guarded
+        return send_guarded
 
     def _page(self, send: Send, request: Request) -> Send:
         """The page's HTML with our head, and a cookie for a browser that has none."""
         start: Message = {}
         body = b""
 
-        async def changed(message: Message) -> None:
+        async def send_page(message: Message) -> None:
             nonlocal start, body
             if message["type"] == "http.response.start":
                 start = message
@@ -180,7 +180,7 @@ class Guard:
             await send(start)
             await send({"type": "http.response.body", "body": whole})
 
-        return changed
+        return send_page
 
 
 class _NotSignedIn(Exception):
@@ -191,21 +191,21 @@ class _NotSignedIn(Exception):
         if request.scope["path"] == "/" and request.method == "GET":
             query = request.scope["query_string"].decode("latin-1")
             return RedirectResponse("login" + (f"?next={quote('?' + query, safe='')}" if query else ""), 303)
-        return refused(Refused(401, "You are not signed in, or no longer: load the page again and sign in."))
+        return refusal(Refusal(401, "You are not signed in, or no longer: load the page again and sign in."))
 
 
-def _said(problem: Refused, request: Request) -> Response:
+def _response(problem: Refusal, request: Request) -> Response:
     """A refusal: a page for whoever looks at one, JSON for everything else."""
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
         return HTMLResponse(PAGE.format(html.escape(problem.detail)), problem.status_code)
-    return refused(problem)
+    return refusal(problem)
 
 
-def _bounded(receive: Receive, most: int) -> Receive:
+def _bound(receive: Receive, most: int) -> Receive:
     """A body of unknown length, cut off where it grows too large."""
     size = 0
 
-    async def counted() -> Message:
+    async def count() -> Message:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
@@ -213,12 +213,12 @@ def _bounded(receive: Receive, most: int) -> Receive:
             raise _too_large(most)
         return message
 
-    return counted
+    return count
 
 
-def _too_large(most: int) -> Refused:
+def _too_large(most: int) -> Refusal:
     shown = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
-    return Refused(413, f"More than {shown} were sent, and no more are taken here: send less.")
+    return Refusal(413, f"More than {shown} were sent, and no more are taken here: send less.")
 
 
 def span(seconds: float) -> str:

@@ -78,7 +78,7 @@ def problem(status: int, text: str, *, retry_s: int = 0) -> JSONResponse:
     return JSONResponse({"error": text}, status, {"retry-after": str(retry_s)} if retry_s else None)
 
 
-def refused(error: Exception) -> JSONResponse:
+def refusal(error: Exception) -> JSONResponse:
     """Why something was not done: 404 for what is not there, 429 for what may be asked for again later, else 422."""
     retry_s = int(getattr(error, "retry_s", 0))
     if isinstance(error, AnyHTTPException):
@@ -99,7 +99,7 @@ def tell_errors(app: FastAPI) -> None:
     async def told(request: Request, error: Exception) -> Response:
         if isinstance(error, ValueError) and not isinstance(error, UserError | RequestValidationError):
             log.warning("%s was refused", request.scope["path"], exc_info=error)  # perhaps it is not the user's mistake
-        return refused(error)
+        return refusal(error)
 
     for kind in (AnyHTTPException, RequestValidationError, UnknownTrace, ValueError):
         app.add_exception_handler(kind, told)

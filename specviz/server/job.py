@@ -12,7 +12,7 @@ from decoders.trace.tables import SCHEMA
 from decoders.trace.trace import Trace
 
 from .feed import Feed
-from .store import packed
+from .store import pack
 
 
 class RunLike(Protocol):
@@ -54,14 +54,14 @@ class Job:
         with self._lock:
             document = payload(self._copy) if self._copy else {"schema": SCHEMA, "run": self._waiting()}
             live = {"state": self.state, "seq": self.feed.seq, "ahead": max(0, self.ahead)}
-            return packed({**document, "live": live}, level=3)
+            return pack({**document, "live": live}, level=3)
 
     def _waiting(self) -> dict[str, Any]:
         return {"id": self.id, "title": self.title, "complete": False, "error": self.error}
 
     def begin(self, trace: Trace) -> None:
         with self._lock:
-            self._copy = _copied(trace)
+            self._copy = _copy(trace)
             self.feed.publish({"state": "running"})
 
     def add(self, delta: Mapping[str, Mapping[str, list[Any]]], trace: Trace) -> None:
@@ -74,10 +74,10 @@ class Job:
             if all(self._copy.rows(name) == trace.rows(name) for name in trace.tables):
                 self.feed.publish({"delta": delta, "run": update})
             else:
-                self._copy = _copied(trace)
+                self._copy = _copy(trace)
                 self.feed.publish({"reload": True})
 
 
-def _copied(trace: Trace) -> Trace:
+def _copy(trace: Trace) -> Trace:
     tables = {name: {c: list(values) for c, values in table.items()} for name, table in trace.tables.items()}
     return Trace(dict(trace.run), tables)

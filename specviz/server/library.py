@@ -18,7 +18,7 @@ from decoders.trace import journal as runjournal
 from decoders.trace import trace as tr
 from specviz.places import SUFFIX, is_id, new_id
 
-from .store import EVERYBODY, FAIR_SHARE, MAX_TAGS, MAX_TITLE, TraceStore, log, surplus, unpacked
+from .store import EVERYBODY, FAIR_SHARE, MAX_TAGS, MAX_TITLE, TraceStore, log, surplus, unpack
 
 try:
     import fcntl
@@ -70,7 +70,7 @@ class Journal:
             self._lock = None
 
 
-class Guarded:
+class JournaledRun:
     """A run that is kept elsewhere once it is over, and journaled until then."""
 
     def __init__(self, run: Any, library: Library, owner: str) -> None:
@@ -183,7 +183,7 @@ class Library:
                 entry = self._memory.entry(key)
                 if entry is not None:
                     try:
-                        self._save(unpacked(entry.blob))
+                        self._save(unpack(entry.blob))
                     except tracefile.TraceError as error:
                         log.warning("%s", error)
                 elif key in self:
@@ -226,9 +226,9 @@ class Library:
             self.describe(key, owner=owner)
         return journal
 
-    def guarded(self, run: Any, owner: str = "") -> Guarded:
+    def journal(self, run: Any, owner: str = "") -> JournaledRun:
         """A run of something that keeps its runs itself: cut off, it is found here by the next server."""
-        return Guarded(run, self, owner)
+        return JournaledRun(run, self, owner)
 
     def forget(self, key: str, journal: Journal) -> None:
         """A guarded run is over: it is kept elsewhere, or not at all."""
@@ -352,7 +352,7 @@ class Library:
         if only_server:
             self._sweep()
         for path in self._files(JOURNAL):
-            if path.stem in self._live or not _abandoned(path, only_server):
+            if path.stem in self._live or not _is_abandoned(path, only_server):
                 continue
             try:
                 trace = runjournal.recover(path)
@@ -401,7 +401,7 @@ def _rests(path: Path) -> float:
     return abs(time.time() - path.stat().st_mtime)
 
 
-def _abandoned(path: Path, only_server: bool) -> bool:
+def _is_abandoned(path: Path, only_server: bool) -> bool:
     """Whether no server works on this journal any more; ``only_server``: there is no other one, as far as is known."""
     try:
         rests = _rests(path)

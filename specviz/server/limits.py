@@ -37,7 +37,7 @@ class Rules:
     pickers: str = param("", "Who picks", "Users who may choose the model, with commas between them.")
 
     @property
-    def shared(self) -> bool:
+    def is_shared(self) -> bool:
         return self.public or self.accounts
 
     @property
@@ -50,7 +50,7 @@ class Rules:
             return False
         return not self.accounts or (user != "" and user in self.pickers.split(","))
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """For the page: the kind of server and the numbers."""
         return {"public": self.public, "accounts": self.accounts} | {name: getattr(self, name) for name in NUMBERS}
 

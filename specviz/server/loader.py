@@ -16,7 +16,7 @@ from typing import Any
 
 from decoders.errors import TooLarge
 from decoders.model.catalog import precision_of, recorded_key
-from specviz.words import sentence, shortened
+from specviz.words import sentence, short_number
 
 from .runner import TRIM
 
@@ -41,7 +41,7 @@ class Coming:
     text: str
 
 
-class Taken(ValueError):
+class LoaderBusy(ValueError):
     """Another model is being loaded; after ``retry_s`` seconds one may ask again."""
 
     retry_s = 10
@@ -140,10 +140,10 @@ class Loader:
             if self.pick is None:
                 raise ValueError(self.text if self.state == "none" else "no other model can be loaded here")
             if self.state == "loading":
-                raise Taken(f"{self.name or 'the model'} is still being loaded: choose when it is ready")
+                raise LoaderBusy(f"{self.name or 'the model'} is still being loaded: choose when it is ready")
             if self.coming is not None and (self.coming.model, self.coming.weights) != (model, weights):
                 by = f" by {self.coming.who}" if self.coming.who else ""
-                raise Taken(f"{self.coming.name} is being loaded already, chosen{by}: choose when it is ready")
+                raise LoaderBusy(f"{self.coming.name} is being loaded already, chosen{by}: choose when it is ready")
             self.refused = None
             in_use = self.state == "ready" and (model, weights) == (self.model, self.weights)
             if self.coming is not None or in_use:
@@ -157,7 +157,7 @@ class Loader:
 
     def _exchange(self, coming: Coming, check: Callable[[], None], checked: Future[None]) -> None:
         began = time.perf_counter()
-        target = self._opened(coming, check, checked)
+        target = self._open(coming, check, checked)
         if target is None:
             collect()  # what was read of it
             return
@@ -172,7 +172,7 @@ class Loader:
         if old is not None:
             give_back(old)
 
-    def _opened(self, coming: Coming, check: Callable[[], None], checked: Future[None]) -> Any:
+    def _open(self, coming: Coming, check: Callable[[], None], checked: Future[None]) -> Any:
         """The model that was chosen; None where it cannot be loaded, whatever the reason: ``refused`` says it."""
         assert self.pick is not None
 
@@ -208,7 +208,7 @@ class Loader:
 
     # --- the models of recorded runs ---
 
-    def made(self, run: Mapping[str, Any]) -> Any:
+    def model_of(self, run: Mapping[str, Any]) -> Any:
         """The model that a recorded run was made with, opened now where it is here; else the loaded one."""
         loaded, key = self.target, recorded_key(run)
         if loaded is None or self._other is None or key in ("", loaded.key):
@@ -280,7 +280,7 @@ def describe(info: Mapping[str, Any]) -> str:
     'a · int8 · cpu'
     """
     count = info.get("parameters")
-    size = f"{shortened(count)} parameters" if isinstance(count, int | float) and count > 0 else ""
+    size = f"{short_number(count)} parameters" if isinstance(count, int | float) and count > 0 else ""
     dtype, source = precision_of(info) if "dtype" in info else "", info.get("dequantised")
     if source:
         counts = dict(source["types"])

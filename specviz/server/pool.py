@@ -14,10 +14,10 @@ from typing import Any
 from cachetools import LRUCache
 
 from decoders.errors import UserError
-from specviz.workers.backends import AT_ONCE, Backend, Gone
+from specviz.workers.backends import AT_ONCE, Backend, BackendLost
 from specviz.workers.supervisor import BUSY, Supervisor
 
-from .hosted import Followed, Work, name_of
+from .backend_host import RemoteRun, Work, name_of
 
 LINE = "backends"  # the runner's line for all of them
 MOST_HOMES = 20_000
@@ -35,19 +35,19 @@ class Pool(Supervisor):
         super().__init__(backends)
         self._homes: LRUCache[str, tuple[str, int]] = LRUCache(MOST_HOMES)
 
-    def told(self) -> list[dict[str, Any]]:
+    def status(self) -> list[dict[str, Any]]:
         """What the page shows of each."""
         return [{"name": name, "state": seat.state, "text": seat.reason} for name, seat in self.seats.items()]
 
     def is_open(self, name: str) -> bool:
         return self.seats[name].is_open
 
-    def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> Followed:
+    def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> RemoteRun:
         """Begin a run on this thread's backend. Raises NotBegun where that is lost before it began."""
         name = SEAT.get()
         try:
             return _OnBackend(self.ask(name, {"run": asked, "owner": owner}, cancel), name)
-        except Gone as gone:
+        except BackendLost as gone:
             raise NotBegun(str(gone)) from None
 
     def work(self, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Pool(Supervisor):
         told = ask(question, cancel) if AT_ONCE in question else self.ask(name, question, cancel)
         try:
             return dict(list(told)[-1])
-        except Gone as gone:
+        except BackendLost as gone:
             raise UserError(f"{name} was lost: {gone}. It is started again; ask again") from None
 
     # --- where state is ---
@@ -93,7 +93,7 @@ class Pool(Supervisor):
         return min(order, key=lambda name: order[name], default="")
 
 
-class _OnBackend(Followed):
+class _OnBackend(RemoteRun):
     """A run on a backend. Raises UserError where that is lost, with what became of its steps."""
 
     def __init__(self, told: Iterator[Mapping[str, Any]], name: str) -> None:
@@ -103,7 +103,7 @@ class _OnBackend(Followed):
     def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
         try:
             yield from super().__iter__()
-        except Gone as gone:
+        except BackendLost as gone:
             steps = self.trace.rows("steps")
             raise UserError(lost_in_mid_run(self._name, str(gone), steps)) from None
 

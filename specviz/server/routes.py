@@ -35,8 +35,8 @@ def add(app: FastAPI, desk: Desk) -> None:
     async def status(request: Request) -> Response:
         user = user_of(request)
         picks = desk.loader.pick is not None and desk.rules.may_pick(user)
-        state = {"model": desk.loader.info(), **runner.load(), "rules": desk.rules.told(), "user": user}
-        backends = {} if runner.pool is None else {"backends": runner.pool.told()}
+        state = {"model": desk.loader.info(), **runner.load(), "rules": desk.rules.to_json(), "user": user}
+        backends = {} if runner.pool is None else {"backends": runner.pool.status()}
         return answer({**state, "picks": picks, **backends})
 
     @app.get("/api/methods")
@@ -53,7 +53,7 @@ def add(app: FastAPI, desk: Desk) -> None:
         try:
             blob = await run_in_threadpool(job.snapshot) if job is not None else store.blob(key)
         except UnknownTrace as error:
-            never = runner.unstarted(key)
+            never = runner.last_event(key)
             return problem(404, never["error"] if never is not None else str(error))
         headers = {"cache-control": "no-store" if job is not None else "no-cache", "vary": "accept-encoding"}
         if "gzip" in request.headers.get("accept-encoding", ""):
@@ -69,7 +69,7 @@ def add(app: FastAPI, desk: Desk) -> None:
     async def live(key: str, request: Request, after: int = -1) -> Response:
         job = runner.job(key) if is_id(key) else None
         if job is None:  # over, or never there
-            never = runner.unstarted(key)
+            never = runner.last_event(key)
             if key not in store and never is None:
                 return problem(404, str(UnknownTrace(key[:40])))
             last_event = {"seq": 0, **(never or {"done": True, "started": True})}
@@ -92,7 +92,7 @@ def add(app: FastAPI, desk: Desk) -> None:
     def download(key: str, format: str = "trace", step: int = 0) -> Response:
         if format not in FORMATS:
             return problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(FORMATS)}.")
-        return attachment(*exported(desk.trace(key), format, step))
+        return attachment(*export(desk.trace(key), format, step))
 
 
 def add_page(app: FastAPI, service: Service) -> None:
@@ -103,7 +103,7 @@ def add_page(app: FastAPI, service: Service) -> None:
         if route := getattr(work, "route", None):
             verb, path = route
             address = f"/api/{service.name}/{path}".rstrip("/")
-            app.add_api_route(address, _answered(work), methods=[verb], response_model=None)
+            app.add_api_route(address, _answer(work), methods=[verb], response_model=None)
             if verb == "POST":
                 folder, _, action = address.rpartition("/")
                 actions.setdefault(folder, []).append(action)
@@ -112,7 +112,7 @@ def add_page(app: FastAPI, service: Service) -> None:
         app.add_api_route(f"{folder}/{{what}}", _no_other(f"{service.cannot} {{}}: it can {listed}."), methods=["POST"])
 
 
-def _answered(work: Callable[..., Any]) -> Callable[..., Response]:
+def _answer(work: Callable[..., Any]) -> Callable[..., Response]:
     @wraps(work)
     def route(*sent: Any, **named: Any) -> Response:
         made = work(*sent, **named)
@@ -125,7 +125,7 @@ def _no_other(text: str) -> Callable[[str], Response]:
     return lambda what: problem(404, text.format(repr(what[:40])))
 
 
-def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
+def export(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
     """A trace as a file: its bytes, media type and name. ``format`` is one of ``FORMATS``."""
     stem = f"{trace.run.get('method', {}).get('name') or 'run'}-{trace.run['id']}"
     name = re.sub(r"[^A-Za-z0-9._-]", "-", stem[-100:])  # a header's: a trace may come from anybody
@@ -138,12 +138,12 @@ def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
 
         return standalone_html(trace, step=step).encode(), "text/html; charset=utf-8", name + ".html"
     if format in FIGURES:
-        from specviz.figures.bundle import of_step, written
+        from specviz.figures.bundle import of_step, write
 
         if not 0 <= step < trace.rows("steps"):
             raise UserError(f"there is no step {step + 1}: this run has steps 1 to {trace.rows('steps')}")
         figure = of_step(trace, step)
-        return *written(figure, FIGURES[format]), f"{name}-step-{step + 1}.{FIGURES[format]}"
+        return *write(figure, FIGURES[format]), f"{name}-step-{step + 1}.{FIGURES[format]}"
     from specviz.views.frames import to_csv
 
     table = TABLES[format]

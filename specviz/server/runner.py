@@ -176,7 +176,7 @@ class Runner:
         with self._change:
             return [job for key in keys if (job := self._jobs.get(key)) is not None and job.owner == owner]
 
-    def unstarted(self, key: str) -> dict[str, Any] | None:
+    def last_event(self, key: str) -> dict[str, Any] | None:
         """The last event of a run that ended before it began, for whoever asks later; None where there is none."""
         with self._change:
             return self._unstarted.get(key)
@@ -196,7 +196,7 @@ class Runner:
         with self._change:
             return bool(self._jobs or self._now or self._others) or any(self._other_work.values())
 
-    def wanted(self) -> bool:
+    def is_wanted(self) -> bool:
         """Whether a run or other work waits: something long had better make way."""
         with self._change:
             return any(self._waiting.values()) or any(self._other_work.values())
@@ -424,11 +424,11 @@ def _in_context(work: Callable[[], Any]) -> Callable[[], Any]:
     """``work`` in the caller's context, but for the backend: that is the thread's that does it."""
     context = copy_context()
 
-    def done() -> Any:
+    def do() -> Any:
         context.run(SEAT.set, SEAT.get())
         return context.run(work)
 
-    return done
+    return do
 
 
 def _settle(other: _Other) -> None:

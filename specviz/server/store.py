@@ -66,13 +66,13 @@ def summary(trace: tr.Trace) -> dict[str, Any]:
     }
 
 
-def packed(document: Mapping[str, Any], level: int = 5) -> bytes:
+def pack(document: Mapping[str, Any], level: int = 5) -> bytes:
     """Compressed JSON."""
     return gzip.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), level, mtime=0)
 
 
-def unpacked(blob: bytes) -> tr.Trace:
-    """The trace inside ``packed(payload(trace))``."""
+def unpack(blob: bytes) -> tr.Trace:
+    """The trace inside ``pack(payload(trace))``."""
     document = json.loads(gzip.decompress(blob))
     return tr.Trace(document["run"], {name: table for name, table in document.items() if name not in NO_TABLES})
 
@@ -129,7 +129,7 @@ class Entry:
     keep: bool = False
 
     @property
-    def pinned(self) -> bool:
+    def is_pinned(self) -> bool:
         return self.kind == "gallery" or self.keep
 
     @property
@@ -168,7 +168,7 @@ class TraceStore:
         if not is_id(trace.run.get("id")):
             trace.run["id"] = new_id()
         key = trace.run["id"]
-        self.keep(Entry(key, kind, owner, packed(payload(trace)), summary(trace), tuple(tags), keep))
+        self.keep(Entry(key, kind, owner, pack(payload(trace)), summary(trace), tuple(tags), keep))
         return key
 
     def keep(self, entry: Entry) -> None:
@@ -182,7 +182,7 @@ class TraceStore:
             self._trim()
 
     def _trim(self) -> None:
-        loose = [(e.id, e.owner, len(e.blob)) for e in self._entries.values() if not e.pinned]
+        loose = [(e.id, e.owner, len(e.blob)) for e in self._entries.values() if not e.is_pinned]
         loose[:-1] = sorted(loose[:-1], key=lambda item: item[0] in self.unsaved)
         kept = [len(e.blob) for e in self._entries.values() if e.keep]
         count, size = max(1, self.max_count - len(kept)), max(1, self.max_bytes - sum(kept))
@@ -203,9 +203,9 @@ class TraceStore:
             raise UnknownTrace(key)
         blob = None
         if title is not None and title != before.summary["title"]:
-            trace = unpacked(before.blob)
+            trace = unpack(before.blob)
             trace.run["title"] = title
-            blob = packed(payload(trace))
+            blob = pack(payload(trace))
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -247,7 +247,7 @@ class TraceStore:
 
     def get(self, key: str) -> tr.Trace:
         """The run as a trace. Raises UnknownTrace."""
-        return unpacked(self.blob(key))
+        return unpack(self.blob(key))
 
     def entry(self, key: str) -> Entry | None:
         with self._lock:
@@ -264,7 +264,7 @@ class TraceStore:
         with self._lock:
             return sum(len(e.blob) for e in self._entries.values())
 
-    def taken(self) -> dict[str, int]:
+    def usage(self) -> dict[str, int]:
         """How many runs there are (the gallery apart) and how many bytes they take, with the limits."""
         with self._lock:
             sizes = [len(e.blob) for e in self._entries.values() if e.kind != "gallery"]
@@ -317,4 +317,4 @@ def _entries(files: Sequence[tuple[Path, int, int]]) -> list[tuple[str, bytes, d
         trace.run["id"] = path.stem if is_id(path.stem) else new_id()
         traces.append(trace)
     pair_with_plain(traces)
-    return [(trace.run["id"], packed(payload(trace)), summary(trace)) for trace in traces]
+    return [(trace.run["id"], pack(payload(trace)), summary(trace)) for trace in traces]

@@ -33,7 +33,7 @@ TRIES_S = 15 * 60.0  # for so long a failed try counts
 MAX_KEYS = 20_000
 
 
-def hashed(password: str, *, cost: tuple[int, int, int] = COST, salt: bytes = b"") -> str:
+def hash_password(password: str, *, cost: tuple[int, int, int] = COST, salt: bytes = b"") -> str:
     """A password as it stands in the file.
 
     >>> kept = hashed("open sesame", cost=(2, 1, 1))
@@ -49,7 +49,7 @@ def hashed(password: str, *, cost: tuple[int, int, int] = COST, salt: bytes = b"
 def matches(password: str, kept: str) -> bool:
     """Whether this is the password behind a hash; takes the same time for right and wrong ones."""
     _, n, r, p, salt, _ = kept.split("$")
-    again = hashed(password, cost=(int(n), int(r), int(p)), salt=bytes.fromhex(salt))
+    again = hash_password(password, cost=(int(n), int(r), int(p)), salt=bytes.fromhex(salt))
     return hmac.compare_digest(again, kept)
 
 
@@ -136,12 +136,12 @@ class Tries:
                     longest = max(longest, last + min(TRIES_S, 2.0 ** min(count - free + 1, 10)) - now)
         return longest
 
-    def failed(self, name: str, address: str) -> None:
+    def on_failure(self, name: str, address: str) -> None:
         with self._lock:
             for key, _ in self._keys(name, address):
                 self._failed[key] = self._failed.get(key, (0, 0.0))[0] + 1, self._clock()
 
-    def passed(self, name: str, address: str) -> None:
+    def on_success(self, name: str, address: str) -> None:
         with self._lock:
             self._failed.pop((name, address), None)
 
@@ -163,7 +163,7 @@ class Users:
         self._sessions: TTLCache[str, tuple[str, str]] = TTLCache(MAX_SESSIONS, session_s, clock)  # name, hash
         self._stamp: tuple[int, int, int] | None = None
         self._users: dict[str, str] = {}
-        self._nobody = hashed(secrets.token_hex(8))
+        self._nobody = hash_password(secrets.token_hex(8))
         self._read()
         if not self._users:
             raise ValueError(f"the users file {path} names nobody: add somebody with “specviz users add {path} NAME”")
@@ -190,9 +190,9 @@ class Users:
         with self._hashing:  # an unknown name takes as long as a wrong password
             right = matches(password[: MAX_PASSWORD + 1], kept or self._nobody)
         if kept is None or not right:
-            self.tries.failed(name[:80], address)
+            self.tries.on_failure(name[:80], address)
             return ""
-        self.tries.passed(name, address)
+        self.tries.on_success(name, address)
         token = secrets.token_urlsafe(32)
         with self._lock:
             self._sessions[_digest(token)] = name, kept

@@ -33,7 +33,7 @@ def build(desk: Desk) -> None:
         """Decode a prompt with a method; the answer has the run's id, its text and its metrics."""
         form = PromptForm("chat" if chat is True else "text", text=prompt if isinstance(prompt, str) else "")
         mine = owner(request)
-        if desk.rules.shared and request is not None and request.client is not None:  # not the context of its sender
+        if desk.rules.is_shared and request is not None and request.client is not None:  # not the context of its sender
             caller.set(mine if desk.rules.accounts else request.client.host)
         try:
             start = partial(desk.submit, form, str(method), params or {}, settings or {}, owner=mine)
@@ -43,7 +43,7 @@ def build(desk: Desk) -> None:
         await desk.runner.over(job)
         if job.id not in desk.store:
             return {"error": job.error}
-        return {**_told(desk.store.get(job.id)), **({"error": job.error} if job.error else {})}
+        return {**_describe(desk.store.get(job.id)), **({"error": job.error} if job.error else {})}
 
     def methods() -> list[dict[str, Any]]:
         """The methods with their parameters; "missing" says why one cannot run here."""
@@ -52,7 +52,7 @@ def build(desk: Desk) -> None:
     def trace_summary(trace_id: str) -> dict[str, Any]:
         """Method, metrics and text of a recorded run."""
         try:
-            return _told(desk.trace(trace_id))
+            return _describe(desk.trace(trace_id))
         except UnknownTrace as problem:
             return {"error": str(problem)}
 
@@ -61,5 +61,5 @@ def build(desk: Desk) -> None:
     api(trace_summary, api_name="trace_summary")
 
 
-def _told(trace: Trace) -> dict[str, Any]:
+def _describe(trace: Trace) -> dict[str, Any]:
     return {**summary(trace), "text": trace.text(trace.output_ids), "metrics": trace.run.get("metrics", {})}

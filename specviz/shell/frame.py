@@ -12,7 +12,7 @@ from gradio.themes import Base
 from specviz.server.desk import Desk
 
 from . import api
-from .parts import part, tell, told
+from .parts import part, payload_of, tell
 from .sound import Blocks
 
 
@@ -36,13 +36,13 @@ def build(desk: Desk) -> gr.Blocks:
     """All pages."""
     shown = [page for page in desk.services.values() if page.title]
 
-    def selected(name: Any) -> Any:
+    def select(name: Any) -> Any:
         """Shows a tab, where there is one of that name."""
         return gr.Tabs(selected=name) if any(page.name == name for page in shown) else gr.skip()
 
-    def asked(request: gr.Request) -> Any:
+    def open_tab(request: gr.Request) -> Any:
         """Shows the tab that the address names."""
-        return selected(request.query_params.get("tab"))
+        return select(request.query_params.get("tab"))
 
     with Blocks(title="specviz", fill_width=True, analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
         brand = part("brand", "sv-brand", events=("named", "go"))
@@ -55,14 +55,14 @@ def build(desk: Desk) -> gr.Blocks:
                     else:
                         part(page.name, f"sv-{page.name}", page.module or f"{page.name}/page")
                 tab.select(None, None, None, js=SHOWN % page.name, queue=False, **QUIET)
-        brand.go(lambda value: selected(told(value).get("tab")), brand, tabs, queue=False, **QUIET)
-        blocks.load(asked, None, tabs, queue=False, **QUIET)
+        brand.go(lambda value: select(payload_of(value).get("tab")), brand, tabs, queue=False, **QUIET)
+        blocks.load(open_tab, None, tabs, queue=False, **QUIET)
         api.build(desk)
 
-        def left(request: gr.Request) -> None:
+        def leave(request: gr.Request) -> None:
             desk.runner.leave(request.session_hash or "")
 
-        blocks.unload(left)
+        blocks.unload(leave)
     blocks.state_session_capacity = MAX_SESSIONS
     blocks.queue(default_concurrency_limit=16, max_size=200, api_open=True)
     return blocks

@@ -23,7 +23,7 @@ from python_multipart.exceptions import FormParserError
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from specviz.server.http import problem, refused
+from specviz.server.http import problem, refusal
 from specviz.words import sentence
 
 log = logging.getLogger(__name__)
@@ -76,23 +76,23 @@ class Sound:
             try:
                 body, receive = await _whole(receive)
             except HTTPException as error:  # it is too large
-                await refused(error)(scope, receive, send)
+                await refusal(error)(scope, receive, send)
                 return
             if text := await run_in_threadpool(_unsound, body):
                 await problem(422, text)(scope, receive, send)
                 return
         if path.startswith(API):
-            await self._told(path, scope, receive, send)
+            await self._answer(path, scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
-    async def _told(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Gradio's answer; 422 in place of 500 where the data did not fit."""
         unfit: list[str] = []
         reset = _unfit.set(unfit)
         replaced = False
 
-        async def mended(message: Message) -> None:
+        async def mend(message: Message) -> None:
             nonlocal replaced
             if message["type"] == "http.response.start" and message["status"] == 500 and unfit:
                 replaced = True
@@ -101,7 +101,7 @@ class Sound:
                 await send(message)
 
         try:
-            await self.app(scope, receive, mended)
+            await self.app(scope, receive, mend)
         except RuntimeError as error:  # Starlette's: the answer had begun when this was raised
             if not path.startswith(STREAMS) or not isinstance(error.__cause__, HTTPException):
                 raise
@@ -134,7 +134,7 @@ def mend(app: FastAPI) -> None:
     for kind, told in (
         (TypeError, unfit),
         (AttributeError, unfit),
-        (RequestValidationError, lambda _, error: refused(error)),
+        (RequestValidationError, lambda _, error: refusal(error)),
         (FnIndexInferError, no_endpoint),
         (KeyError, no_endpoint),
         (FormParserError, lambda *_: problem(400, NO_FORM)),

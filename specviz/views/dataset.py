@@ -291,7 +291,7 @@ def is_hub(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushResult:
     """What a push did: the runs it added, those that were there already, and where the dataset is now."""
 
     added: int
@@ -299,7 +299,7 @@ class Pushed:
     place: str
 
 
-def push(name: str, traces: Iterable[Trace], *, private: bool = True) -> Pushed:
+def push(name: str, traces: Iterable[Trace], *, private: bool = True) -> PushResult:
     """Add runs to a dataset: a folder, or a dataset on the hub (made where there is none). On the hub they come in one
     commit; a run that is there already is left out. Raises UserError, with nothing written, for a run whose id is taken
     by another, and where the hub does not answer.
@@ -325,7 +325,7 @@ def push(name: str, traces: Iterable[Trace], *, private: bool = True) -> Pushed:
             text = card([*rows, *runs_in(new)], readme.read_text(encoding="utf-8") if readme.is_file() else "")
             (new / "README.md").write_text(text, encoding="utf-8")
             place.write(new, f"{counted(len(shard.digests), 'run')} from specviz")
-    return Pushed(len(shard.digests), there, place.title)
+    return PushResult(len(shard.digests), there, place.title)
 
 
 def pull(

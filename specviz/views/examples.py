@@ -53,7 +53,7 @@ class Example:
         record = self.record
         fields = dict.fromkeys(("mode", "instruction", "context", "question", "text", "reference"), "")
         if record.messages or record.turns:
-            fields |= {"mode": "chat", "text": typed(record.messages) if record.messages else record.turns[0]}
+            fields |= {"mode": "chat", "text": from_turns(record.messages) if record.messages else record.turns[0]}
         elif record.text:
             fields |= {"mode": "text", "text": record.text}
         else:
@@ -135,7 +135,7 @@ def turns(text: str) -> list[dict[str, str]]:
     return messages
 
 
-def typed(messages: tuple[tuple[str, str], ...]) -> str:
+def from_turns(messages: tuple[tuple[str, str], ...]) -> str:
     """The inverse of ``turns``: a single user turn stands without its mark."""
     if len(messages) == 1:
         return messages[0][1]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class GalleryRun:
     """A line of the list: ``number`` from 1 is its place on the page, which opens on the first one, and ``opens`` the
     step (from 1) that the run is shown at first.
     """
@@ -46,12 +46,12 @@ class Recorded:
         return f"{self.number}-{self.name}"
 
 
-def listed() -> tuple[Recorded, ...]:
+def listed() -> tuple[GalleryRun, ...]:
     """The runs of the gallery, in the order of the page's list."""
     with (GALLERY / "runs.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return tuple(
-        Recorded(number, row["example"], row["method"], float(row["temperature"]), int(row["opens"]))
+        GalleryRun(number, row["example"], row["method"], float(row["temperature"]), int(row["opens"]))
         for number, row in enumerate(rows, 1)
     )
 
@@ -59,7 +59,7 @@ def listed() -> tuple[Recorded, ...]:
 def record_gallery(
     target: Target,
     folder: Path,
-    runs: Sequence[Recorded] = (),
+    runs: Sequence[GalleryRun] = (),
     *,
     max_new_tokens: int = 160,
     say: Callable[[str], None] = print,

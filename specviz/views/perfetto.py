@@ -20,7 +20,7 @@ def trace_events(trace: Trace, process: int = PROCESS) -> dict[str, Any]:
     event's ``args`` say what was drafted, accepted and written. What the record does not time has no event.
     """
     run, steps = trace.run, trace.tables["steps"]
-    timings, written = run.get("timings") or {}, _written(trace)
+    timings, written = run.get("timings") or {}, _step_texts(trace)
     method = run["method"].get("title") or run["method"]["name"]
     events: list[dict[str, Any]] = [
         _name("process_name", process, 0, f"{method}: {run.get('title') or 'Untitled run'}"),
@@ -54,7 +54,7 @@ def trace_events(trace: Trace, process: int = PROCESS) -> dict[str, Any]:
     }
 
 
-def _written(trace: Trace) -> list[str]:
+def _step_texts(trace: Trace) -> list[str]:
     """The text that each step wrote."""
     tokens, ids = trace.tables["tokens"], {}
     for token, step in zip(tokens["id"], tokens["step"], strict=True):

@@ -23,8 +23,8 @@ from typing import Any, TypeAlias
 from decoders.errors import UserError
 from specviz.words import sentence
 
-from .processes import CONTEXT, begun, end, ended, settle
-from .work import Refused, opened
+from .processes import CONTEXT, end, end_in_words, settle, start_process
+from .work import WorkerRefused, open_model
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ Question: TypeAlias = Mapping[str, Any]
 Answers: TypeAlias = Callable[[Question, threading.Event], Iterator[Mapping[str, Any]]]
 
 
-class Gone(Exception):
+class BackendLost(Exception):
     """A backend is lost, and all that it held; the reason is told as the middle of a sentence."""
 
 
@@ -73,12 +73,12 @@ class Host:
             question = json.loads(asked)
             with contextlib.nullcontext() if question.get(AT_ONCE) else self._turn:
                 for told in self._answers(question, cancel):
-                    yield encoded({"told": told})
-            yield encoded({"over": True})
+                    yield encode({"told": told})
+            yield encode({"over": True})
         except Exception as problem:
             if not isinstance(problem, ValueError):
                 log.exception("a question to a backend failed")
-            yield encoded({"failed": sentence(problem)})
+            yield encode({"failed": sentence(problem)})
         finally:
             self._cancels.pop(key, None)
 
@@ -88,7 +88,7 @@ class Host:
             cancel.set()
 
 
-def encoded(value: Mapping[str, Any]) -> bytes:
+def encode(value: Mapping[str, Any]) -> bytes:
     """Plain JSON in ASCII: half a surrogate pair comes through, as does what is no number."""
     return json.dumps(value, separators=(",", ":")).encode()
 
@@ -142,8 +142,8 @@ class Backend(ABC):
         self._asked[key], stopped, over = heard, 0.0, False
         try:
             if self._reason:
-                raise Gone(self._reason)
-            self._send(key, encoded(question))
+                raise BackendLost(self._reason)
+            self._send(key, encode(question))
             while True:
                 if cancel.is_set() and not stopped:
                     stopped = time.monotonic()
@@ -154,10 +154,10 @@ class Backend(ABC):
                     message = heard.get(timeout=LOOK_S)
                 except queue.Empty:
                     if self._reason:
-                        raise Gone(self._reason) from None
+                        raise BackendLost(self._reason) from None
                     continue
                 if message is None:
-                    raise Gone(self._reason)
+                    raise BackendLost(self._reason)
                 answer = json.loads(message)
                 over = "told" not in answer
                 if "failed" in answer:
@@ -232,16 +232,16 @@ class Process(Backend):
 
     def _start(self, hosting: Hosting, life: object) -> None:
         link, theirs = CONTEXT.Pipe()
-        self._process = process = begun(self.name, hosting.threads, _serve, theirs, hosting, self.number)
+        self._process = process = start_process(self.name, hosting.threads, _serve, theirs, hosting, self.number)
         theirs.close()
         self._link = link
         try:
             while (message := link.recv_bytes()) == BEAT:
                 self._beats += 1
         except (EOFError, OSError):
-            raise Gone(self._hung or self._end_of(process)) from None
+            raise BackendLost(self._hung or self._end_of(process)) from None
         if refusal := json.loads(message).get("refused"):
-            raise Refused(refusal)
+            raise WorkerRefused(refusal)
         threading.Thread(target=self._read, args=(link, process, life), name=f"{self.name} tells", daemon=True).start()
 
     def _read(self, link: Connection, process: Any, life: object) -> None:
@@ -274,7 +274,7 @@ class Process(Backend):
             if self._process is not process:
                 return "it was closed"
             process.join(5)
-            return ended(process.exitcode)
+            return end_in_words(process.exitcode)
 
 
 def _serve(link: Connection, hosting: Hosting, number: int) -> None:
@@ -291,10 +291,10 @@ def _serve(link: Connection, hosting: Hosting, number: int) -> None:
 
     threading.Thread(target=live, name="signs of life", daemon=True).start()
     try:
-        host = opened(lambda: Host(hosting), hosting.what)
-    except Refused as refusal:
+        host = open_model(lambda: Host(hosting), hosting.what)
+    except WorkerRefused as refusal:
         with sending:
-            link.send_bytes(encoded({"refused": str(refusal)}))
+            link.send_bytes(encode({"refused": str(refusal)}))
         return
     waiting = queue.SimpleQueue[tuple[str, bytes] | None]()
 
@@ -317,7 +317,7 @@ def _serve(link: Connection, hosting: Hosting, number: int) -> None:
         waiting.put(None)
 
     with sending:
-        link.send_bytes(encoded({"ready": True}))
+        link.send_bytes(encode({"ready": True}))
     threading.Thread(target=read, name="questions", daemon=True).start()
     with contextlib.suppress(OSError):
         while (asked := waiting.get()) is not None:

@@ -64,7 +64,7 @@ class Folder:
         """Make it a results folder where it is none, and give its token. Raises FolderFault."""
         if (token := self.token()) is None:
             described = {"schema": SCHEMA, "token": secrets.token_hex(16)}
-            with self._told("written to"):
+            with self._explain("written to"):
                 self._files.create(ABOUT, json.dumps(described).encode())
             token = self.token()
         if token is None:
@@ -73,7 +73,7 @@ class Folder:
 
     def token(self) -> str | None:
         """What tells it from any other folder; None where it is not a results folder."""
-        with contextlib.suppress(FileNotFoundError, ValueError), self._told("read"):
+        with contextlib.suppress(FileNotFoundError, ValueError), self._explain("read"):
             described = json.loads(self._files.read(ABOUT))
             if isinstance(described, dict) and described.get("schema") == SCHEMA:
                 return str(described["token"])
@@ -90,12 +90,12 @@ class Folder:
 
     def forget_failure(self, key: str) -> None:
         """A unit of which something failed is to be done again. Raises FolderFault."""
-        with self._told("written to"):
+        with self._explain("written to"):
             self._files.remove(f"{FAILED}/{key}.json")
 
     def listed(self) -> tuple[set[str], set[str]]:
         """The keys of the finished units, and of those of which something failed and that did not succeed since."""
-        with self._told("read"):
+        with self._explain("read"):
             finished, failed = (
                 {match[1] for name in self._files.names(kind) if (match := KEY.fullmatch(name))}
                 for kind in (UNITS, FAILED)
@@ -104,13 +104,13 @@ class Folder:
 
     def has(self, key: str) -> bool:
         """Whether a unit is finished."""
-        with self._told("read"):
+        with self._explain("read"):
             return self._files.has(f"{UNITS}/{key}.json")
 
     def rows(self, key: str) -> list[Row] | None:
         """What came out of a unit; None where it is not over, or its file is damaged (it is to be done again)."""
         for kind in (UNITS, FAILED):
-            with contextlib.suppress(FileNotFoundError, ValueError), self._told("read"):
+            with contextlib.suppress(FileNotFoundError, ValueError), self._explain("read"):
                 document = orjson.loads(self._files.read(f"{kind}/{key}.json"))
                 if isinstance(document, dict) and (document.get("schema"), document.get("key")) == (UNIT_SCHEMA, key):
                     return document["rows"]
@@ -120,16 +120,16 @@ class Folder:
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file, whole or not at all. Raises FolderFault."""
-        with self._told("written to"):
+        with self._explain("written to"):
             self._files.write(name, data)
 
     def read(self, name: str) -> bytes:
         """Raises FileNotFoundError, FolderFault."""
-        with self._told("read"):
+        with self._explain("read"):
             return self._files.read(name)
 
     @contextlib.contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _explain(self, what: str) -> Iterator[None]:
         """Any fault of the disk or the store, in one sentence; only that a file is not there is told as it is."""
         try:
             yield

@@ -73,9 +73,9 @@ class Workers:
         if self.on not in KINDS:
             raise UserError(f"there are no workers of the kind {self.on!r}: choose one of {', '.join(KINDS)}")
         if self.on != "slurm":
-            from .pool import Supervised
+            from .pool import SupervisedWorkers
 
-            return Supervised(job, self.backends("worker", f"--on {self.on}"))
+            return SupervisedWorkers(job, self.backends("worker", f"--on {self.on}"))
         with self._needs("--on slurm"):
             from .slurm_array import Array
 

@@ -1,5 +1,5 @@
 """Workers of a sweep behind four calls: start, give, wait, close. The loop in ``sweep`` knows nothing else of them.
-``Supervised`` are those on backends, of whatever kind; a cluster's tasks are in ``slurm_array``.
+``SupervisedWorkers`` are those on backends, of whatever kind; a cluster's tasks are in ``slurm_array``.
 
 A worker tells Ready when it may be given units (at first, after each share, and when it was started again after a
 loss), Done after each unit, Lost when it died, and Cannot where the whole sweep has to stop.
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from specviz.words import sentence
 
-from .backends import Answers, Backend, Gone, Hosting, Question
+from .backends import Answers, Backend, BackendLost, Hosting, Question
 from .supervisor import FAILED, LOSSES, Supervisor
 from .work import Job, Outcome, Unit, Worker
 
@@ -30,13 +30,13 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class WorkDone:
     worker: str
     outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class WorkerLost:
     """It died: what it was given and has not told as done has to be done again."""
 
     worker: str
@@ -51,7 +51,7 @@ class Cannot:
     reason: str
 
 
-Answer: TypeAlias = Ready | Done | Lost | Cannot
+Answer: TypeAlias = Ready | WorkDone | WorkerLost | Cannot
 
 
 class Pool(ABC):
@@ -80,7 +80,7 @@ class Pool(ABC):
         """End all workers, in mid-unit too: nothing that they write is ever half."""
 
 
-class Supervised(Pool):
+class SupervisedWorkers(Pool):
     """A worker on each backend: a thread opens it, gives it one unit after another, and opens it again when it was
     lost.
     """
@@ -127,8 +127,8 @@ class Supervised(Pool):
             while not self._over.is_set() and self._supervisor.prepare(name):
                 try:
                     self._do_share(name, seat.times)
-                except Gone as gone:
-                    self._told.put(Lost(name, str(gone)))
+                except BackendLost as gone:
+                    self._told.put(WorkerLost(name, str(gone)))
         except Exception as problem:
             self._told.put(Cannot(name, f"a worker broke: {sentence(problem)}"))
         if seat.state == FAILED:
@@ -142,12 +142,12 @@ class Supervised(Pool):
             given, share = self._shares[name].get()
             if isinstance(share, str):
                 if self._over.is_set() or not self._supervisor.seats[name].is_open:
-                    raise Gone(share)
+                    raise BackendLost(share)
             elif given == times:
                 break  # else it was for the one before, which was lost: it is handed out again
         for unit in share:
             (told,) = self._supervisor.ask(name, {"key": unit.key, "payload": unit.payload}, self._over)
-            self._told.put(Done(name, Outcome(**told)))
+            self._told.put(WorkDone(name, Outcome(**told)))
 
 
 def _open(about: Mapping[str, Any]) -> Answers:

@@ -22,7 +22,7 @@ STARTING = threading.Lock()  # the environment is one for all threads
 PATIENCE_S = 5.0  # for a process that was asked to end
 
 
-def begun(name: str, threads: int, work: Callable[..., None], *told: Any) -> Any:
+def start_process(name: str, threads: int, work: Callable[..., None], *told: Any) -> Any:
     """A process that does ``work`` (a function of a module), with so many threads; it ends with this one. Its work
     begins with ``settle``.
     """
@@ -33,7 +33,7 @@ def begun(name: str, threads: int, work: Callable[..., None], *told: Any) -> Any
 
 
 def end(processes: Iterable[Any]) -> None:
-    """End processes that ``begun`` gave, at once."""
+    """End processes that ``start_process`` gave, at once."""
     processes = list(processes)
     for process in processes:
         process.terminate()
@@ -46,7 +46,7 @@ def end(processes: Iterable[Any]) -> None:
 
 
 def settle(gpu: int | None = None) -> None:
-    """What a process that ``begun`` started does first; with the number of a ``gpu`` it sees that one alone."""
+    """What a process that ``start_process`` started does first; with the number of a ``gpu`` it sees that one alone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the driver, who ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -88,7 +88,7 @@ def worker_device(kind: str, asked: str | None, *, apart: bool = False) -> tuple
     return asked, 0.0
 
 
-def ended(code: int | None) -> str:
+def end_in_words(code: int | None) -> str:
     """A process's end in words.
 
     >>> ended(-9), ended(3)

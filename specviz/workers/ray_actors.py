@@ -15,8 +15,8 @@ from ray.exceptions import RayActorError, RayError
 
 from decoders.errors import UserError, first_line
 
-from .backends import BEAT_S, Backend, Gone, Host, Hosting
-from .work import Refused, opened
+from .backends import BEAT_S, Backend, BackendLost, Host, Hosting
+from .work import WorkerRefused, open_model
 
 TOGETHER = 8  # questions that an actor hears at a time: one is answered, others wait, are stopped, or ask for states
 JOINING = threading.Lock()
@@ -24,7 +24,7 @@ STORE_BYTES = 80 << 20  # of Ray's object store, where we start Ray: what is lar
 ENDED = (RayError, SystemExit)  # a wait raises the second where Ray itself is ended meanwhile
 
 
-def joined(cores: int, address: str = "") -> bool:
+def join_cluster(cores: int, address: str = "") -> bool:
     """Be part of a Ray cluster: the one at ``address`` (or ``RAY_ADDRESS``), else one of this machine, which is started
     with so many cores. Whether it was not so before. Raises UserError.
     """
@@ -55,8 +55,8 @@ class _Actor:
     def open(self) -> str:
         """Open what it holds; "" or why it is refused."""
         try:
-            self.host = opened(lambda: Host(self.hosting), self.hosting.what)
-        except Refused as refusal:
+            self.host = open_model(lambda: Host(self.hosting), self.hosting.what)
+        except WorkerRefused as refusal:
             return str(refusal)
         return ""
 
@@ -82,15 +82,15 @@ class Actor(Backend):
         self._mine = False  # Ray was started for it
 
     def _start(self, hosting: Hosting, life: object) -> None:
-        self._mine = joined(self._cores, self._address) or self._mine
+        self._mine = join_cluster(self._cores, self._address) or self._mine
         asked: Any = {"num_cpus": hosting.threads, "num_gpus": hosting.gpus, "max_concurrency": TOGETHER}
         self._actor = actor = ray.remote(**asked)(_Actor).remote(hosting)
         try:
             refusal = ray.get(actor.open.remote())
         except ENDED as problem:
-            raise Gone(_why(problem)) from None
+            raise BackendLost(_why(problem)) from None
         if refusal:
-            raise Refused(refusal)
+            raise WorkerRefused(refusal)
         threading.Thread(target=self._beat, args=(actor, life), name=f"{self.name} beats", daemon=True).start()
 
     def _opening_s(self) -> float:

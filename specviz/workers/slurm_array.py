@@ -20,8 +20,8 @@ from decoders.errors import UserError
 from specviz.places import home
 
 from .folder import Folder
-from .pool import Answer, Cannot, Done, Lost, Pool, Ready
-from .work import Job, Made, Outcome, Refused, Unit, Worker
+from .pool import Answer, Cannot, Pool, Ready, WorkDone, WorkerLost
+from .work import Job, Outcome, Unit, UnitResult, Worker, WorkerRefused
 
 LOOK_S = 0.5  # between looks at the folder and the tasks
 SETTING = re.compile(r"[a-z][a-z0-9_]*")
@@ -34,7 +34,7 @@ class Share:
         """Do those that are not finished; "" or why the sweep has to stop."""
         try:
             worker = Worker(job)
-        except Refused as refusal:
+        except WorkerRefused as refusal:
             return str(refusal)
         for unit in units:
             if not worker.folder.has(unit.key) and (stops := worker.do(unit).stops):
@@ -113,7 +113,7 @@ class Array(Pool):
             for key in [key for key in task.left if key in finished or key in failed]:
                 del task.left[key]
                 rows = self._folder.rows(key) if key in failed else None
-                answers.append(Done(name, Outcome(key, error=Made(rows or []).error)))
+                answers.append(WorkDone(name, Outcome(key, error=UnitResult(rows or []).error)))
             if name not in ended:
                 continue
             del self._tasks[name]
@@ -121,7 +121,7 @@ class Array(Pool):
             if stops:
                 answers.append(Cannot(name, stops))
             elif task.left:
-                answers += [Lost(name, reason), Ready(name)]
+                answers += [WorkerLost(name, reason), Ready(name)]
             else:
                 answers.append(Ready(name))
         return answers

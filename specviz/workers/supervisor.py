@@ -14,8 +14,8 @@ from typing import Any
 
 from decoders.errors import UserError
 
-from .backends import Backend, Gone, Hosting
-from .work import Refused
+from .backends import Backend, BackendLost, Hosting
+from .work import WorkerRefused
 
 log = logging.getLogger(__name__)
 
@@ -90,10 +90,10 @@ class Supervisor:
             assert self._hosting is not None
             try:
                 seat.backend.open(self._hosting)
-            except (Refused, UserError) as refusal:
+            except (WorkerRefused, UserError) as refusal:
                 self._give_up(seat, str(refusal))
                 return False
-            except Gone as gone:
+            except BackendLost as gone:
                 seat.failures += 1
                 log.warning("%s could not be started: %s", name, gone)
                 if seat.failures >= LOSSES:
@@ -116,7 +116,7 @@ class Supervisor:
         seat.state = BUSY
         try:
             yield from seat.backend.ask(question, cancel)
-        except Gone as gone:
+        except BackendLost as gone:
             self._lose(seat, str(gone))
             raise
         finally:

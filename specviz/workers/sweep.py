@@ -16,7 +16,7 @@ from decoders.errors import UserError
 from specviz.words import counted
 
 from .folder import Folder
-from .pool import Cannot, Done, Lost, Pool, Ready
+from .pool import Cannot, Pool, Ready, WorkDone, WorkerLost
 from .supervisor import BUSY, FREE, LOSSES, STARTING
 from .work import Unit
 
@@ -151,7 +151,7 @@ class _Loop:
                         self.begun, self.standing.started = True, time.monotonic()
                     self._now(name, FREE)
                     self.idle.append(name)
-                case Done(name, outcome):
+                case WorkDone(name, outcome):
                     if outcome.stops:
                         raise UserError(outcome.stops)
                     if outcome.key in self.at_work[name]:  # a unit may be told twice, and counts once
@@ -159,8 +159,8 @@ class _Loop:
                         self.states[name].done += 1
                         self.states[name].since = time.monotonic()
                         self._over(outcome.key, outcome.error)
-                case Lost(name, reason):
-                    self._lost(name, reason)
+                case WorkerLost(name, reason):
+                    self._on_loss(name, reason)
                 case Cannot(_, reason):
                     raise UserError(reason)
         if not answers:
@@ -189,7 +189,7 @@ class _Loop:
             self.standing.failures[key] = error
         self.told(self.standing, key)
 
-    def _lost(self, name: str, reason: str) -> None:
+    def _on_loss(self, name: str, reason: str) -> None:
         """Its units are handed out again, before all others; the first of them is the one that it was at."""
         self.states[name].losses += 1
         self._now(name, STARTING)

@@ -21,18 +21,18 @@ from .folder import Folder, FolderFault, Row
 Opened = TypeVar("Opened")
 
 
-class Refused(Exception):
+class WorkerRefused(Exception):
     """A worker that must not work: it has another code, another model, or does not see the results folder."""
 
 
-def opened(make: Callable[[], Opened], what: str) -> Opened:
+def open_model(make: Callable[[], Opened], what: str) -> Opened:
     """What ``make`` opens. Raises Refused whatever goes wrong: ``what`` could not begin, and why."""
     try:
         return make()
-    except Refused:
+    except WorkerRefused:
         raise
     except Exception as problem:
-        raise Refused(f"{what} could not begin: {sentence(problem)}") from problem
+        raise WorkerRefused(f"{what} could not begin: {sentence(problem)}") from problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def digest(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class UnitResult:
     """What came out of a unit: its rows, and files to keep beside them (name → bytes)."""
 
     rows: list[Row]
@@ -69,7 +69,7 @@ class Made:
         return next((str(row["error"]) for row in self.rows if row.get("error")), "")
 
 
-Work: TypeAlias = Callable[[Mapping[str, Any]], Made]  # does a unit, from its payload
+Work: TypeAlias = Callable[[Mapping[str, Any]], UnitResult]  # does a unit, from its payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Worker:
     def __init__(self, job: Job) -> None:
         self.folder = Folder(job.folder)
         if self.folder.token() != job.token:
-            raise Refused(
+            raise WorkerRefused(
                 f"the results folder {job.folder} is another one here: workers need a folder that all of them share, "
                 "or an address such as s3://…"
             )
@@ -120,7 +120,7 @@ class Worker:
         try:
             made = self.work(unit.payload)
         except Exception as problem:
-            made = Made([{"error": sentence(problem)}])
+            made = UnitResult([{"error": sentence(problem)}])
         try:
             for name, data in made.files.items():
                 self.folder.put(name, data)

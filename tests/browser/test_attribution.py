@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from decoders.study.attribution import WAYS, links
-from decoders.study.attribution_export import marked, to_json
+from decoders.study.attribution_export import split_by_link, to_json
 from decoders.study.forced import answer_ids, forced
 from decoders.study.quotes import gold_json, parse_quotesum, score_links
 from decoders.trace.trace import Trace
@@ -72,7 +72,7 @@ def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> N
                     else:
                         assert not any(share.values())
                 order = {link: number for number, link in enumerate(here, 1)}
-                assert mine["parts"] == [[text, order[link] if link else 0] for text, link in marked(one, here)]
+                assert mine["parts"] == [[text, order[link] if link else 0] for text, link in split_by_link(one, here)]
                 if quotes:
                     score = score_links(one, gold, here)
                     assert score is not None and mine["score"] == pytest.approx(

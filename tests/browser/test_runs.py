@@ -11,7 +11,7 @@ import pytest
 from specviz.server.forms import PromptForm
 from specviz.server.library import Library
 from specviz.server.limits import rules_for
-from specviz.server.users import Users, hashed, write_users
+from specviz.server.users import Users, hash_password, write_users
 from tests import synthetic
 from tests.stubs import StubDesk, serving
 from tests.waiting import WAIT_S, becomes, expect, fits
@@ -136,7 +136,7 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
 
 
 def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
-    write_users(tmp_path / "users", {"ann": hashed("open sesame", cost=(2, 1, 1))})
+    write_users(tmp_path / "users", {"ann": hash_password("open sesame", cost=(2, 1, 1))})
     desk = StubDesk(gallery=(synthetic.quote(),))
     desk.keep_to(rules_for(public=False, accounts=True))
     with serving(desk, Users(tmp_path / "users")) as port:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from decoders.training.batches import IGNORED, RESPONSE, Batch, Document, bucket, pad
-from decoders.training.data import encoded
+from decoders.training.data import encode
 
 from .tasks import stream
 from .tasks.drills import lookup
@@ -55,11 +55,11 @@ def training_batches(
     """
     rng = random.Random(f"specviz batches {seed} {chunk}")
     drawn = islice(stream("train", seed, chunk, mixture), examples)
-    documents = [encoded(tokenizer, example.messages) for example in drawn]
+    documents = [encode(tokenizer, example.messages) for example in drawn]
     for _ in range(round(repeated * examples)):
         real = rng.choice(documents[:examples]).ids
         documents.append(repetition(rng, len(tokenizer), real, tokenizer))
-    documents += [encoded(tokenizer, lookup(rng)) for _ in range(round(looked_up * examples))]
+    documents += [encode(tokenizer, lookup(rng)) for _ in range(round(looked_up * examples))]
     groups = bucket(documents, budget)
     rng.shuffle(groups)
     padding = tokenizer.pad_token_id

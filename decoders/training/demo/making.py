@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForC
 
 from decoders.folders import replacing
 from decoders.training.batches import PROMPT, RESPONSE, Batch, pad
-from decoders.training.data import encoded
+from decoders.training.data import encode
 from decoders.training.learning import muon_and_adamw, position_weights, weighted_loss
 from decoders.training.loop import CHECKPOINT, Progress, TrainingRun, budget
 
@@ -88,7 +88,7 @@ def train_demo(
     train_demo(Path("runs/demo"), tokens=15_000_000, minutes=None)
     """
     spent = budget(tokens=tokens, minutes=minutes)
-    run = Run.begun(out, recipe or Recipe(), seed, resume)
+    run = DemoRun.begin(out, recipe or Recipe(), seed, resume)
     run.advance(lambda: spent(run), run.save, checkpoint_minutes, progress)
     run.save()
     run.export(out / "target")
@@ -126,7 +126,7 @@ def _special_ids(tokenizer: Any) -> dict[str, Any]:
     return {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
 
 
-class Run(TrainingRun):
+class DemoRun(TrainingRun):
     """The bundled target's training run."""
 
     stored, data = "model", "the demo's tasks"
@@ -144,7 +144,7 @@ class Run(TrainingRun):
         self.chunk_tokens = 0  # tokens before this chunk: decides its share of repetitions
 
     @classmethod
-    def begun(cls, folder: Path, recipe: Recipe, seed: int, resume: bool) -> Run:
+    def begin(cls, folder: Path, recipe: Recipe, seed: int, resume: bool) -> DemoRun:
         """A new run in `folder`, or the one that was stopped there."""
         if (folder / CHECKPOINT).exists() and not resume:
             raise FileExistsError(f"{folder} holds a run: resume it, or give an empty folder")
@@ -219,7 +219,7 @@ class Run(TrainingRun):
 @torch.no_grad()
 def teacher_forced(model: LlamaForCausalLM, tokenizer: Any, examples: list[Example], budget: int) -> Probe:
     """Loss and exact matches of the last turn of each example, from one forward pass over the references."""
-    documents = [encoded(tokenizer, example.messages) for example in examples]
+    documents = [encode(tokenizer, example.messages) for example in examples]
     order = sorted(range(len(examples)), key=lambda i: len(documents[i].ids))
     exact = {family: [0, 0] for family in FAMILIES}
     total, count = 0.0, 0

@@ -18,10 +18,10 @@ def demo_quotes(count: int, seed: int = DEMO_SEED, *, brief: bool = False) -> li
     """
     drawn = stream("held_out", seed, 0, {"quote": 1.0})
     kept = islice((e for e in drawn if brief or e.reference.endswith('"')), count)
-    return [_quoted(example, f"quote-{number}") for number, example in enumerate(kept)]
+    return [_quote(example, f"quote-{number}") for number, example in enumerate(kept)]
 
 
-def _quoted(example: Example, name: str) -> QuotedAnswer:
+def _quote(example: Example, name: str) -> QuotedAnswer:
     """The short answer, where the answer begins with it, and the sentence between quotation marks, if there is one."""
     span, text = example.span, example.reference
     assert span is not None, "examples of the quote task know where their answer stands"

@@ -9,7 +9,7 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.training.batches import Document
-from decoders.training.data import HELD_OUT, DistilledSource, FileSource, Source, encoded
+from decoders.training.data import HELD_OUT, DistilledSource, FileSource, Source, encode
 
 from .tasks import stream
 
@@ -28,10 +28,10 @@ class DemoSource:
 
     def chunk(self, index: int) -> list[Document]:
         drawn = islice(stream("train", self.seed, index), self.documents)
-        return [encoded(self.tokenizer, e.messages) for e in drawn]
+        return [encode(self.tokenizer, e.messages) for e in drawn]
 
     def held_out(self) -> list[Document]:
-        return [encoded(self.tokenizer, e.messages) for e in islice(stream("held_out", self.seed, 2), HELD_OUT)]
+        return [encode(self.tokenizer, e.messages) for e in islice(stream("held_out", self.seed, 2), HELD_OUT)]
 
 
 def source_of(

@@ -100,13 +100,13 @@ def _series(
 ) -> Iterator[PaperSeries]:
     for metric, series in rows.items():
         for label, numbers in series.items():
-            pairs = [(x, *_printed(y)) for x, y in zip(places, numbers, strict=True)]
+            pairs = [(x, *_parse_printed(y)) for x, y in zip(places, numbers, strict=True)]
             points = tuple((x, y / per if per != 1 else y) for x, y, _ in pairs if y == y)
             errors = tuple((x, error / per) for x, _, error in pairs if error is not None)
             yield PaperSeries(label, where, metric, points, model, errors)
 
 
-def _printed(number: float | str) -> tuple[float, float | None]:
+def _parse_printed(number: float | str) -> tuple[float, float | None]:
     """A printed number and its ±, where it has one.
 
     >>> _printed(2.5), _printed("2.33 ± 0.06")

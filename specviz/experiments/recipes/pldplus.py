@@ -24,7 +24,7 @@ def lengths(target: Target, method: str, params: Mapping[str, Any], prompt: Prom
     yield {"words": float(len(text.split())), "prompt_tokens": float(len(prompt.tokens))}
 
 
-def tuned(target: Target, method: str, params: Mapping[str, Any]) -> Iterator[Row]:
+def tune(target: Target, method: str, params: Mapping[str, Any]) -> Iterator[Row]:
     """A row per prompt and draft length K, at the layer (of ``pld+h``) or number of heads (of ``pld+a``) that gave the
     most tokens per step at K = 10; the rows of that first step are hidden. Of equals the lowest value is taken.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from specviz.experiments.experiment import Row, registered
+from specviz.experiments.experiment import Row, methods_by_name
 from specviz.experiments.guesses import acceptance_of, part_of
 from specviz.experiments.quantities import learning
 
@@ -33,7 +33,7 @@ def _place(target: Any, method: str, params: Mapping[str, Any]) -> Path:
     """The folder of the part that a method drafts with. Raises UserError where it drafts with none."""
     from decoders.parts import find_part
 
-    part = registered()[method].part
+    part = methods_by_name()[method].part
     kind, named = part.kind.name, params.get(part.parameter)
     folder = Path(str(named)).expanduser() if named else find_part(target.key, kind)
     if folder is None:

@@ -107,7 +107,7 @@ class Scorings:
         scoring = Scoring(new_id(), owner, name, kept, usable, notes, {n: [] for n in usable})
         with self._change:
             going = [one for one in self._scorings.values() if one.state in ("queued", "running")]
-            if self.desk.rules.shared and any(one.owner == owner for one in going):
+            if self.desk.rules.is_shared and any(one.owner == owner for one in going):
                 raise UserError("one of your scorings goes on already: try again when it is over")
             if len(going) >= MAX_SCORINGS:
                 raise UserError(f"{MAX_SCORINGS} scorings are going on already: try again when one is over")
@@ -127,7 +127,7 @@ class Scorings:
                         if scoring.cancel.is_set():
                             scoring.state = "stopped"
                             return
-                        one = self.desk.on_worker(lambda g=gold, n=name: _scored(target, g, n))
+                        one = self.desk.on_worker(lambda g=gold, n=name: _score(target, g, n))
                         scoring.scores[name].append(one)
                     scoring.done += 1
                 scoring.state = "done"
@@ -207,7 +207,7 @@ def _fits(target: Any, gold: QuotedAnswer) -> bool:
     return len(prompt.tokens) + len(answer_ids(target, gold.answer)) <= target.context_length
 
 
-def _scored(target: Any, gold: QuotedAnswer, name: str) -> dict[str, list[QuoteScore]] | None:
+def _score(target: Any, gold: QuotedAnswer, name: str) -> dict[str, list[QuoteScore]] | None:
     """An answer's scores by ``MIN_RUNS`` under both ways to count; None where it does not hold its quotes."""
     from decoders.study.forced import answer_ids, forced
 

@@ -36,7 +36,7 @@ SHOWN = 100  # steps listed, the worst first
 WAIT_S = 10.0  # a question for news waits as long
 
 
-class Chosen(Body):
+class RunChoice(Body):
     """The run whose prompt the method is run on."""
 
     run: Annotated[int, Field(ge=0, lt=1000), needs("the run is a number of the list; given was {given}")]
@@ -74,7 +74,7 @@ class Dev(Service):
         ``method``: which one of the file; ``against``: another method to compare with; ``traces``: recorded runs, to
         draft on them (else the gallery's). Raises UserError on a server for other people, and where a file is none.
         """
-        if self.desk.rules.shared:
+        if self.desk.rules.is_shared:
             raise UserError("a file is watched on your own machine alone: not on a server for other people")
         if not file.is_file():
             raise UserError(f"there is no file {file}: specviz methods new NAME writes one")
@@ -103,7 +103,7 @@ class Dev(Service):
             return dict(self._state)
 
     @post("prompt")
-    def prompt(self, asked: Chosen) -> None:
+    def prompt(self, asked: RunChoice) -> None:
         """Run the method on another run's prompt, now and at every save."""
         self._check()
         if asked.run >= len(self._runs):
@@ -135,7 +135,7 @@ class Dev(Service):
                 seen, self._again, self._rerun = now, False, False
                 try:
                     if usable is None or saved or again:
-                        self._saved(file, saves=self._state.get("saves", 0) + saved)
+                        self._tell_save(file, saves=self._state.get("saves", 0) + saved)
                     else:
                         self._ran_on_prompt(usable, self.desk.target())
                 except QueueFull:  # the server goes down
@@ -145,22 +145,22 @@ class Dev(Service):
                     self._tell(state="", problem=sentence(problem))
             self._over.wait(POLL_S)
 
-    def _saved(self, file: Path, saves: int) -> None:
+    def _tell_save(self, file: Path, saves: int) -> None:
         """All that is told of a save, in the order in which it is wanted: drafts, the contract, a run; ``saves`` could
         be used so far, this one included.
         """
-        from decoders.study.saves import drafted
+        from decoders.study.saves import draft_save
 
         target = self.desk.target()
         if target is not self._target:
             self._tell(state="reading the recorded runs")
             self.desk.on_worker(lambda: self._read(target))
-        save: Save = self.desk.on_worker(lambda: drafted(file, [live for _, live in self._runs], self._method))
+        save: Save = self.desk.on_worker(lambda: draft_save(file, [live for _, live in self._runs], self._method))
         if save.method is None:
             return self._tell(state="", problem=save.problem, details=save.details)
         method = self._usable = save.method
         self._tell(state="checking the contract", problem="", details="", saves=saves,
-                   method={"name": method.name, "title": method.title}, **self._told(save))  # fmt: skip
+                   method={"name": method.name, "title": method.title}, **self._describe(save))  # fmt: skip
         self._before = save.drafts
         self._tell(rules=self.desk.on_worker(lambda: _rules(method, target)))
         self._ran_on_prompt(method, target)
@@ -190,7 +190,7 @@ class Dev(Service):
         runs = [{"id": key, "title": live.title, "steps": live.trace.rows("steps")} for key, live in self._runs]
         self._tell(runs=runs)
 
-    def _told(self, save: Save) -> dict[str, Any]:
+    def _describe(self, save: Save) -> dict[str, Any]:
         from decoders.study.saves import changes, mean, rows
 
         before, other = self._before, self._other

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from decoders.prompt.templates import CONTEXT, QUESTION, templates
 from decoders.trace.trace import Trace
 from specviz.server.forms import PromptForm
-from specviz.views.examples import SEPARATOR, typed
+from specviz.views.examples import SEPARATOR, from_turns
 
 TYPED = ("instruction", "context", "question", "chat", "text")
 Stretch = tuple[str, int, str]  # a segment's name, its passage, its text
@@ -26,13 +26,13 @@ def form_of(trace: Trace) -> PromptForm:
     form = {"reference": str(trace.run.get("reference") or "")}
     if "chat" in names:
         parts = [text.strip("\n") for name, _, text in stretches if name != "template"]
-        return PromptForm("chat", text=typed(_turns(parts)), **form)
+        return PromptForm("chat", text=from_turns(_turns(parts)), **form)
     if "text" in names or not names & set(TYPED):
         ids = [t for t, s in zip(trace.prompt_ids, _column(trace, "segment"), strict=True) if s != "template"]
         return PromptForm("text", text=trace.text(ids or trace.prompt_ids), **form)
     parts = [name for name, _, _ in stretches if name in TYPED]
     if parts != sorted(parts, key=TYPED.index) or parts.count("instruction") > 1:
-        return dataclasses.replace(_templated(trace), **form)
+        return dataclasses.replace(_from_template(trace), **form)
     texts = {name: [text.strip("\n") for one, _, text in stretches if one == name] for name in TYPED}
     passages = texts["context"]
     if len(passages) > 1:
@@ -46,7 +46,7 @@ def form_of(trace: Trace) -> PromptForm:
     )
 
 
-def _templated(trace: Trace) -> PromptForm:
+def _from_template(trace: Trace) -> PromptForm:
     """The form of a prompt whose parts stand in a template: of one that comes along its context and question, of any
     other the whole text as one message.
     """
@@ -62,10 +62,10 @@ def _templated(trace: Trace) -> PromptForm:
         if (context, question) == (context.strip(), question.strip()):  # a form keeps no blanks at their ends
             passages = re.split(r"\n\[\d+\] ", "\n" + context)[1:] if context.startswith("[1] ") else [context]
             return PromptForm("segments", template.text, f"\n{SEPARATOR}\n".join(passages), question)
-    return PromptForm("chat", text=typed((("user", whole),)))
+    return PromptForm("chat", text=from_turns((("user", whole),)))
 
 
-def said(trace: Trace) -> str:
+def missing_note(trace: Trace) -> str:
     """What the form could not take over of a run; "" where it holds all of it."""
     pool = trace.run.get("pool") or {}
     if pool and not pool.get("in_prompt", True):

@@ -14,7 +14,7 @@ from decoders.prompt.templates import templates
 from specviz.server.desk import Desk
 from specviz.server.forms import EMPTY, MODES, PromptForm, Rejected
 from specviz.server.store import UnknownTrace
-from specviz.shell.parts import note, owner, part, tell, told
+from specviz.shell.parts import note, owner, part, payload_of, tell
 from specviz.views.examples import SEPARATOR, Example, examples
 
 from . import again as recorded
@@ -101,29 +101,31 @@ def build(desk: Desk) -> None:
             log.exception("counting tokens failed")
             return note()
 
-    def changed(whose: references.Reference, *sent: Any) -> list[Any]:
+    def on_change(whose: references.Reference, *sent: Any) -> list[Any]:
         """The note at the prompt, the reference that it has, and the note that says which one."""
         form = _form(sent)
-        used = references.settled(whose, form)
+        used = references.apply(whose, form)
         kept = used.reference.strip() == form.reference.strip()
-        counted = count(form) if form.typed.strip() else note(EMPTY, error=True)  # as Run says, whichever comes last
-        return [counted, gr.skip() if kept else used.reference, note(references.told(whose, used))]
+        counted = (
+            count(form) if form.typed_text.strip() else note(EMPTY, error=True)
+        )  # as Run says, whichever comes last
+        return [counted, gr.skip() if kept else used.reference, note(references.describe(whose, used))]
 
-    def written(whose: references.Reference, *sent: Any) -> list[Any]:
+    def on_write(whose: references.Reference, *sent: Any) -> list[Any]:
         """Whose the reference is that stands in the form now, and the note that says so."""
         form = _form(sent)
-        whose = references.owned(whose, form)
-        return [whose, note(references.told(whose, references.settled(whose, form)))]
+        whose = references.claim(whose, form)
+        return [whose, note(references.describe(whose, references.apply(whose, form)))]
 
-    def offered(chosen: Any, *sent: Any) -> list[Any]:
+    def offer(chosen: Any, *sent: Any) -> list[Any]:
         """Run (off where nothing can run), and the examples of the model in use: where those of another kind of model
         were listed, its first one takes the place of an example that nobody changed. ``changed`` follows with the
         notes: what was typed meanwhile is counted, not what stood there before.
         """
         run = gr.Button(interactive=not desk.catalog()["reason"])
         kept = [gr.skip()] * len(whole)
-        shown = _named(chosen, not desk.toy)
-        if shown is None or _named(chosen, desk.toy) is not None:
+        shown = _example_of(chosen, not desk.toy)
+        if shown is None or _example_of(chosen, desk.toy) is not None:
             return [run, gr.skip(), *kept]
         first, names = choices(desk)
         if not _same(shown, _form(sent)):
@@ -131,7 +133,7 @@ def build(desk: Desk) -> None:
         return [run, gr.Dropdown(names, value=first.record.id), *example_fields(first)]
 
     def fill(chosen: Any) -> list[Any]:
-        example = _named(chosen, desk.toy)
+        example = _example_of(chosen, desk.toy)
         if example is None:
             return [gr.skip()] * (len(whole) + 2)
         return [*example_fields(example), note(example.note), replaced("example")]
@@ -141,26 +143,30 @@ def build(desk: Desk) -> None:
         return fill(None if chosen == before else chosen)
 
     def example_fields(example: Example) -> list[Any]:
-        return filled(example.record.id, references.form_of(example), references.of_example(example))
+        return fill_fields(example.record.id, references.form_of(example), references.of_example(example))
 
-    def filled(example: str | None, form: PromptForm, whose: references.Reference) -> list[Any]:
+    def fill_fields(example: str | None, form: PromptForm, whose: references.Reference) -> list[Any]:
         """Of all fields what a form holds, whose reference it has, the note that says so, and which example it is."""
         values = [getattr(form, name) for name in ("mode", "instruction", "context", "question", "text", "reference")]
-        return [example, *values, whose, note(references.told(whose, references.settled(whose, form)))]
+        return [example, *values, whose, note(references.describe(whose, references.apply(whose, form)))]
 
     def again(settings: Any) -> list[Any]:
         """A recorded run's prompt in the form, and the note at the button."""
 
-
         def read() -> list[Any]:
             try:
-                trace = desk.trace(told(settings).get("again"))
+                trace = desk.trace(payload_of(settings).get("again"))
             except UnknownTrace as problem:
                 raise Rejected("prompt", str(problem)) from None
             prompt = recorded.form_of(trace)
-            whose = references.Reference(prompt.reference, references.named(prompt), "the run's")
+            whose = references.Reference(prompt.reference, references.prompt_key(prompt), "the run's")
             same = next((e.record.id for e in examples(desk.toy) if _same(e, prompt)), None)
-            return [gr.Dropdown(value=same), *filled(same, prompt, whose), note(recorded.said(trace)), replaced("run")]
+            return [
+                gr.Dropdown(value=same),
+                *fill_fields(same, prompt, whose),
+                note(recorded.missing_note(trace)),
+                replaced("run"),
+            ]
 
         return _attempt(read, lambda _, words: [*[gr.skip()] * (len(whole) + 1), words, replaced("")])
 
@@ -170,9 +176,9 @@ def build(desk: Desk) -> None:
 
     def start(request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
         """View, note at the prompt, at the pool, at the button. ``rest``: the fields, whose reference, the pool."""
-        wished, example = told(settings), _named(chosen, desk.toy)
+        wished, example = payload_of(settings), _example_of(chosen, desk.toy)
         *typed, whose, (pool_text, pool_name) = rest
-        prompt = references.settled(whose, _form(tuple(typed)))
+        prompt = references.apply(whose, _form(tuple(typed)))
 
         def begin() -> tuple[Any, Any, Any, Any]:
             pool = {"pool_text": pool_text, "pool_name": pool_name} if wished.get("pooled") is True else {}
@@ -189,14 +195,14 @@ def build(desk: Desk) -> None:
             shown = tell(trace=job.id, own=True, prompt=form.key, n=secrets.token_hex(4))
             return shown, gr.skip(), gr.skip(), note()
 
-        def refused(place: str, words: str) -> tuple[Any, Any, Any, Any]:
+        def refuse(place: str, words: str) -> tuple[Any, Any, Any, Any]:
             if place == "prompt":
                 return gr.skip(), words, gr.skip(), words  # at the button too: the prompt may be scrolled out of sight
             return gr.skip(), gr.skip(), words if place == "pool" else gr.skip(), words
 
-        return _attempt(begin, refused)
+        return _attempt(begin, refuse)
 
-    def taken(path: Any) -> tuple[tuple[str, str], Any]:
+    def take(path: Any) -> tuple[tuple[str, str], Any]:
         """The pool's text and name, and the note below the button."""
 
         def read() -> tuple[tuple[str, str], Any]:
@@ -207,7 +213,7 @@ def build(desk: Desk) -> None:
 
         return _attempt(read, lambda _, words: (NO_POOL, words))
 
-    def opened(path: Any, request: gr.Request) -> tuple[Any, Any]:
+    def on_open(path: Any, request: gr.Request) -> tuple[Any, Any]:
         def read() -> tuple[Any, Any]:
             key = desk.open_file(_upload(path), owner=owner(request))
             return tell(trace=key, n=secrets.token_hex(4)), note()
@@ -225,18 +231,18 @@ def build(desk: Desk) -> None:
     example.input(fill_from_another, [example, source], [*whole, run_note, filled_note], queue=False, **QUIET)
     newest: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
     notes = [prompt_note, reference, reference_note]
-    gr.on([f.change for f in fields[:-1]], changed, [belongs, *fields], notes, **newest)
-    reference.change(written, [belongs, *fields], [belongs, reference_note], **newest)
-    renewed = form.offered(offered, [example, *fields], [run, example, *whole], **newest)
-    renewed.then(changed, [belongs, *fields], notes, queue=False, **QUIET)
+    gr.on([f.change for f in fields[:-1]], on_change, [belongs, *fields], notes, **newest)
+    reference.change(on_write, [belongs, *fields], [belongs, reference_note], **newest)
+    renewed = form.offered(offer, [example, *fields], [run, example, *whole], **newest)
+    renewed.then(on_change, [belongs, *fields], notes, queue=False, **QUIET)
     form.again(again, form, [example, *whole, run_note, filled_note], queue=False, **QUIET)
     inputs = [example, form, *fields, belongs, pool]
     for begins in (run.click, form.run):
         begins(start, inputs, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)
     stop.click(None, None, None, js='() => document.dispatchEvent(new CustomEvent("specviz:stop"))', **QUIET)
-    pool_file.upload(taken, pool_file, [pool, pool_note], queue=False, **QUIET)
+    pool_file.upload(take, pool_file, [pool, pool_note], queue=False, **QUIET)
     pool_clear.click(lambda: (NO_POOL, note()), None, [pool, pool_note], queue=False, **QUIET)
-    upload.upload(opened, upload, [view, file_note], queue=False, **QUIET)
+    upload.upload(on_open, upload, [view, file_note], queue=False, **QUIET)
 
 
 def choices(desk: Desk) -> tuple[Example, list[tuple[str, str]]]:
@@ -252,7 +258,7 @@ def choices(desk: Desk) -> tuple[Example, list[tuple[str, str]]]:
     return first, [(e.label, e.record.id) for e in there]
 
 
-def _named(chosen: Any, toy: bool) -> Example | None:
+def _example_of(chosen: Any, toy: bool) -> Example | None:
     return next((e for e in examples(toy) if e.record.id == chosen), None)
 
 
@@ -287,4 +293,4 @@ def _form(sent: tuple[Any, ...]) -> PromptForm:
 
 def _same(example: Example, form: PromptForm) -> bool:
     """Whether the prompt is still the example's."""
-    return references.named(form) == references.named(references.form_of(example))
+    return references.prompt_key(form) == references.prompt_key(references.form_of(example))

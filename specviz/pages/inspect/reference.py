@@ -11,8 +11,8 @@ from specviz.views.examples import Example
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The answer hoped for. ``prompt`` names the prompt that it belongs to, as ``named`` does; "" where a user typed
-    it: that one stays, whatever the prompt becomes. ``of``: whose it is ("the example's").
+    """The answer hoped for. ``prompt`` names the prompt that it belongs to, as ``prompt_key`` does; "" where a user
+    typed it: that one stays, whatever the prompt becomes. ``of``: whose it is ("the example's").
     """
 
     text: str = ""
@@ -23,7 +23,7 @@ class Reference:
 YOURS = Reference()
 
 
-def named(form: PromptForm) -> str:
+def prompt_key(form: PromptForm) -> str:
     """The same for the same prompt, blanks around its parts and its pool apart."""
     stripped = {name: getattr(form, name).strip() for name in ("instruction", "context", "question", "text")}
     return dataclasses.replace(form, **stripped, pool_text="", pool_name="").key
@@ -36,17 +36,17 @@ def form_of(example: Example) -> PromptForm:
 
 def of_example(example: Example) -> Reference:
     """An example's reference, which belongs to its prompt."""
-    return Reference(example.record.reference, named(form_of(example)), "the example's")
+    return Reference(example.record.reference, prompt_key(form_of(example)), "the example's")
 
 
-def owned(reference: Reference, form: PromptForm) -> Reference:
+def claim(reference: Reference, form: PromptForm) -> Reference:
     """The reference after somebody wrote in its field: another text is theirs, as is none where the prompt had one."""
     typed, had = form.reference.strip(), reference.text.strip()
-    removed = not typed and had and named(form) == reference.prompt
+    removed = not typed and had and prompt_key(form) == reference.prompt
     return YOURS if removed or typed not in ("", had) else reference
 
 
-def settled(reference: Reference, form: PromptForm) -> PromptForm:
+def apply(reference: Reference, form: PromptForm) -> PromptForm:
     """The form with the reference that its prompt is measured by: one that belongs to another prompt is dropped, and
     is back with its prompt.
 
@@ -59,12 +59,12 @@ def settled(reference: Reference, form: PromptForm) -> PromptForm:
     typed = form.reference.strip()
     if not reference.prompt or typed not in ("", reference.text.strip()):
         return dataclasses.replace(form, reference_of=YOURS.of if typed else "")
-    if named(form) != reference.prompt or not reference.text:
+    if prompt_key(form) != reference.prompt or not reference.text:
         return dataclasses.replace(form, reference="", reference_of="")
     return dataclasses.replace(form, reference=reference.text, reference_of=reference.of)
 
 
-def told(reference: Reference, form: PromptForm) -> str:
+def describe(reference: Reference, form: PromptForm) -> str:
     """Which reference a settled form has, in a sentence; "" where there never was one."""
     if form.reference.strip():
         return f"Quality is measured against {form.reference_of} reference (under More)."

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from specviz.server.backend_host import kept
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Service, get, post
-from specviz.server.hosted import kept
 from specviz.server.http import Owner
 
 from .form import build
 
 
-class Emptied(Body):
+class EmptyRequest(Body):
     """The method whose kept state is dropped."""
 
     method: Annotated[str, Field(max_length=60), needs("the method to empty is named by a text; given was {given}")]
@@ -32,8 +32,7 @@ class Inspect(Service):
         return self.desk.kept_at(owner, kept, {"owner": owner})
 
     @post("empty")
-    def empty(self, asked: Emptied, owner: Owner) -> list[str]:
-        """Drop what a method keeps of the user's runs with the model in use; a run that goes on ends with what it had.
-        """
+    def empty(self, asked: EmptyRequest, owner: Owner) -> list[str]:
+        """Drop what a method keeps of the user's runs with the model in use; a run under way ends with what it had."""
         self.desk.target()
         return self.desk.kept_at(owner, kept, {"owner": owner, "empty": asked.method}).get("dropped", [])

@@ -22,7 +22,7 @@ from decoders.method.kept import owned_by
 from decoders.trace import files as tracefile
 from specviz.experiments.batch import NAME
 from specviz.experiments.experiment import PAPERS
-from specviz.experiments.grids import written
+from specviz.experiments.grids import to_file_text
 from specviz.experiments.plan import Plan, Progress, pace, plan
 from specviz.experiments.prompts import NAMES, SETS, Case
 from specviz.experiments.recipes import recipes
@@ -30,7 +30,7 @@ from specviz.experiments.results import ABOUT, Results, read_about
 from specviz.experiments.running import begin, run_experiment
 from specviz.experiments.shipped import SHIPPED, example
 from specviz.experiments.spread import spread
-from specviz.experiments.tables import described
+from specviz.experiments.tables import describe
 from specviz.experiments.units import Opening
 from specviz.places import home, is_id
 from specviz.server.bodies import Id, Listed
@@ -44,9 +44,18 @@ from specviz.views.examples import TASKS
 from specviz.words import sentence
 from specviz.workers.kinds import Workers
 
-from .asked import Asked, cases_of, experiment_of, worker_kinds, workers_of
-from .kept import LATEST, OWNER, SavedResults, found, place_of, trim
-from .shown import drawn, ended, latest_rows, listed_card, metrics_shown, progress_shown, recipe_card, recorded_cards
+from .display import (
+    drawn,
+    end_state,
+    latest_rows,
+    listed_card,
+    metrics_shown,
+    progress_shown,
+    recipe_card,
+    recorded_cards,
+)
+from .requests import ExperimentRequest, cases_of, experiment_of, worker_kinds, workers_of
+from .storage import LATEST, OWNER, SavedResults, find_run, place_of, trim
 
 if TYPE_CHECKING:
     from decoders.trace.trace import Trace
@@ -144,7 +153,7 @@ class Lab(Service):
             if self._owner(key) in (EVERYBODY, owner) and not any(about["id"] == key for about in live):
                 with contextlib.suppress(UserError):
                     about = read_about(path)
-                    kept.append({**about, "id": key, "state": ended(about)})
+                    kept.append({**about, "id": key, "state": end_state(about)})
         return sorted(map(listed_card, [*live, *kept]), key=lambda about: str(about["created"]), reverse=True)
 
     def _place(self, key: str) -> Path | None:
@@ -153,7 +162,7 @@ class Lab(Service):
 
     def _owner(self, key: str) -> str:
         """Whose results these are: on a server of one's own, those of earlier servers are everybody's."""
-        if key in self._owners or not self.desk.rules.shared:
+        if key in self._owners or not self.desk.rules.is_shared:
             return self._owners.get(key, EVERYBODY)
         with contextlib.suppress(OSError, UnicodeDecodeError):
             return (self.folder / key / OWNER).read_text(encoding="utf-8") or NOBODY
@@ -161,7 +170,7 @@ class Lab(Service):
 
     # --- what may be asked ---
 
-    def planned(self, asked: Asked, target: Any) -> Plan:
+    def plan(self, asked: ExperimentRequest, target: Any) -> Plan:
         """The experiment that a page describes, checked for a model. Raises UserError with a sentence."""
         methods = self.desk.methods()
         experiment = experiment_of(asked, methods)
@@ -171,7 +180,7 @@ class Lab(Service):
     def check(self, planned: Plan, mine: int) -> None:
         """Raises Rejected where an experiment is too much for a shared server; ``mine`` go on."""
         rules = self.desk.rules
-        if not rules.shared:
+        if not rules.is_shared:
             return
         self.desk.check_size("", planned.experiment.max_new_tokens)
         if mine >= MAX_EXPERIMENTS:
@@ -186,10 +195,10 @@ class Lab(Service):
             )
 
     @post("estimate")
-    def estimate(self, asked: Asked) -> dict[str, Any]:
+    def estimate(self, asked: ExperimentRequest) -> dict[str, Any]:
         """How many runs it is and about how long; "asks" is the question to be answered before it is started."""
         target = self.desk.target()
-        planned = self.planned(asked, target)
+        planned = self.plan(asked, target)
         per_token = self._pace or pace(target)
         return {
             "runs": planned.runs, "seconds": planned.seconds(per_token), "cases": len(planned.cases),
@@ -198,10 +207,10 @@ class Lab(Service):
         }  # fmt: skip
 
     @post("start")
-    def start(self, asked: Asked, owner: Owner = "") -> dict[str, Any]:
+    def start(self, asked: ExperimentRequest, owner: Owner = "") -> dict[str, Any]:
         """Queue an experiment: {"id"}, or {"asks": question} where it is long and "yes" was not said."""
         target = self.desk.target()
-        planned = self.planned(asked, target)
+        planned = self.plan(asked, target)
         with self._change:
             mine = sum(active.owner == owner for active in self._active.values())
         self.check(planned, mine)
@@ -278,7 +287,7 @@ class Lab(Service):
             raise Missing(f"there are no results called {key[:40]!r} here: deleted, or made on another server")
         results = Results.load(place) if place.is_dir() else example(place)
         results.rows += latest_rows(place / LATEST, len(results.rows))
-        results.about |= {"id": key, "state": ended(results.about), "shipped": place.parent == self.shipped}
+        results.about |= {"id": key, "state": end_state(results.about), "shipped": place.parent == self.shipped}
         return results
 
     @get("results/{key}")
@@ -304,17 +313,18 @@ class Lab(Service):
         suffix, media = KINDS[format]
         made: dict[str, Callable[[], str | bytes]] = {
             "csv": results.to_csv,
-            "json": lambda: json.dumps(described(results), ensure_ascii=False),
-            "zip": results.zipped, "parquet": results.to_parquet,
+            "json": lambda: json.dumps(describe(results), ensure_ascii=False),
+            "zip": results.to_zip,
+            "parquet": results.to_parquet,
         }
-        data = made[format]() if format in made else written(results, TABLES[format], metrics or None)
+        data = made[format]() if format in made else to_file_text(results, TABLES[format], metrics or None)
         return attachment(data, media, f"{results.about['name']}-{key}.{suffix}")
 
     def bring(self, trace: str) -> bool:
         """Put a run of an experiment into the store, so that Inspect can open it. Whether there is such a run."""
         if not is_id(trace):
             return False
-        file = found(trace, self.folder, self.shipped)
+        file = find_run(trace, self.folder, self.shipped)
         if file is None:
             return False
         try:
@@ -376,7 +386,7 @@ class Lab(Service):
         ) -> Any:
             settings = RunSettings(max_new_tokens=new, temperature=experiment.temperature, length=experiment.length)
             run = self.desk.run_of(target, case.prompt, method, title, cancel, params=dict(params), settings=settings)
-            return run if self.desk.library is None else self.desk.library.guarded(run, active.owner)
+            return run if self.desk.library is None else self.desk.library.journal(run, active.owner)
 
         def on_worker(work: Any) -> Any:
             try:

@@ -214,14 +214,14 @@ class View:
             "draft_prob": lambda: _probability(node["draft_prob"]),
             "rank": lambda: plain(node["rank"] + 1),
             "siblings": lambda: plain(sum(one["parent"] == node["parent"] for one in self.nodes)),
-            "wanted": lambda: self.token(self._wanted(node["parent"])[0]),
-            "wanted_prob": lambda: _probability(self._wanted(node["parent"])[1]),
-            "next": lambda: self.token(self._wanted(number)[0]),
-            "next_prob": lambda: _probability(self._wanted(number)[1]),
+            "wanted": lambda: self.token(self._target_choice(node["parent"])[0]),
+            "wanted_prob": lambda: _probability(self._target_choice(node["parent"])[1]),
+            "next": lambda: self.token(self._target_choice(number)[0]),
+            "next_prob": lambda: _probability(self._target_choice(number)[1]),
             **_columns(node, "depth", "status", "origin"),
         }
 
-    def _wanted(self, parent: int) -> tuple[int, float]:
+    def _target_choice(self, parent: int) -> tuple[int, float]:
         choices = self.targets(parent)
         if not choices:
             raise Unknown(f"the target's choices after node {parent} were not recorded: it was not visited")

@@ -13,9 +13,9 @@ from pydantic import Field
 
 from decoders.errors import UserError
 from decoders.model.catalog import NAMES, WEIGHTS, Weights, model_name
-from specviz.models import absent, listed, same_place
+from specviz.model_records import source_of_key
+from specviz.models import absent, list_models, same_place
 from specviz.places import is_id
-from specviz.remembered import source_of_key
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Service, get, post
 from specviz.server.http import User, problem
@@ -23,9 +23,7 @@ from specviz.server.http import User, problem
 CHECK_S = 2.0  # whatever cannot be loaded is usually refused within this time
 MOST = 400  # characters of a path or hub id
 
-On = Annotated[
-    Literal[""] | Weights, needs(f"the weights are {{given}}: one of {', '.join(WEIGHTS)}, please")
-]
+On = Annotated[Literal[""] | Weights, needs(f"the weights are {{given}}: one of {', '.join(WEIGHTS)}, please")]
 
 
 class Choice(Body):
@@ -52,7 +50,7 @@ class Models(Service):
             return problem(403, reason)
         loader = self.desk.loader
         shown = weights or loader.weights
-        models = [*listed(dtype=self.desk.dtype, device=self.desk.device, weights=shown), *absent()]
+        models = [*list_models(dtype=self.desk.dtype, device=self.desk.device, weights=shown), *absent()]
         return {
             **loader.info(),
             "models": [dataclasses.asdict(one) for one in models],
@@ -114,7 +112,7 @@ class Models(Service):
         from torch import device
 
         from decoders.model.load import chosen_device, chosen_dtype
-        from decoders.model.rounded import weights_for
+        from decoders.model.rounding import weights_for
 
         where = device(chosen_device(self.desk.device))
         return list(weights_for(where, chosen_dtype(self.desk.dtype, where)))

@@ -73,11 +73,11 @@ def _gains(one: Trace, other: Trace, agreed: int) -> Iterator[Gain]:
         yield Gain(
             int(step), start, stop, text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…", len(missed), at,
             len(np.unique(their_steps[missed])), table["drafted"][at], table["accepted"][at],
-            _rejected(other, at), other.text([other.output_ids[int(missed[0])]]), table["reason"][at],
+            _rejected_tokens(other, at), other.text([other.output_ids[int(missed[0])]]), table["reason"][at],
         )  # fmt: skip
 
 
-def _rejected(trace: Trace, step: int) -> tuple[str, ...]:
+def _rejected_tokens(trace: Trace, step: int) -> tuple[str, ...]:
     """The first tokens that were rejected in a step, in tree order: those that stood where the run left its draft."""
     nodes = trace.tables["nodes"]
     rows = (k for k, one in enumerate(nodes["step"]) if one == step and nodes["status"][k] == "rejected")

@@ -53,7 +53,7 @@ class Runs(Service):
         """How full the store is: of ``count`` runs ``others`` are not among a user's; and what is wrong with the disk,
         if anything is.
         """
-        library, taken = self.desk.library, self.desk.store.taken()
+        library, taken = self.desk.library, self.desk.store.usage()
         if library is not None:
             library.save_unsaved()
         listed = sum(row["kind"] not in ("gallery", "live") for row in runs)
@@ -64,7 +64,7 @@ class Runs(Service):
         entry = self.desk.store.entry(key)
         if entry is None or entry.kind == "gallery":
             return False
-        return entry.owner == (owner or None) or (entry.owner == EVERYBODY and not self.desk.rules.shared)
+        return entry.owner == (owner or None) or (entry.owner == EVERYBODY and not self.desk.rules.is_shared)
 
     @post("change")
     def change(self, asked: Change, owner: Owner) -> list[str]:

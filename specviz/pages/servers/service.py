@@ -30,7 +30,7 @@ from specviz.server.bodies import Body, Id, needs
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import Missing, PromptForm, Rejected
 from specviz.server.http import Owner, problem
-from specviz.server.opened import imported
+from specviz.server.server_files import import_runs
 from specviz.words import sentence
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ Length = Annotated[
 Heat = Annotated[float, Field(ge=0, le=2), needs("the temperature is {given}: a number from 0 to 2, please")]
 
 
-class Asked(Body):
+class PromptRequest(Body):
     """A server, and the prompt that it is sent. Without an address the recorder's folder is watched."""
 
     address: Line = ""
@@ -140,11 +140,11 @@ class Servers(Service):
         return one.shown()
 
     @post("ask")
-    def ask(self, asked: Asked, owner: Owner) -> dict[str, Any] | Response:
+    def ask(self, asked: PromptRequest, owner: Owner) -> dict[str, Any] | Response:
         """Send a server a prompt, or watch a folder where no address is given. Raises Rejected, and UserError where the
         server does not answer.
         """
-        if self.desk.rules.shared:
+        if self.desk.rules.is_shared:
             return problem(403, SHARED)
         folder = Folder(Path(asked.folder.strip()).expanduser()) if asked.folder.strip() else None
         if folder is None and not asked.address.strip():
@@ -266,7 +266,9 @@ class Servers(Service):
     def _keep(self, one: Connection, source: Path | bytes) -> None:
         """A run among the owner's, on disk too: no file of theirs has it."""
         try:
-            trace = load(source) if isinstance(source, Path) else imported(source, ServerFault("it cannot be read"))[0]
+            trace = (
+                load(source) if isinstance(source, Path) else import_runs(source, ServerFault("it cannot be read"))[0]
+            )
         except ValueError as fault:  # a trace's fault, too
             one.problem = " ".join(filter(None, (one.problem, sentence(fault))))
             return

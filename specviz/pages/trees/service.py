@@ -77,7 +77,7 @@ class Trees(Service):
 
         target = self.desk.loader.target
         design = source(target)
-        latency = _kept(target)
+        latency = _saved_latency(target)
         answer: dict[str, Any] = {
             "model": target.name if target is not None else "",
             "reason": "" if target is not None else self.desk.reason() or "There is no model.",
@@ -89,7 +89,7 @@ class Trees(Service):
         }  # fmt: skip
         try:
             for m in range(1, len(design.table) + 1):
-                answer["budgets"][m] = _compared(design.table[:m], design.ensemble, design.kept, latency)
+                answer["budgets"][m] = _compare(design.table[:m], design.ensemble, design.kept, latency)
             if design.place is not None and not design.problem:
                 used = trees_for(design.place, len(design.table), None, latency, design.ensemble)
                 answer["in_use"] = {"rows": used.size, "tokens_per_step": used.tokens_per_step}
@@ -100,7 +100,7 @@ class Trees(Service):
     @get("latency")
     def latency(self) -> dict[str, Any]:
         """What is kept of this machine's latency, how far a measurement is, and why the last one failed."""
-        return self._state(_kept(self.desk.loader.target))
+        return self._state(_saved_latency(self.desk.loader.target))
 
     @post("measure")
     def measure(self) -> Any:
@@ -136,14 +136,14 @@ class Trees(Service):
 
         def told(done: int, total: int) -> None:
             self._progress = done, total
-            if self._closing.is_set() or runner.wanted():
+            if self._closing.is_set() or runner.is_wanted():
                 raise _RunFirst
 
         def work() -> Latency:
             return latency_for(target, MEASURED_UP_TO, again=True, progress=told)
 
         try:
-            while not self._closing.is_set() and not _done(lambda: self.desk.on_worker(work)):
+            while not self._closing.is_set() and not _succeeds(lambda: self.desk.on_worker(work)):
                 pass
         except QueueFull:
             pass  # the server goes down
@@ -188,7 +188,7 @@ def source(target: Any) -> Source:
     return Source(assumed_acceptance(m), ensemble, place, text=text, problem=problem)
 
 
-def _kept(target: Any) -> Latency | None:
+def _saved_latency(target: Any) -> Latency | None:
     if target is None:
         return None
     from decoders.prompt_tokens.latency import load_latency
@@ -196,7 +196,7 @@ def _kept(target: Any) -> Latency | None:
     return load_latency(target)
 
 
-def _done(work: Callable[[], Any]) -> bool:
+def _succeeds(work: Callable[[], Any]) -> bool:
     try:
         work()
     except _RunFirst:
@@ -205,7 +205,7 @@ def _done(work: Callable[[], Any]) -> bool:
 
 
 @lru_cache(maxsize=32)
-def _compared(table: Table, ensemble: int, kept: int, latency: Latency | None) -> dict[str, Any]:
+def _compare(table: Table, ensemble: int, kept: int, latency: Latency | None) -> dict[str, Any]:
     """Points of every size for one prompt budget with their trees, and the best size ("chosen" without a latency: the
     one a run would take)."""
     from decoders.prompt_tokens.design import DEFAULT_SIZE, best_size, compare_sizes, sizes_up_to

@@ -14,7 +14,7 @@ from decoders.errors import UserError
 from decoders.trace import files as tracefile
 from decoders.trace.report import payload
 from decoders.trace.trace import Trace
-from specviz.server.hosted import Holder
+from specviz.server.backend_host import Holder
 
 if TYPE_CHECKING:
     from decoders import Needs, Target
@@ -25,7 +25,7 @@ MOST_READ, MOST_BYTES = 3, 2 << 30  # runs that stay read, and what they hold to
 LACKS = {"lacks": "trace"}  # told where a run is not read: ask again, with its trace
 
 
-def packed(trace: Trace) -> str:
+def to_text(trace: Trace) -> str:
     """A run as text that JSON can hold."""
     return base64.b64encode(tracefile.save(trace, None) or b"").decode()
 
@@ -95,9 +95,9 @@ def _trace(holder: Holder, asked: Mapping[str, Any]) -> Trace | None:
 def _needs(target: Target, method: Any, params: Mapping[str, Any]) -> Needs:
     """What a method reads of a run."""
     from decoders.draft.params import make_params
-    from decoders.study.whatif import wanted
+    from decoders.study.whatif import bounded_needs
 
-    return wanted(method.needs(target, make_params(method.params, params)))
+    return bounded_needs(method.needs(target, make_params(method.params, params)))
 
 
 def _ready(holder: Holder, key: str, trace: Trace, needs: Needs) -> tuple[ReadRun, float]:

@@ -16,9 +16,9 @@ from pydantic import Field
 
 from decoders.errors import UserError
 from specviz.places import is_id, new_id
+from specviz.server.backend_host import Holder, Work
 from specviz.server.bodies import Body, PageSession, Params, needs
 from specviz.server.desk import Desk, Service, get, post
-from specviz.server.hosted import Holder, Work
 from specviz.server.http import Owner
 from specviz.server.runner import QueueFull
 from specviz.words import sentence
@@ -137,11 +137,11 @@ class WhatIfs(Service):
             chosen, params = self._method(asked.method, asked.params, target)
             name = None if chosen is None else chosen.name
         told = {"step": asked.step, "method": name, "params": params, "candidate": asked.candidate}
-        return self._done(key, target, reading.redraft, told)
+        return self._do(key, target, reading.redraft, told)
 
-    def _done(self, key: str, target: Any, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def _do(self, key: str, target: Any, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Something done with a run by whoever has read it, or reads it now."""
-        if not self.desk.pooled(target):
+        if not self.desk.uses_backends(target):
             made = self._in_turn(lambda: self.desk.work_on(
                 target, work, {**asked, "key": key, "trace": self.desk.trace(key)}, key
             ))  # fmt: skip
@@ -150,7 +150,7 @@ class WhatIfs(Service):
             return made
         made = self._in_turn(lambda: self.desk.work_on(target, work, {**asked, "key": key}, key))
         if made == reading.LACKS:
-            whole = {**asked, "key": key, "trace": reading.packed(self.desk.trace(key))}
+            whole = {**asked, "key": key, "trace": reading.to_text(self.desk.trace(key))}
             made = self._in_turn(lambda: self.desk.work_on(target, work, whole, key))
         return made
 
@@ -162,11 +162,11 @@ class WhatIfs(Service):
         """
         self._check(key)
         target = self.desk.target_of(self.desk.trace(key).run)
-        return self._done(key, target, reading.lens, {"step": asked.step, "node": asked.node})
+        return self._do(key, target, reading.lens, {"step": asked.step, "node": asked.node})
 
     @post("{key}/read")
     def read(self, key: str, asked: Reading, owner: Owner) -> dict[str, str]:
-        """An imported run read by the model in use, as a new run among the owner's: ``decoders.study.imported``.
+        """An imported run read by the model in use, as a new run among the owner's: ``decoders.study.imported_run``.
 
         Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
@@ -183,7 +183,7 @@ class WhatIfs(Service):
         chosen, params = self._method(asked.method, asked.params, target)
 
         def work() -> Trace:
-            from decoders.study.imported import read_again, redraft
+            from decoders.study.imported_run import read_again, redraft
 
             again = trace if trace.run.get("recomputed") else read_again(target, trace)
             return again if chosen is None else redraft(target, again, chosen.name, params)
@@ -236,7 +236,7 @@ class WhatIfs(Service):
 
             return Run(target, **run, title=title, cancel=cancel)
 
-        if self.desk.pooled(target):
+        if self.desk.uses_backends(target):
             prompt, stops = run.pop("prompt"), run["stop_ids"]
             options = {**run, "method": chosen.name, "params": dataclasses.asdict(run["params"]), "title": title}
             options["stop_ids"] = None if stops is None else list(map(int, stops))

@@ -22,17 +22,17 @@ def _names(cast: Cast, *names: str) -> list[str]:
     return [f"{mark}{name}{mark}" for name in names]
 
 
-def _renamed(cast: Cast, code: str, wish: str, old: str, new: str) -> Edit:
+def _rename(cast: Cast, code: str, wish: str, old: str, new: str) -> Edit:
     before, after = _names(cast, old, new)
     return cast.say(wish, old=before, new=after), code, swap_word(code, old, new)
 
 
 def rename_variable(cast: Cast, code: str, part: Snippet) -> Edit:
-    return _renamed(cast, code, "rename_variable", cast.rng.choice(part.names), cast.variable())
+    return _rename(cast, code, "rename_variable", cast.rng.choice(part.names), cast.variable())
 
 
 def rename_function(cast: Cast, code: str, part: Snippet) -> Edit:
-    return _renamed(cast, code, "rename_function", part.function, cast.function())
+    return _rename(cast, code, "rename_function", part.function, cast.function())
 
 
 def change_constant(cast: Cast, code: str, part: Snippet) -> Edit | None:

@@ -60,14 +60,14 @@ def fact(cast: Cast, pattern: int) -> Fact:
     sentence = TABLE["sentences"][pattern]
     values = {slot: draw(cast) for slot, draw in SLOTS.items() if "{" + slot + "}" in sentence["text"]}
 
-    def said(template: str) -> str:
+    def say(template: str) -> str:
         return with_article(template.format(**values))
 
-    text = said(sentence["text"])
+    text = say(sentence["text"])
     return Fact(
         text=text,
         text_with_aside=f"{text[:-1]}, {cast.rng.choice(TABLE['asides'])}.",
-        questions=tuple(Question(said(question), said(answer)) for question, answer in sentence["questions"]),
+        questions=tuple(Question(say(question), say(answer)) for question, answer in sentence["questions"]),
         people=(values["person"],) if "person" in values else (),
         names=tuple(values[slot] for slot in _REPLACEABLE if slot in values),
     )

@@ -19,7 +19,7 @@ def bullets(sentences: list[str]) -> str:
     return "\n".join(f"- {s}" for s in sentences)
 
 
-def numbered(sentences: list[str]) -> str:
+def number(sentences: list[str]) -> str:
     return "\n".join(f"{i}. {s}" for i, s in enumerate(sentences, 1))
 
 
@@ -77,12 +77,12 @@ def _names(items: list[Fact]) -> list[str]:
     return [name for item in items for name in item.names]
 
 
-def _joined(items: list[Fact]) -> str:
+def _join(items: list[Fact]) -> str:
     return " ".join(item.text for item in items)
 
 
 def _replace(cast: Cast, items: list[Fact]) -> Edit:
-    text, names = _joined(items), _names(items)
+    text, names = _join(items), _names(items)
     olds = cast.rng.sample(names, 2) if len(names) > 2 and cast.chance(0.25) else [cast.rng.choice(names)]
     pairs = [(old, _other_name(old, cast)) for old in olds]
     after = text
@@ -94,7 +94,7 @@ def _replace(cast: Cast, items: list[Fact]) -> Edit:
 
 
 def _typos(cast: Cast, items: list[Fact]) -> Edit:
-    text = after = _joined(items)
+    text = after = _join(items)
     possible = [(good, bad) for good, bad in TABLE["typos"] if re.search(rf"\b{good}\b", after)]
     for good, bad in cast.rng.sample(possible, min(len(possible), cast.rng.choice((1, 2, 3)))):
         text = re.sub(rf"\b{good}\b", bad, text, count=1)
@@ -102,45 +102,45 @@ def _typos(cast: Cast, items: list[Fact]) -> Edit:
 
 
 def _bullets(cast: Cast, items: list[Fact]) -> Edit:
-    sentences, text = [item.text for item in items], _joined(items)
+    sentences, text = [item.text for item in items], _join(items)
     if cast.chance(0.3):
         return "Turn the list into a paragraph.", bullets(sentences), text
     if cast.chance(0.5):
-        return cast.say("numbered"), text, numbered(sentences)
+        return cast.say("numbered"), text, number(sentences)
     return cast.say("bullets"), text, bullets(sentences)
 
 
 def _cut(cast: Cast, items: list[Fact]) -> Edit:
     wish, rest = ("cut_last", items[:-1]) if cast.chance(0.5) else ("cut_first", items[1:])
-    return cast.say(wish), _joined(items), _joined(rest)
+    return cast.say(wish), _join(items), _join(rest)
 
 
 def _insert(cast: Cast, items: list[Fact]) -> Edit:
-    text, added = _joined(items[:-1]), items[-1].text
+    text, added = _join(items[:-1]), items[-1].text
     if cast.chance(0.6):
         return f"Add this sentence at the end: {added}", text, f"{text} {added}"
     return f"Add this sentence at the beginning: {added}", text, f"{added} {text}"
 
 
 def _bold(cast: Cast, items: list[Fact]) -> Edit:
-    text, name = _joined(items), cast.rng.choice(_names(items))
+    text, name = _join(items), cast.rng.choice(_names(items))
     return cast.say("bold", name=name), text, swap_word(text, name, f"**{name}**")
 
 
 def _hide_people(cast: Cast, items: list[Fact]) -> Edit:
-    text = after = _joined(items)
+    text = after = _join(items)
     for person in (p for item in items for p in item.people):
         after = swap_word(after, person, "[name]")
     return cast.say("hide_people"), text, after
 
 
 def _repeat(cast: Cast, items: list[Fact]) -> Edit:
-    text = _joined(items)
+    text = _join(items)
     return cast.say("repeat"), text, text
 
 
 def _unit(cast: Cast, items: list[Fact]) -> Edit | None:
-    text = _joined(items)
+    text = _join(items)
     possible = [pair for pair in TABLE["units"] if re.search(rf"\b{pair[0]}\b", text)]
     if not possible:
         return None

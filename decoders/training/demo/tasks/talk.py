@@ -9,7 +9,7 @@ from decoders.training.message import turns
 from .code import change_constant, print_before_return, rename_function, rename_variable
 from .example import Example, fence
 from .facts import facts
-from .prose import bullets, numbered, swap_word
+from .prose import bullets, number, swap_word
 from .snippets import snippet
 from .words import Cast
 
@@ -51,7 +51,7 @@ def _prose_chat(cast: Cast) -> Example:
     elif kind == 2:
         wish, after = cast.say("chat_list"), bullets(["Here is the news.", *sentences])
     elif kind == 3:
-        wish, after = "Number the sentences.", numbered(["Here is the news.", *sentences])
+        wish, after = "Number the sentences.", number(["Here is the news.", *sentences])
     elif kind == 4:
         title = f"News from {cast.town()}"
         wish, after = cast.say("chat_title", title=title), f"# {title}\n\n{answer}"

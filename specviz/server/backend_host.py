@@ -19,7 +19,7 @@ from specviz.workers.backends import Answers, Hosting
 from specviz.workers.kinds import Workers
 from specviz.workers.plain import code_of
 from specviz.workers.processes import worker_device
-from specviz.workers.work import Refused
+from specviz.workers.work import WorkerRefused
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -54,14 +54,14 @@ def open_model(about: Mapping[str, Any]) -> Answers:
 
     settle(about["threads"])
     if code_of(PACKAGES) != about["code"]:
-        raise Refused(
+        raise WorkerRefused(
             "a backend has another version of the code (of specviz, torch or transformers) than the app: install the "
             "same everywhere"
         )
     target = load_target(**about["opening"])
     precision = precision_of(target.info)
     if (target.key, precision) != (about["key"], about["precision"]):
-        raise Refused(
+        raise WorkerRefused(
             f"a backend opened another model than the app: {target.name} in {precision}, with the "
             f"fingerprint {target.key} in place of {about['key']}"
         )
@@ -70,9 +70,7 @@ def open_model(about: Mapping[str, Any]) -> Answers:
     return Answering(Holder(target))
 
 
-def hosting_of(
-    workers: Workers, target: Target, opening: Mapping[str, Any], drafter: str | None = None
-) -> Hosting:
+def hosting_of(workers: Workers, target: Target, opening: Mapping[str, Any], drafter: str | None = None) -> Hosting:
     """How each backend opens the model that the app has opened; ``opening`` as ``load_target`` takes it."""
     device, gpus = worker_device(target.device.type, opening.get("device"), apart=workers.on == "ray")
     about = {
@@ -97,11 +95,11 @@ class Answering:
         yield getattr(importlib.import_module(package), name)(self.holder, asked["asked"])
 
     def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        """Decode a prompt: ``streamed``."""
+        """Decode a prompt: ``stream``."""
         from decoders.method.kept import owned_by
 
         with owned_by(owner):
-            yield from streamed(run_from(self.holder.target, asked, cancel))
+            yield from stream(run_from(self.holder.target, asked, cancel))
 
 
 def kept(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,14 +124,14 @@ def run_from(target: Target, asked: Mapping[str, Any], cancel: threading.Event) 
 # --- a run as messages, and a run made of them ---
 
 
-def streamed(run: RunLike) -> Iterator[dict[str, Any]]:
+def stream(run: RunLike) -> Iterator[dict[str, Any]]:
     """A run as it goes on: {"begun": its record and tables}, then {"delta", "run", "tables"} for each delta, where
     ``run`` are the entries of the record that changed, and ``tables`` those that changed otherwise; at last without
     "delta". What it raises is told behind all of that.
     """
     trace = run.trace
     yield {"begun": {"run": trace.run, "tables": trace.tables}}
-    sent = _Sent(trace)
+    sent = _TraceCursor(trace)
     fault: Exception | None = None
     try:
         for delta in run:
@@ -145,12 +143,12 @@ def streamed(run: RunLike) -> Iterator[dict[str, Any]]:
         raise fault
 
 
-class _Sent:
+class _TraceCursor:
     """What the other side has of a trace."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.tables: dict[str, dict[str, list[Any]]] = {name: _copied(table) for name, table in trace.tables.items()}
+        self.tables: dict[str, dict[str, list[Any]]] = {name: _copy(table) for name, table in trace.tables.items()}
         self.entries = {name: json.dumps(value) for name, value in trace.run.items()}
 
     def step(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> dict[str, Any]:
@@ -159,8 +157,8 @@ class _Sent:
             for name, values in columns.items():
                 self.tables[table][name].extend(values)
         uneven = {name: table for name, table in self.trace.tables.items() if _rows(table) != _rows(self.tables[name])}
-        self.tables |= {name: _copied(table) for name, table in uneven.items()}
-        return {"run": self._changed(), "tables": uneven}
+        self.tables |= {name: _copy(table) for name, table in uneven.items()}
+        return {"run": self._changes(), "tables": uneven}
 
     def rest(self) -> dict[str, Any]:
         """What to tell at the end: whatever is not as it was told."""
@@ -169,9 +167,9 @@ class _Sent:
             for table, mine in self.trace.tables.items()
             if (changed := {name: c for name, c in mine.items() if self.tables.get(table, {}).get(name) != c})
         }
-        return {"run": self._changed(), "tables": columns}
+        return {"run": self._changes(), "tables": columns}
 
-    def _changed(self) -> dict[str, Any]:
+    def _changes(self) -> dict[str, Any]:
         changed = {}
         for name, value in self.trace.run.items():
             text = json.dumps(value)
@@ -180,7 +178,7 @@ class _Sent:
         return changed
 
 
-def _copied(table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+def _copy(table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     return {name: list(values) for name, values in table.items()}
 
 
@@ -188,8 +186,8 @@ def _rows(table: Mapping[str, list[Any]]) -> int:
     return len(next(iter(table.values()), ()))
 
 
-class Followed:
-    """A run that goes on elsewhere, as what it tells says (``streamed``): ``decoders.Run``'s face.
+class RemoteRun:
+    """A run that goes on elsewhere, as what it tells says (``stream``): ``decoders.Run``'s face.
 
     Whatever ends the stream early is raised behind the last delta, after the trace was closed as far as it came.
     """

@@ -73,7 +73,7 @@ def maker(target: Target) -> Any:
     return make
 
 
-def swept(row: Mapping[str, Any], trace: Trace, gold: QuotedAnswer) -> list[dict[str, Any]]:
+def sweep_thresholds(row: Mapping[str, Any], trace: Trace, gold: QuotedAnswer) -> list[dict[str, Any]]:
     """A run's row for each threshold, under both ways to count."""
     return [
         {**row, "param:min_run": str(n), "param:counted": counted, **asdict(score)}

@@ -15,7 +15,7 @@ from decoders.model.layer import EXAMPLE_CAPACITY, EXAMPLE_KEYS, EXAMPLE_ROWS, t
 
 from .config import DraftConfig
 from .eagle_head import EagleConfig, EagleHead
-from .network import DraftModel, Seen
+from .network import DraftModel, TargetView
 from .own_cache import Remember
 
 ROW, TEXT, LEVEL = "row", "text", "level"  # one row; rows of a text, of which the last counts; a level of a tree
@@ -59,7 +59,7 @@ class PackedArgument(nn.Module):
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
 
-def written(caches: list[Tensor], slots: Tensor, seen: int) -> Remember:
+def write(caches: list[Tensor], slots: Tensor, seen: int) -> Remember:
     """Write rows' keys and values to ``slots`` of the caches, two per layer; gives the first ``seen`` rows of each."""
 
     def remember(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,13 +88,13 @@ class DraftRows(nn.Module):
 
     def forward(self, tensors: list[Tensor], caches: list[Tensor]) -> tuple[Tensor, ...]:
         ids, cos, sin, their_cos, their_sin, slots, mask, their_mask = tensors
-        layers, queries, seen = self.network.config.layers, list[Tensor](), list[Seen | None]()
+        layers, queries, seen = self.network.config.layers, list[Tensor](), list[TargetView | None]()
         own, theirs = caches[: 2 * layers], caches[2 * layers :]
         for i in range(len(theirs) // 2):
             keys, values = (cache[:, :, : their_mask.shape[1]] for cache in theirs[2 * i : 2 * i + 2])
             at = slice(-1 if i == layers - 1 and self.kind == TEXT else 0, None)
-            seen.append(Seen(keys, values, their_cos[at], their_sin[at], their_mask[at], queries))
-        remember = written(own, slots, mask.shape[1])
+            seen.append(TargetView(keys, values, their_cos[at], their_sin[at], their_mask[at], queries))
+        remember = write(own, slots, mask.shape[1])
         states = self.network(ids[None], seen, (cos, sin), mask, remember, last_only=self.kind == TEXT)
         return self.network.head(states)[0, -1], *(query[:, :, -1:] for query in queries)
 
@@ -127,7 +127,7 @@ class EagleRows(nn.Module):
 
     def forward(self, tensors: list[Tensor], caches: list[Tensor]) -> tuple[Tensor, Tensor]:
         state, ids, cos, sin, slots, mask = tensors
-        remember, last = written(caches, slots, mask.shape[1]), self.kind == TEXT
+        remember, last = write(caches, slots, mask.shape[1]), self.kind == TEXT
         states = self.network(state[None], ids[None], cos, sin, mask, remember, last_only=last)[0]
         return states, self.network.say(states)
 

@@ -19,13 +19,13 @@ from decoders.verifiers.match import judged
 from decoders.verifiers.sampling import Chooser, Sampling
 
 from .kinds import LOOKUP, Kind
-from .lookup import ranked
+from .lookup import rank
 
 BETAS = Later(dict)  # the overlap of both distributions is computed with the table guesses
 
 
 @dataclass(slots=True)
-class Observed:
+class ObservedStep:
     """What was seen of one step of one output: the draft (``drafted``, with the drafter's logits where it has any), the
     model's raw logits ``[drafted + 1, vocab]`` and those after the run's processors (kept where tokens were drawn), and
     what was ``emitted``. ``marks``: begun, drafted, verified, ended.
@@ -70,7 +70,7 @@ class Steps:
     def tokens(self) -> np.ndarray:
         return self.buffer[: self.length]
 
-    def of(self, seen: Observed, emitted: Sequence[int]) -> Step:
+    def of(self, seen: ObservedStep, emitted: Sequence[int]) -> Step:
         """The step; ``emitted`` is what stands in the output, which may be less than was seen."""
         context, before = self.tokens, self.length
         drafted: list[int] = [] if seen.drafted is None else fetched(seen.drafted)[0].tolist()
@@ -86,12 +86,12 @@ class Steps:
         self.count += 1
         return Step(self.count - 1, before, draft, Scored(seen.logits), verdict, tuple(emitted), *times)
 
-    def _draft(self, context: np.ndarray, drafted: list[int], seen: Observed) -> Draft:
+    def _draft(self, context: np.ndarray, drafted: list[int], seen: ObservedStep) -> Draft:
         root, count = int(context[-1]), len(drafted)
         candidates, start = None, -1
         if self.kind is LOOKUP:
             most, longest = self.params.get("prompt_lookup_num_tokens", 10), self.params.get("max_matching_ngram_size")
-            candidates, start = ranked(context, drafted, most, longest or 2)
+            candidates, start = rank(context, drafted, most, longest or 2)
         if not drafted:
             return Draft.empty(root, self.kind.empty, candidates=candidates)
         sources = (-1, *range(start, start + count)) if start >= 0 else (-1,) * (count + 1)
@@ -122,7 +122,7 @@ class Steps:
         status, reasons = verdict.status[: len(path)], verdict.reasons[: len(path)]
         return replace(verdict, status=(*status, *["unreached"] * rest), reasons=(*reasons, *[after] * rest))
 
-    def _by_ratio(self, draft: Draft, verdict: Verdict, seen: Observed) -> tuple[Draft, Verdict]:
+    def _by_ratio(self, draft: Draft, verdict: Verdict, seen: ObservedStep) -> tuple[Draft, Verdict]:
         """The reasons of a draft whose tokens were drawn, and accepted with min(1, p/q); of an ensemble of weight w,
         with min(1, 1 - w + w p/q).
         """

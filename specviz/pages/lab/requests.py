@@ -102,7 +102,7 @@ class Source(Body):
     trace: str | None = None
 
 
-class Asked(Body):
+class ExperimentRequest(Body):
     """An experiment: a recipe by its name, a ``free`` sweep or a ``batch``, and what it runs on.
 
     ``yes``: also where it takes long.
@@ -125,12 +125,12 @@ class Asked(Body):
 
 def worker_kinds(rules: Rules) -> list[str]:
     """Kinds of workers that can be chosen here: none on a shared server, whose users share its one model."""
-    if rules.shared:
+    if rules.is_shared:
         return []
     return [kind for kind, module in PAGE_KINDS.items() if not module or find_spec(module) is not None]
 
 
-def workers_of(asked: Asked, rules: Rules) -> Workers | None:
+def workers_of(asked: ExperimentRequest, rules: Rules) -> Workers | None:
     """The workers that are asked for; None: the app's own model does it. Raises UserError."""
     if asked.workers is None and not asked.on:
         return None
@@ -142,7 +142,7 @@ def workers_of(asked: Asked, rules: Rules) -> Workers | None:
     return Workers(asked.workers or 1, kind)
 
 
-def experiment_of(asked: Asked, methods: Mapping[str, Any]) -> Experiment:
+def experiment_of(asked: ExperimentRequest, methods: Mapping[str, Any]) -> Experiment:
     """The experiment that is asked for. Raises UserError with a sentence."""
     if asked.batch is not None:
         lines = [(line.method, dict(line.params or {})) for line in asked.batch.lines]
@@ -175,7 +175,7 @@ def experiment_of(asked: Asked, methods: Mapping[str, Any]) -> Experiment:
     return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
 
 
-def cases_of(asked: Asked, experiment: Experiment, desk: Desk, target: Any) -> list[Case]:
+def cases_of(asked: ExperimentRequest, experiment: Experiment, desk: Desk, target: Any) -> list[Case]:
     """The prompts that an experiment runs on, for a model. Raises UserError."""
     if experiment.measure is not None:
         return []

@@ -18,17 +18,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.model.compiling import WORKSHOP, Opened, Part
+from decoders.model.compiling import WORKSHOP, OpenPart, Part
 from decoders.model.engines import TOLERANCE, say_once
 from decoders.model.linear import PackedLinear
 
-from .exported import ROW, TEXT, ForwardShape, TensorForward
+from .functional import ROW, TEXT, ForwardShape, TensorForward
 from .network import DraftModel, DraftRun
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
 
-MAKER = "decoders.draft_models.exported"
+MAKER = "decoders.draft_models.functional"
 MOST_ROWS = 64  # of the text, at a time: more run eagerly
 KEYS, CHECKED_ROWS = 256, 4  # of the check: another number of rows than that with which the part was made
 
@@ -49,7 +49,7 @@ class CompiledForwards(ABC):
         shapes = {kind: self.shape(kind) for kind in self.kinds}
         self.parts = {kind: Part.of(MAKER, shape.to_json()) for kind, shape in shapes.items()}
         self.weights = {kind: self._weights(shape) for kind, shape in shapes.items()}
-        self.opened: dict[str, Opened] = {}
+        self.opened: dict[str, OpenPart] = {}
         self.checked: bool | None = None
         self._visible = torch.zeros(0)
 
@@ -77,7 +77,7 @@ class CompiledForwards(ABC):
         named = {name: module for name, module in self.network.named_modules() if hasattr(module, "in_features")}
         return named | {name: own for name, own in vars(self.network).items() if hasattr(own, "in_features")}
 
-    def packed(self, rows: int) -> tuple[str, ...]:
+    def packs_at(self, rows: int) -> tuple[str, ...]:
         """Whose packed weights are the faster ones for so many rows."""
         linears = self.linears().items()
         return tuple(sorted(n for n, own in linears if isinstance(own, PackedLinear) and own.packed_from <= rows))
@@ -133,7 +133,7 @@ class CompiledDraft(CompiledForwards):
         super().__init__(target, model)
 
     def shape(self, kind: str) -> ForwardShape:
-        return ForwardShape(self.model.config, kind, self.packed(self.kinds[kind]), self.kv_heads)
+        return ForwardShape(self.model.config, kind, self.packs_at(self.kinds[kind]), self.kv_heads)
 
     def takes(self, rows: int) -> bool:
         """Whether a forward of so many rows runs here."""
@@ -175,7 +175,7 @@ class CompiledDraft(CompiledForwards):
         at = slice(start, KEYS + 1)
         mask = None if rows == 1 else torch.ones(rows, at.stop, dtype=torch.bool).tril(start)
 
-        def compiled() -> Tensor:
+        def forward() -> Tensor:
             logits, _ = self.run(ids, start, *run.rotary_at(at), store, context)
             return self.model.everything(logits)
 
@@ -183,4 +183,4 @@ class CompiledDraft(CompiledForwards):
             run.queries = [[] for _ in run.queries]
             return run.forward(ids, start, at, mask, last_only=True)[0]
 
-        return compiled, eager
+        return forward, eager

@@ -43,7 +43,7 @@ class SavedResults:
         try:
             self._write(trace)
         except (tracefile.TraceError, OSError) as problem:
-            self._refused(problem)
+            self._on_refusal(problem)
             self.runs.append(trace.run["id"])
             return False
         return True
@@ -70,7 +70,7 @@ class SavedResults:
             write_text(self.folder / OWNER, self.owner, private=True)
             self.note = ""
         except OSError as problem:
-            self._refused(problem)
+            self._on_refusal(problem)
             return False
         return True
 
@@ -85,9 +85,9 @@ class SavedResults:
                 file.write("".join(json.dumps(row, default=float) + "\n" for row in new))
             self.rows += len(new)
         except OSError as problem:
-            self._refused(problem)
+            self._on_refusal(problem)
 
-    def _refused(self, problem: Exception) -> None:
+    def _on_refusal(self, problem: Exception) -> None:
         why = str(getattr(problem, "strerror", None) or problem).lower()
         if not self.note:
             log.warning("experiment %s is not saved on disk: %s", self.results.id, why)
@@ -96,7 +96,7 @@ class SavedResults:
         self.results.about["notes"] = [*notes, self.note]
 
 
-def found(trace: str, folder: Path, shipped: Path) -> Path | bytes | None:
+def find_run(trace: str, folder: Path, shipped: Path) -> Path | bytes | None:
     """The run of an experiment: among the lab's own results and those that come along, else where listed results lie;
     None where there is none.
     """

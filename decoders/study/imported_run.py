@@ -31,7 +31,7 @@ from decoders.trace.check import check
 from decoders.trace.trace import Trace
 from decoders.verifiers.match import judged
 
-from .whatif import ReadRun, wanted
+from .whatif import ReadRun, bounded_needs
 
 ROWS = 64  # tokens read at a time: their logits are there together
 RECOMPUTED = ("tokens.prob", "tokens.rank", "nodes.prob", "nodes.rank", "steps.entropy", "targets")
@@ -90,7 +90,7 @@ def redraft(
     steps = trace.tables["steps"]
     room = trace.run["max_new_tokens"] + 1 + max(steps["drafted"], default=0)  # servers draft beyond an answer's end
     roomy = Trace({**trace.run, "max_new_tokens": room}, trace.tables)
-    read = ReadRun(target, roomy, wanted(entry.needs(target, values)))
+    read = ReadRun(target, roomy, bounded_needs(entry.needs(target, values)))
     drafts_told = "steps.drafted" not in trace.run["unknown"]
     count, local, drafted, differs = trace.rows("steps"), list[int](), list[int](), list[bool]()
     for step in range(count):

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from decoders.draft.needs import Needs, heads_by_layer
 
-from .capture import Captured
-from .compiling import WORKSHOP, Opened, Part
+from .capture import Capture
+from .compiling import WORKSHOP, OpenPart, Part
 from .layer import LayerShape, layer_shape, layer_weights
 from .static import FINE_ROWS, Bucket, Buffers, Rows, StaticForward
 from .transfer import rows_of
@@ -57,7 +57,7 @@ class CompiledForward(StaticForward):
         self.weights = {
             one_row: [layer_weights(layer, shape) for layer in target.layers] for one_row, shape in shapes.items()
         }
-        self.layers: dict[bool, Opened] = {}
+        self.layers: dict[bool, OpenPart] = {}
         self._turns = torch.zeros(0), torch.zeros(0)  # cos and sin by position
 
     def ready(self, rows: int) -> bool:
@@ -68,7 +68,7 @@ class CompiledForward(StaticForward):
         return one_row in self.layers
 
     def forward(
-        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Captured
+        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture
     ) -> Float[Tensor, "rows vocab"]:
         store, count, target = rows.cache.store, rows.count, self.target
         assert store is not None

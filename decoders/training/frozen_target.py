@@ -36,11 +36,11 @@ class Linear(NamedTuple):
     def of(cls, dtype: torch.dtype, *linears: Any) -> Linear:
         """Without gradient, in this dtype."""
 
-        def joined(tensors: list[Tensor]) -> Tensor:
+        def join(tensors: list[Tensor]) -> Tensor:
             return (torch.cat(tensors) if len(tensors) > 1 else tensors[0]).detach().to(dtype)
 
-        bias = None if linears[0].bias is None else joined([linear.bias for linear in linears])
-        return cls(joined([linear.weight for linear in linears]), bias)
+        bias = None if linears[0].bias is None else join([linear.bias for linear in linears])
+        return cls(join([linear.weight for linear in linears]), bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class FrozenTarget:
         ]
         self._angles: tuple[Tensor, Tensor] | None = None
         compiled = (lambda f: torch.compile(f, dynamic=True)) if fast else lambda f: f
-        self._normed, self._turned, self._write = compiled(_normed), compiled(turned), compiled(_write)
+        self._normed, self._turned, self._write = compiled(_rms_norm), compiled(rotate), compiled(_write)
         self._back = compiled(attend_backward)
 
     def angles(self, length: int) -> tuple[Tensor, Tensor]:
@@ -131,8 +131,8 @@ class FrozenTarget:
             kvs.append((k, v))
             mask = window_mask(length, layer.window, ids.device)
             out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=grouped)
-            x = self.written(x, out, layer)
-        return Text(kvs, self.normed(x), hidden)
+            x = self.finish_layer(x, out, layer)
+        return Text(kvs, self.final_norm(x), hidden)
 
     def look(
         self,
@@ -171,12 +171,12 @@ class FrozenTarget:
             if group > 1:
                 keys, values, k, v = (t.repeat_interleave(group, 1) for t in (keys, values, k, v))
             out = Attend.apply(q, k, v, keys, values, masks[layer.window], self._back)
-            x = self.written(x, out, layer)
+            x = self.finish_layer(x, out, layer)
             if joining is not None and i >= len(self.layers) - len(joining):
                 exits.append(x)
         if joining is not None:
             x = torch.einsum("ecrh,e->crh", torch.stack(exits), joining)
-        return self.normed(x)
+        return self.final_norm(x)
 
     def project(self, x: Tensor, layer: Layer, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values ``[batch, heads, rows, head_dim]``, after rotary."""
@@ -188,11 +188,11 @@ class FrozenTarget:
             k = self._normed(k.float(), layer.k_norm, layer.eps, self.dtype)
         return Turn.apply(q, cos, sin, self._turned), Turn.apply(k, cos, sin, self._turned), v
 
-    def written(self, x: Tensor, attended: Tensor, layer: Layer) -> Tensor:
+    def finish_layer(self, x: Tensor, attended: Tensor, layer: Layer) -> Tensor:
         """The rest of the layer, behind its attention."""
         return self._write(x, attended, layer, self.act, self.dtype)
 
-    def normed(self, x: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows hidden"]:
+    def final_norm(self, x: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows hidden"]:
         """States as the head reads them, of the last layer's."""
         return _norm(x, self.norm, self.shape.norm_eps)
 
@@ -225,7 +225,7 @@ def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return F.rms_norm(x, weight.shape, weight.to(x.dtype), eps)
 
 
-def _normed(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
+def _rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
     return _norm(x, weight, eps).to(dtype)
 
 
@@ -246,7 +246,7 @@ class Turn(torch.autograd.Function):
         return ctx.turn(grads[0], cos, -sin), None, None, None
 
 
-def turned(x: Float[Tensor, "*batch rows size"], cos: Tensor, sin: Tensor) -> Float[Tensor, "*batch rows size"]:
+def rotate(x: Float[Tensor, "*batch rows size"], cos: Tensor, sin: Tensor) -> Float[Tensor, "*batch rows size"]:
     """Pairs (i, i + size / 2) turned by their angles, which are the same in both halves."""
     half = x.shape[-1] // 2
     (x1, x2), cos, sin = x.float().chunk(2, -1), cos[..., :half], sin[..., :half]

@@ -11,7 +11,7 @@ from typing import Any
 
 from specviz.experiments.experiment import Experiment, text_of
 from specviz.experiments.figures import caption, charts
-from specviz.experiments.grids import TABLED, compared, measured_columns, of_profile, tabled, told
+from specviz.experiments.grids import TABLED, line_tables, measured_columns, of_profile, test_tables, write_texts
 from specviz.experiments.plan import Progress, duration
 from specviz.experiments.prompts import NAMES
 from specviz.experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile
@@ -26,7 +26,7 @@ def recipe_card(experiment: Experiment, info: Mapping[str, Any], available: set[
     """A recipe with what is missing for it; ``info`` is the target's."""
     needed = {line.method for line in experiment.lines if line.trains is None}
     missing = sorted(needed - available)
-    described = experiment.described(info)
+    described = experiment.describe(info)
     del described["papers"]
     return {
         **described,
@@ -63,10 +63,10 @@ def drawn(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
     measured = results.columns
     keys = [k for k in QUANTITIES if k in measured or any(c.startswith(f"{k}:") for c in measured)]
     if about.get("repeats"):
-        return {"measured": keys, **_tabled(results, wanted)}
+        return {"measured": keys, **_draw_batch(results, wanted)}
     profiles = [q for m in wanted if isinstance(q := results.quantity(m), Profile)]
     shown = list(points(results, wanted))
-    told(results, wanted, shown)
+    write_texts(results, wanted, shown)
     return {
         "measured": keys,
         "charts": [
@@ -78,8 +78,8 @@ def drawn(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
             {"key": key, "label": label, "unit": unit} for key, label, unit in measured_columns(results, wanted)
         ],
         "profiles": [of_profile(profile_table(results, profile)).to_json() for profile in profiles]
-        + ([table.to_json() for table in tabled(results, wanted)] if about["chart"] in TABLED else [])
-        + [table.to_json() for table in compared(results, wanted)],
+        + ([table.to_json() for table in line_tables(results, wanted)] if about["chart"] in TABLED else [])
+        + [table.to_json() for table in test_tables(results, wanted)],
         "caption": caption(results),
         **_below(results, wanted),
     }  # fmt: skip
@@ -91,11 +91,11 @@ def _below(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
         "formulas": [{"label": q.label, "formula": q.formula, "help": q.help} for q in map(results.quantity, wanted)],
         "names": NAMES,
         "errors": list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))[:5],
-        "failed": results.failed,
+        "failed": results.failures,
     }
 
 
-def _tabled(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
+def _draw_batch(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
     """What a page shows of a batch."""
     return {
         "charts": [], "points": [], "columns": [], "profiles": [], "caption": "",
@@ -116,7 +116,7 @@ def latest_rows(path: Path, saved: int) -> list[dict[str, Any]]:
     return rows
 
 
-def ended(about: Mapping[str, Any]) -> str:
+def end_state(about: Mapping[str, Any]) -> str:
     """The state of results that nothing works on any more."""
     return "cut off" if about["state"] in ("running", "queued") else about["state"]
 

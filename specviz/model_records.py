@@ -17,7 +17,7 @@ MOST = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class ModelRecord:
     """A model that was opened: its source (path or hub id), what its record says of it, and its fingerprint."""
 
     source: str
@@ -32,13 +32,13 @@ def remember(source: str | Path, target: Any) -> None:
     """Put a model that was just opened first in the list; where it cannot be written, it is not remembered."""
     place = str(Path(source).resolve()) if Path(source).exists() else str(source)
     info, now = target.info, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    entry = Remembered(place, target.name, target.key, info["parameters"], precision_of(info), now)
-    others = [one for one in remembered() if one.source != place]
+    entry = ModelRecord(place, target.name, target.key, info["parameters"], precision_of(info), now)
+    others = [one for one in list_records() if one.source != place]
     with contextlib.suppress(OSError):
         write_json(_file(), {"models": [asdict(one) for one in [entry, *others][:MOST]]})
 
 
-def remembered() -> list[Remembered]:
+def list_records() -> list[ModelRecord]:
     """Models that were opened, the last one first."""
     try:
         listed = json.loads(_file().read_text(encoding="utf-8"))["models"]
@@ -49,21 +49,21 @@ def remembered() -> list[Remembered]:
 
 def places_of(key: str) -> list[str]:
     """Where models with this fingerprint lie: one with a name, and those that were opened and are still there."""
-    opened = [one.source for one in remembered() if one.key == key and Path(one.source).exists()]
+    opened = [one.source for one in list_records() if one.key == key and Path(one.source).exists()]
     named = [name for name in NAMES if key and key == shipped_key(name)]
     return [*(name for name in named if name != SMOLLM2 or not missing_smollm2()), *opened]
 
 
 def source_of_key(key: str) -> str:
     """What ``--model`` takes for the model with this fingerprint, a hub id too; "" where none is known."""
-    ids = [one.source for one in remembered() if one.key == key and not Path(one.source).is_absolute()]
+    ids = [one.source for one in list_records() if one.key == key and not Path(one.source).is_absolute()]
     return next(iter([*places_of(key), *ids]), "") if key else ""
 
 
-def _read(one: Mapping[str, Any]) -> Remembered:
+def _read(one: Mapping[str, Any]) -> ModelRecord:
     texts = {name: str(one[name]) for name in ("source", "name", "key", "dtype", "opened")}
     texts["key"] = current_key(texts["key"])
-    return Remembered(**texts, parameters=int(one["parameters"]))
+    return ModelRecord(**texts, parameters=int(one["parameters"]))
 
 
 def _file() -> Path:

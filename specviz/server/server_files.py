@@ -11,7 +11,7 @@ from .forms import Rejected
 MOST_REQUESTS = 20  # of one log that are opened at once
 
 
-def imported(data: bytes, problem: Exception) -> list[Any]:
+def import_runs(data: bytes, problem: Exception) -> list[Any]:
     """The runs in a file of a server. Raises Rejected: with ``problem`` where it is none, and with the numbers where it
     has no run.
     """

@@ -22,7 +22,7 @@ from .drawing import (
     make_room,
     new_figure,
     plain,
-    shown,
+    visible_text,
 )
 from .experiment import CATEGORY, LINE
 from .quantities import TOTAL, Breakdown, Profile, parts_of
@@ -39,7 +39,9 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
     rows = [(n, p) for n, p in enumerate(points) if p["runs"]]
     several = len({p["series"] for _, p in rows}) > 1
     named = several and about["x"] != LINE
-    labels = [" · ".join([plain(p["series"]), shown(p["x"])] if named else [shown(p["x"])]) for _, p in rows]
+    labels = [
+        " · ".join([plain(p["series"]), visible_text(p["x"])] if named else [visible_text(p["x"])]) for _, p in rows
+    ]
     figure = new_figure(breakdown, about["model"].get("name") or "")
     for number, part in enumerate(parts):
         key = f"{breakdown.key}:{part}"
@@ -103,7 +105,7 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
     several = len({p["series"] for _, p, _ in drawn}) > 1
 
     def label(point: Mapping[str, Any]) -> str:
-        place = "" if about["x"] == CATEGORY or point["level"] else shown(point["x"])
+        place = "" if about["x"] == CATEGORY or point["level"] else visible_text(point["x"])
         return " · ".join(part for part in (plain(point["series"]) if several or not place else "", place) if part)
 
     figure = new_figure(profile, about["model"].get("name") or "")

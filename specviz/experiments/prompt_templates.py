@@ -18,7 +18,7 @@ SHOTS = 2  # examples before TriviaQA's question
 REPORTS = 3  # passages of Multi-News
 
 
-def templated(name: str, count: int, held_out: Made) -> list[PromptRecord]:
+def fill_template(name: str, count: int, held_out: Made) -> list[PromptRecord]:
     """``count`` prompts in the template of the dataset ``name``."""
     if name in ("multi_news", "gov_report"):
         each = REPORTS if name == "multi_news" else 1
