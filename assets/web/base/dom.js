@@ -306,7 +306,7 @@ export const coded = (text) => text.split("`").map((piece, k) => (k % 2 ? h("cod
 
 /** Heads of columns: texts first, then numbers. @type {(texts: Child[], numbers?: Child[]) => Child[]} */
 export const heads = (texts, numbers = []) => [
-  texts.map((text) => h("th", { scope: "col" }, text)),
+  texts.map((text) => (text ? h("th", { scope: "col" }, text) : h("td"))),
   numbers.map((text) => h("th.svp-num", { scope: "col" }, text)),
 ];
 

@@ -93,7 +93,7 @@ export function drawLibrary(box, look) {
   const heads = COLUMNS.map(({ key, head, kind }) =>
     h("th", { scope: "col", class: kind }, h("button.svr-sort", { onclick: () => sortBy(key) }, head)),
   );
-  const acts = h("th", { "aria-label": "Actions" });
+  const acts = h("th", { scope: "col" }, h("span.svp-unseen", "Actions"));
   const grid = table({}, [h("th.svr-check", all), heads, acts], []);
   const [body] = grid.tBodies;
   const empty = h("p.svp-empty");
