@@ -1,0 +1,114 @@
+"""Names and docstrings in the field's words: no participle names a thing, no docstring opens with a question."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+IRREGULAR = frozenset(
+    """asked bent bitten blown born borne bought broken brought built caught chosen dealt done drawn driven eaten fallen
+    fed felt fled flown forgotten fought found frozen given gone got grown had heard held hung kept known laid lain led
+    left lent lit lost made meant met paid proven ridden risen said seen sent sewn shaken shot shown slept sold sought
+    spent spoken sprung spun stolen stood struck stuck swept sworn taken taught thought thrown told torn understood
+    wanted wept woken won worn woven written""".split()  # noqa: SIM905
+)
+VERBS = frozenset("bleed breed embed exceed feed need proceed seed speed succeed".split())  # noqa: SIM905 (no participles)
+# names of columns, or of parameters, that a property reads: the field's own words
+FIELD = frozenset({"Verdict.accepted", "Step.accepted", "DraftTree.drafted", "Draft.proposed", "PartCard.offered"})
+OPENING = re.compile(r"(What|Where|How|Whether)\b")
+CANDIDATE = re.compile(
+    rf"(def|class) _*(\w+ed|{'|'.join(IRREGULAR)})\b|\"\"\"(What|Where|How|Whether)\b", re.IGNORECASE
+)
+WORDS = Path(__file__).with_name("words_left.txt")
+
+
+def is_participle(name: str) -> bool:
+    """Whether a name is a single word, and that a participle."""
+    word = name.strip("_")
+    single = word == word.lower() or re.fullmatch(r"[A-Z][a-z]+", word)
+    word = word.lower()
+    return bool(single and "_" not in word and (word in IRREGULAR or (word.endswith("ed") and word not in VERBS)))
+
+
+def definitions(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
+    """Qualified name and node of every function and class below a node."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield inside + node.name, node  # type: ignore[misc]
+            yield from definitions(node, f"{inside}{node.name}.")
+        else:
+            yield from definitions(node, inside)
+
+
+def refused(path: str, text: str) -> Iterator[tuple[str, str]]:
+    """What the lint refuses of a module's text, as (kind, place): ``name`` or ``docstring``."""
+    tree = ast.parse(text)
+    if is_participle(Path(path).stem):
+        yield "name", path
+    if OPENING.match(ast.get_docstring(tree) or ""):
+        yield "docstring", path
+    for name, node in definitions(tree):
+        if is_participle(node.name) and ".".join(name.split(".")[-2:]) not in FIELD:
+            yield "name", f"{path} {name}"
+        if OPENING.match(ast.get_docstring(node) or ""):
+            yield "docstring", f"{path} {name}"
+
+
+@cache
+def faults() -> Counter[tuple[str, str]]:
+    """What the lint refuses in the tree."""
+    found: Counter[tuple[str, str]] = Counter()
+    for folder in ("decoders", "specviz", "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            text = path.read_text("utf-8")
+            if CANDIDATE.search(text) or is_participle(path.stem):  # most modules have none: they are not parsed
+                found.update(refused(path.relative_to(ROOT).as_posix(), text))
+    return found
+
+
+def left() -> Counter[tuple[str, str]]:
+    """The faults that are left to mend, a line each: kind and place."""
+    lines = WORDS.read_text("utf-8").splitlines()
+    return Counter((kind, place) for kind, place in (line.split(" ", 1) for line in lines if line[:1] not in "#"))
+
+
+def test_no_new_participle_and_no_new_riddle():
+    new = sorted(f"{kind} {place}" for kind, place in faults() - left())
+    assert not new, (
+        "name functions by verbs and classes by nouns; a docstring's first words say what the thing is or does:\n"
+        + "\n".join(new)
+    )
+
+
+def test_the_list_of_what_is_left_only_shrinks():
+    mended = sorted(f"{kind} {place}" for kind, place in left() - faults())
+    assert not mended, "these are mended; take their lines out of tests/words_left.txt:\n" + "\n".join(mended)
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("def told(): ...", ["name"]),
+        ("class Kept:\n    def pruned(self): ...", ["name", "name"]),
+        ("def tell():\n    def _settled(): ...", ["name"]),
+        ('def find():\n    """Where it is."""', ["docstring"]),
+        ('"""What it does."""', ["docstring"]),
+        ("def embed(): ...\ndef feed(): ...\ndef select_kept(): ...\nclass Embedding: ...", []),
+        ("class Step:\n    @property\n    def accepted(self): ...", []),
+        ('def find():\n    """The place; where there is none, -1."""', []),
+    ],
+)
+def test_a_participle_and_a_riddle_are_seen(text: str, kinds: list[str]):
+    assert [kind for kind, _ in refused("decoders/x.py", text)] == kinds
+
+
+def test_a_module_is_named_by_a_noun():
+    assert [*refused("decoders/kept.py", "")] == [("name", "decoders/kept.py")]
+    assert not [*refused("decoders/plan.py", "")]
