@@ -82,7 +82,7 @@ def test_an_answer_stands_beside_its_sources(page, site):
 
 def test_a_lesson_is_played_and_its_run_opens(page, site):
     opened(page, site / "index.html")
-    page.get_by_role("link", name="11 lessons").click()
+    page.locator("a[href='lessons.html']").click()  # however many there are
     page.get_by_role("button", name="Start: What drafting is").click()
     page.wait_for_selector(".sv-lesson .sv-row")
     page.keyboard.press("ArrowRight")
