@@ -64,8 +64,9 @@ def dropped_head(target: Target, config: Any, weights: Weights) -> tuple[Any, We
     first = (["heads", "0"], ["outputs", "0"])
     left = {name: tensor for name, tensor in weights.items() if name.split(".")[:2] not in first}
     for name in list(left):
-        group, number, *rest = name.split(".")
+        group, _, place = name.partition(".")
         if group in ("heads", "outputs"):
+            number, *rest = place.split(".")
             left[".".join((group, str(int(number) - 1), *rest))] = left.pop(name)
     return replace(config, heads=config.heads - 1), left
 
