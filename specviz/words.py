@@ -31,7 +31,7 @@ def numeric(text: str) -> bool:
 def short_number(count: float) -> str:
     """A large number in three digits.
 
-    >>> shortened(134_515_008), shortened(7.24e9), shortened(5_300)
+    >>> short_number(134_515_008), short_number(7.24e9), short_number(5_300)
     ('135M', '7.24B', '5.3k')
     """
     value, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M") if count >= 1e6 else (count / 1e3, "k")
@@ -84,7 +84,7 @@ def column(unit: str, values: Iterable[float | None]) -> Callable[[float | None]
 def column_texts(unit: str, values: Iterable[float | None]) -> list[str]:
     """The numbers of a column as they are written (``column``).
 
-    >>> columned("×", [1.5, 0.25, None])
+    >>> column_texts("×", [1.5, 0.25, None])
     ['1.50', '0.25', '–']
     """
     values = list(values)

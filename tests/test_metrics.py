@@ -77,6 +77,9 @@ def test_the_worked_example():
         "quality_f1": None,
         "quality_rouge_l": None,
         "quality_edit": None,
+        "candidate_recall": None,
+        "selector_accuracy": None,
+        "oracle_length": None,
     }
     trace.run["timings"]["decode_ms"] = 60.0
     assert compute(trace)["tokens_per_s"] == 100.0

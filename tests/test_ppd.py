@@ -245,7 +245,7 @@ def test_negative_control_prefix_tokens_that_nodes_can_see_change_the_output(tar
     prompt = Prompt.from_ids(prompt_ids(2))
     plain = generate(target, prompt, max_new_tokens=NEW)
     assert generate(target, prompt, "ppd", max_new_tokens=NEW) == plain
-    monkeypatch.setattr(Reading, "seen", lambda self, draft: np.ones(
+    monkeypatch.setattr(Reading, "visibility", lambda self, draft: np.ones(
         (len(draft.tree) + len(draft.probes), self.prefixes), dtype=bool
     ))  # fmt: skip
     assert generate(target, prompt, "ppd", max_new_tokens=NEW) != plain

@@ -61,7 +61,7 @@ def expand(
     or none. All that is read of the device comes in one copy.
 
     >>> told = torch.tensor([[0.7, 0.2, 0.06, 0.04], [0.04, 0.06, 0.2, 0.7]])
-    >>> expanded(9, [0, 3], told, "fixed", 2).tree
+    >>> expand(9, [0, 3], told, "fixed", 2).tree
     DraftTree(tokens=(9, 0, 3, 1, 2), parents=(-1, 0, 1, 0, 1))
     """
     if not isinstance(drafted, Tensor):

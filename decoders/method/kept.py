@@ -43,7 +43,7 @@ class PersistentState:
 
     >>> class Rows(list):
     ...     unit = "rows"
-    >>> kept = Kept()
+    >>> kept = PersistentState()
     >>> kept.of("recycling", lambda: Rows()).append(1)
     >>> kept.of("recycling", lambda: Rows()), kept.sizes()
     ([1], {'recycling': '1 rows'})

@@ -150,7 +150,7 @@ def _calibrations(key: str) -> Iterator[Calibration]:
 def rank_heads(counts: Int[np.ndarray, "layers heads"] | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     """All (layer, head) pairs, those that copied most often first; on a tie the lower layer, then the lower head.
 
-    >>> ranked([[0, 3], [5, 3]])
+    >>> rank_heads([[0, 3], [5, 3]])
     [(1, 0), (0, 1), (1, 1), (0, 0)]
     """
     array = np.asarray(counts)

@@ -83,7 +83,7 @@ def prune(tree: PromptTree, count: int, f: Sequence[float], acceptance: Table, l
     (proposition A.3 prints p(path)). The root keeps its own, a candidate at least ``least``.
 
     >>> tree = PromptTree(((0,), (0, 0), (1,)), (2, 2, 2, 2))
-    >>> pruned(tree, 5, (0, .8, 1.1), [[.6, .2], [.5, .1]]).prompts
+    >>> prune(tree, 5, (0, .8, 1.1), [[.6, .2], [.5, .1]]).prompts
     (2, 2, 2, 1)
     """
     prompts = list(tree.prompts)

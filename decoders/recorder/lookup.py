@@ -15,7 +15,7 @@ def rank(tokens: np.ndarray, drafted: Sequence[int], most: int, longest: int) ->
     begins (-1: there is none). The longest matched n-gram wins, then the earliest; ``most`` tokens are offered, at most
     ``longest`` compared. A place whose tokens the run's logits processors forbid loses to the next.
 
-    >>> candidates, start = ranked(np.array([5, 6, 7, 5, 6]), [7, 5], 2, 2)
+    >>> candidates, start = rank(np.array([5, 6, 7, 5, 6]), [7, 5], 2, 2)
     >>> candidates.position.tolist(), candidates.terms["ngram"].tolist(), start
     ([1], [2], 2)
     """

@@ -300,7 +300,7 @@ def link_mask(copies: Collection[Link], length: int, kinds: Collection[Kind] = S
     """Which of ``length`` output tokens are linked to a source of these kinds, and to which passage: the passage's
     number ``[length]``, -1 where no passage is known, -2 where there is no link.
 
-    >>> linked([Link(1, 3, 7, 9, 0, "context")], 4).tolist()
+    >>> link_mask([Link(1, 3, 7, 9, 0, "context")], 4).tolist()
     [-2, 0, 0, -2]
     """
     passage = np.full(length, -2, dtype=np.int64)

@@ -177,7 +177,7 @@ def paired(difference: np.ndarray) -> tuple[float, float]:
     (1.0, 1.0)
     """
     mean = float(difference.mean()) if len(difference) else 0.0
-    error = float(difference.std()) / max(1, len(difference)) ** 0.5
+    error = float(difference.std(ddof=1)) / len(difference) ** 0.5 if len(difference) > 1 else 0.0
     if error == 0.0:
         return mean, float(np.sign(mean)) * SURE * 10
     return mean, mean / error

@@ -118,7 +118,7 @@ def lens(read: ReadRun, step: int, node: int) -> Lens:
 def deciding_layer(drafted: Course, own: Course) -> int | None:
     """The layer from which on ``own`` ranks above ``drafted``; None where it is the same token, or does not in the end.
 
-    >>> decided(Course(5, (0.9, 0.2, 0.1), (0, 3, 4)), Course(7, (0.0, 0.6, 0.8), (9, 0, 0)))
+    >>> deciding_layer(Course(5, (0.9, 0.2, 0.1), (0, 3, 4)), Course(7, (0.0, 0.6, 0.8), (9, 0, 0)))
     1
     """
     if drafted.token == own.token:

@@ -257,7 +257,7 @@ def machine() -> dict[str, Any]:
 def lengthen(prompts: Sequence[Prompt], length: int) -> list[Prompt]:
     """Each prompt with the file's others in front, cut to the last ``length`` tokens: the same work at a set context.
 
-    >>> [p.tokens for p in lengthened([Prompt.from_ids([1, 2, 3]), Prompt.from_ids([4])], 5)]
+    >>> [p.tokens for p in lengthen([Prompt.from_ids([1, 2, 3]), Prompt.from_ids([4])], 5)]
     [(4, 4, 1, 2, 3), (3, 1, 2, 3, 4)]
     """
     result = []

@@ -22,7 +22,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 def normalise(text: str) -> list[str]:
     """A text's words as SQuAD compares them: lower case, without punctuation and articles.
 
-    >>> normalised("The well-known  Mahesh Bhatt.")
+    >>> normalise("The well-known  Mahesh Bhatt.")
     ['wellknown', 'mahesh', 'bhatt']
     """
     return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()

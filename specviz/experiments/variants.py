@@ -325,9 +325,9 @@ def trim(keep: Sequence[Path], most_bytes: int = MOST_BYTES) -> None:
 def name_of(variant: Variant, differing: Mapping[str, Any]) -> str:
     """A variant in words, with the settings it was asked for.
 
-    >>> named(DraftVariant("glide", 150), {"kv_layer": 2})
+    >>> name_of(DraftVariant("glide", 150), {"kv_layer": 2})
     'GLIDE draft model, KV layer 2'
-    >>> named(PromptVariant("ppd", 150), {"vectors": 4, "hard_labels": True})
+    >>> name_of(PromptVariant("ppd", 150), {"vectors": 4, "hard_labels": True})
     'set of prompt tokens, vectors 4, hard labels'
     """
     words = {

@@ -107,7 +107,7 @@ class Sheet:
 def wrap(text: str, wide: float, size: float = BODY) -> Iterator[str]:
     """The lines of a text; a word that is wider than a line is broken.
 
-    >>> list(wrapped("one two", 20.0, 8.0))
+    >>> list(wrap("one two", 20.0, 8.0))
     ['one', 'two']
     """
     line = ""

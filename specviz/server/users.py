@@ -36,7 +36,7 @@ MAX_KEYS = 20_000
 def hash_password(password: str, *, cost: tuple[int, int, int] = COST, salt: bytes = b"") -> str:
     """A password as it stands in the file.
 
-    >>> kept = hashed("open sesame", cost=(2, 1, 1))
+    >>> kept = hash_password("open sesame", cost=(2, 1, 1))
     >>> matches("open sesame", kept), matches("open says me", kept)
     (True, False)
     """

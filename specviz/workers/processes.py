@@ -91,7 +91,7 @@ def worker_device(kind: str, asked: str | None, *, apart: bool = False) -> tuple
 def end_in_words(code: int | None) -> str:
     """A process's end in words.
 
-    >>> ended(-9), ended(3)
+    >>> end_in_words(-9), end_in_words(3)
     ('its process ended (killed by SIGKILL)', 'its process ended (exit code 3)')
     """
     how = f"exit code {code}"

@@ -309,7 +309,7 @@ def test_a_block_verdict_is_told_as_it_was_recorded(open_trace: Open, page: Any)
     open_trace(trace, step=1)
     said = page.inner_text(".sv-verdict")
     assert f"rejected ({words})." in said and "p/q" not in said
-    page.hover("h4:has-text('Residual')")
+    page.hover("h4:has-text('Residual, that replaced')")
     tip = page.inner_text(".sv-tip")
     assert "max(0, P · p − q)" in tip and tip.count("P = .5") + tip.count("P = 0.5") == 1
 

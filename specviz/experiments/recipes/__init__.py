@@ -109,7 +109,7 @@ def _series(
 def _parse_printed(number: float | str) -> tuple[float, float | None]:
     """A printed number and its ±, where it has one.
 
-    >>> _printed(2.5), _printed("2.33 ± 0.06")
+    >>> _parse_printed(2.5), _parse_printed("2.33 ± 0.06")
     ((2.5, None), (2.33, 0.06))
     """
     if not isinstance(number, str):

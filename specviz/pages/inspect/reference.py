@@ -50,10 +50,10 @@ def apply(reference: Reference, form: PromptForm) -> PromptForm:
     """The form with the reference that its prompt is measured by: one that belongs to another prompt is dropped, and
     is back with its prompt.
 
-    >>> mine = Reference("Paris.", named(PromptForm("text", text="The capital?")), "the example's")
-    >>> settled(mine, PromptForm("text", text="The capital? ", reference="Paris.")).reference_of
+    >>> mine = Reference("Paris.", prompt_key(PromptForm("text", text="The capital?")), "the example's")
+    >>> apply(mine, PromptForm("text", text="The capital? ", reference="Paris.")).reference_of
     "the example's"
-    >>> settled(mine, PromptForm("text", text="The river?", reference="Paris.")).reference
+    >>> apply(mine, PromptForm("text", text="The river?", reference="Paris.")).reference
     ''
     """
     typed = form.reference.strip()
