@@ -64,15 +64,9 @@ class Target:
     """
 
     def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        name: str,
-        *,
-        packed: bool | None = None,
-        engine: str = "eager",
+        self, model: Any, tokenizer: Any, name: str, *, packed: bool | None = None, engine: str = "eager",
         weights: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.config: Any = model.config
         self.shape = shape = ModelShape.of(self.config)
         self.model: Any = model.eval().requires_grad_(False)
