@@ -244,6 +244,19 @@ def test_a_runs_rounds_are_enough_and_what_is_missing_is_said():
             open_log(data, "run.json")
 
 
+def test_commands_take_a_runs_rounds_as_they_are(tmp_path: Path, capsys):
+    from specviz.cli import main
+
+    one, two = (tmp_path / f"{name}.json" for name in ("one", "two"))
+    for path, accepted in ((one, 3), (two, 1)):
+        path.write_text(json.dumps({"rounds": [{"drafted": 4, "accepted": accepted}] * 2}), encoding="utf-8")
+    assert main(["export", str(one), "--html", str(tmp_path / "one.html")]) == 0
+    assert main(["figure", str(one), str(two), "-o", str(tmp_path / "both.svg")]) == 0
+    assert main(["compare", str(one), str(two)]) == 0
+    printed = capsys.readouterr().out
+    assert "4.00 tokens per step" in printed and (tmp_path / "both.svg").read_bytes().startswith(b"<svg")
+
+
 def test_ids_without_a_tokenizer_are_shown_as_ids():
     document = {"id": "a", "choices": [{"text": "", "token_ids": [5, 6]}], "metrics": {"speculative_decoding": {}}}
     (trace,) = open_log(json.dumps(document).encode()).traces

@@ -82,13 +82,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _load_runs(args: argparse.Namespace) -> dict[str, Trace]:
     """The runs in the files, each once. Raises UserError for runs that cannot stand beside one another."""
-    from decoders import load
     from decoders.trace.baseline import asked_prompt
 
     given = [name for name in ("methods", "verifier", "set", "out", "pool", "model") if getattr(args, name)]
     if given:
         raise UserError(f"--{given[0]} is for runs that are made now: leave it out, or give a prompt and no TRACE")
-    traces = {str(path): load(path) for path in args.traces}
+    read = [(path, common.read_traces(path)) for path in args.traces]
+    traces = {
+        str(path) if len(runs) == 1 else f"{path}, run {number}": trace
+        for path, runs in read
+        for number, trace in enumerate(runs, 1)
+    }
     if not 2 <= len(traces) <= MOST + 1:
         raise UserError(f"{counted(len(traces), 'run')} given: a comparison has 2 to {MOST + 1} of one prompt")
     first, *others = traces.items()

@@ -17,20 +17,20 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    options.file(parser, "trace", "a .spectrace file", "TRACE")
+    options.file(parser, "trace", "a .spectrace file, or a run's rounds as JSON", "TRACE")
     options.file(parser, "--html", "the page to write")
     options.count(parser, "--step", "the step it opens on", 1)
     options.file(parser, "--perfetto", "the Chrome trace JSON to write")
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders import load
-
     if args.html is None and args.perfetto is None:
         raise UserError("say what to write: --html F, --perfetto F, or both")
     common.check_writable(args.html)
     common.check_writable(args.perfetto)
-    trace = load(args.trace)
+    trace, *more = common.read_traces(args.trace)
+    if more:
+        raise UserError(f"{args.trace} holds {counted(len(more) + 1, 'run')}, and a page shows one: name a file of one")
     step, steps = common.step_number(args.step, trace), counted(trace.rows("steps"), "step")
     if args.html is not None:
         from specviz.views.export import standalone_html

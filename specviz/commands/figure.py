@@ -33,14 +33,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders import load
     from specviz.figures.bundle import of_runs, of_step, write
 
     kind = args.out.suffix.lower().lstrip(".")
     if kind not in KINDS:
         raise UserError(f"{args.out.name} is no kind of figure: end it in .{', .'.join(KINDS)}")
     common.check_writable(args.out)
-    traces = [load(path) for path in args.traces]
+    traces = [trace for path in args.traces for trace in common.read_traces(path)]
     if args.race:
         return _race(args, traces, kind)
     if len(traces) > 1:
