@@ -128,7 +128,11 @@ class User:
         if self.tab is None or self.tab.is_closed():
             return
         self.tab.goto("about:blank")
-        self.tab.session.send("Page.removeScriptToEvaluateOnNewDocument", {"identifier": self.tab.script})
+        try:
+            self.tab.session.send("Page.removeScriptToEvaluateOnNewDocument", {"identifier": self.tab.script})
+        except Exception as problem:  # pages from disk have a process of their own, and scripts may go with it
+            if "Script not found" not in str(problem):
+                raise
         self.tab.set_viewport_size(dict(SIZE))
         self.tab.emulate_media(color_scheme="light")
         self.tab.mouse.move(-1, -1)
