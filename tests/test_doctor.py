@@ -25,7 +25,7 @@ from specviz.views.doctor_page import doctor_page
 
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
-from .planted import FAULTS, examined, found
+from .planted import FAULTS, examined, found, rare_vocabulary
 
 METHODS = {
     "eagle": ("eagle2", {"top_k": 1, "depth": 2, "total_tokens": 4}), "medusa": ("medusa", {"tree": "chain"}),
@@ -205,6 +205,8 @@ def healthy() -> dict[str, tuple[Target, list[Prompt], Report]]:
 def test_a_planted_fault_is_found(fault: Any, healthy: dict[str, Any], tmp_path: Path) -> None:
     from decoders import load_target
 
+    if fault.change is rare_vocabulary:
+        pytest.skip("the bundled drafter drafts every token: `python -m tests.planted` plants it in SmolLM2's")
     settings: dict[str, Any] = {"max_new_tokens": 40, "places": 100}
     if "target" not in healthy:
         target = healthy["target"] = load_target("bundled", device="cpu")

@@ -194,7 +194,7 @@ def test_killed_midway_leaves_nothing_that_counts(file, home):
         "from decoders.model import gguf\n"
         "gguf.PreTrainedTokenizerFast.save_pretrained = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
         "import torch\n"
-        f"gguf.converted(gguf.Path({str(file)!r}), torch.float32)\n"
+        f"gguf.convert(gguf.Path({str(file)!r}), torch.float32)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], timeout=300, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr

@@ -50,19 +50,18 @@ class BlockRun:
         stop, store = start + self.config.block, self.cache.store
         (root,) = sent(self.network.fc.weight.device, np.asarray([context.root], dtype=np.int64))
         kept = [(store[i, 0, :, :, :start], store[i, 1, :, :, :start]) for i in range(self.config.layers)]
-        masks = visible(self.config, torch.tensor([start], device=root.device), start)
+        masks = visible(self.config, torch.full((1,), start, device=root.device), start, apart=False)
         cos, sin = self.cache.cos[start:stop], self.cache.sin[start:stop]
         return self.network.guessing(self.network(root, kept, cos, sin, masks))[0]
 
 
 def visible(
-    config: BlockConfig, starts: Int[Tensor, "blocks"], positions: int
+    config: BlockConfig, starts: Int[Tensor, "blocks"], positions: int, *, apart: bool = True
 ) -> list[Bool[Tensor, "blocks 1 block keys"] | None]:
     """Per layer, which of a text's first ``positions`` and of its own block each row of blocks that begin at ``starts``
-    sees; None where it sees all of them.
+    sees; None where it sees all of them. ``apart``: blocks may begin elsewhere than behind these positions.
     """
-    behind = len(starts) > 1 or bool((starts != positions).any())
-    if not behind and not any(config.windows) and not any(config.causal):
+    if not apart and not any(config.windows) and not any(config.causal):
         return [None] * config.layers
     rows = starts[:, None] + torch.arange(config.block, device=starts.device)
     text = torch.arange(positions, device=starts.device).expand(len(starts), -1)

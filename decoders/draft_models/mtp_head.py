@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from decoders.errors import UserError, first_line
+from decoders.model.attention import NAME as ATTENTION
 from decoders.model.shape import FULL, ModelShape
 
 from .borrowing import Borrowing
@@ -105,7 +106,7 @@ class MtpConfig:
         for name, value in own.items():
             if getattr(config, name, None) is not None:
                 setattr(config, name, value)
-        config._attn_implementation, config._experts_implementation = "sdpa", "eager"
+        config._attn_implementation, config._experts_implementation = ATTENTION, "eager"
         return config
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from decoders.names import BASELINE
 
-from .metrics import compute
+from .metrics import measure
 from .trace import Trace
 
 MACHINE = (("processor", "device"), ("engine", "engine"), ("threads", "number of threads"))  # run["machine"], in words
@@ -34,7 +34,7 @@ def baseline(trace: Trace, plain: Trace | None = None) -> Baseline:
     """
     reason = unlike(trace, plain) if plain is not None else "plain decoding was not run"
     if plain is not None and not reason:
-        return Baseline(compute(plain)["tokens_per_s"])
+        return Baseline(measure(plain)["tokens_per_s"].value)
     own = trace.run.get("timings", {}).get("plain_tokens_per_s")
     if own is None:
         return Baseline(None, f"no speedup: {reason}")
@@ -53,10 +53,11 @@ def pair_with_plain(traces: Iterable[Trace]) -> None:
         like = next((plain for plain in plains if plain is not trace and not unlike(trace, plain)), None)
         if like is None or trace in plains or baseline(trace).tokens_per_s is not None:
             continue
-        speed = compute(like)["tokens_per_s"]
+        speed = measure(like)["tokens_per_s"].value
         trace.run["timings"] = {**trace.run.get("timings", {}), "plain_tokens_per_s": speed}
         trace.run["plain_run"] = like.run.get("id")
-        trace.run["metrics"] = {**(trace.run.get("metrics") or {}), **compute(trace, speed)}
+        timed = {key: measured.value for key, measured in measure(trace, speed).items()}
+        trace.run["metrics"] = {**(trace.run.get("metrics") or {}), **timed}
 
 
 def unlike(trace: Trace, plain: Trace) -> str:

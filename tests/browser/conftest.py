@@ -130,9 +130,11 @@ class User:
         self.tab.goto("about:blank")
         try:
             self.tab.session.send("Page.removeScriptToEvaluateOnNewDocument", {"identifier": self.tab.script})
-        except Exception as problem:  # pages from disk have a process of their own, and scripts may go with it
+        except Exception as problem:  # pages from disk have a process of their own, which knows no script by this name
             if "Script not found" not in str(problem):
                 raise
+            self.tab.close()
+            return
         self.tab.set_viewport_size(dict(SIZE))
         self.tab.emulate_media(color_scheme="light")
         self.tab.mouse.move(-1, -1)
