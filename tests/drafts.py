@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from decoders.draft.needs import Needs
 from decoders.draft_models.block_network import BlockConfig, BlockNetwork
 from decoders.draft_models.eagle_head import EagleConfig, EagleHead
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
@@ -109,3 +110,16 @@ def saved_drafters(places: Any) -> dict[str, str]:
         tiny_tokenizer().save_pretrained(folder)
         made[family] = str(folder)
     return made
+
+
+def learnt_states(target: Target, network: Any, texts: list[list[int]]) -> dict[str, torch.Tensor]:
+    """The target's states of texts of one length that a network learns from, as a training keeps them."""
+    layers = tuple(sorted({*network.config.features, target.shape.layers}))
+    kept: dict[str, list[torch.Tensor]] = {}
+    for text in texts:
+        session = target.session(Needs(layers=layers), 64)
+        session.prefill([*text, 5])
+        for layer in layers:
+            name = "states" if layer == target.shape.layers else f"hidden.{layer}"
+            kept.setdefault(name, []).append(session.context.hidden_at(layer).clone())
+    return {name: torch.stack(parts) for name, parts in kept.items()}

@@ -28,7 +28,7 @@ from decoders.verifiers.sampling import Chooser
 
 from . import block_oracle as oracle
 from .block_oracle import BLOCK, FEATURES, MASK, configuration, published, tensors
-from .drafts import save_tiny_part, tiny_block
+from .drafts import learnt_states, save_tiny_part, tiny_block
 from .families.compare import opened
 from .models import prompt_ids, tiny_target
 from .test_hybrid import HYBRIDS
@@ -466,16 +466,8 @@ def test_what_is_learnt_are_the_guesses_of_a_draft(target):
     """At every position of a batch: the states of the block that is drafted there, behind the text up to its root."""
     network = tiny_block(target, "dflash", layers=1, block=4)
     texts = [prompt_ids(1, 22), prompt_ids(2, 22)]
-    layers = tuple(sorted({*network.config.features, target.shape.layers}))
-    kept: dict[str, list[torch.Tensor]] = {}
-    for text in texts:
-        session = target.session(Needs(layers=layers), 64)
-        session.prefill([*text, 5])
-        for layer in layers:
-            name = "states" if layer == target.shape.layers else f"hidden.{layer}"
-            kept.setdefault(name, []).append(session.context.hidden_at(layer).clone())
     rows, at = torch.tensor([0, 0, 1]), torch.tensor([3, 9, 6])
-    states = {name: torch.stack(parts) for name, parts in kept.items()}
+    states = learnt_states(target, network, texts)
     lesson = Lesson(network, torch.tensor(texts), states, rows, at, torch.ones(3, 3))
     guesses = torch.stack(list(Blocks().guesses(lesson)), 1)
     for place, (row, t) in enumerate(zip(rows.tolist(), at.tolist(), strict=True)):

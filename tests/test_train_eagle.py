@@ -18,7 +18,7 @@ from decoders.training.eagle_heads import Eagle, Eagle3, Unroll, columns
 from decoders.training.heads import Lesson, Recipe
 from decoders.training.learning import muon_and_adamw
 
-from .drafts import tiny_eagle
+from .drafts import learnt_states, tiny_eagle
 from .models import VOCAB, prompt_ids, tiny_target
 
 STEPS = 4
@@ -33,16 +33,8 @@ def lesson_of(target: Any, kind: str, seed: int = 1, **options: Any) -> tuple[Le
     """Two texts with positions to learn from, and what a target's states of them are."""
     head = tiny_eagle(target, kind, **options)
     texts = [prompt_ids(seed, 22), prompt_ids(seed + 1, 22)]
-    layers = tuple(sorted({*head.config.features, target.shape.layers}))
-    kept: dict[str, list[torch.Tensor]] = {}
-    for text in texts:
-        session = target.session(Needs(layers=layers), 64)
-        session.prefill([*text, 5])
-        for layer in layers:
-            name = "states" if layer == target.shape.layers else f"hidden.{layer}"
-            kept.setdefault(name, []).append(session.context.hidden_at(layer).clone())
     rows, at = torch.tensor([0, 0, 0, 1]), torch.tensor([3, 9, 14, 6])
-    states = {name: torch.stack(parts) for name, parts in kept.items()}
+    states = learnt_states(target, head, texts)
     weights = torch.tensor([[1.0, 1.0, 1.0, 0.0], [1.0, 0.3, 0.3, 0.3], [1.0] * 4, [0.5, 0.5, 0.0, 0.0]])
     return Lesson(head, torch.tensor(texts), states, rows, at, weights, recipe=Recipe(unroll=STEPS)), texts
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
+
+from decoders.errors import first_line
 
 BOOLEANS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 
@@ -128,6 +130,21 @@ def controls(params: type) -> tuple[Control, ...]:
         kind = "choice" if f.metadata["choices"] else next(k for k in ("bool", "int", "float", "str") if k in names)
         result.append(Control(f.name, kind, f.default, optional="NoneType" in names, **f.metadata))
     return tuple(result)
+
+
+def card_fault(card: Any, texts: Sequence[str], build: str) -> str:
+    """The reason why a named card of a method or verifier cannot be used, in plain words; "" where it can: its
+    ``texts`` are to be text, its ``params`` to make controls, and ``build`` says of what its function is one.
+    """
+    if odd := [part for part in texts if not isinstance(getattr(card, part), str)]:
+        return f"{odd[0]} of {card.name} is to be text"
+    if not (isinstance(card.params, type) and dataclasses.is_dataclass(card.params)):
+        return f"params of {card.name} are to be a frozen dataclass, its fields made with param(…)"
+    try:
+        make_params(card.params, {control.name: control.default for control in controls(card.params)})
+    except Exception as problem:
+        return f"params of {card.name} cannot be made into controls: {type(problem).__name__}: {first_line(problem)}"
+    return "" if callable(card.build) else f"build of {card.name} is to be a function of {build}"
 
 
 def make_params(params: type, values: Mapping[str, Any]) -> Any:

@@ -309,28 +309,14 @@ class BlockNetwork(Borrowing):
         self.layers: Any = nn.ModuleList(BlockLayer(config) for _ in range(config.layers))
         if config.mask_token < 0:
             self.mask_embedding = nn.Parameter(torch.zeros(config.hidden))
-        if not config.shared:
-            self.lm_head = nn.Linear(config.hidden, config.draft_vocab or config.vocab, bias=False)
-        if config.own_embedding:
-            self.embed_tokens = nn.Embedding(config.vocab, config.hidden)
+        self.add_own_tables()
         if config.markov_rank:
             self.markov_head = MarkovHead(config)
         if config.confidence:
             self.confidence_head = ConfidenceHead(config)
         if config.selector_rank:
             self.candidate_selector = CandidateSelector(config)
-        generator = torch.Generator().manual_seed(seed)
-        for name, parameter in self.named_parameters():
-            if parameter.ndim == 2:
-                parameter.data.normal_(0, parameter.shape[1] ** -0.5, generator=generator)
-            elif name.endswith("bias"):
-                parameter.data.zero_()
-
-    def share(self, embedding: Tensor, head: Tensor) -> None:
-        """Take the target's head and, where there is none of its own, its embedding."""
-        super().share(embedding, head)
-        if self.config.own_embedding:
-            object.__setattr__(self, "embedding", self.embed_tokens)
+        self.draw_weights(seed)
 
     def read(self, states: Float[Tensor, "*rows read"]) -> Float[Tensor, "*rows hidden"]:
         """The target's states, joined, as the layers project keys and values of them."""

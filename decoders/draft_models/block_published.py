@@ -23,7 +23,7 @@ from decoders.model.target import Target
 
 from .block_network import BlockConfig, BlockNetwork
 from .block_run import visible
-from .eagle_published import CLEARLY, TEXT, rope_of, same_table
+from .eagle_published import TEXT, clearly_best, rope_of, same_table
 from .fitted import Fitted
 from .published import CONFIG, Published
 from .published_fields import check_equal, check_fields, flag
@@ -300,8 +300,7 @@ def settle(network: nn.Module, *, target: Target, warnings: list[str]) -> dict[s
     trials = tried(network, target)
     if not trials:
         return {}
-    own, best = trials[0], max(trials, key=lambda trial: trial.acceptance)
-    taken = best if best.acceptance >= own.acceptance + CLEARLY else own
+    own, taken = trials[0], clearly_best(trials)
     network.config = replace(network.config, features=taken.features, anchor=taken.anchor)
     if taken is not own:
         warnings.append(

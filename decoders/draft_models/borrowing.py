@@ -28,14 +28,34 @@ class Borrowing(nn.Module):
         self.drafted: Tensor | None
         self.register_buffer("drafted", torch.arange(draft_vocab, dtype=torch.int32) if draft_vocab else None)
 
+    def add_own_tables(self) -> None:
+        """An output layer where the head is not the target's, and an embedding where the configuration has one
+        (``own_embedding``).
+        """
+        config = self.config
+        if not config.shared:
+            self.lm_head = nn.Linear(config.hidden, config.draft_vocab or config.vocab, bias=False)
+        if config.own_embedding:
+            self.embed_tokens = nn.Embedding(config.vocab, config.hidden)
+
+    def draw_weights(self, seed: int, std: float | None = None) -> None:
+        """Random matrices, by default with rows of the length 1 on average, and biases of zero."""
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim == 2:
+                parameter.data.normal_(0, std or parameter.shape[1] ** -0.5, generator=generator)
+            elif name.endswith("bias"):
+                parameter.data.zero_()
+
     @torch.no_grad()
     def share(self, embedding: Float[Tensor, "vocab hidden"], head: Float[Tensor, "vocab hidden"]) -> None:
-        """Take the target's embedding and, where the head is the target's, its rows of the tokens that can be drafted.
-        Of a wider target (one that an earlier version grew) these are the first columns. Comes after any move to a
-        dtype or device.
+        """Take the target's embedding, unless there is one of its own (``embed_tokens``), and, where the head is the
+        target's, its rows of the tokens that can be drafted. Of a wider target (one that an earlier version grew) these
+        are the first columns. Comes after any move to a dtype or device.
         """
         like, width = next(self.parameters()), self.config.hidden
-        table = nn.Embedding.from_pretrained(embedding.detach()[:, :width].to(like))
+        own = getattr(self, "embed_tokens", None)
+        table = nn.Embedding.from_pretrained(embedding.detach()[:, :width].to(like)) if own is None else own
         object.__setattr__(self, "embedding", table)  # past nn.Module, which would make it a part of this one
         if not self.config.shared:
             return

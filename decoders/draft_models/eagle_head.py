@@ -246,22 +246,8 @@ class EagleHead(Borrowing):
         if config.scaled:
             self.register_buffer("center", torch.zeros(config.hidden))
             self.register_buffer("spread", torch.ones(config.hidden))
-        if not config.shared:
-            self.lm_head = nn.Linear(config.hidden, config.draft_vocab or config.vocab, bias=False)
-        if config.own_embedding:
-            self.embed_tokens = nn.Embedding(config.vocab, config.hidden)
-        generator = torch.Generator().manual_seed(seed)
-        for name, parameter in self.named_parameters():
-            if parameter.ndim == 2:
-                parameter.data.normal_(0, parameter.shape[1] ** -0.5, generator=generator)
-            elif name.endswith("bias"):
-                parameter.data.zero_()
-
-    def share(self, embedding: Tensor, head: Tensor) -> None:
-        """Take the target's head and, where there is none of its own, its embedding."""
-        super().share(embedding, head)
-        if self.config.own_embedding:
-            object.__setattr__(self, "embedding", self.embed_tokens)
+        self.add_own_tables()
+        self.draw_weights(seed)
 
     def read(self, features: Float[Tensor, "*rows read"]) -> Float[Tensor, "*rows hidden"]:
         """The target's states, joined, as the state that a pair takes."""

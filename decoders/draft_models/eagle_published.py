@@ -257,6 +257,12 @@ def _verifier(config: Mapping[str, Any]) -> str:
 # --- what a checkpoint leaves open, tried on a text
 
 
+def clearly_best(trials: Sequence[Any]) -> Any:
+    """Of trials with their ``acceptance`` the checkpoint's own, the first, unless another is clearly better."""
+    best = max(trials, key=lambda trial: trial.acceptance)
+    return best if best.acceptance >= trials[0].acceptance + CLEARLY else trials[0]
+
+
 def settle(network: nn.Module, target: Target, warnings: list[str], unsure: bool = False) -> dict[str, Any]:
     """Give the network the states and the position that a short text speaks for; the checkpoint's own unless others are
     clearly better. Where it is ``unsure`` what goes back in, so with the state before or after the last norm.
@@ -265,8 +271,7 @@ def settle(network: nn.Module, target: Target, warnings: list[str], unsure: bool
     trials = tried(network, target)
     if not trials:
         return {}
-    own, best = trials[0], max(trials, key=lambda trial: trial.acceptance)
-    taken = best if best.acceptance >= own.acceptance + CLEARLY else own
+    own, taken = trials[0], clearly_best(trials)
     network.config = replace(network.config, features=taken.features, offset=taken.offset)
     if taken is not own:
         warnings.append(

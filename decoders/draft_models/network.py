@@ -171,12 +171,7 @@ class DraftModel(Borrowing):
         self.norm = Norm(config.hidden, config.eps)
         if not config.shared:
             self.head = nn.Linear(config.hidden, config.vocab, bias=False)
-        generator = torch.Generator().manual_seed(seed)
-        for name, parameter in self.named_parameters():
-            if parameter.ndim == 2:
-                parameter.data.normal_(0, 0.02, generator=generator)
-            elif name.endswith("bias"):
-                parameter.data.zero_()
+        self.draw_weights(seed, 0.02)
         for layer in self.layers:
             if layer.glimpse is not None:
                 layer.glimpse.out.weight.data.zero_()

@@ -7,7 +7,6 @@ sentence that names it, while everything else goes on.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import importlib.util
 import re
@@ -21,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from decoders.draft.params import controls, make_params
+from decoders.draft.params import card_fault
 from decoders.errors import UserError, first_line
 from decoders.verifiers.registry import verifier_fault
 from decoders.verifiers.verifier import VerifierCard
@@ -109,15 +108,7 @@ def method_fault(method: Any) -> str:
             f"its method is called {method.name!r}, and a name begins with a letter or digit and goes on with letters, "
             "digits, _ + . or -"
         )
-    if odd := [part for part in ("title", "paper", "summary", "bibtex") if not isinstance(getattr(method, part), str)]:
-        return f"{odd[0]} of {method.name} is to be text"
-    if not (isinstance(method.params, type) and dataclasses.is_dataclass(method.params)):
-        return f"params of {method.name} are to be a frozen dataclass, its fields made with param(…)"
-    try:
-        make_params(method.params, {control.name: control.default for control in controls(method.params)})
-    except Exception as problem:
-        return f"params of {method.name} cannot be made into controls: {type(problem).__name__}: {first_line(problem)}"
-    return "" if callable(method.build) else f"build of {method.name} is to be a function of target and params"
+    return card_fault(method, ("title", "paper", "summary", "bibtex"), "target and params")
 
 
 def _entries(loaded: Any) -> Iterator[Any]:

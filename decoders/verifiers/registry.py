@@ -4,13 +4,12 @@ plug-ins bring is added by the registry of methods (``decoders.drafters``), whic
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import pkgutil
 from pathlib import Path
 
-from decoders.draft.params import controls, make_params
+from decoders.draft.params import card_fault
 
 from .verifier import VerifierCard
 
@@ -48,15 +47,7 @@ def verifier_fault(card: object) -> str:
         return f"VERIFIER is a {type(card).__name__}, and a decoders.VerifierCard is wanted"
     if not (isinstance(card.name, str) and card.name and set(card.name) <= NAMED and card.name[0].isalnum()):
         return f"its verifier is called {card.name!r}, and a name has letters, digits, _ . or -"
-    if odd := [part for part in ("title", "source", "summary") if not isinstance(getattr(card, part), str)]:
-        return f"{odd[0]} of {card.name} is to be text"
-    if not (isinstance(card.params, type) and dataclasses.is_dataclass(card.params)):
-        return f"params of {card.name} are to be a frozen dataclass, its fields made with param(…)"
-    try:
-        make_params(card.params, {control.name: control.default for control in controls(card.params)})
-    except Exception as problem:
-        return f"params of {card.name} cannot be made into controls: {type(problem).__name__}: {problem}"
-    return "" if callable(card.build) else f"build of {card.name} is to be a function of params, chooser and stop ids"
+    return card_fault(card, ("title", "source", "summary"), "params, chooser and stop ids")
 
 
 NAMED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
