@@ -15,7 +15,7 @@ from specviz.pages.inspect.again import form_of, missing_note
 from specviz.pages.inspect.form import choices
 from specviz.pages.inspect.reference import YOURS, Reference, apply, claim, describe, prompt_key
 from specviz.server.forms import PromptForm
-from specviz.views.examples import examples
+from specviz.views.examples import examples, listed_examples
 from specviz.views.gallery import listed
 
 from . import synthetic
@@ -142,6 +142,6 @@ def test_the_form_begins_with_what_the_opening_run_was_made_from() -> None:
     desk = StubDesk(gallery=(opening,))
     first, names = choices(desk)
     assert (first.record.id, desk.catalog()["opening"]) == ("class-docstring", "adapld")
-    assert [name for _, name in names] == [e.record.id for e in examples()]
+    assert [name for _, name in names] == [e.record.id for e in listed_examples()]
     other = StubDesk(gallery=(synthetic.chain(),))  # made from no example
     assert choices(other)[0] == examples()[0] and StubDesk().catalog()["opening"] == ""

@@ -282,6 +282,8 @@ def test_prompt_sets() -> None:
     assert first.reference == second.messages[1][1]
     assert {r.category for r in records("examples:quote", 9)} == {"quote"}
     assert {r.category for r in records("examples:sums", 9, toy=True)} == {"sums"}
+    assert [r.category for r in records("gsm8k,humaneval", 3)] == ["gsm8k", "humaneval", "gsm8k"]
+    assert len({r.category for r in records("mt-bench", 8)}) == 8 and len(records("mt-bench", 99)) == 16
     with pytest.raises(UserError, match="no task 'sums' in examples: choose of code_edit"):
         records("examples:sums", 1)
     with pytest.raises(UserError, match="no task 'poems'"):

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from decoders.prompt.codec import from_json, to_json
 from decoders.prompt.files import PromptRecord, parse_record, read_prompts
 from decoders.prompt.prompt import Prompt
 from decoders.prompt.templates import templates
+from specviz.views.examples import SAMPLES, examples, listed_examples, sample_file
 
 from .models import tiny_tokenizer
 
@@ -192,11 +194,55 @@ def test_prompts_go_through_the_chat_template_where_there_is_one():
     assert decoded["segments", True] == "[user] Do\n\n[1] One\n[2] Two\n\nQ [assistant]"
 
 
-def test_speed_benchs_form_is_read():
-    """Fields of SPEED-Bench (arXiv 2604.09557), whose texts are not ours to ship."""
+def test_speed_benchs_form_is_read(tmp_path):
+    """Fields of SPEED-Bench (arXiv 2604.09557), whose texts are not ours to ship: as JSON and as Parquet; a file whose
+    placeholders were not filled is refused.
+    """
     line = {
         "question_id": "a1", "category": "coding", "sub_category": "python", "turns": ["Write it.", "Shorter."],
         "source": "x", "src_id": "9", "difficulty": "easy", "multiturn": True,
     }  # fmt: skip
     record = parse_record(line, "line")
     assert (record.id, record.category, record.turns) == ("a1", "coding", ("Write it.", "Shorter."))
+    import pandas
+
+    pandas.DataFrame([line, {**line, "question_id": "a2", "sub_category": None}]).to_parquet(tmp_path / "b.parquet")
+    first, second = read_prompts(tmp_path / "b.parquet")
+    assert first == record and second == replace(record, id="a2")
+    masked = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPECDEC_BENCH"
+    pandas.DataFrame([line, {**line, "turns": [masked]}]).to_parquet(tmp_path / "c.parquet")
+    assert read_prompts(tmp_path / "c.parquet", 1) == [record]
+    with pytest.raises(UserError, match="row 2: SPEED-Bench has a placeholder here.*prepare_data.py"):
+        read_prompts(tmp_path / "c.parquet")
+    (tmp_path / "d.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(UserError, match="d.parquet is no Parquet file that can be read"):
+        read_prompts(tmp_path / "d.parquet")
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "category", "turn"),
+    [
+        ({"question": "How many?", "answer": "So 2\n#### 2"}, "line", "gsm8k", "How many?"),
+        ({"task_id": "HumanEval/3", "prompt": "def f():\n", "entry_point": "f", "canonical_solution": "x", "test": "y"},
+         "HumanEval/3", "humaneval", "def f():\n"),
+        ({"task_id": 11, "text": "Add.", "code": "x", "test_list": ["assert a(1) == 2"], "test_setup_code": ""},
+         "11", "mbpp", "Add.\n\nIt has to pass these tests:\n\nassert a(1) == 2"),
+        ({"task_id": 11, "prompt": "Add.", "code": "x", "test_imports": [], "test_list": ["assert a(1) == 2"]},
+         "11", "mbpp", "Add.\n\nIt has to pass these tests:\n\nassert a(1) == 2"),
+    ],
+)  # fmt: skip
+def test_rows_are_read_as_datasets_publish_them(row, name, category, turn):
+    record = parse_record(row, "line")
+    assert (record.id, record.category, record.turns) == (name, category, (turn,))
+    assert record.reference == row.get("answer", "")
+
+
+def test_samples_of_published_sets_are_shipped_with_their_licences():
+    licences = (sample_file("gsm8k").parent / "LICENCES.txt").read_text("utf-8")
+    for name in SAMPLES:
+        records = read_prompts(sample_file(name))
+        assert len({record.id for record in records}) == len(records) == 16 and f"{name}.jsonl" in licences
+        assert all(record.category and record.turns[0].strip() for record in records)
+    assert sum(path.stat().st_size for path in sample_file("gsm8k").parent.iterdir()) < 60_000
+    shown = {example.label.partition(":")[0] for example in listed_examples()}
+    assert shown >= {"GSM8K", "HumanEval", "MT-Bench"} and listed_examples(True) == examples(True)

@@ -1,4 +1,6 @@
-"""Prompt files: plain text, or JSON lines in Spec-Bench's form, the examples' form or as chat messages."""
+"""Prompt files: plain text, or JSON lines or Parquet in the form of Spec-Bench and SPEED-Bench, of the examples, of
+chat messages, or of GSM8K, HumanEval and MBPP as published.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
 ROLES = ("system", "user", "assistant")
 ALLOWED = (
     'allowed are {"turns": ["text", ...]} (Spec-Bench), {"instruction": "...", "context": "..." or ["...", ...], '
-    '"question": "..."}, {"template": "...", "context": ..., "question": "..."}, or '
-    '{"messages": [{"role": "user", "content": "..."}]}'
+    '"question": "..."}, {"template": "...", "context": ..., "question": "..."}, '
+    '{"messages": [{"role": "user", "content": "..."}]}, or rows of GSM8K, HumanEval or MBPP as they are published'
 )
+# what SPEED-Bench's file has in the place of prompts that its authors may not pass on
+PLACEHOLDER = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,9 @@ def by_category(records: Sequence[PromptRecord]) -> list[PromptRecord]:
 def read_prompts(path: str | Path, limit: int | None = None) -> list[PromptRecord]:
     """The prompts of a file, in order; at most ``limit``.
 
-    ``.jsonl`` and ``.ndjson`` hold one record per line, ``.json`` one record or a list of them; any other file is one
-    plain-text prompt. Blank lines are skipped. Raises UserError naming the file, the line and what is allowed.
+    ``.jsonl`` and ``.ndjson`` hold one record per line, ``.parquet`` one per row, ``.json`` one record or a list of
+    them; any other file is one plain-text prompt. Blank lines are skipped. Raises UserError naming the file, the line
+    and what is allowed.
     """
     path = Path(path)
     if limit is not None and limit < 1:
@@ -102,15 +107,14 @@ def read_prompts(path: str | Path, limit: int | None = None) -> list[PromptRecor
         raise UserError(f"{path} is a folder; give a prompt file") from None
     except OSError as error:
         raise UserError(f"cannot read the prompt file {path}: {error.strerror}") from None
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    if path.suffix.lower() not in {".jsonl", ".ndjson", ".json"}:
+    data, suffix = data.removeprefix(b"\xef\xbb\xbf"), path.suffix.lower()
+    if suffix not in READERS:
         text = _decoded(data, path)
         if not text.strip():
             raise UserError(f"the prompt file {path} is empty")
         return [PromptRecord(id=path.stem, text=text)]
-    items = _whole(data, path) if path.suffix.lower() == ".json" else _lines(data, path)
     records: list[PromptRecord] = []
-    for place, number, item in islice(items, limit):
+    for place, number, item in islice(READERS[suffix](data, path), limit):
         try:
             records.append(parse_record(item, f"{path.stem}-{number}"))
         except ValueError as error:
@@ -128,6 +132,7 @@ def parse_record(item: Any, name: str) -> PromptRecord:
     """
     if not isinstance(item, dict):
         raise ValueError(f"a prompt is a JSON object, not {_kind(item)}")
+    item = _of_dataset(item)
     forms = [form for form in ("turns", "messages", "instruction", "template") if form in item]
     if not forms:
         raise ValueError(
@@ -146,6 +151,11 @@ def parse_record(item: Any, name: str) -> PromptRecord:
             raise ValueError("'turns' must be a list of at least one text")
         if not turns[0].strip():
             raise ValueError("the first of 'turns' is empty")
+        if turns[0].startswith(PLACEHOLDER):
+            raise ValueError(
+                "SPEED-Bench has a placeholder here, in the place of a prompt of other authors: let its own script "
+                "(prepare_data.py in examples/specdec_bench of NVIDIA's Model-Optimizer) fill the file first"
+            )
         pairs = zip_longest(turns[1:], _references(item)[1 : len(turns)])
         further = [(turn, answer) for turn, answer in pairs if turn.strip()]
         answers = tuple(answer or "" for _, answer in further)
@@ -165,6 +175,27 @@ def parse_record(item: Any, name: str) -> PromptRecord:
     if not (instruction.strip() or question.strip() or any(p.strip() for p in passages)):
         raise ValueError("instruction, context and question are all empty")
     return replace(record, instruction=instruction, context=tuple(passages), question=question)
+
+
+def _of_dataset(item: dict[str, Any]) -> dict[str, Any]:
+    """A row of GSM8K, HumanEval or MBPP, as its authors publish it, in Spec-Bench's form; any other as it is.
+
+    >>> _of_dataset({"question": "1 + 1?", "answer": "2 #### 2"})
+    {'category': 'gsm8k', 'turns': ['1 + 1?'], 'reference': '2 #### 2'}
+    >>> _of_dataset({"task_id": 2, "text": "Add.", "test_list": ["assert add(1, 2) == 3"]})["turns"]
+    ['Add.\\n\\nIt has to pass these tests:\\n\\nassert add(1, 2) == 3']
+    """
+    if item.keys() == {"question", "answer"}:
+        return {"category": "gsm8k", "turns": [item["question"]], "reference": item["answer"]}
+    if "task_id" not in item:
+        return item
+    if {"prompt", "entry_point"} <= item.keys():
+        return {"id": item["task_id"], "category": "humaneval", "turns": [item["prompt"]]}
+    text, tests = item.get("text", item.get("prompt")), item.get("test_list")
+    if isinstance(text, str) and isinstance(tests, list):
+        whole = "\n".join([text, "", "It has to pass these tests:", "", *map(str, tests)])
+        return {"id": item["task_id"], "category": "mbpp", "turns": [whole]}
+    return item
 
 
 def _template(item: dict[str, Any]) -> str:
@@ -223,6 +254,22 @@ def _whole(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
         raise UserError(f"{path}: not JSON ({_why(error)}); {ALLOWED}") from None
     for number, item in enumerate(parsed if isinstance(parsed, list) else [parsed], 1):
         yield f"{path}, record {number}", number, item
+
+
+def _rows(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(pyarrow.BufferReader(data))
+        items = (item for batch in file.iter_batches(256) for item in batch.to_pylist())
+        for number, item in enumerate(items, 1):
+            yield f"{path}, row {number}", number, {name: value for name, value in item.items() if value is not None}
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path} is no Parquet file that can be read: {error}; {ALLOWED}") from None
+
+
+READERS = {".jsonl": _lines, ".ndjson": _lines, ".json": _whole, ".parquet": _rows}
 
 
 def _why(error: Exception) -> str:

@@ -38,9 +38,20 @@ def prompt_records(args: argparse.Namespace) -> list[PromptRecord]:
     from specviz.views.examples import file
 
     args.prompts = args.prompts or file(wants_toy(args))
+    if (of_set := _set_records(args.prompts, args.limit, args)) is not None:
+        return of_set
     if args.by_category:
         return by_category(read_prompts(args.prompts))[: args.limit]
     return read_prompts(args.prompts, args.limit)
+
+
+def _set_records(named: Path, count: int, args: argparse.Namespace) -> list[PromptRecord] | None:
+    """The first prompts of the set that is named; None where a file is."""
+    if named.suffix or named.exists():
+        return None
+    from specviz.experiments.prompts import is_set, records
+
+    return records(str(named), count, toy=wants_toy(args)) if is_set(str(named)) else None
 
 
 def prompt_record(args: argparse.Namespace) -> PromptRecord:
@@ -51,7 +62,7 @@ def prompt_record(args: argparse.Namespace) -> PromptRecord:
         if not args.prompt.strip():
             raise UserError("the prompt is empty: type at least one character")
         return PromptRecord(id="prompt", text=args.prompt)
-    records = read_prompts(args.prompt_file)
+    records = _set_records(args.prompt_file, args.index + 1, args) or read_prompts(args.prompt_file)
     if args.index >= len(records):
         raise UserError(
             f"--index {args.index} is out of range: {args.prompt_file} holds {len(records)} prompts (from 0)"

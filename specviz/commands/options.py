@@ -86,7 +86,10 @@ def add_model(
 
 
 def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:
-    file(parser, "--prompts", "JSONL (Spec-Bench, segments, messages), or plain text (default: the examples)", "FILE")
+    file(
+        parser, "--prompts", "a file: JSONL or Parquet (Spec-Bench, segments, messages), or plain text; or a set: "
+        "gsm8k, humaneval, mt-bench, several with commas, demo[:task,...] (default: the examples)", "FILE",
+    )  # fmt: skip
     count(parser, "--limit", "read at most N prompts", limit)
     flag(parser, "--by-category", "take the prompts from each of the file's categories in turn")
     count(parser, "--max-new-tokens", "tokens per answer", 64)
@@ -158,7 +161,7 @@ def one_method(args: argparse.Namespace, usual: str | None = None) -> str | None
 def add_prompt(parser: argparse.ArgumentParser, *, required: bool = True) -> argparse._MutuallyExclusiveGroup:
     """One prompt (``prompt_record``, with ``add_reading``); gives the group, for what may stand in its place."""
     group = parser.add_mutually_exclusive_group(required=required)
-    file(group, "--prompt-file", "plain text, or JSONL (its first prompt, see --index)")
+    file(group, "--prompt-file", "plain text, JSONL or a set, such as gsm8k (its first prompt, see --index)")
     group.add_argument("--prompt", metavar="TEXT", help="the prompt itself")
     return group
 

@@ -1,7 +1,8 @@
 """The prompts an experiment runs on: the examples, fresh held-out ones with references, or a user's file.
 
 A set is named ``examples``, ``demo``, ``turns``, ``quotes`` or ``templates``, with the tasks wanted after a colon
-(``demo:code_edit,quote``); any other name is a prompt file.
+(``demo:code_edit,quote``), or is a sample of a set that others published, of several as ``gsm8k,mt-bench``; any other
+name is a prompt file.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.prompt import codec
-from decoders.prompt.files import PromptRecord, read_prompts
+from decoders.prompt.files import PromptRecord, by_category, read_prompts
 from decoders.prompt.templates import templates
 from decoders.sweep.plan import Case
-from specviz.views.examples import examples
+from specviz.views.examples import SAMPLES, examples, sample_file
 
 from .known_quotes import is_quotesum, quoted_records
 from .prompt_templates import fill_template
@@ -32,6 +33,7 @@ SETS = {
     "turns": "Chats: first turn and second turn",
     "quotes": "Answers with known quotes",
     "templates": "Held-out tasks in CASD's prompt templates",
+    **{name: f"{title}, a sample" for name, title in SAMPLES.items()},
 }
 FIRST, SECOND = "turn 1", "turn 2"
 ALL = "all"  # the mean over all tasks, beside them
@@ -39,9 +41,16 @@ DEMO = ("summary", "quote", "text_edit", "code_edit", "chat", "sums")  # the tas
 NAMES = {
     "summary": "summary", "quote": "quote", "text_edit": "text edit", "code_edit": "code edit", "chat": "chat",
     "sums": "sums", "translation": "translation", "retrieval": "retrieval", "open": "little to copy",
-    FIRST: "first turn", SECOND: "second turn", ALL: "all", "": "all prompts",
+    **SAMPLES, FIRST: "first turn", SECOND: "second turn", ALL: "all", "": "all prompts",
     **{name: template.title for name, template in templates().items()},
 }  # fmt: skip
+
+
+def is_set(name: str) -> bool:
+    """True for the name of a prompt set, False for a file's."""
+    kind, colon, _ = name.partition(":")
+    samples = all(part.strip() in SAMPLES for part in name.split(","))
+    return samples or (kind in SETS and (bool(colon) or not Path(name).is_file()))
 
 
 def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
@@ -51,12 +60,14 @@ def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
     """
     if count < 1:
         raise UserError(f"{count} prompts are asked for; at least one is needed")
-    kind, colon, wanted = name.partition(":")
+    kind, _, wanted = name.partition(":")
     path = Path(name).expanduser()
-    if kind not in SETS or (not colon and path.is_file()):
+    if not is_set(name):
         if not path.exists():
             raise UserError(f"{name} is no prompt file and no prompt set: the sets are {', '.join(SETS)}")
         return read_file(path, count)
+    if kind.split(",")[0].strip() in SAMPLES:
+        return _sample_records([part.strip() for part in name.split(",")], count)
     every = [example.record for example in examples(toy)] if kind == "examples" else []
     offered = tuple(dict.fromkeys(record.category for record in every)) or DEMO
     if kind == "templates":
@@ -75,6 +86,12 @@ def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
     if kind == "examples":
         return _in_turn([[record for record in every if record.category == task] for task in tasks])[:count]
     return _in_turn([_held_out(task, each) for task in tasks])[:count]
+
+
+def _sample_records(names: Sequence[str], count: int) -> list[PromptRecord]:
+    """Prompts of samples, one of each in turn; of one sample, of its categories in turn."""
+    lists = [by_category(read_prompts(sample_file(name))) for name in names]
+    return _in_turn(lists)[:count]
 
 
 def read_file(path: Path, count: int) -> list[PromptRecord]:

@@ -2,24 +2,28 @@
 
 They live in ``assets/examples``, in prompt files like any other (``specviz bench --prompts`` takes them):
 ``bundled.jsonl`` for the bundled target, which knows the tasks it was trained on and no others, ``examples.jsonl`` for
-every other model. A line may add ``title`` and ``note`` for the page.
+every other model. A line may add ``title`` and ``note`` for the page. ``sets`` has samples of the field's own prompt
+sets, with their licences.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import textwrap
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.folders import ASSETS
-from decoders.prompt.files import PromptRecord, parse_record
+from decoders.prompt.files import PromptRecord, parse_record, read_prompts
 
 if TYPE_CHECKING:
     from decoders.prompt.prompt import Prompt
 
 FOLDER = ASSETS / "examples"
+SAMPLES = {"gsm8k": "GSM8K", "humaneval": "HumanEval", "mt-bench": "MT-Bench"}  # of prompt sets: files in ``sets``
+SAMPLED, TITLE = 4, 48  # examples of each on the page, and the characters of a title
 TASKS = {
     "summary": "Summarize",
     "quote": "Answer with a quote",
@@ -80,6 +84,24 @@ def examples(toy: bool = False) -> tuple[Example, ...]:
             record = parse_record(item, f"example-{number}")
             shown.append(Example(record, str(item.get("title") or record.id), str(item.get("note") or "")))
     return tuple(shown)
+
+
+def sample_file(name: str) -> Path:
+    """The prompt file of a sample (``SAMPLES``)."""
+    return FOLDER / "sets" / f"{name}.jsonl"
+
+
+@cache
+def listed_examples(toy: bool = False) -> tuple[Example, ...]:
+    """The examples that a page lists: all for the model, and but for the bundled target some of every sample."""
+    if toy:
+        return examples(toy)
+    sampled = []
+    for name, title in SAMPLES.items():
+        for record in read_prompts(sample_file(name), SAMPLED):
+            first = textwrap.shorten(record.turns[0], TITLE, placeholder=" …")
+            sampled.append(Example(replace(record, category=title), first))
+    return (*examples(toy), *sampled)
 
 
 def titled_prompts(tokenizer: Any, count: int, *, toy: bool = False) -> list[tuple[str, Prompt]]:

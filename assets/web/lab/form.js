@@ -92,12 +92,12 @@ function tasks(set) {
 /** @param {Pick<LabExperiment, "prompts" | "count" | "max_new_tokens"> & Partial<LabExperiment>} usual */
 function promptFields({ prompts: set, count, max_new_tokens, repeats, training_steps }) {
   const s = state();
-  const { sets } = catalog();
+  const { sets, samples } = catalog();
   const kind = set.split(":")[0];
   const options = [["", kind === "demo" ? `Held-out: ${tasks(set)}` : sets[kind] || set]];
   if (set !== "demo") options.push(["demo", "Held-out: all tasks"]);
   if (kind !== "examples") options.push(["examples", "Examples of the Inspect page"]);
-  if (kind !== "turns") options.push(["turns", sets.turns]);
+  for (const name of ["turns", ...samples]) if (kind !== name) options.push([name, sets[name]]);
   options.push(["trace", "The prompt of the run in Inspect"], ["file", "A prompt file …"]);
   const picker = h("input.svl-file", {
     type: "file",

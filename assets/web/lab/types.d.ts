@@ -39,7 +39,7 @@ type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "
 interface LabCatalog {
   papers: Record<string, string>; recipes: LabRecipe[]; methods: MethodCard[]; reason: string; metrics: LabMetric[];
   batch: { name: string; prompts: string; count: number; max_new_tokens: number; repeats: number };
-  sets: Record<string, string>; tasks: Record<string, string>; results: LabListed[]; recorded: LabListed[]; plotly: string;
+  sets: Record<string, string>; samples: string[]; tasks: Record<string, string>; results: LabListed[]; recorded: LabListed[]; plotly: string;
   /** Kinds of workers that can be chosen; none on a shared server. */
   workers: string[];
 }

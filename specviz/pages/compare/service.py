@@ -25,7 +25,7 @@ from specviz.server.http import Owner, attachment
 from specviz.server.runner import Job, QueueFull
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
-from specviz.views.examples import examples
+from specviz.views.examples import listed_examples
 from specviz.words import sentence
 
 from .outcome import BASELINE, METRICS, check_output, numbers_of, outcome_of, plain_key, whole
@@ -108,7 +108,7 @@ class Compare(Service):
     @get()
     def shown(self) -> dict[str, Any]:
         """What the page starts with: what the examples' prompts are called, and how many lanes there may be."""
-        prompts = [{"label": e.label, "prompt": e.fields} for e in examples(self.desk.toy)]
+        prompts = [{"label": e.label, "prompt": e.fields} for e in listed_examples(self.desk.toy)]
         return {"examples": prompts, "most": MAX_LANES, "metrics": METRICS, "plotly": plotly()}
 
     # --- running lanes ---

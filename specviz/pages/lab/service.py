@@ -40,7 +40,7 @@ from specviz.server.http import Owner, attachment
 from specviz.server.runner import QueueFull
 from specviz.server.store import EVERYBODY
 from specviz.shell.assets import plotly
-from specviz.views.examples import TASKS
+from specviz.views.examples import SAMPLES, TASKS
 from specviz.words import sentence
 from specviz.workers.kinds import Workers
 
@@ -132,7 +132,7 @@ class Lab(Service):
             "methods": methods["methods"],
             "reason": methods["reason"],
             "metrics": metrics_shown(),
-            "sets": SETS,
+            "sets": SETS, "samples": list(SAMPLES),
             "tasks": {name: NAMES.get(name, name) for name in TASKS},
             "results": self.listing(owner),
             "recorded": recorded_cards(self.shipped),
