@@ -15,6 +15,7 @@ import pytest
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY
 from specviz.site.build import Entry, write_site
+from tests.browser.views import DRAWN, VIEWS, app_to_look_at
 from tests.stubs import StubDesk
 
 PAGES = {  # and what is there when one is drawn
@@ -82,6 +83,33 @@ def test_what_is_wrong_is_seen(themed: Any) -> None:
         "grid => grid.parentElement.append(document.createElement('button'))"
     )
     assert themed.evaluate(VIOLATIONS) == ["button-name: <button></button>"]
+
+
+SIZES = {400: 820, 640: 410, 800: 820, 1440: 900, 1920: 1080}  # 640 × 410: a laptop's window at 200 %
+
+
+@pytest.fixture(scope="module")
+def looked_at() -> Iterator[int]:
+    with app_to_look_at() as port:
+        yield port
+
+
+@pytest.mark.matrix("every view in both themes and five sizes: a minute each on a busy machine")
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_view_can_be_read_by_all(page: Any, looked_at: int, axe: str, name: str) -> None:
+    page.goto(f"http://127.0.0.1:{looked_at}/")
+    VIEWS[name](page)
+    page.evaluate(axe)
+    wrong = []
+    for scheme in ("light", "dark"):
+        page.evaluate("scheme => document.body.classList.toggle('dark', scheme === 'dark')", scheme)
+        for width, height in SIZES.items():
+            page.set_viewport_size({"width": width, "height": height})
+            page.wait_for_function(DRAWN)
+            wrong += [f"{scheme}, {width} px: {one}" for one in page.evaluate(VIOLATIONS)]
+            if page.evaluate("document.documentElement.scrollWidth") > width:
+                wrong.append(f"{width} px: the page is wider")
+    assert wrong == []
 
 
 BACKENDS = [

@@ -123,6 +123,68 @@ def test_a_sweep_from_the_first_click_to_its_runs(visit: Visit, tmp_path: Path) 
     expect(page.locator("#svl-values-0")).to_have_value("2, 4")
 
 
+def reach(page: Any, selector: str, most: int = 24) -> None:
+    """By Tab alone."""
+    for _ in range(most):
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{selector} is more than {most} stops away: {page.evaluate(FOCUSED)}")
+
+
+FOCUSED = "document.activeElement.outerHTML.slice(0, 200)"
+
+
+@pytest.mark.slow("a whole experiment once more")
+def test_the_keyboard_alone_leads_from_the_list_to_a_run(visit: Visit) -> None:
+    """An experiment is chosen, asked for, run and opened; the list of 90 is one stop on the way."""
+    page = visit("?tab=lab&lab=batch")
+    page.evaluate("window.presses = 0; addEventListener('pointerdown', () => presses++, true)")
+    reach(page, ".svl-item")
+    expect(page.locator(":focus")).to_have_attribute("data-name", "batch")
+    page.keyboard.press("End")
+    last = page.locator(".svl-item").last.get_attribute("data-name")
+    expect(page.locator(":focus")).to_have_attribute("data-name", last)
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    expect(page.locator("[aria-current]:focus")).to_have_attribute("data-name", "own")  # it is not lost
+    page.keyboard.press("Tab")
+    reach(page, ".svl-check input", 3)
+    for name in ("pld+h", "casd", "pld"):
+        reach(page, f".svl-check input[value='{name}']")
+        if page.locator(":focus").is_checked() != (name == "pld"):
+            page.keyboard.press("Space")
+            reach(page, f".svl-check input[value='{name}']", 1)
+        if name != "pld":
+            page.keyboard.press("Shift+Tab")
+            page.keyboard.press("Shift+Tab")
+    reach(page, "#svl-param-0")
+    page.keyboard.type("Draft length")
+    reach(page, "#svl-values-0")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("2, 4")
+    reach(page, "#svl-prompts")
+    page.keyboard.press("Home")
+    reach(page, "#svl-count")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("2")
+    reach(page, "#svl-run")
+    page.wait_for_selector(".svl-estimate:has-text('4 runs, about')")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(COMPLETE)
+    reach(page, ".svl-table .svp-link", 60)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".svl-dialog[open]")
+    page.keyboard.press("Escape")
+    expect(page.locator(".svl-table .svp-link").first).to_be_focused()
+    page.keyboard.press("Enter")
+    reach(page, ".svl-dialog[open] [data-trace]", 3)
+    trace = page.locator(":focus").get_attribute("data-trace")
+    page.keyboard.press("Enter")
+    page.wait_for_function("id => specviz.app.shown === id", arg=trace)
+    assert page.evaluate("presses") == 0
+
+
 @pytest.mark.slow("the page opened again")
 def test_a_recipe_is_explained_and_drawn_beside_the_paper(visit: Visit) -> None:
     page = visit("?tab=lab&lab=own")

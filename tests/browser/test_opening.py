@@ -15,6 +15,15 @@ from tests.waiting import becomes, expect
 
 Visit = Callable[..., Any]
 FIRST_TIME = "localStorage.removeItem('specviz-opening')"
+FEW = 10
+# all that can be pressed or typed into and is in sight; the row of pages is one thing
+CONTROLS = """() => {
+    const seen = (one) => one.checkVisibility({ visibilityProperty: true }) && one.getBoundingClientRect().right > 0
+        && one.getBoundingClientRect().top < innerHeight;
+    const all = [...document.querySelectorAll("button, a[href], select, input, textarea, summary, [role=slider]")];
+    return ["pages", ...all.filter((one) => seen(one) && !one.closest(".tab-wrapper, .svp-skip"))
+        .map((one) => one.ariaLabel || one.textContent.trim())];
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +72,8 @@ def test_a_newcomer_sees_a_race_then_the_first_miss_and_learns_why(visit: Visit,
     run, box = page.locator("#sv-run").bounding_box(), card.bounding_box()
     assert box["y"] + box["height"] <= run["y"] or box["y"] >= run["y"] + run["height"], "the card covers Run"
     assert page.evaluate("document.activeElement.closest('.svo')") is None
+    controls = page.evaluate(CONTROLS)
+    assert {"Run", "Show everything", "Why?"} <= set(controls) and len(controls) <= FEW, controls
     page.click(".svo button:has-text('Why?')")  # one click: the candidates
     expect(page.locator(".sv-card[aria-label='Candidates']")).to_be_in_viewport()
     expect(card).to_contain_text(f"Step {miss + 1}.")

@@ -1,6 +1,6 @@
 /* Charts: plotly.js, as the Python package ships it. */
 
-import { h } from "specviz/base/dom.js";
+import { h, readColors } from "specviz/base/dom.js";
 import { alertNote } from "specviz/base/json.js";
 
 /** A chart without buttons. */
@@ -44,10 +44,7 @@ export async function charts(grid, url, make, clicked) {
 
 /** The page's colours, and what its charts share: a template of what their layouts leave open. */
 export function theme() {
-  const style = getComputedStyle(document.body);
-  const [ink, soft, bgcolor, bordercolor] = ["ink", "soft", "face", "line"].map((name) =>
-    style.getPropertyValue(`--svp-${name}`).trim(),
-  );
+  const { ink, faint: soft, card: bgcolor, line: bordercolor } = readColors(document.body);
   const axis = { gridcolor: "rgba(128,128,128,.25)", zeroline: false, title: { standoff: 6 } };
   const hoverlabel = { bgcolor, bordercolor, font: { color: ink, size: 12.5 } };
   const layout = {

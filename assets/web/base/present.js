@@ -27,7 +27,7 @@ export class Presenter {
     this.since = this.ticker = 0;
     this.told = "";
     this.time = h("b.sv-present-time", "0:00");
-    const leave = button("Leave presenter mode (Esc)", { class: "sv-quiet", onclick: () => this.set(false) });
+    const leave = button("Esc leaves presenter mode", { class: "sv-quiet", onclick: () => this.set(false) });
     leave.append(h("kbd", "Esc"));
     this.place = h("span.sv-present-place");
     this.bar = h(

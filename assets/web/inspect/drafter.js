@@ -117,15 +117,18 @@ export class DrafterView extends LookPanel {
       const more = siblings.length && !taken ? h("small", ` +${siblings.length}`) : null;
       const what = beside(node) || !taken || beside(taken) ? "an expansion" : "another guess";
       const said = taken ? `; ${what}${rank === null ? "" : ` (rank ${rank + 1})`} was accepted` : "";
-      const sure = confidence === null ? "" : `confidence ${probability(confidence)}, `;
-      const label = `Position ${node.depth}: ${model.pieces.label(node.token)}, ${sure}${STATES[node.status]}${said}`;
-      return h(
+      const sure = confidence === null ? [] : [
+        h("span.sv-sure", level(confidence)), " ", h("span.sv-sure-number", probability(confidence)),
+      ];
+      const place = h(
         "button.sv-place-of",
-        { "aria-label": label, onclick: () => this.choose(choiceOf(node)) },
+        { onclick: () => this.choose(choiceOf(node)) },
         h("span.sv-place-text", h("small", `${node.depth} `), token, instead, more),
-        confidence === null ? null : h("span.sv-sure", level(confidence)),
-        confidence === null ? null : h("span.sv-sure-number", probability(confidence)),
+        sure,
       );
+      const told = `${sure.length ? "the confidence, " : ""}${STATES[node.status]}${said}`;
+      place.ariaLabel = `Position ${place.textContent}: ${told}`;
+      return place;
     });
     this.strip.replaceChildren(...this.places);
     this.markStrip();

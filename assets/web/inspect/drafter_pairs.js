@@ -5,6 +5,7 @@ import { format, plural, probability } from "specviz/base/numbers.js";
 import { STATES, beside, label, lanes, numberOf } from "specviz/inspect/drafting.js";
 
 const LEAST = 0.001; // a token below this for both is folded away, unless it was drafted or written
+const UNREAD = { "aria-hidden": "true" }; // the bars: the numbers beside them say as much
 
 /** Both distributions, token by token. @type {(panel: DrafterView, place: Place, list: Guess[]) => HTMLElement} */
 export function pairs(panel, place, list) {
@@ -26,7 +27,7 @@ export function pairs(panel, place, list) {
     h(
       "div.sv-pair-row.sv-pair-top",
       { role: "row" },
-      ["#", "token", "", "q", "p"].map((name) => h("span", { role: "columnheader" }, name)),
+      ["#", "token", "", "q", "p"].map((name) => h("span", name ? { role: "columnheader" } : UNREAD, name)),
     ),
   );
   const tokens = list.map((one) => stateOf(owner, place, one));
@@ -45,7 +46,7 @@ export function pairs(panel, place, list) {
 }
 
 /** The bars of a row, which lie on each other. @type {(...bars: Child[]) => HTMLElement} */
-const barsOf = (...bars) => h("span.sv-pair-bars", { "aria-hidden": "true" }, bars);
+const barsOf = (...bars) => h("span.sv-pair-bars", UNREAD, bars);
 
 /** A row of a token: its rank, its name, bars, numbers. */
 /** @type {(rank: number, here: boolean, token: Child, bars: HTMLElement, ...numbers: number[]) => HTMLElement} */

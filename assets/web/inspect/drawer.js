@@ -7,6 +7,7 @@ import * as shares from "specviz/inspect/shares.js";
 import * as words from "specviz/inspect/summary.js";
 
 const KEPT = "details"; // the name under which the browser remembers it
+const SEEN = 120; // pixels of it in sight are enough to know that it is open
 
 /** @type {(title: string, ...inside: Child[]) => HTMLElement} */
 const section = (title, ...inside) => h("section.sv-detail", h("h4", title), inside);
@@ -55,8 +56,10 @@ export class Drawer {
     const inside = this.element.contains(document.activeElement);
     this.show(open);
     stored.set(KEPT, open ? "open" : "closed");
-    if (open) this.element.focus({ preventScroll: true });
-    else if (inside) /** @type {HTMLElement | null} */ (document.querySelector(".sv-actions button"))?.focus();
+    if (open) {
+      this.element.focus({ preventScroll: true });
+      if (this.element.getBoundingClientRect().top > innerHeight - SEEN) this.element.scrollIntoView();
+    } else if (inside) /** @type {HTMLElement | null} */ (document.querySelector(".sv-actions button"))?.focus();
   }
 
   /** Fills it: a trace was loaded, or has grown. */

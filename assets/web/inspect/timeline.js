@@ -27,7 +27,7 @@ function rowsOf(model, routes) {
   const oracle = model.report?.oracle;
   return [
     { name: "accepted", high: STRIP, gap: 4 },
-    ...(routes ? [{ name: "route", high: 8, gap: 3 }] : []),
+    ...(routes ? [{ name: "route", high: 8, gap: 4 }] : []),
     ...(timed ? [{ name: "time", high: TIMES, gap: 2 }] : []),
     ...(oracle && !("why" in oracle) ? [{ name: "oracle", high: oracleLane.LANE, gap: 5 }] : []),
   ];

@@ -35,6 +35,8 @@ export class TreeView extends Panel {
     this.drawn = null;
     /** Of texts that were measured. @type {Map<string, number>} */
     this.widths = new Map();
+    /** @type {Map<string, number>} */
+    this.smallWidths = new Map();
     this.pen = must(h("canvas").getContext("2d"));
     /** @type {Box[]} */
     this.boxes = [];
@@ -197,13 +199,14 @@ export class TreeView extends Panel {
     this.window.resized();
   }
 
-  /** @param {string} text */
-  measure(text) {
-    let width = this.widths.get(text);
+  /** The width of a node's text; ``small``: of its second line. @type {(text: string, small?: boolean) => number} */
+  measure(text, small = false) {
+    const widths = small ? this.smallWidths : this.widths;
+    let width = widths.get(text);
     if (width === undefined) {
-      this.pen.font = `13px ${this.owner.colors.mono}`;
-      width = this.pen.measureText(text).width;
-      this.widths.set(text, width);
+      this.pen.font = small ? `12px ${this.owner.colors.sans}` : `13px ${this.owner.colors.mono}`;
+      width = Math.ceil(this.pen.measureText(text).width);
+      widths.set(text, width);
     }
     return width;
   }
@@ -239,7 +242,7 @@ export class TreeView extends Panel {
       item.line = node.index ? `${verdict}${draft}`.trim() : "root";
       if (item.small) return this.captionLeaf(item, draft.trim());
     }
-    item.width = Math.max(46, Math.ceil(this.measure(item.text)) + 16, item.line.length * 6.7 + 18);
+    item.width = Math.max(46, this.measure(item.text) + 16, this.measure(item.line, true) + 20);
     if (item.depth === 0 && lanes(view)) item.width = Math.max(68, item.width); // the lane's name is below
     const hangs = item.kind === "node" && this.owner.prompts.on;
     if (this.owner.prompts.on) item.width = Math.max(hangs ? this.rail(item).width : 0, 62, item.width);
@@ -265,8 +268,8 @@ export class TreeView extends Panel {
   /** A leaf's one line: its token and the drafter's probability. @type {(item: TreeItem, draft: string) => void} */
   captionLeaf(item, draft) {
     item.line = draft;
-    const text = Math.ceil(this.measure(item.text));
-    const side = draft.length * 6.7;
+    const text = this.measure(item.text);
+    const side = this.measure(draft, true);
     item.textMiddle = 9 + text / 2;
     item.sideMiddle = 13 + side / 2;
     item.width = Math.max(46, text + side + 30);

@@ -79,7 +79,7 @@ function lengthField() {
   const options = [["", "fixed: all of a draft"], ["auto", "auto: what pays here"]];
   const choices = options.map(([value, text]) => h("option", { value }, text));
   const select = bound(h("select.svp-select", { id: "svl-length" }, choices), state(), "length", check);
-  return h("div.svl-field", h("label", { for: "svl-length" }, "Draft length"), select);
+  return h("div.svl-field.svl-kind", h("label", { for: "svl-length" }, "Draft length"), select);
 }
 
 /** Names of a set's tasks. @param {string} set */

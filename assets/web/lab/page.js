@@ -70,12 +70,40 @@ function items() {
   ];
 }
 
+/** @type {() => HTMLElement[]} */
+const entries = () => [...parts.list.querySelectorAll(".svl-item")].filter((one) => one instanceof HTMLElement);
+
+/** One of the list's entries is a tab stop: the chosen one, and the way leads on to what is asked. */
+/** @param {HTMLElement | undefined} at */
+function stopAt(at) {
+  for (const one of entries()) one.tabIndex = one === at ? 0 : -1;
+}
+
+/** Arrows, Home and End walk along the entries that are in sight. @param {KeyboardEvent} event */
+function walk(event) {
+  const all = entries().filter((one) => one.checkVisibility());
+  const at = all.findIndex((one) => one === document.activeElement);
+  /** @type {Record<string, number>} */
+  const ways = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 };
+  if (at < 0 || !(event.key in ways)) return;
+  event.preventDefault();
+  const next = all[Math.min(Math.max(ways[event.key], 0), all.length - 1)];
+  stopAt(next);
+  next.focus();
+}
+parts.list.addEventListener("keydown", walk);
+
 function drawSide() {
   const top = parts.list.scrollTop;
+  const inside = parts.list.contains(document.activeElement);
   parts.list.replaceChildren(...items());
   parts.list.scrollTop = top;
-  const chosen = recipe();
-  parts.chosen.textContent = chosen ? `${SHORT[chosen.paper]} ${chosen.figure}: ${chosen.title}` : NAMES[lab.choice];
+  const chosen = entries().filter((one) => one.matches("[aria-current]"));
+  const current = chosen.find((one) => !one.closest(".svl-earlier:not([open])")) ?? entries()[0];
+  stopAt(current);
+  if (inside) current.focus({ preventScroll: true }); // what was pressed has been drawn again
+  const asked = recipe();
+  parts.chosen.textContent = asked ? `${SHORT[asked.paper]} ${asked.figure}: ${asked.title}` : NAMES[lab.choice];
 }
 
 /** On a small screen what was chosen stands below the list. */

@@ -189,7 +189,8 @@ class Opening {
         ? " No draft of this run was rejected as a whole."
         : h("b.svo-question", `Step ${miss + 1} drafted ${plural(drafted, "token")}, and none was accepted. Why?`),
     );
-    const buttons = [h("button.svp-button", { onclick: play }, "↻ Race again")];
+    const simple = document.body.classList.contains("sv-simple"); // few things to press: ▶ Race comes with all else
+    const buttons = simple ? [] : [h("button.svp-button", { onclick: play }, "↻ Race again")];
     if (miss >= 0) buttons.unshift(h("button.svp-button.svp-call", { onclick: () => this.answer(miss) }, "Why?"));
     else buttons.unshift(this.lesson());
     this.buttons.replaceChildren(...buttons);

@@ -110,7 +110,7 @@ export function mount({ element, props, watch, trigger }) {
     pill,
     said,
     user,
-    h("button.svp-button", turns, "◐"),
+    h("button.svp-button.svp-theme", turns, "◐"),
   );
   draw();
   watchStatus();

@@ -70,7 +70,8 @@ function Parameters() {
   const count = request.changed.value;
   const show = () => {
     editing.value = true;
-    requestAnimationFrame(() => document.querySelector("#sv-form .svf-params summary")?.scrollIntoView());
+    const seen = () => document.querySelector("#sv-form .svf-params summary")?.scrollIntoView({ block: "nearest" });
+    requestAnimationFrame(seen);
   };
   return html`<${Hint} is="button" type="button" class="ui-button svp-parameters" tip="Parameters and settings"
     aria-label="Parameters, ${count} changed" onClick=${show}>⚙${count > 0 && html`<b>${count}</b>`}</${Hint}>`;

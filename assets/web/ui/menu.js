@@ -4,6 +4,7 @@ import { html, useEffect, useRef, useState } from "specviz/ui/html.js";
 
 /** @type {Record<string, number>} */
 const BY_KEY = { ArrowDown: 1, ArrowUp: -1 };
+const EDGE = 8; // pixels between a menu and the window's side
 
 /**
  * @typedef {object} Item An entry: a link where it has an ``href``, else a button; without either a heading.
@@ -26,7 +27,11 @@ export function Menu({ label, name, items, class: look = "", children, failed = 
   /** @type {() => HTMLElement[]} */
   const entries = () => Array.from(wrap.current?.querySelectorAll('[role="menuitem"]') ?? []);
   useEffect(() => {
-    if (open) entries()[0]?.focus();
+    if (!open) return;
+    const menu = /** @type {HTMLElement} */ (wrap.current?.querySelector(".ui-menu"));
+    const { left } = menu.getBoundingClientRect();
+    if (left < EDGE) menu.style.right = `${left - EDGE}px`; // in a narrow window, below a button at the left
+    entries()[0]?.focus();
   }, [open]);
   const opener = () => /** @type {HTMLElement | null} */ (wrap.current?.querySelector("button"));
   /** @param {KeyboardEvent} event */

@@ -1,0 +1,179 @@
+"""Every page of the app and every view that can be opened on it: for axe, for pictures, for whoever looks at them all.
+
+``VIEWS[name](page)`` opens one from an app that ``app_to_look_at`` serves; it returns once the view is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from decoders import Prompt, load_target, record
+from decoders.folders import ASSETS
+from decoders.model.catalog import BUNDLED, model_place
+from decoders.trace import files as tracefile
+from specviz.places import GALLERY
+from tests.stubs import gallery_desk, serving
+
+CODE = "def area(width, height):\n    total = width * height\n    return total\n\nRename total to product.\n\ndef area("
+DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition))"
+OPENED = "1-class-docstring-adapld"
+ONE_PROMPT = ("Select Edit code: document a class, AdaPLD", "Select Edit code: document a class, PLD: prompt lookup")
+ACCEPTANCE = ("definitions", "calibration", "lengths")
+TOOLS = ("batch", "trees", "speedup")
+
+
+@contextmanager
+def app_to_look_at() -> Iterator[int]:
+    """The port of an app with the gallery, runs of draft heads and blocks, and two runs that its model can redraft."""
+    target = load_target(model_place(BUNDLED))
+    prompt = Prompt.from_text(target.tokenizer, CODE)
+    runs = {f"own-{name[:3]}": record(target, prompt, name, max_new_tokens=32) for name in ("pld+h", "plain")}
+    files = sorted(GALLERY.glob("*.spectrace")) + sorted((ASSETS / "lessons").glob("toy-docstring-*.spectrace"))
+    runs |= {path.stem: tracefile.load(path) for path in files}
+    desk = gallery_desk(target, {OPENED: runs.pop(OPENED), **runs})
+    desk.loader.pick, desk.loader.model = lambda *_: target, BUNDLED  # its picker can be opened
+    with serving(desk) as port:
+        yield port
+
+
+def wait_drawn(page: Any, *selectors: str) -> None:
+    """Waits until something is in sight and all colours are the last ones."""
+    for selector in selectors:
+        page.locator(f"{selector} >> visible=true").first.wait_for()
+    page.wait_for_function(DRAWN)
+
+
+def open_app(page: Any, query: str = "", *selectors: str) -> Any:
+    """The app at an address, once it can be used."""
+    base = page.url.partition("?")[0]
+    page.goto(f"{base}{query and '?'}{query}")
+    page.wait_for_selector("body.sv-mounted")
+    page.wait_for_selector("#sv-run:not([disabled])", state="attached")
+    wait_drawn(page, *selectors)
+    return page
+
+
+def at(query: str, *selectors: str) -> Callable[[Any], None]:
+    """A view that has an address."""
+    return lambda page: open_app(page, query, *selectors)
+
+
+def click_through(view: Callable[[Any], Any], *steps: str) -> Callable[[Any], None]:
+    """A view and what is clicked there; the last of ``steps`` is what is then in sight."""
+
+    def go(page: Any) -> None:
+        view(page)
+        for step in steps[:-1]:
+            page.locator(f"{step} >> visible=true").first.click()
+        wait_drawn(page, steps[-1])
+
+    return go
+
+
+def press_key(view: Callable[[Any], Any], key: str, selector: str) -> Callable[[Any], None]:
+    def go(page: Any) -> None:
+        view(page)
+        page.keyboard.press(key)
+        wait_drawn(page, selector)
+
+    return go
+
+
+def panel(trace: str, name: str, selector: str, step: int = 2) -> Callable[[Any], None]:
+    """A panel below the tree."""
+
+    def go(page: Any) -> None:
+        open_app(page, f"trace={trace}&step={step}", ".sv-lower [role=tab]")
+        page.wait_for_function("specviz.app.whatif?.catalog || specviz.app.whatif?.reason")
+        page.locator(".sv-lower [role=tab]", has_text=name).first.click()
+        wait_drawn(page, selector)
+
+    return go
+
+
+def first_visit(page: Any) -> None:
+    page.evaluate("localStorage.removeItem('specviz-opening')")
+    open_app(page, "", ".svo:not(.svo-racing)")
+
+
+def pin_node(page: Any) -> None:
+    open_app(page, "step=8", ".sv-tree [role=button]")
+    page.locator(".sv-tree [role=button]").nth(1).click()
+    wait_drawn(page, ".sv-token-tab, .sv-lower [role=tabpanel]")
+
+
+def race(page: Any) -> None:
+    open_app(page, "tab=compare", ".svp-compare[data-ready]")
+    page.locator("button:has-text('Compare these runs')").click()
+    wait_drawn(page, ".svc-results")
+    page.wait_for_selector(".svp-chart[data-drawn]")
+
+
+def open_of_two(name: str, selector: str) -> Callable[[Any], None]:
+    """Two runs of one prompt, selected, and what is opened of them."""
+
+    def go(page: Any) -> None:
+        open_app(page, "tab=runs", ".svp-grid")
+        for label in ("AdaPLD", "PLD: prompt lookup"):
+            page.locator(f".svp-grid tr:has-text('document a class'):has-text('{label}') input").first.check()
+        page.locator(f".svr-bar button:has-text('{name}')").click()
+        wait_drawn(page, selector)
+
+    return go
+
+
+def acceptance(view: str) -> Callable[[Any], None]:
+    runs = open_of_two("Acceptance", ".svd-view")
+    return click_through(runs, f"[data-view={view}]", f"[data-ready={view}] .svd-body > *")
+
+
+inspect = at("", ".sv-timeline")
+compare = at("tab=compare", ".svp-compare[data-ready]")
+lab = at("tab=lab&lab=own", ".svp-lab > *")
+attribution = at("tab=attribution", ".svp-attribution[data-ready]")
+lesson = at("tab=lessons&lesson=3-ranking&at=2", ".sv-lesson .sv-row")
+
+VIEWS: dict[str, Callable[[Any], None]] = {
+    "inspect": inspect,
+    "inspect, first visit": first_visit,
+    "inspect, everything after it": click_through(first_visit, ".svo-everything", ".sv-lower"),
+    "inspect, why": click_through(first_visit, ".svo button:has-text('Why?')", ".svo button:has-text('What if')"),
+    "inspect, details": click_through(inspect, "button:has-text('Details')", ".sv-drawer"),
+    "inspect, share": click_through(inspect, ".sv-actions [aria-haspopup=menu]", ".ui-menu"),
+    "inspect, prompt": click_through(inspect, ".svp-edit", "#sv-text textarea, #sv-segments textarea"),
+    "inspect, more of the prompt": click_through(inspect, ".svp-edit", "#sv-more button", "#sv-reference textarea"),
+    "inspect, parameters": click_through(inspect, ".svp-parameters", ".svf-params"),
+    "inspect, server": click_through(inspect, ".svp-edit", "button:has-text('Connect a server')", ".sv-connect"),
+    "inspect, help": press_key(inspect, "?", ".sv-help"),
+    "inspect, presenter": press_key(inspect, "f", ".sv-presenting"),
+    "inspect, model": click_through(inspect, ".svp-pill", ".svm[open]"),
+    "inspect, token": pin_node,
+    "inspect, candidates": panel(OPENED, "Candidates", ".sv-candidates"),
+    "inspect, what if": panel("own-pld", "What if", ".svw-words"),
+    "inspect, lens": panel("own-pld", "Lens", "section.sv-lens tbody"),
+    "inspect, lattice": panel("toy-docstring-dflash", "Lattice", ".sv-lattice"),
+    "inspect, drafter": panel("toy-docstring-eagle2", "Drafter", ".sv-drafter"),
+    "inspect, attention": panel("6-class-docstring-glide", "Drafter", ".sv-drafter"),
+    "inspect, heads": panel("toy-docstring-medusa", "Drafter", ".sv-drafter"),
+    "inspect, prompt tokens": panel("9-class-docstring-ppd", "Prompt tokens", ".sv-prompts"),
+    "inspect, lossy": at("trace=10-account-check-casd", ".sv-diff"),
+    "compare": compare,
+    "compare, race": race,
+    "compare, parameters": click_through(compare, "summary:has-text('Parameters')", "details[open]"),
+    "compare, two outputs": click_through(compare, ".svc-outputs summary", ".svc-outputs[open] textarea"),
+    "lab": lab,
+    "lab, recipe": at("tab=lab&lab=pld-plus-fig4", ".svp-lab .main-svg"),
+    **{f"lab, {name}": at(f"tab=lab&lab={name}", ".svp-lab > *") for name in TOOLS},
+    "runs": at("tab=runs", ".svp-grid"),
+    **{f"runs, {view}": acceptance(view) for view in ACCEPTANCE},
+    "runs, difference": open_of_two("Difference", ".svr-gains"),
+    "lessons": at("tab=lessons", ".svp-lessons[data-ready]"),
+    "lessons, stop": lesson,
+    "lessons, everything": click_through(lesson, "button:has-text('Show everything')", ".sv-lesson .sv-row"),
+    "lessons, presenter": press_key(lesson, "f", ".sv-lesson.sv-presenting"),
+    "attribution": attribution,
+    "attribution, text": click_through(attribution, "[data-opens=own]", ".sva-own textarea"),
+    "attribution, quotes": click_through(attribution, "[data-opens=quotes]", ".sva-quotes textarea"),
+}  # fmt: skip
