@@ -11,7 +11,8 @@ import pytest
 from decoders import Prompt, UserError, generate, load, record, save
 from decoders.draft.draft import Draft
 from decoders.draft.pruning import pruned_draft
-from decoders.draft.survival import Survival
+from decoders.draft.survival import BINS, DEPTHS, LEAST, MOST, NO_SIGNAL, PROBABLE, Survival, matched
+from decoders.draft.survival import _of_candidate as of_candidate
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Decoding
 from decoders.engine.length import REST, ROUTE, TRIAL, AutoLength
@@ -35,8 +36,8 @@ OTHERS = ["pld", "pld+a", "sam", "suffix", "logitspec", "llma", "medusa", "hydra
 class Timeless(AutoLength):
     """Drafting takes no time, whatever the clock of a busy machine says."""
 
-    def _judge(self, draft, verdict, rows, drafting_ms):
-        super()._judge(draft, verdict, rows, 0.0)
+    def _judge(self, accepted, rows, deepest, drafting_ms):
+        super()._judge(accepted, rows, deepest, 0.0)
 
 
 def priced(target, prompt, method, curve=STEEP, **options) -> Decoding:
@@ -106,7 +107,7 @@ def test_no_part_of_a_tree_pays_better_than_the_one_that_stays(seed: int) -> Non
     ms = np.cumsum(random.uniform(0.5, 4.0, 9)) + 10  # any shape that rises
     length = AutoLength(RowCosts(Curve(tuple(range(1, 10)), tuple(ms.tolist()), "a test"), follows=False))
     draft = Draft(tree, ("root", *("drafter",) * 8), (-1,) * 9, tuple(random.uniform(0.1, 0.99, 9).tolist()))
-    survival = length.fitted.estimate(draft, np.arange(3)).survival
+    survival = np.array(length.fitted.estimate(draft, np.arange(3)).survival)
     kept = length.chosen(draft, _context())
     rate, stays = length.rate, set(kept.nodes) if kept.nodes else set(range(9))
 
@@ -195,8 +196,98 @@ def test_survival_comes_to_what_stands() -> None:
         made = fitted.estimate(draft, np.arange(3))
         stood = int((random.random(5) < q**2).cumprod().sum())
         fitted.fit(made, draft, judged(draft, list(range(stood + 1)), 9))
-        losses.append(abs(made.conditional[1:] - q**2).mean())
+        losses.append(abs(np.array(made.conditional[1:]) - q**2).mean())
     assert np.mean(losses[-100:]) < 0.08 < np.mean(losses[:20])
+
+
+def test_a_fitted_model_goes_on_from_run_to_run_from_its_first_run_on() -> None:
+    target = tiny_target()
+    first = AutoLength.of(target, "pld").fitted
+    assert not len(first) and AutoLength.of(target, "pld").fitted is first
+    list(Decoding.of(target, Prompt.from_ids(prompt_ids(1) * 3), "pld", max_new_tokens=8, length="auto"))
+    assert len(first)
+
+
+def test_drafts_that_cost_nothing_to_make_are_weighed_step_by_step() -> None:
+    """A method whose rows alone do not pay goes on: of its drafts nothing is verified, but for a few tries."""
+    length = Timeless(RowCosts(STEEP, follows=False))
+    decoding = Decoding(
+        tiny_target(), Prompt.from_ids(prompt_ids(1)), Wrong(), max_new_tokens=60, stop_ids=(), length=length
+    )
+    steps = list(decoding)[:-1]
+    assert not any(step.draft.route == ROUTE for step in steps)
+    assert sum(step.draft.tree.drafted for step in steps[TRIAL:]) < 12
+
+
+def by_numpy(fitted: Survival, draft: Draft, tokens: np.ndarray, state: int) -> tuple[np.ndarray, np.ndarray]:
+    """An estimate's conditional probabilities and survival, number by number over whole arrays."""
+
+    def block(name: str) -> np.ndarray:
+        at = fitted.blocks[name]
+        return np.array(fitted.weights[at : at + BINS])
+
+    parents, origins = draft.tree.parents, draft.origins
+    depth, rank = np.array(draft.tree.depths), [0] * len(parents)
+    for node, parent in enumerate(parents):
+        rank[node] = min(sum(other == parent for other in parents[:node]), BINS - 1)
+    kinds = dict.fromkeys(origins[1:])
+    copies = draft.sources[1] > 0
+    deep = block(f"{'copied' if copies else 'depth'} {next(iter(kinds)) if len(kinds) == 1 else 'all'}")
+    z = np.array([0.0, *(block(f"origin {kind}")[r] for kind, r in zip(origins[1:], rank[1:], strict=True))])
+    z += deep[[DEPTHS[d] if d < len(DEPTHS) else min(10 + (d - len(DEPTHS)) // 16, BINS - 1) for d in depth]]
+    numbers = dict(draft.terms)
+    if draft.probabilities is not None:
+        numbers["confidence" if "confidence" in numbers else "q"] = np.array(draft.probabilities)
+    for name, values in numbers.items():
+        if name in NO_SIGNAL:
+            continue
+        values = np.array(values, dtype=np.float64)
+        if name in PROBABLE:
+            q = np.clip(values, 1e-4, 1 - 1e-4)
+            bins = np.log(q / (1 - q))
+        else:
+            bins = np.copysign(2 * np.log2(1 + np.abs(values)), values)
+        bins = np.clip(np.rint(bins) + BINS // 2, 1, BINS - 1)
+        z += block(name)[np.where(np.isnan(bins), 0, bins).astype(int)]
+    z += block("run")[0] + block("state")[state]
+    z += sum(block(name)[place] for name, place in of_candidate(draft))
+    if copies:
+        z += block("matched")[matched(tokens, draft.sources[1] - 1)]
+    conditional = np.clip(1 / (1 + np.exp(-z)), LEAST, MOST)
+    conditional[0] = 1.0
+    survival = conditional.copy()
+    for node in range(1, len(parents)):
+        survival[node] *= survival[parents[node]]
+    return conditional, survival
+
+
+@pytest.mark.parametrize("method", ["adapld", "recycling", "pld+h"])
+def test_what_is_decided_is_what_whole_arrays_decide(method: str) -> None:
+    """On the steps of a run: each estimate, and the nodes that make Σ survival − ρ·L(rows) greatest."""
+    target, prompt, decided = tiny_target(), Prompt.from_ids(prompt_ids(1) * 3), 0
+    run = priced(target, prompt, method, max_new_tokens=NEW)
+    assert run.length is not None
+    length, stock = run.length, run.length.chosen
+
+    def both(draft: Draft, context) -> Draft:
+        nonlocal decided
+        state, rate, unseen = length.state, length.rate, length.unseen
+        patience, cut = length.patience, stock(draft, context)
+        conditional, survival = by_numpy(length.fitted, draft, context.tokens, state)
+        made = length.estimates[-1]
+        np.testing.assert_allclose(made.conditional, conditional, atol=1e-12)
+        np.testing.assert_allclose(made.survival, survival, atol=1e-12)
+        order = np.argsort(-np.array(made.survival), kind="stable")
+        worth = np.cumsum(survival[order]) - rate * np.array(length.costs.base)[1 : len(order) + 1]
+        stay = int(worth.argmax()) + 1
+        if stay > 1 or unseen + 1 < patience:
+            assert set(cut.nodes or range(len(draft.tree))) == set(order[:stay].tolist())
+            decided += stay < len(order)
+        return cut
+
+    length.chosen = both  # pyright: ignore[reportAttributeAccessIssue]
+    assert [token for step in run for token in step.emitted] == generate(target, prompt, max_new_tokens=NEW)
+    assert decided > 3
 
 
 @pytest.mark.parametrize("deep", range(1, 6))
@@ -204,10 +295,9 @@ def test_a_drawn_chain_is_cut_by_nothing_that_stands_behind_the_cut(deep: int) -
     """Whether position d is verified is decided by what was known before its token was drawn: by positions 1 to d."""
     random = np.random.default_rng(deep)
     length = AutoLength(RowCosts(Curve((1, 9), (10.0, 34.0), "a test"), follows=False))
-    draft = Draft(DraftTree.chain(0, (1,) * 6), drawn=True)
     one, other = (np.append(1.0, random.uniform(0.2, 0.95, 6)) for _ in range(2))
     other[: deep + 1] = one[: deep + 1]
-    assert (length._stop(one, draft) >= deep) == (length._stop(other, draft) >= deep)
+    assert (length._stop(one) >= deep) == (length._stop(other) >= deep)
 
 
 def test_a_drawn_token_does_not_tell_by_its_own_probability() -> None:
@@ -215,7 +305,7 @@ def test_a_drawn_token_does_not_tell_by_its_own_probability() -> None:
     made = [
         Survival()
         .estimate(Draft(DraftTree.chain(0, (1, 2)), probabilities=(1.0, q, q), terms=sure, drawn=True), np.arange(3))
-        .survival.tolist()
+        .survival
         for q in (0.01, 0.9)
     ]
     assert made[0] == made[1]
@@ -226,7 +316,7 @@ def test_pruning_keeps_all_that_belongs_to_a_node() -> None:
         DraftTree((9, 1, 2, 3), (-1, 0, 1, 0)), ("root", "main", "main", "branch"), (-1, 4, 5, -1),
         (1.0, 0.5, 0.4, 0.3), terms={"rank": np.array([np.nan, 0, 1, 2])},
     )  # fmt: skip
-    cut = pruned_draft(whole, [0, 3], np.array([1, 0.3, 0.2, 0.5]))
+    cut = pruned_draft(whole, [0, 3], (1, 0.3, 0.2, 0.5))
     assert cut.tree == DraftTree((9, 3), (-1, 0)) and cut.origins == ("root", "branch") and cut.sources == (-1, -1)
     assert cut.probabilities == (1.0, 0.3) and cut.terms["rank"][1] == 2 and list(cut.proposed_nodes([0, 1])) == [0, 3]
     assert cut.left_out is not None and cut.left_out.tokens == (1, 2) and cut.left_out.parents == (0, 2)

@@ -151,7 +151,7 @@ class Draft:
     route: str = ""
     reason: str = ""
     pool: tuple[int, ...] = ()
-    terms: dict[str, np.ndarray] = field(default_factory=dict)
+    terms: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: Mapping[str, SupportsFloat] = field(default_factory=dict)
     distributions: Mapping[int, Float[Tensor, "vocab"]] | None = None
     drawn: bool = False

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from .draft import Draft, Layout, Looks, Probe, Pruned
+from .draft import Draft, Later, Layout, Looks, Probe, Pruned
 from .said import Said
 
 
-def pruned_draft(draft: Draft, nodes: Sequence[int], survival: np.ndarray) -> Draft:
+def pruned_draft(
+    draft: Draft,
+    nodes: Sequence[int],
+    survival: Sequence[float],
+    terms: Mapping[str, np.ndarray] | None = None,
+    **changes: Any,
+) -> Draft:
     """The draft of ``nodes`` alone: ascending, the root first, each with its parent. What is left out is recorded
     (``left_out``), likeliest first by ``survival`` [nodes], before what the drafter itself had left out. Probes go with
-    the node they hang on. ``Draft.nodes`` has each node's number in the proposal.
+    the node they hang on. ``Draft.nodes`` has each node's number in the proposal. ``terms`` [nodes] take
+    the place of the draft's own; ``changes`` are further fields.
 
     >>> from .tree import DraftTree
-    >>> cut = pruned_draft(Draft(DraftTree((5, 8, 5, 2), (-1, 0, 1, 0))), (0, 1, 3), np.array([1, .9, .1, .3]))
+    >>> cut = pruned_draft(Draft(DraftTree((5, 8, 5, 2), (-1, 0, 1, 0))), (0, 1, 3), (1, .9, .1, .3))
     >>> cut.tree.tokens, cut.nodes, cut.left_out.tokens, cut.left_out.parents
     ((5, 8, 2), (0, 1, 3), (5,), (1,))
     """
-    tree, order = draft.tree.kept(nodes)
+    tree, order = draft.tree.first(len(nodes)) if isinstance(nodes, range) else draft.tree.kept(nodes)
     new = {node: number for number, node in enumerate(order)}
+    prefix = order[-1] == len(order) - 1
 
     def of_nodes(values: tuple) -> tuple:
-        return tuple(values[node] for node in order) if values else values
+        return values[: len(order)] if prefix else tuple([values[node] for node in order]) if values else values
 
     probes, rows = _probes(draft, new)
-    index = np.asarray(order)
+    index = slice(len(order)) if prefix else np.asarray(order)
     said = draft.distributions
     return replace(
         draft,
@@ -39,7 +48,7 @@ def pruned_draft(draft: Draft, nodes: Sequence[int], survival: np.ndarray) -> Dr
         sources=of_nodes(draft.sources),
         pool=of_nodes(draft.pool),
         probabilities=None if draft.probabilities is None else of_nodes(draft.probabilities),
-        terms={key: np.asarray(values)[index] for key, values in draft.terms.items()},
+        terms=Later(lambda: {key: np.asarray(values)[index] for key, values in (terms or draft.terms).items()}),
         distributions=None if said is None else Said.of(said).of_nodes(new),
         probes=probes,
         layout=None if draft.layout is None else _layout(draft.layout, [*order, *rows], len(draft.tree), bool(probes)),
@@ -47,6 +56,7 @@ def pruned_draft(draft: Draft, nodes: Sequence[int], survival: np.ndarray) -> Dr
         pruned=None,
         pruned_later=partial(_left_out, draft, new, survival),
         nodes=tuple(order),
+        **changes,
     )
 
 
@@ -87,7 +97,7 @@ def _looks(looks: Looks, new: dict[int, int], rows: Sequence[int], count: int) -
     return Looks(tuple(number[looks.nodes[place]] for place in stays), looks.layers, weights)
 
 
-def _left_out(draft: Draft, new: dict[int, int], survival: np.ndarray) -> Pruned | None:
+def _left_out(draft: Draft, new: dict[int, int], survival: Sequence[float]) -> Pruned | None:
     tree, q, before = draft.tree, draft.probabilities, draft.pruned
     out = sorted((node for node in range(len(tree)) if node not in new), key=lambda node: (-survival[node], node))
     if not out:
@@ -101,6 +111,6 @@ def _left_out(draft: Draft, new: dict[int, int], survival: np.ndarray) -> Pruned
         (*(tree.tokens[node] for node in out), *own.tokens),
         (*(number[tree.parents[node]] for node in out), *theirs),
         (*(float("nan") if q is None else q[node] for node in out), *own.probabilities),
-        (*(float(survival[node]) for node in out), *own.scores),
+        (*(survival[node] for node in out), *own.scores),
         unpaying=len(out),
     )

@@ -3,8 +3,8 @@
 A step with a draft is worth what it is expected to emit less what it costs. With ρ, the tokens per millisecond that
 the run has reached so far (never less than plain decoding's), leaving out node i saves ρ·ΔL and loses its survival. The
 nodes that stay are those that make Σ survival − ρ·L(rows) greatest: taken greedily by survival, which keeps a tree
-whole, as a node never survives its parent. Drafting has a price, too: where drafts bring less than they cost, the
-method rests for some steps, twice as many each time, and is tried again.
+whole, as a node never survives its parent. Drafting has a price, too: where drafts bring less than they cost, and
+making them costs something, the method rests for some steps, twice as many each time, and is tried again.
 
 Nothing here sees the target's distribution of what is judged, so the output is the same as with whole drafts. Of drawn
 drafts nothing behind a position may decide whether that position is verified: they are cut by a rule that goes from
@@ -13,13 +13,16 @@ the root on and looks at the drafter's distributions alone.
 
 from __future__ import annotations
 
+import math
 import time
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from decoders.draft.draft import Draft, Verdict
+from decoders.draft.draft import Draft, Later, Verdict
 from decoders.draft.pruning import pruned_draft
 from decoders.draft.settings import AUTO, FIXED, LENGTHS
 from decoders.draft.survival import Estimate, Survival, shape_of
@@ -37,8 +40,9 @@ ROUTE = "rests"
 TRIAL = 4  # steps that a method drafts before it is judged, at first and after each rest
 REST, LONGEST_REST = 8, 64  # steps
 RECENT = 0.15  # weight of the last step in running means
-FREE = 0.01  # of a plain step: drafting that takes less is never worth leaving out
-WHOLE = 4  # drafts of which nothing was verified until one is verified whole; twice as many each time nothing stands
+FREE = 0.02  # of a plain step: drafting that takes less is never worth leaving out, whatever is verified of it
+PATIENCE = 4  # drafts of which nothing was verified until a part of one is; twice as many each time nothing stands
+LAST = 32  # estimates: earlier ones weigh nothing in the running means
 LOOK_DEEPER = 16  # every so many steps a draft model may go deeper than has paid
 
 NODE_TERMS = (
@@ -70,15 +74,18 @@ class AutoLength:
     """Decides, step by step, what of a method's drafts is verified. ``fitted`` goes on from run to run."""
 
     def __init__(self, costs: RowCosts, fitted: Survival | None = None) -> None:
-        self.costs, self.fitted = costs, fitted or Survival()
+        self.costs, self.fitted = costs, Survival() if fitted is None else fitted
         self.fitted.begin()
-        self.tokens, self.ms = 1.0, costs.ms(1)  # running means of a step's: their quotient is ρ
+        self.tokens, self.ms = 1.0, costs.ms(1)  # running means of a step's: ρ is their quotient
+        self.rate = 1 / self.ms  # ρ: tokens per millisecond
         self.drafting_ms = self.depth = 0.0  # of a draft
         self.gain = 0.0  # running mean of tokens that drafting brought more than it cost
         self.judged = 0  # steps of the trial
         self.rest, self.resting = REST, 0
-        self.unseen, self.patience = 0, WHOLE  # drafts in a row of which nothing was verified
-        self.deep = np.zeros(0)  # running mean of the best survival by depth, from 1
+        self.unseen, self.patience = 0, PATIENCE  # drafts in a row of which nothing was verified
+        self.deep: list[float] = []  # running mean of the best survival by depth, from 1
+        self.longest = 0  # draft: the depth of its deepest node
+        self.estimates: deque[Estimate] = deque(maxlen=LAST)  # that are not among those means yet
         self.state = 0
         self.steps = 0
         self._estimate: Estimate | None = None
@@ -89,11 +96,6 @@ class AutoLength:
         """For a run of a method: with the costs of this machine, and what earlier runs of it fitted."""
         return cls(RowCosts.of(target), kept_with(target).of(f"length of {method}", Survival))
 
-    @property
-    def rate(self) -> float:
-        """ρ: tokens per millisecond."""
-        return max(self.tokens / self.ms, 1 / self.costs.ms(1))
-
     def propose(self, drafter: Drafter, context: Context, budget: int) -> Draft:
         """What is to be verified after the context's last token."""
         self._estimate = None
@@ -103,97 +105,108 @@ class AutoLength:
             after = f"tried again after {self.resting} more steps" if self.resting else "tried again in the next step"
             draft = Draft.empty(context.root, f"drafts cost more than they bring here; {after}", route=ROUTE)
             return replace(draft, notes={"expected": 0.0, "left_out": 0.0, "left_out_expected": 0.0})
-        draft = drafter.propose(context, self.depth_that_pays(budget))
         started = time.perf_counter()
+        budget = self.depth_that_pays(budget)
+        began = time.perf_counter()
+        draft = drafter.propose(context, budget)
+        made = time.perf_counter()
         if draft.tree.drafted:
             draft = self.chosen(draft, context)
-        self._decided_ms = (time.perf_counter() - started) * 1e3
+        self._decided_ms = (time.perf_counter() - made + began - started) * 1e3
         return draft
 
     def depth_that_pays(self, budget: int) -> int:
         """How deep the drafter may go: a draft model's forwards cost, whatever is verified of them."""
         each = self.drafting_ms / self.depth if self.depth >= 1 else 0.0
-        if each * self.rate < FREE or not len(self.deep):
+        if each * self.rate < FREE or not self.longest:
             return budget
-        longest = min(budget, len(self.deep) + 4)
-        ratio = min(0.98, self.deep[-1] / self.deep[-2]) if len(self.deep) > 1 and self.deep[-2] > 0 else 0.9
-        beyond = self.deep[-1] * ratio ** np.arange(1, longest - len(self.deep) + 1)
-        worth = np.concatenate([self.deep, beyond])[:longest]
-        depths = np.arange(1, longest + 1)
-        gain = np.cumsum(worth) - self.rate * (depths * each + self.costs.table[depths + 1] - self.costs.table[1])
-        best = int(gain.argmax()) + 1
+        self._seen()
+        deep, base = self.deep, self.costs.base
+        ratio = min(0.98, deep[-1] / deep[-2]) if len(deep) > 1 and deep[-2] > 0 else 0.9
+        price, gain, most, best, worth = self.rate * self.costs.scale, 0.0, -math.inf, 1, 0.0
+        for depth in range(1, min(budget, len(deep) + 4) + 1):
+            worth = deep[depth - 1] if depth <= len(deep) else worth * ratio
+            gain += worth
+            if (left := gain - self.rate * depth * each - price * base[depth + 1]) > most:
+                most, best = left, depth
         return min(budget, best + 2 if self.steps % LOOK_DEEPER == 0 else best)
 
     def chosen(self, draft: Draft, context: Context) -> Draft:
         """The draft, with only the nodes that pay."""
         made = self._estimate = self.fitted.estimate(draft, context.tokens, self.state)
-        survival, count = made.survival, len(draft.tree)
-        chain = draft.tree.is_chain
-        if draft.drawn and not chain:
-            nodes = list(range(count))
-        elif draft.drawn:
-            nodes = list(range(self._stop(made.conditional, draft) + 1))
+        self.estimates.append(made)
+        survival, shape, count = made.survival, made.shape, len(draft.tree)
+        order = range(count)
+        if draft.drawn:
+            stay = self._stop(made.conditional) + 1 if shape.chain else count
         else:
-            order = np.arange(count) if chain else np.argsort(-survival, kind="stable")
-            nodes = order[: self._paying(survival[order], self._rows(draft, order))]
-            self.unseen = self.unseen + 1 if len(nodes) == 1 else 0
+            if not shape.chain:
+                order = sorted(order, key=survival.__getitem__, reverse=True)
+            stay = self._paying(survival, order, draft)
+            self.unseen = self.unseen + 1 if stay == 1 else 0
             if self.unseen >= self.patience:  # an estimate that is never put to the test is never corrected
                 self.unseen, self.patience = 0, min(2 * self.patience, LONGEST_REST)
-                nodes = order
-        expected, all_expected = float(survival[nodes].sum()) - 1, float(survival.sum()) - 1
-        costs = self.costs.table
-        rows = min(count + len(draft.probes), len(costs) - 2)
+                stay = self._paying(survival, order, draft, least=2)
+        self.longest = max(self.longest, shape.deepest)
+        nodes = order if stay == count else order[:stay] if shape.chain else sorted(order[:stay])
+        expected = sum([survival[node] for node in nodes]) - 1
+        base = self.costs.base
+        rows = min(count + len(draft.probes), len(base) - 2)
         notes = {
-            **draft.notes, "expected": expected, "left_out": float(count - len(nodes)),
-            "left_out_expected": all_expected - expected,
-            "row_price": self.rate * float(costs[-1] - costs[rows]) / (len(costs) - 1 - rows),
+            **draft.notes, "expected": expected, "left_out": float(count - stay),
+            "left_out_expected": sum(survival) - 1 - expected,
+            "row_price": self.rate * self.costs.scale * (base[-1] - base[rows]) / (len(base) - 1 - rows),
         }  # fmt: skip
-        self._seen(survival, draft)
-        shown = survival.copy()
-        shown[0] = np.nan
-        draft = replace(draft, terms={**draft.terms, "survival": shown}, notes=notes, proposal=draft)
-        if len(nodes) == count:
-            return draft
-        kept = pruned_draft(draft, sorted(int(node) for node in nodes), survival)
-        if kept.tree.drafted:
-            return kept
-        return replace(kept, reason="no drafted token is likely enough to pay for its row")
+        terms = Later(lambda: {**draft.terms, "survival": np.array([math.nan, *survival[1:]])})
+        if stay == count:
+            return replace(draft, terms=terms, notes=notes, proposal=draft)
+        reason = draft.reason if stay > 1 else "no drafted token is likely enough to pay for its row"
+        return pruned_draft(draft, nodes, survival, terms, notes=notes, reason=reason, proposal=draft)
 
-    @staticmethod
-    def _rows(draft: Draft, order: np.ndarray) -> np.ndarray:
-        """Rows of a forward with the first 1, 2, … nodes of an order."""
-        if not draft.probes:
-            return np.arange(1, len(order) + 1)
-        own = np.bincount([probe.parent for probe in draft.probes], minlength=len(order)) + 1
-        return np.cumsum(own[order])
+    def _paying(self, survival: Sequence[float], order: Sequence[int], draft: Draft, least: int = 1) -> int:
+        """How many of the nodes, likeliest first, make Σ survival − ρ·L(rows) greatest: the root, and ``least``."""
+        base, price, last = self.costs.base, self.rate * self.costs.scale, len(self.costs.base) - 1
+        own = [1] * len(order)  # rows of a node and its probes
+        for probe in draft.probes:
+            own[probe.parent] += 1
+        most, best, worth, rows = -math.inf, least, 0.0, 0
+        for place, node in enumerate(order, 1):
+            worth += survival[node]
+            rows += own[node]
+            left = worth - price * base[rows if rows < last else last]
+            if left > most and place >= least:
+                most, best = left, place
+        return best
 
-    def _paying(self, survival: np.ndarray, rows: np.ndarray) -> int:
-        """How many of the nodes, likeliest first, make Σ survival − ρ·L(rows) greatest; the root is always one."""
-        rows = np.minimum(rows, len(self.costs.table) - 1)
-        return int((np.cumsum(survival) - self.rate * self.costs.table[rows]).argmax()) + 1
-
-    def _stop(self, conditional: np.ndarray, draft: Draft) -> int:
+    def _stop(self, conditional: Sequence[float]) -> int:
         """How deep a drawn chain is verified: up to the first position from which on no length pays if the others stand
         as often as that one, which is all that may be known before it is drawn.
         """
-        table, above, rate = self.costs.table, 1.0, self.rate
-        for depth in range(1, len(draft.tree)):
-            more = np.arange(1, len(draft.tree) - depth + 1)
-            a = float(conditional[depth])
-            worth = above * np.cumsum(a**more) - rate * (table[depth + more] - table[depth])
-            if worth.max() <= 0:
+        base, price, above, count = self.costs.base, self.rate * self.costs.scale, 1.0, len(conditional)
+        for depth in range(1, count):
+            a = conditional[depth]
+            worth, one = 0.0, above
+            for deeper in range(depth + 1, count + 1):
+                one *= a
+                worth += one
+                if worth > price * (base[deeper] - base[depth]):
+                    break
+            else:
                 return depth - 1
             above *= a
-        return len(draft.tree) - 1
+        return count - 1
 
-    def _seen(self, survival: np.ndarray, draft: Draft) -> None:
-        """Running means of the best survival by depth."""
-        depths = shape_of(draft.tree.parents)[0]
-        best = np.zeros(int(depths.max()))
-        np.maximum.at(best, depths[1:] - 1, survival[1:])
-        if len(best) > len(self.deep):
-            self.deep = np.concatenate([self.deep, best[len(self.deep) :]])
-        self.deep[: len(best)] += RECENT * (best - self.deep[: len(best)])
+    def _seen(self) -> None:
+        """Take the last estimates into the running means of the best survival by depth."""
+        for made in self.estimates:
+            best = [0.0] * made.shape.deepest
+            for depth, survival in zip(made.shape.depth[1:], made.survival[1:], strict=True):
+                if survival > best[depth - 1]:
+                    best[depth - 1] = survival
+            self.deep += best[len(self.deep) :]
+            for place, survival in enumerate(best):
+                self.deep[place] += RECENT * (survival - self.deep[place])
+        self.estimates.clear()
 
     def learn(
         self, draft: Draft, verdict: Verdict, *, rows: int, emitted: int, drafting_ms: float, target_ms: float
@@ -206,35 +219,34 @@ class AutoLength:
         cost = self.costs.ms(rows) + drafting_ms
         self.tokens += RECENT / 4 * (emitted - self.tokens)
         self.ms += RECENT / 4 * (cost - self.ms)
+        self.rate = max(self.tokens / self.ms, 1 / self.costs.ms(1))
+        deepest = shape_of(draft.tree.parents).deepest
         if draft.route != ROUTE:
-            self._judge(draft, verdict, rows, drafting_ms)
+            self._judge(verdict.accepted, rows, deepest or self.longest, drafting_ms)
         if verdict.accepted:
-            self.patience = WHOLE
+            self.patience = PATIENCE
         if self._estimate is not None:
             self.fitted.fit(self._estimate, draft, verdict)
-        drafted = draft.tree.drafted
-        self.state = 0 if not drafted else 1 if not verdict.accepted else 3 if verdict.bonus is not None and (
-            verdict.accepted == max(draft.tree.depths)
-        ) else 2  # fmt: skip
+        whole = verdict.bonus is not None and verdict.accepted == deepest
+        self.state = 0 if not deepest else 1 if not verdict.accepted else 3 if whole else 2
         taken = self._decided_ms + (time.perf_counter() - started) * 1e3
         self._decided_ms = 0.0
         return taken
 
-    def _judge(self, draft: Draft, verdict: Verdict, rows: int, drafting_ms: float) -> None:
+    def _judge(self, accepted: int, rows: int, deepest: int, drafting_ms: float) -> None:
         """What drafting brought, in tokens; a method that costs more begins to rest."""
-        deepest = len(self.deep) if not draft.tree.drafted else max(draft.tree.depths)
         self.drafting_ms += (RECENT if self.judged else 1.0) * (drafting_ms - self.drafting_ms)
         self.depth += (RECENT if self.judged else 1.0) * (deepest - self.depth)
         # the running mean of its time, as one step's may be disturbed
         cost = self.costs.ms(rows) - self.costs.ms(1) + self.drafting_ms
-        brought = verdict.accepted - self.rate * cost
+        brought = accepted - self.rate * cost
         self.judged += 1
         self.gain += max(RECENT, 1 / self.judged) * (brought - self.gain)
         if self.judged < TRIAL:
             return
         if self.gain >= 0:
             self.rest = REST
-        elif self.rate * cost > FREE:
+        elif self.rate * self.drafting_ms > FREE:
             self.resting, self.rest = self.rest, min(2 * self.rest, LONGEST_REST)
             self.judged, self.gain = 0, 0.0
 

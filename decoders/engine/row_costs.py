@@ -47,29 +47,29 @@ class Curve:
 class RowCosts:
     """L(n) of one run: a measured curve, scaled as the run's own steps take.
 
+    ``base`` are the curve's milliseconds of 0, 1, … rows, and ``scale`` the run's own over them.
+
     >>> costs = RowCosts(Curve((1, 8), (10.0, 17.0), "measured"))
-    >>> costs.ms(4), float(costs.table[4] - costs.table[3])
+    >>> costs.ms(4), costs.base[4] - costs.base[3]
     (13.0, 1.0)
     """
 
     def __init__(self, curve: Curve, sizes: tuple[int, ...] = (), *, follows: bool = True) -> None:
         self.curve, self.follows = curve, follows
-        self.base = curve.table(sizes)
+        self.base: list[float] = curve.table(sizes).tolist()
         self.scale, self.steps = 1.0, 0
-        self.table = self.base
 
     def ms(self, rows: int) -> float:
-        return float(self.table[min(rows, SPARE_ROWS)])
+        return self.scale * self.base[min(rows, SPARE_ROWS)]
 
     def observe(self, rows: int, ms: float) -> None:
         """A step of so many rows took so long; one that was disturbed moves the scale little."""
         if not self.follows or not ms > 0:
             return
-        ratio = ms / float(self.base[min(rows, SPARE_ROWS)])
+        ratio = ms / self.base[min(rows, SPARE_ROWS)]
         self.steps += 1
         share = max(FOLLOW, 1 / self.steps)
         self.scale *= math.exp(share * max(-0.4, min(0.4, math.log(ratio / self.scale))))
-        self.table = self.base * self.scale
 
     @classmethod
     def of(cls, target: Target) -> RowCosts:
