@@ -2,7 +2,8 @@
 
 Plain decoding, every method at its own length and under auto, and a sweep of fixed lengths run prompt by prompt in
 alternation. Per category: speed ÷ plain decoding, paired by prompt and round. Compile the model before (``specviz
-compile``), and leave the machine alone.
+compile``), and leave the machine alone. What is measured so far is written as it goes (``--json``); after ``--minutes``
+no further run begins, and the tables are made of what there is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import json
 import statistics
 import sys
+import threading
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from specviz.experiments.prompts import records
 
 LEAST, BEST, NEAR, DECISION_MS = 0.97, 1.35, 0.9, 0.1  # what is to be reached
 PLAIN, FIXED, AUTO = "plain", " fixed", " auto"
+OWN, OVER = "pld+h", "adapld"  # the one against its own fixed length, the other against it on edits
 
 
 def arguments() -> argparse.Namespace:
@@ -40,7 +43,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--sweep", action="append", default=[], metavar="METHOD.K=V,V", help="fixed settings beside it")
-    parser.add_argument("--json", type=Path, help="write every sample to a file")
+    parser.add_argument("--edits", default="demo:code_edit,text_edit", help="prompts to rewrite a text; '' for none")
+    parser.add_argument("--edit-limit", type=int, default=4, help="of them")
+    parser.add_argument("--minutes", type=float, default=18.0, help="then no further run begins")
+    parser.add_argument("--json", type=Path, help="write every sample to a file, as it is measured")
     return parser.parse_args()
 
 
@@ -57,6 +63,8 @@ def main() -> int:
     options = arguments()
     target = load_target(options.model, engine=options.engine)
     some = spread(records(options.prompts, 5000), options.limit)
+    edits = spread(records(options.edits, 5000), options.edit_limit) if options.edits else []
+    some += edits
     prompts = [(one, one.prompt(target.tokenizer)) for one in some]
     prompts = [(one, p) for one, p in prompts if len(p.tokens) + options.max_new_tokens < target.context_length]
     names = options.methods.split(",") if options.methods else [
@@ -82,9 +90,24 @@ def main() -> int:
     ratios: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     speeds: dict[tuple[int, int], dict[str, Measurement]] = defaultdict(dict)
     samples, failed, differing = list[dict[str, Any]](), dict[str, str](), set[str]()
-    taking = [contender(label) for label in settings]
+
+    def write() -> None:
+        if options.json:
+            options.json.write_text(json.dumps({"samples": samples, "decided_ms": decided, "failed": failed}), "utf-8")
+
+    for name in names:  # what deciding takes, apart from the timed runs
+        for _, prompt in prompts[:: max(1, len(prompts) // 3)]:
+            run = Decoding.of(target, prompt, name, max_new_tokens=options.max_new_tokens, length="auto")
+            decided[name] += [
+                float(s.learned.notes["length_ms"]) for s in run if s.learned and s.draft.proposed.tree.drafted
+            ]
+    write()
+    taking, over = [contender(label) for label in settings], threading.Event()
+    timer = threading.Timer(options.minutes * 60, over.set)
+    timer.daemon = True
+    timer.start()
     order = alternated(taking, [prompt for _, prompt in prompts], options.repeats)
-    for turn, made in execute(order, tidy=True):
+    for turn, made in execute(order, cancel=over, tidy=True):
         if isinstance(made, Failure):
             failed[turn.contender.name] = made.reason
         if turn.round < 0 or not isinstance(made, Measurement):
@@ -101,39 +124,56 @@ def main() -> int:
                 samples.append({"line": label, "category": category, "prompt": turn.prompt, "round": turn.round,
                                 "tokens_per_s": one.sample.tokens_per_s, "ratio": ratio,
                                 "tokens_per_step": one.sample.tokens_per_step})  # fmt: skip
+            write()
             print(f"prompt {turn.prompt + 1} of {len(prompts)}, round {turn.round + 1}", file=sys.stderr, flush=True)
-    for name in names:  # what deciding takes, apart from the timed runs
-        for _, prompt in prompts[:3]:
-            run = Decoding.of(target, prompt, name, max_new_tokens=options.max_new_tokens, length="auto")
-            decided[name] += [float(s.learned.notes["length_ms"]) for s in run if s.learned and s.draft.tree.drafted]
-    if options.json:
-        options.json.write_text(json.dumps({"samples": samples, "decided_ms": decided, "failed": failed}), "utf-8")
-    return show(ratios, decided, failed, differing, names)
+    timer.cancel()
+    if over.is_set():
+        print(f"ended after {options.minutes:g} minutes, before all {options.repeats} rounds", file=sys.stderr)
+    return show(ratios, decided, failed, differing, names, {one.category for one in edits})
 
 
-def show(ratios: Any, decided: Any, failed: dict[str, str], differing: set[str], names: list[str]) -> int:
-    """The table by category, then each number that was asked for, and whether it was reached."""
+def show(
+    ratios: Any, decided: Any, failed: dict[str, str], differing: set[str], names: list[str], edits: set[str]
+) -> int:
+    """Tables by setting and by category, then each number that was asked for, and whether it was reached."""
     categories = list(dict.fromkeys(c for by in ratios.values() for c in by))
     middle = {label: {c: statistics.median(v) for c, v in by.items()} for label, by in ratios.items()}
     overall = {label: statistics.median([r for v in by.values() for r in v]) for label, by in ratios.items()}
+    out = Console(width=200)
     table = Table("× plain", *categories, "all")
     for label in ratios:
         table.add_row(label, *(f"{middle[label].get(c, 0):.2f}" for c in categories), f"{overall[label]:.2f}")
-    out = Console(width=200)
     out.print(table)
     autos = {name: middle[name + AUTO] for name in names if name + AUTO in middle}
+    fixed = {name: [one for one in ratios if one.startswith(f"{name} ") and not one.endswith(AUTO)] for name in autos}
+    table = Table(
+        "category", "least auto × plain", "best auto × plain", *(f"{name}: auto ÷ best fixed" for name in autos)
+    )
+    for c in categories:
+        by = sorted((of[c], name) for name, of in autos.items() if c in of)
+        near = [f"{of[c] / max(middle[one][c] for one in fixed[name]):.2f}" for name, of in autos.items()]
+        table.add_row(c, "{:.2f} {}".format(*by[0]), "{:.2f} {}".format(*by[-1]), *near)
+    out.print(table)
     least = min(((v, name, c) for name, by in autos.items() for c, v in by.items()), default=(0, "", ""))
     best = max(((overall[name + AUTO], name) for name in autos), default=(0, ""))
     slowest = max(((statistics.median(ms), name) for name, ms in decided.items() if ms), default=(0, ""))
     said = [
-        (least[0] >= LEAST, f"least of all categories: {least[0]:.2f} × plain ({least[1]}, {least[2]}); {LEAST} asked")
+        (least[0] >= LEAST, f"least of all categories: {least[0]:.2f} × plain ({least[1]}, {least[2]}); {LEAST} asked"),
+        (best[0] >= BEST, f"best method: {best[0]:.2f} × plain ({best[1]}); {BEST} asked"),
     ]
-    said.append((best[0] >= BEST, f"best method: {best[0]:.2f} × plain ({best[1]}); {BEST} asked"))
     for name in autos:
-        fixed = [overall[label] for label in ratios if label == name + FIXED or (label.startswith(f"{name} ")
-                 and not label.endswith(AUTO))]  # fmt: skip
-        near = overall[name + AUTO] / max(fixed)
-        said.append((near >= NEAR, f"{name}: auto ÷ best fixed setting {near:.2f}; {NEAR} asked"))
+        near = overall[name + AUTO] / max(overall[one] for one in fixed[name])
+        own = overall[name + AUTO] / overall[name + FIXED] if name + FIXED in overall else float("nan")
+        words = f"{name}: auto ÷ best fixed setting {near:.2f} ({NEAR} asked), ÷ its own {own:.2f}"
+        said.append((near >= NEAR, words + (" (1 asked)" if name == OWN else "")))
+        if name == OWN:
+            said[-1] = near >= NEAR and own >= 1, said[-1][1]
+    for c in sorted(edits & {*categories} if {OVER, OWN} <= autos.keys() else ()):
+        more = autos[OVER][c] / autos[OWN][c]
+        said.append((more >= 1, f"{OVER} ÷ {OWN} on {c}: {more:.2f}; 1 asked"))
+    for name, ms in decided.items():
+        if ms:
+            out.print(f"a decision of {name}: median {statistics.median(ms):.3f}, mean {statistics.fmean(ms):.3f} ms")
     said.append((slowest[0] <= DECISION_MS, f"deciding a length: {slowest[0]:.3f} ms a step at most ({slowest[1]})"))
     said.append((not differing, f"outputs that differ from plain decoding's: {', '.join(sorted(differing)) or 'none'}"))
     for reached, words in said:

@@ -105,14 +105,14 @@ class DraftTree:
                 order.append(node)
         tokens = tuple(self.tokens[node] for node in order)
         parents = tuple(-1 if self.parents[node] < 0 else new_index[self.parents[node]] for node in order)
-        return DraftTree._checked(tokens, parents), order
+        return DraftTree._part(tokens, parents), order
 
     def first(self, count: int) -> tuple[DraftTree, range]:
         """The tree of its first ``count`` nodes alone, and their numbers, as ``kept`` gives them."""
-        return DraftTree._checked(self.tokens[:count], self.parents[:count]), range(count)
+        return DraftTree._part(self.tokens[:count], self.parents[:count]), range(count)
 
     @classmethod
-    def _checked(cls, tokens: tuple[int, ...], parents: tuple[int, ...]) -> DraftTree:
+    def _part(cls, tokens: tuple[int, ...], parents: tuple[int, ...]) -> DraftTree:
         """A part of a tree, which needs no second check."""
         tree = object.__new__(cls)
         object.__setattr__(tree, "tokens", tokens)
