@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from typing import Any
 
@@ -19,12 +20,14 @@ from decoders.draft_models.block_network import BlockConfig, BlockNetwork
 from decoders.draft_models.block_published import FIRST_ROOT, ROOT_EVERY
 from decoders.draft_models.eagle_published import TEXT
 from decoders.drafters import chosen
-from decoders.parts import load_part
+from decoders.model.shape import ModelShape
+from decoders.parts import Part, load_part, save_part
 from decoders.trace.trace import Trace
 from decoders.training.block_drafters import Blocks
 from decoders.training.heads import Lesson
 from decoders.training.recipes import HeadRecipe
 from decoders.verifiers.sampling import Chooser
+from specviz.commands import options, train
 
 from . import block_oracle as oracle
 from .block_oracle import BLOCK, FEATURES, MASK, configuration, published, tensors
@@ -490,3 +493,26 @@ def test_a_new_drafter_makes_the_targets_own_keys(target):
     if layer < target.shape.layers:
         assert torch.allclose(run.cache.store[0, 0, 0, :, :19], session.context.keys(layer), atol=1e-4)
     assert not network.config.anchor and network.config.places == 7
+
+
+def test_the_default_drafter_of_a_small_model_is_a_small_file(target, tmp_path, capsys):
+    """SmolLM2's sizes, and what ``specviz train dflash`` takes by itself: at most 6 MB, with an MLP as wide as that of
+    the layer that it begins as.
+    """
+    parser = argparse.ArgumentParser()
+    train.add(parser)
+    recipe = options.settings_of(parser.parse_args(["dflash"]), HeadRecipe)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["dflash", "--help"])
+    assert recipe.draft_vocab == 16384 and "(default: 16384)" in " ".join(capsys.readouterr().out.split())
+    assert options.settings_of(parser.parse_args(["medusa"]), HeadRecipe) == HeadRecipe()
+    smollm2 = hf.LlamaConfig(
+        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
+        num_key_value_heads=3,
+    )  # fmt: skip
+    network = Blocks().network(ModelShape.of(smollm2), recipe, 0)
+    assert (network.config.mlp, network.config.draft_vocab) == (1536, 16384)
+    part = Part("dflash", "0" * 24, "smollm2", network.config)
+    folder = save_part(part, network.state_dict(), tmp_path / "part", dtype=Blocks().dtype)
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 6e6
+    assert Blocks().network(target.shape, recipe, 0).config.draft_vocab == 0, "a smaller vocabulary is drafted whole"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from decoders import Prompt, UserError, generate, load_target, record
 from decoders.draft.draft import Draft, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
+from decoders.model import rounding
 from decoders.model.catalog import precision_of
 from decoders.model.compiled_layers import why_not
 from decoders.model.rounding import RoundedLinear, _unable, round_weights
@@ -22,7 +24,10 @@ from decoders.study.recorded import other_model
 from decoders.study.stock import IN_DOUBLE, StockModel
 from decoders.sweep.lossless import check_lossless
 
+from .families.compare import network as hybrid
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .test_hybrid import HYBRIDS
+from .tiers import matrix
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.skipif(bool(_unable(8) or _unable(4)), reason="this build of torch has no such kernels")
@@ -73,19 +78,22 @@ def rounded(weights: str, **options: Any) -> Target:
     return target
 
 
-@pytest.mark.parametrize("weights", ["int8", "int4"])
-@torch.inference_mode()
-def test_rows_that_are_verified_together_are_those_that_come_one_by_one(weights):
-    """As a chain, and with other branches between them: so a draft never changes a token. The heads are as large as
-    real ones, whose sums are formed in another order where there are more rows.
-    """
-    sizes = {"hidden_size": 192, "intermediate_size": 256, "head_dim": 64, "num_attention_heads": 3}
+def small_llama() -> Any:
+    """Heads as large as real ones, whose sums are formed in another order where there are more rows."""
     torch.manual_seed(1)
     config = LlamaConfig(
         vocab_size=300, num_hidden_layers=3, num_key_value_heads=1, initializer_range=0.1, attn_implementation="eager",
-        **sizes,
+        hidden_size=192, intermediate_size=256, head_dim=64, num_attention_heads=3,
     )  # fmt: skip
-    target, tokens = Target(LlamaForCausalLM(config), None, "small", weights=weights), prompt_ids(7, 130)
+    return LlamaForCausalLM(config)
+
+
+@torch.inference_mode()
+def apart(target: Target) -> float:
+    """The greatest difference of a logit between rows that are verified together, as a chain and with other branches
+    between them, and the same ones one by one.
+    """
+    tokens = prompt_ids(7, 130)
     text, written = tokens[:100], tokens[100:112]
 
     def session() -> Session:
@@ -103,10 +111,61 @@ def test_rows_that_are_verified_together_are_those_that_come_one_by_one(weights)
         branches += [(token + 1) % 300, token]
         parents += [path[-1]] * 2
         path.append(len(branches) - 1)
+    most = 0.0
     for tree, rows in ((chain, range(len(chain))), (DraftTree(tuple(branches), tuple(parents)), path)):
         logits = session().score(Draft(tree)).logits
-        apart = max(float((logits[row] - one).abs().max()) for row, one in zip(rows, single, strict=True))
-        assert apart <= 1e-5, "the head alone may differ, in fp32's last digits"
+        most = max(most, *(float((logits[row] - one).abs().max()) for row, one in zip(rows, single, strict=True)))
+    return most
+
+
+HEAD_ALONE = 1e-5  # it stays in fp32, and its last digits may differ
+DENSE = ("qwen3_5_text", "bamba", "lfm2", "olmo_hybrid", "falcon_h1", "zamba2")
+
+
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_rows_that_are_verified_together_are_those_that_come_one_by_one(weights):
+    """So a draft never changes a token."""
+    assert apart(Target(small_llama(), None, "small", weights=weights)) <= HEAD_ALONE
+
+
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+@pytest.mark.parametrize("family", matrix(DENSE, 1, "the other hybrid families without experts"))
+def test_rows_of_a_hybrid_are_those_that_come_one_by_one(family, weights):
+    """Recurrent states, convolutions and layers of sizes that no kernel takes are computed in double, too."""
+    target = Target(hybrid(HYBRIDS[family]), None, family, weights=weights)
+    assert apart(target) <= HEAD_ALONE
+    states = target.session(Needs(), 8).cache.states
+    assert states is not None and states.dtype == torch.float64
+
+
+def test_a_model_whose_rows_touch_each_other_is_refused(monkeypatch):
+    """Negative control: sums whose last digits are others where there are more rows."""
+
+    def by_rows(model: Any) -> None:
+        norm = model.base_model.layers[0].input_layernorm
+        norm.register_forward_hook(lambda module, args, out: out * (1 + 1e-4 * out.shape[1]))
+
+    monkeypatch.setattr(rounding, "compute_in_double", by_rows)
+    with pytest.raises(UserError, match="int8 weights do not suit bamba: a row's logits differ by"):
+        Target(hybrid(HYBRIDS["bamba"]), None, "bamba", weights="int8")
+
+
+def test_layers_that_no_kernel_takes_stay_and_experts_are_refused():
+    """The int8 kernel reads past the end of rows that are no multiple of 16 numbers, and ends the process."""
+    model = torch.nn.ModuleDict({"a": torch.nn.Linear(24, 32), "b": torch.nn.Linear(32, 24)})
+    rows = torch.randn(5, 24)
+    expected = model["a"](rows)
+    for weights, kinds in (("int8", ["ExactLinear", "RoundedLinear"]), ("int4", ["ExactLinear", "RoundedLinear"])):
+        tried = copy.deepcopy(model)
+        if weights == "int4":
+            tried["b"] = torch.nn.Linear(32, 16)
+        assert round_weights(tried, weights, "it") == 1
+        assert [type(module).__name__ for module in tried.values()] == kinds
+        torch.testing.assert_close(tried["a"](rows), expected)
+        together = tried["a"](rows)
+        assert torch.equal(torch.cat([tried["a"](row) for row in rows.split(1)]), together)
+    with pytest.raises(UserError, match="int4 weights are of linear layers, and it has experts: "):
+        round_weights(hybrid(HYBRIDS["qwen3_next"]), "int4", "it")
 
 
 @pytest.mark.parametrize("weights", ["int8", "int4"])

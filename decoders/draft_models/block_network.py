@@ -134,7 +134,9 @@ class BlockConfig:
             raise ValueError(f"rotary positions of kind {kind!r}: possible are {', '.join(ROTARIES)}")
 
     @classmethod
-    def of(cls, shape: ModelShape, *, layers: int = 1, mlp: int | None = None, **options: Any) -> BlockConfig:
+    def of(
+        cls, shape: ModelShape, *, layers: int = 1, mlp: int | None = None, draft_vocab: int = 0, **options: Any
+    ) -> BlockConfig:  # fmt: skip
         """A drafter to be trained for a target of this shape: of its width, with its embedding and head, reading the
         states behind the layers that DFlash takes (``spread``). Raises UserError for what is not possible.
         """
@@ -143,7 +145,7 @@ class BlockConfig:
             return cls(
                 shape.vocab, shape.hidden, shape.hidden, features, shape.heads, shape.kv_heads, shape.head_dim,
                 mlp or shape.mlp, layers, shape.norm_eps, context_length=shape.context_length,
-                draft_vocab=options.pop("draft_vocab", 0) % shape.vocab, **options,
+                draft_vocab=draft_vocab if draft_vocab < shape.vocab else 0, **options,
             )  # fmt: skip
         except ValueError as error:
             raise UserError(str(error)) from None

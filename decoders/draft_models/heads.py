@@ -64,8 +64,9 @@ class HeadsConfig:
         settings that are not possible.
         """
         layer = EagleConfig.of(shape) if prefix else None
+        draft_vocab = draft_vocab if draft_vocab < shape.vocab else 0
         try:
-            return cls(shape.vocab, shape.hidden, draft_vocab=draft_vocab % shape.vocab, prefix=layer, **options)
+            return cls(shape.vocab, shape.hidden, draft_vocab=draft_vocab, prefix=layer, **options)
         except ValueError as error:
             raise UserError(str(error)) from None
 

@@ -43,8 +43,9 @@ class Training:
     ``family`` (of ``FAMILIES``) names the training loop and its options, ``own`` those settings of its recipe that not
     every kind of the family has. ``minutes`` is the usual computing time. ``settings`` are passed to the loop as they
     are. ``lesson`` is what heads learn: a ``decoders.training.heads.HeadKind``, or "module:name" of one. ``varies``
-    names the settings that an experiment may vary between parts. ``worth`` is its share of a budget for all kinds,
-    beside the others'; the greatest is trained first.
+    names the settings that an experiment may vary between parts. ``defaults`` are settings of its recipe whose default
+    differs from the family's. ``worth`` is its share of a budget for all kinds, beside the others'; the greatest is
+    trained first.
     """
 
     family: str
@@ -55,6 +56,7 @@ class Training:
     settings: Mapping[str, Any] = field(default_factory=dict)
     lesson: Any = None
     varies: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     worth: float = 0.08
 
     def opened_lesson(self) -> Any:

@@ -81,7 +81,7 @@ class TreeCache(HybridCache):
         super().__init__(layers=[_Layer(self, index) for index in range(shape.layers)])
         self.capacity, self.dtype = capacity, dtype
         self.slot_of = {layer: slot for slot, layer in enumerate(shape.kv_layers)}
-        self.states: RecurrentStates | None = RecurrentStates() if shape.recurrent_layers else None
+        self.states: RecurrentStates | None = RecurrentStates(dtype=dtype) if shape.recurrent_layers else None
         self.length = 0
         self.store: Tensor | None = None
         self.sizes = (0, 0)  # of a key and a value
@@ -143,7 +143,7 @@ class TreeCache(HybridCache):
         """Begin anew, to read a text of which the first ``prompt`` tokens are the prompt."""
         self.length = 0
         if self.states is not None:
-            self.states = RecurrentStates(prompt)
+            self.states = RecurrentStates(prompt, self.dtype)
 
     def keep(self, *, always: bool = False) -> None:
         """Make sure that the cache can be cut back to where it is now; ``always``: as long as its run goes on."""

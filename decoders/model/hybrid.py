@@ -39,7 +39,8 @@ def _delta(own: Callable[..., Any]) -> Callable[..., Any]:
             return own(query, key, value, g=g, beta=beta, **others)
         heads, by_channel = value.shape[2], g.ndim == 4
         queries, keys, values, decay, betas = (
-            _by_head(rows, heads) for rows in (query, key, value, g if by_channel else g[..., None], beta[..., None])
+            _by_head(rows, heads, states.dtype)
+            for rows in (query, key, value, g if by_channel else g[..., None], beta[..., None])
         )
         if others.get("use_qk_l2norm_in_kernel"):
             queries, keys = (x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6) for x in (queries, keys))
@@ -62,23 +63,25 @@ def _scan(own: Callable[..., Any]) -> Callable[..., Any]:
                 dt_limit=dt_limit, **others,
             )  # fmt: skip
         heads, dt = hidden_states.shape[2], dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
-        steps = _by_head((F.softplus(dt) if dt_softplus else dt)[..., None], heads)
+        steps = _by_head((F.softplus(dt) if dt_softplus else dt)[..., None], heads, states.dtype)
         if tuple(dt_limit) != NO_LIMIT:  # transformers limits the steps of a prompt's rows, not those of later ones
             reads = torch.as_tensor(states.reads, device=steps.device)[None, :, None]
             steps = torch.where(reads, steps.clamp(*dt_limit), steps)
-        values, keys, queries = (_by_head(rows, heads) for rows in (hidden_states, B, C))
+        values, keys, queries = (_by_head(rows, heads, states.dtype) for rows in (hidden_states, B, C))
         rows = queries, keys, values * steps, A.to(steps)[:, None, None] * steps
         out, state = states.recur(scan_rule, rows, (heads, keys.shape[2], values.shape[2]))
         out = out if D is None else out + D.to(out)[:, None, None] * values
+        out = out if states.dtype is None else out.to(hidden_states.dtype)
         return out.transpose(0, 1)[None].contiguous(), state
 
     return scan
 
 
-def _by_head(rows: Float[Tensor, "1 rows groups size"], heads: int) -> Float[Tensor, "heads rows size"]:
-    """Rows in fp32 (or fp64, as they are), of each head; a group serves heads that follow each other."""
-    each = rows[0] if rows.dtype == torch.float64 else rows[0].float()
-    each = each.transpose(0, 1)
+def _by_head(
+    rows: Float[Tensor, "1 rows groups size"], heads: int, dtype: torch.dtype | None
+) -> Float[Tensor, "heads rows size"]:
+    """Rows of each head in ``dtype`` (None: fp32, or fp64 as they are); a group serves heads that follow each other."""
+    each = rows[0].to(dtype or (torch.float64 if rows.dtype == torch.float64 else torch.float32)).transpose(0, 1)
     return each if len(each) == heads else each.repeat_interleave(heads // len(each), 0)
 
 

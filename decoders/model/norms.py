@@ -1,6 +1,9 @@
-"""RMS norms as one operation instead of five, where that gives the same bits."""
+"""RMS norms as one operation instead of five, where that gives the same bits; and norms and activations in double."""
 
 from __future__ import annotations
+
+import types
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -49,3 +52,40 @@ def fuse_norms(model: nn.Module, exact: bool = False) -> int:
                 setattr(parent, name, FusedRMSNorm(weight.detach(), eps, exact))
                 count += 1
     return count
+
+
+class _TorchInDouble:
+    """torch, whose ``float32`` is double."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, "float64" if name == "float32" else name)
+
+
+class ExactActivation(nn.Module):
+    """An activation computed in double: kernels' results in fp32 may depend on how many numbers there are."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x.double()).to(x.dtype)
+
+
+def compute_in_double(model: nn.Module) -> None:
+    """Have a model's gated norms and its activations, but SiLU, compute in double. A gated norm's own code runs, with
+    double where it says float32.
+    """
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child).__module__ == "transformers.activations" and "SiLU" not in type(child).__name__:
+                setattr(parent, name, ExactActivation(child))
+    for module in model.modules():
+        if type(module).__name__.endswith("RMSNormGated"):
+            own: Any = type(module).forward
+            while hasattr(own, "__wrapped__"):
+                own = own.__wrapped__
+            inside = {**own.__globals__, "torch": _TorchInDouble()}
+            made = types.FunctionType(own.__code__, inside, own.__name__, own.__defaults__, own.__closure__)
+            made.__kwdefaults__ = own.__kwdefaults__
+            module.forward = types.MethodType(made, module)

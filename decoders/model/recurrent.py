@@ -120,9 +120,11 @@ class RecurrentStates:
     A forward (``following``) leaves them as they were; ``commit`` takes in the accepted path. Tensors are replaced,
     never written over, so that ``keep`` costs no copy; ``cut`` goes back to the nearest kept place, from which the text
     has to be read again: a state cannot be undone. ``prompt`` is how many rows of the text generate() reads at once.
+    ``dtype`` is that of sums and states (None: at least fp32); in double, a row is the same whatever is beside it.
     """
 
-    def __init__(self, prompt: int = 0) -> None:
+    def __init__(self, prompt: int = 0, dtype: torch.dtype | None = None) -> None:
+        self.dtype = dtype
         self.layers: dict[int, LayerState] = defaultdict(LayerState)
         self.length, self.prompt = 0, prompt
         self.kept: dict[int, Kept] = {}
@@ -178,7 +180,7 @@ class RecurrentStates:
 
     def copy(self) -> RecurrentStates:
         """The same states, to be gone on with apart from these."""
-        made = RecurrentStates(self.prompt)
+        made = RecurrentStates(self.prompt, self.dtype)
         made.length, made.kept, made.pinned = self.length, dict(self.kept), set(self.pinned)
         layers = {index: LayerState(layer.inputs, layer.state) for index, layer in self.layers.items()}
         made.layers = defaultdict(LayerState, layers)
@@ -216,10 +218,12 @@ class RecurrentStates:
         if layer.inputs is None:
             layer.inputs = x.new_zeros((1, x.shape[1], taps - 1))
         joined = layer.joined = torch.cat([layer.inputs, x], 2)
+        dtype = self.dtype or weight.dtype
+        weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
         if self.paths.ancestors is None:
-            out = F.conv1d(joined.to(weight.dtype), weight[:, None], bias, groups=x.shape[1])
+            out = F.conv1d(joined.to(dtype), weight[:, None], bias, groups=x.shape[1])
         else:
-            windows = joined[:, :, self.paths.windows(taps)].to(weight.dtype)
+            windows = joined[:, :, self.paths.windows(taps)].to(dtype)
             out = torch.einsum("bcrt,ct->bcr", windows, weight)
             out = out if bias is None else out + bias[None, :, None]
         return (out if activation is None else ACT2FN[activation](out)).to(x.dtype)
@@ -255,7 +259,7 @@ class JointStates:
     """The states of several runs in one forward, of which run i has ``counts[i]`` rows."""
 
     def __init__(self, states: Sequence[RecurrentStates], counts: Sequence[int]) -> None:
-        self.states, self.counts = states, list(counts)
+        self.states, self.counts, self.dtype = states, list(counts), states[0].dtype
 
     @contextmanager
     def following(self, paths: Sequence[Paths]) -> Iterator[None]:

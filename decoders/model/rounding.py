@@ -1,8 +1,10 @@
 """Linear layers with weights of eight or four bits, by torch's own kernels for the CPU.
 
 Rows are rounded to bfloat16 and the weights stay small: fewer bytes are read, which is what one row waits for. A row's
-result is the same bit for bit whatever stands beside it; beside such layers norms and attention are computed in
-double, so that this holds for whole forwards, compiled or not. Embedding and head stay.
+result is the same bit for bit whatever stands beside it; beside such layers norms, activations, attention, recurrent
+states and linear layers of sizes that the kernels do not take are computed in double, so that this holds for whole
+forwards, compiled or not. Embedding and head stay. Models with experts, whose weights are none of linear layers, are
+refused.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -18,11 +21,11 @@ from decoders.errors import UserError
 
 from .catalog import WEIGHTS
 from .linear import give_back, mapped_weights
-from .norms import fuse_norms
+from .norms import compute_in_double, fuse_norms
 
 BITS = {"int8": 8, "int4": 5}  # of a weight, with its share of scales and offsets
 GROUP = 32  # weights of a row that share scale and offset in int4, as in GGUF's Q4_1
-BLOCK = 16  # outputs that the int4 kernel takes at a time
+BLOCK = 16  # outputs that the int4 kernel takes at a time, and inputs that the int8 kernel does
 
 
 class RoundedLinear(nn.Module):
@@ -69,6 +72,26 @@ class RoundedLinear(nn.Module):
             destination[f"{prefix}bias"] = self.bias
 
 
+class ExactLinear(nn.Module):
+    """A linear layer as it is, its sums formed in double: the order of their terms is lost in rounding."""
+
+    def __init__(self, plain: nn.Linear) -> None:
+        super().__init__()
+        self.out_features, self.in_features = plain.weight.shape
+        self.weight, self.bias = plain.weight, plain.bias
+
+    def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
+        bias = None if self.bias is None else self.bias.double()
+        return F.linear(x.double(), self.weight.double(), bias).to(x.dtype)
+
+
+def fits(linear: nn.Linear, bits: int) -> bool:
+    """Whether the kernel takes a layer's sizes; beyond them the one of int8 reads memory that is not there."""
+    if bits == 8:
+        return linear.in_features % BLOCK == 0
+    return linear.in_features % GROUP == 0 and linear.out_features % BLOCK == 0
+
+
 def rounded_product(rows: Float[Tensor, "rows in"], numbers: Tensor, scale: Tensor, bits: int) -> Tensor:
     """Rows times the weights of a ``RoundedLinear``, ``[rows, out]`` in the rows' dtype."""
     half = rows.bfloat16()
@@ -84,10 +107,11 @@ def weights_for(device: torch.device, dtype: torch.dtype) -> tuple[str, ...]:
 
 
 def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
-    """Replace the linear layers below a model's head by ones on ``weights`` of fewer bits; returns how many. Norms
-    compute in double then. fp32 and None change nothing.
+    """Replace the linear layers below a model's head by ones on ``weights`` of fewer bits; returns how many. Norms, and
+    linear layers that do not fit, compute in double then. fp32 and None change nothing.
 
-    Raises UserError for unknown weights, for a model that is not on a CPU in fp32, and where the kernels are missing.
+    Raises UserError for unknown weights, for a model that is not on a CPU in fp32 or has experts, and where the kernels
+    are missing.
     """
     if weights in (None, "fp32"):
         return 0
@@ -97,6 +121,13 @@ def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
     if weights not in weights_for(first.device, first.dtype):
         kind = str(first.dtype).removeprefix("torch.")
         raise UserError(f"{weights} weights are for a CPU in float32, and {name} is on the {first.device} in {kind}")
+    if any(param.ndim == 3 for module in model.modules() if not isinstance(module, nn.Conv1d)
+           for param in module.parameters(recurse=False)):  # fmt: skip
+        raise UserError(
+            f"{weights} weights are of linear layers, and {name} has experts: theirs would stay in float32, and their "
+            "sums would depend on which rows are read together, so that a draft could change a token. Leave --weights "
+            "out"
+        )
     bits = int(weights.removeprefix("int"))
     if (reason := _unable(bits)) is not None:
         raise UserError(f"this build of torch does not compute with {weights} weights ({reason}): leave --weights out")
@@ -105,14 +136,18 @@ def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
     for parent in list(model.modules()):
         child: Any
         for place, child in list(parent.named_children()):
-            fits = type(child) is nn.Linear and child is not head
-            if fits and (bits == 8 or (child.in_features % GROUP == 0 and child.out_features % BLOCK == 0)):
-                setattr(parent, place, RoundedLinear(child.weight.detach(), child.bias, bits))
-                give_back(child.weight, mapped)
-                count += 1
+            if type(child) is not nn.Linear or child is head:
+                continue
+            if not fits(child, bits):
+                setattr(parent, place, ExactLinear(child))
+                continue
+            setattr(parent, place, RoundedLinear(child.weight.detach(), child.bias, bits))
+            give_back(child.weight, mapped)
+            count += 1
     if not count:
         raise UserError(f"{name} has no linear layers that {weights} weights fit: leave --weights out")
     fuse_norms(model, exact=True)
+    compute_in_double(model)
     return count
 
 

@@ -20,12 +20,15 @@ from transformers import GenerationConfig
 from decoders.draft.draft import Draft, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
+from decoders.errors import UserError
 
 from .shape import ModelShape, refusal, rotaries
 
 WINDOW, SWITCH = 12, 20  # what a window and the length of short texts are made while the check runs
 WRITTEN = 6  # tokens after each text
 LENGTHS = (5, WINDOW - 3, 3 * WINDOW)  # of the texts: within the window, across its edge, past it
+ROWS_BEHIND, ROWS_ASIDE = 40, 12  # of a text, and of a draft behind it, where rows are compared with single ones
+SAME_ROW = 1e-5  # of logits, in units of their spread: the head alone computes in fp32
 SWITCHING_LENGTHS = (SWITCH - 3, SWITCH, SWITCH + 1)  # across the change, at it, past it
 
 
@@ -50,6 +53,29 @@ def check(target: Any) -> None:
                     reason = f"it does not run through this engine ({type(error).__name__}: {str(error)[:120]})"
                 if reason:
                     raise refusal(shape.family, reason)
+
+
+def check_rows(target: Any) -> None:
+    """Raise UserError for a model on rounded weights whose rows depend on what is verified beside them: a sum's last
+    digit would move a rounded row, and a draft could then change a token. ``target`` is the Target that is being made.
+    """
+    length, ahead = min(ROWS_BEHIND, target.context_length - ROWS_ASIDE - 2), ROWS_ASIDE
+    if length < 1:
+        return
+    text = np.random.default_rng(0).integers(3, target.shape.vocab, length + ahead).tolist()
+    session = target.session(Needs(), length + ahead + 1)
+    session.prefill(text[: length + 1])
+    chain = DraftTree(tuple(text[length:]), tuple(range(-1, ahead - 1)))
+    together = session.score(Draft(chain)).logits.clone()
+    for row, token in enumerate([*text[length + 1 :], 0]):
+        alone = session.score(Draft.empty(int(session.buffer[session.length - 1]), "")).logits[0]
+        worst = float((together[row] - alone).abs().max()) / max(1.0, float(alone.std()))
+        if not worst <= SAME_ROW:
+            raise UserError(
+                f"{target.info['weights']} weights do not suit {target.name}: a row's logits differ by {worst:.2g} "
+                "where others are verified beside it, so that a draft could change a token. Leave --weights out"
+            )
+        session.commit(Verdict((0,), token, ("root",), ("",)))
 
 
 @contextmanager

@@ -41,7 +41,7 @@ from .recurrent import SPACING
 from .reference import reference_logits
 from .room import RunSize, check_room
 from .rounding import round_weights
-from .self_check import check
+from .self_check import check, check_rows
 from .shape import ROTARIES, ModelShape, token_ids
 from .static import Rows
 from .storage import storages
@@ -112,6 +112,8 @@ class Target:
         self.info["kv_heads"] = observed.kv_heads
         if shape.family not in families.TESTED or shape.rotary not in families.TESTED_ROTARIES:
             check(self)
+        if "weights" in self.info and shape.family not in families.LLAMA_LIKE:
+            check_rows(self)
         if engine != "eager":
             self.engines = Engines(self, engine)
 

@@ -26,6 +26,8 @@ DECAY = 4.0  # tokens: a guess at distance d counts exp(-(d - 1) / DECAY), as th
 class Blocks(HeadKind):
     """DFlash's drafter: the divergence of every guess of a block, those nearer to the root more (Chen et al. 2026)."""
 
+    dtype = torch.int8  # with an MLP of the target's width, SmolLM2's is 4.6 MB
+
     def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> BlockNetwork:
         config = BlockConfig.of(
             shape, mlp=recipe.mlp or None, block=recipe.block, states=STATES, draft_vocab=recipe.draft_vocab,

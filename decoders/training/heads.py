@@ -130,7 +130,9 @@ def places_of(tokens: Int[Tensor, "*rows"], drafted: Int[Tensor, "drafted"] | No
 
 
 class HeadKind(ABC):
-    """What a kind of head learns (``decoders.method.part.Training.lesson``)."""
+    """What a kind of head learns (``decoders.method.part.Training.lesson``); its parts store numbers as ``dtype``."""
+
+    dtype = torch.float16
 
     @abstractmethod
     def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> Borrowing:
@@ -181,7 +183,7 @@ class HeadsRun(BorrowingRun):
         shape = ModelShape.of(model.config)
         if reason := shape.unlike_llama("heads cannot be trained for", "they can for"):
             raise UserError(reason)
-        self.entry, self.distances = entry, entry.distances(recipe)
+        self.entry, self.distances, self.dtype = entry, entry.distances(recipe), entry.dtype
         network = entry.network(shape, recipe, seed).float().to(model.device)
         entry.begin(network, model)
         super().__init__(kind, folder, model, name, source, recipe, seed, network)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -236,11 +236,11 @@ def sets_of(pairs: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, s
 
 def add_settings(
     parser: argparse._ActionsContainer, settings: type, *names: str, but: Collection[str] = (), usual: str = "",
-    **helps: str,
+    defaults: Mapping[str, Any] | None = None, **helps: str,
 ) -> None:  # fmt: skip
     """An option for each field of a dataclass that carries its control (``decoders.draft.params.param``), or for those
     with ``names``, and none for those in ``but``: range, default and help are the field's. ``usual``: options that are
-    not given are None, which stands for this; ``helps`` replaces a field's help.
+    not given are None, which stands for this; ``defaults`` and ``helps`` replace a field's.
 
     >>> from decoders.draft.settings import Sampling
     >>> parser = argparse.ArgumentParser()
@@ -252,12 +252,13 @@ def add_settings(
         if (names and control.name not in names) or control.name in but:
             continue
         option = control.option or control.name
-        help, shared = helps.get(control.name, control.help), {"dest": option, "default": control.default}
+        default = (defaults or {}).get(control.name, control.default)
+        help, shared = helps.get(control.name, control.help), {"dest": option, "default": default}
         if usual:
             shared["default"] = None
             help += f" (default: {usual})"
-        elif control.default is not None and control.default is not False and "(default" not in help:
-            help += f" (default: {control.default:g})" if control.kind == "float" else f" (default: {control.default})"
+        elif default is not None and default is not False and "(default" not in help:
+            help += f" (default: {default:g})" if control.kind == "float" else f" (default: {default})"
         if control.kind == "bool":
             parser.add_argument(f"--{option.replace('_', '-')}", action="store_true", help=help, **shared)
         else:

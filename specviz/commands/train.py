@@ -77,7 +77,7 @@ def _add_prompt_tokens(parser: argparse.ArgumentParser, kind: Kind) -> None:
 
 
 def _add_heads(parser: argparse.ArgumentParser, kind: Kind) -> None:
-    options.add_settings(parser, HeadRecipe, but=_of_others(kind))
+    options.add_settings(parser, HeadRecipe, but=_of_others(kind), defaults=training_of(kind.name).defaults)
     options.file(
         parser, "--states", "where the target's states are kept, to share them with other parts (default: in --out)",
         "FOLDER",
