@@ -86,7 +86,7 @@ class ExactLinear(nn.Module):
 
 
 def fits(linear: nn.Linear, bits: int) -> bool:
-    """Whether the kernel takes a layer's sizes; beyond them the one of int8 reads memory that is not there."""
+    """True where the kernel takes a layer's sizes; beyond them the one of int8 reads memory that is not there."""
     if bits == 8:
         return linear.in_features % BLOCK == 0
     return linear.in_features % GROUP == 0 and linear.out_features % BLOCK == 0
