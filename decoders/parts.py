@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from decoders.draft_models.borrowing import Borrowing
 from decoders.draft_models.fitted import Fitted
+from decoders.draft_models.part_files import PartFiles, Source
 from decoders.draft_models.published import Published
 from decoders.folders import settings_folder
 from decoders.method.part import OFFERED, Kind, kinds
@@ -324,6 +325,48 @@ def keep_published(target: Target, place: str) -> tuple[Part, Path]:
     network = load_part(target, kind, place)
     part = Part(kind, target.key, target.name, network.config, {"published": network.about})
     return part, save_part(part, network.state_dict(), own_place(kind, target.key), dtype=target.dtype)
+
+
+def export_part(
+    target: Target, place: str, form: str, folder: Path, *, verifier: str = "", dtype: torch.dtype | None = None
+) -> tuple[Part, PartFiles]:
+    """Write a part in a published format (``Kind.formats``): a new folder with config.json and model.safetensors.
+
+    Args:
+        place: A part's folder, or the kind of the target's own part.
+        verifier: The hub id or path by which a server opens the target (default: the target's name).
+        dtype: Of the numbers (default: the target's). Parts in int8 are dequantised first.
+
+    Raises UserError in one sentence for a part that the format has no place for, and for a folder that is there.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    source = Path(place).expanduser() if place not in kinds() or is_part(Path(place)) else find_part(target.key, place)
+    if source is None:
+        raise UserError(str(missing_part(target, place)))
+    part = read_part(source)
+    kind = kinds()[part.kind]
+    if form not in kind.formats:
+        others = ", ".join(f"{one.name} ({', '.join(one.formats)})" for one in kinds().values() if one.formats)
+        raise UserError(f"a {kind.title} has no form called {form!r}; what can be exported, and as what: {others}")
+    load_part(target, part.kind, source)  # of this target, and whole
+    if folder.exists():
+        raise UserError(f"{folder} is there already: name a new folder")
+    try:
+        weights = _read_weights(source / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{source} holds no usable part: {error}") from None
+    made = kind.formats[form](Source(str(source), part.config, weights, target, verifier or target.name))
+    stored = {
+        name: tensor.detach().cpu().to(dtype or target.dtype if tensor.is_floating_point() else None).contiguous()
+        for name, tensor in made.weights.items()
+    }  # fmt: skip
+    with replacing(folder) as new:
+        save_file(stored, new / "model.safetensors", metadata={"format": "pt"})
+        (new / "config.json").write_text(json.dumps(made.config, indent=2) + "\n", encoding="utf-8")
+        (new / "model.safetensors").chmod(0o644)
+    return part, made
 
 
 def _open(part: Part, weights: Path, target: Target) -> nn.Module:

@@ -25,7 +25,7 @@ FORMATS = {"eagle", "eagle3", "medusa", "hydra", "mtp", "dflash", "dspark", "dfl
 OTHER = {  # the same word for another thing, by file
     "decoders/draft_models/eagle_published.py": FORMATS, "decoders/draft_models/heads_published.py": FORMATS,
     "decoders/draft_models/published.py": FORMATS, "decoders/draft_models/block_published.py": FORMATS,
-    "decoders/draft_models/published_fields.py": FORMATS,
+    "decoders/draft_models/published_fields.py": FORMATS, "decoders/draft_models/eagle_export.py": FORMATS,
     "decoders/draft_models/mtp_published.py": FORMATS, "decoders/draft_models/functional.py": {"eagle"},  # a network
     "decoders/engine/rows.py": {"plain"}, "decoders/importers/request.py": {"plain"},  # a table, a kind, an outcome
     "decoders/importers/vllm_log.py": {"rest"},  # the rest of a line

@@ -36,11 +36,11 @@ def model():
     return convert(Path(model_place("smollm2")), torch.float32)
 
 
-def child(model, what, folder=None, **more):
+def child(model, what, folder=None, *arguments, **more):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "SPECVIZ_RECORD"))}
     environment |= {"SPECVIZ_RECORD": str(folder)} if folder else {}
     done = subprocess.run(
-        [str(PYTHON), str(CHILD), str(model), what], env=environment | more, capture_output=True, text=True,
+        [str(PYTHON), str(CHILD), str(model), what, *arguments], env=environment | more, capture_output=True, text=True,
         timeout=1200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -76,6 +76,28 @@ def test_a_crowd_with_aborted_and_preempted_requests(model, tmp_path):
     assert len(result["ended"]) >= 40
     for key, ids in result["ended"].items():
         assert by_key[key].output_ids == ids, key
+
+
+@pytest.mark.parametrize("form", ["speculators", "eagle"])
+def test_a_head_that_was_exported_drafts_there_as_here(model, tmp_path, form):
+    """SmolLM2's EAGLE-3 head: every draft of the server is this engine's, token by token, and so is what stood."""
+    from decoders.model.load import load_target
+    from decoders.parts import export_part
+    from decoders.study.imported_run import read_again, redraft
+
+    target, runs = load_target("smollm2"), tmp_path / "runs"
+    export_part(target, "eagle3", form, tmp_path / "head")
+    served = child(model, "head", runs, str(tmp_path / "head"))
+    traces = [load(path) for path in sorted(runs.glob("*.spectrace"))]
+    assert sorted(trace.output_ids for trace in traces) == sorted(served["answers"])
+    assert served["counters"]["accepted_tokens"] > 10
+    compared = 0
+    for trace in traces:
+        chain = {"depth": 5, "top_k": 1, "total_tokens": 6}
+        again = redraft(target, read_again(target, trace), "eagle3", chain)
+        assert again.run["redrafted"]["differing"] == 0
+        compared += again.run["redrafted"]["compared"]
+    assert compared == served["counters"]["drafts"] > 40
 
 
 def test_the_signatures_of_both_runners_are_the_known_ones(model):

@@ -1,6 +1,7 @@
 """Run by tests/test_vllm_live.py in vLLM's own environment: chats of a real engine, as JSON on its last line.
 
 python vllm_child.py MODEL_FOLDER chats|crowd|signatures
+python vllm_child.py MODEL_FOLDER head HEAD_FOLDER
 SPECVIZ_RECORD=FOLDER python vllm_child.py MODEL_FOLDER overhead PROMPTS.jsonl PAIRS    (Spec-Bench's form)
 """
 
@@ -28,7 +29,7 @@ def engine(model, **more):
     drafting = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
     return LLM(
         model=model, dtype="float32", max_model_len=1024, enforce_eager=True, disable_log_stats=False,
-        speculative_config=drafting, **more,
+        **{"speculative_config": drafting, **more},
     )  # fmt: skip
 
 
@@ -49,6 +50,17 @@ def chats(model):
         params = SamplingParams(max_tokens=48, extra_args={"specviz": 1}, **settings)
         result[name] = [list(a.outputs[0].token_ids) for a in llm.chat(rows, params, use_tqdm=False)]
     return {**result, "counters": counters(llm), "cpu": time.process_time() - clock}
+
+
+def head(model, folder):
+    """Greedy chats drafted with an EAGLE-3 head that specviz exported, five tokens at a time."""
+    from vllm import SamplingParams
+
+    llm = engine(model, speculative_config={"method": "eagle3", "model": folder, "num_speculative_tokens": 5})
+    rows = [[{"role": "user", "content": text}] for text in TEXTS]
+    params = SamplingParams(max_tokens=32, temperature=0, extra_args={"specviz": 1})
+    answers = [list(answer.outputs[0].token_ids) for answer in llm.chat(rows, params, use_tqdm=False)]
+    return {"answers": answers, "counters": counters(llm)}
 
 
 def crowd(model):

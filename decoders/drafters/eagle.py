@@ -19,7 +19,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.said import DraftVocab, Said
 from decoders.draft.terms import Term
-from decoders.draft_models import eagle_published
+from decoders.draft_models import eagle_export, eagle_published
 from decoders.draft_models.drafter import STEP_TERMS
 from decoders.draft_models.eagle_compiled import CompiledEagle
 from decoders.draft_models.eagle_head import EagleConfig, EagleHead
@@ -276,6 +276,7 @@ KIND = Kind(
         HEADS, "an EAGLE head for a target", "a head that imitates the target's next states, for eagle and eagle2",
         own=("mlp", "unroll", "own_states"), lesson="decoders.training.head_kinds:EAGLE", worth=0.2,
     ),
+    {"eagle": eagle_export.first},
 )  # fmt: skip
 THIRD = Kind(
     "eagle3", "EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fitted, True),
@@ -283,6 +284,7 @@ THIRD = Kind(
         HEADS, "an EAGLE-3 head for a target", "a head that reads three of the target's states, for eagle3",
         own=("mlp", "unroll"), lesson="decoders.training.head_kinds:EAGLE3", worth=0.34,
     ),
+    {form: partial(eagle_export.third, form) for form in ("speculators", "eagle")},
 )  # fmt: skip
 EAGLE = Method(
     name="eagle",

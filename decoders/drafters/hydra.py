@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from decoders.draft_models import heads_published
+from decoders.draft_models import heads_export, heads_published
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.method.part import HEADS, Kind, Training
 
@@ -30,6 +30,7 @@ KIND = Kind(
         HEADS, "Hydra's heads for a target", "heads that also read the tokens drafted before theirs, for hydra",
         own=(*HEADS_OPTIONS, "prefix"), lesson="decoders.training.head_kinds:HYDRA", worth=0.12,
     ),
+    {"hydra": heads_export.hydra},
 )  # fmt: skip
 METHOD = replace(
     MEDUSA,

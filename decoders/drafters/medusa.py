@@ -14,7 +14,7 @@ from typing import Any
 
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
-from decoders.draft_models import heads_published
+from decoders.draft_models import heads_export, heads_published
 from decoders.draft_models.head_drafter import HEAD, NODE_TERMS, STEP_TERMS, HeadsDrafter
 from decoders.draft_models.head_trees import MC_SIM, Ranks
 from decoders.draft_models.heads import MOST_HEADS, HeadsConfig, ParallelHeads
@@ -109,6 +109,7 @@ KIND = Kind(
         HEADS, "Medusa's heads for a target", "heads that each guess one token further ahead, for medusa",
         own=HEADS_OPTIONS, lesson="decoders.training.head_kinds:MEDUSA",
     ),
+    {"medusa": heads_export.medusa},
 )  # fmt: skip
 
 

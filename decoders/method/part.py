@@ -67,7 +67,9 @@ class Training:
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """A kind of trained part: its name in commands and folders, its title, its configuration, the network of that
-    shape, how one that others published is fitted to a target, and how it is trained here.
+    shape, how one that others published is fitted to a target, and how it is trained here. ``formats`` are the
+    published ones that it can be written in, by name: each makes a ``decoders.draft_models.part_files.PartFiles`` of a
+    ``Source``, or raises UserError.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Kind:
     network: Callable[[Any], nn.Module]
     published: Callable[[Any, Target], Any] | None = None
     training: Training | None = None
+    formats: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 _kinds: dict[str, Kind] = {}

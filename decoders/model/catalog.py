@@ -24,6 +24,7 @@ EARLIER = {  # of models that are here by name: runs, parts and calibrations fro
     "05173c26232fa36b832882c2": "d0117de71efd2d985285a542",  # the bundled target
     "9a37f34edb337545d410fd82": "3ba40bd4eced267550e8ea11",  # SmolLM2
 }
+UPSTREAM = {SMOLLM2: "HuggingFaceTB/SmolLM2-135M-Instruct"}  # hub ids of models that are here in another form
 CALIBRATION = "calibration.json"
 DEFAULT = "SPECVIZ_MODEL"  # the environment variable that names another default
 
@@ -71,6 +72,11 @@ def precision_of(model: Mapping[str, Any]) -> str:
     ('float32', 'int4')
     """
     return str(model.get("weights") or model.get("dtype"))
+
+
+def upstream(key: str) -> str:
+    """The hub id of a model that is here in another form, by its fingerprint; "" of others."""
+    return next((name for model, name in UPSTREAM.items() if shipped_key(model) == key), "")
 
 
 def shipped_key(model: str) -> str:
