@@ -8,6 +8,7 @@ import errno
 import json
 import logging
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from decoders.errors import UserError
 from decoders.servers import recorder as recorders
 from decoders.servers import vllm as plugin
-from decoders.servers.recorder import Batch, Recorder, Recording, first_choices, ranks_of
+from decoders.servers.recorder import Batch, Recorder, Recording, first_choices, logprobs_of, ranks_of
 from decoders.servers.watching import Folder, Metrics, read_metrics
 from decoders.trace.files import load
 from specviz.cli import main
@@ -34,9 +35,23 @@ def test_first_choices_are_the_largest(rows, k, seed, more):
     assert torch.equal(values, expected) and torch.equal(ids, places)
     at, tokens = torch.arange(rows).repeat_interleave(2), torch.arange(2 * rows) * 7 % logits.shape[1]
     order = logits.argsort(-1, descending=True).tolist()
-    assert ranks_of(logits, at, tokens).tolist() == [
-        order[row].index(token) for row, token in zip(at.tolist(), tokens.tolist(), strict=True)
-    ]
+    expected = [order[row].index(token) for row, token in zip(at.tolist(), tokens.tolist(), strict=True)]
+    assert ranks_of(logits, at, tokens).tolist() == expected
+    tokens[: rows // 2] = ids[at[: rows // 2], 0]  # those among the first choices are counted without the row
+    expected[: rows // 2] = [0] * (rows // 2)
+    assert ranks_of(logits, at, tokens, values).tolist() == expected
+    with patch.object(recorders, "ROWS_AT_A_TIME", 1):
+        assert torch.equal(logprobs_of(logits, ids), logits.log_softmax(-1).gather(1, ids))
+
+
+def test_how_many_first_choices_are_recorded_is_for_the_environment(monkeypatch):
+    assert plugin.choices_per_row() == recorders.TOP
+    monkeypatch.setenv(plugin.CHOICES, "12")
+    assert plugin.choices_per_row() == 12
+    for text in ("0", "65", "-1", "all"):
+        monkeypatch.setenv(plugin.CHOICES, text)
+        with pytest.raises(ValueError, match=f"SPECVIZ_RECORD_TOP is '{text}': a whole number from 1 to 64"):
+            plugin.choices_per_row()
 
 
 def recording(key="r", prompt=(5, 6, 7), most=64, stop=(), **said):

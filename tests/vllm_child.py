@@ -88,7 +88,9 @@ def crowd(model):
 
 def overhead(model, prompts, pairs):
     """Processor time of 16 chats of 64 tokens, recorded ÷ plain: two engines in one process take their steps in turn,
-    so that a busy machine slows both alike. ``own``: what the recorder's functions took by their threads' clocks.
+    so that a busy machine slows both alike; the recorder's thread counts for the recorded one whenever it computes.
+    Which engine is recorded changes from pair to pair. ``own``: what the recorder's functions took by their threads'
+    clocks.
     """
     from vllm import SamplingParams
     from vllm.platforms import current_platform
@@ -113,32 +115,40 @@ def overhead(model, prompts, pairs):
     ]
     result = []
     for number in range(int(pairs) + 1):  # the first one opens the tokenizer, and is not counted
-        answers, seconds, before, turn, own[0] = ({}, {}), [0.0, 0.0], counters(engines[1]), 0, 0.0
+        recorded = number % 2
+        answers, seconds, before, turn, own[0] = ({}, {}), [0.0, 0.0], counters(engines[recorded]), 0, 0.0
         for which, one in enumerate(engines):
             for place, prompt in enumerate(ids):
-                asked = SamplingParams(temperature=0, max_tokens=64, extra_args={"specviz": 1} if which else None)
+                extra = {"specviz": 1} if which == recorded else None
+                asked = SamplingParams(temperature=0, max_tokens=64, extra_args=extra)
                 one.llm_engine.add_request(f"{number}-{which}-{place}", {"prompt_token_ids": prompt}, asked)
+        thread = _thread_s()
         while any(one.llm_engine.has_unfinished_requests() for one in engines):
             turn += 1
-            for which in (0, 1) if (turn + number) % 2 else (1, 0):
-                clock = time.process_time()
+            for which in (0, 1) if turn % 2 else (1, 0):
+                clock = time.process_time() - _thread_s()
                 for output in engines[which].llm_engine.step():
                     if output.finished:
                         answers[which][output.request_id.split("-")[2]] = list(output.outputs[0].token_ids)
-                if which and _taps().recorder:
-                    _taps().recorder.flush()
-                seconds[which] += time.process_time() - clock
-        clock = time.process_time()
+                seconds[which] += time.process_time() - _thread_s() - clock
+        clock = time.process_time() - _thread_s()
         _taps().end(list(_taps().recorder.running))
         _taps().recorder.flush()
-        seconds[1] += time.process_time() - clock
-        after = counters(engines[1])
+        seconds[recorded] += time.process_time() - clock - thread  # with all that the thread computed
+        after = counters(engines[recorded])
         told = {name: value - before.get(name, 0) for name, value in after.items()}
         same = sum(answers[0][place] == answers[1][place] for place in answers[0])
-        pair = {"ratio": seconds[1] / seconds[0], "own": own[0] / seconds[0], "seconds": seconds, "same": same, **told}
+        plain = seconds[1 - recorded]
+        pair = {"ratio": seconds[recorded] / plain, "own": own[0] / plain, "seconds": seconds, "same": same, **told}
         print(json.dumps(pair), file=sys.stderr, flush=True)
         result.append(pair)
     return result[1:]
+
+
+def _thread_s():
+    """Seconds that the recorder's thread has computed."""
+    recorder = _taps().recorder
+    return time.clock_gettime(time.pthread_getcpuclockid(recorder._thread.ident)) if recorder else 0.0
 
 
 def _clocked(inner, total):

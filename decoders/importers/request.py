@@ -31,6 +31,7 @@ MOST_ROWS = 300_000  # of all requests that are shown: tokens, their first choic
 MOST_TOKENS = 1_000_000  # of a file that are read
 PROMPT_STEP, NO_DRAFT = "the forward that read the prompt wrote this token", "the drafter had none"
 UNKNOWN_STEPS = ("steps", "steps.accepted", "steps.drafted", "tokens.kind")
+REASONS = {"rejected": "the server rejected it", "accepted": "the server accepted it"}
 WORD = re.compile(r"\s*\S+|\s+")  # what stands for a token where a text is not split into tokens
 
 Choice = tuple[int | None, str | bytes | None, float | None]  # id, text, probability
@@ -329,50 +330,54 @@ class _Rows:
             "verify_ms": step.verify_ms, "commit_ms": None, "elapsed_ms": self.elapsed if self.timed else None,
             "batch": step.batch,
         }  # fmt: skip
-        _append(self.tables, "steps", **row)
+        _extend(self.tables, "steps", 1, **{name: [value] for name, value in row.items()})
         self.at, self.step, self.root = emitted.stop, self.step + 1, self.output[emitted.stop - 1]
 
     def _nodes(self, step: ServerStep, accepted: int, drafted: int, judged: Sequence[tuple[float | None, int]]) -> None:
-        for depth in range(drafted + 1):
-            offered = step.draft[depth - 1] if 0 < depth <= len(step.draft) else ()
-            prob, rank = judged[depth - 1] if 0 < depth <= accepted else (None, -1)
-            if 0 < depth <= len(step.judged):
-                prob, rank = share(step.judged[depth - 1][0]), step.judged[depth - 1][1]
-            token = self.root if not depth else NOT_RECORDED
-            if 0 < depth <= accepted:
-                token = self.output[self.at + depth - 1]
-            elif depth:
-                token = self.pieces.id(*(offered[0][:2] if offered else (None, None)))
-            status = "root" if not depth else "accepted" if depth <= accepted else "rejected"
-            if depth > accepted + 1 or (depth == accepted + 1 and len(judged) == accepted):
-                status = "unreached"
-            row = {
-                "step": self.step, "token": token, "parent": depth - 1, "depth": depth,
-                "origin": DRAFTER.name if depth else "root", "source": -1, "pool": -1,
-                "draft_prob": share(offered[0][2]) if offered else None, "prob": prob, "rank": rank, "status": status,
-                "reason": {"rejected": "the server rejected it", "accepted": "the server accepted it"}.get(status, ""),
-            }  # fmt: skip
-            if self.served:
-                row["served_prob"] = share(step.served[depth - 1]) if step.served and depth else None
-            if self.confident:
-                own = step.confidence or ()
-                row["confidence"] = share(own[depth - 1]) if 0 < depth <= len(own) else None
-            _append(self.tables, "nodes", **row)
-            if offered:
-                for place, (token_id, text, q) in enumerate(offered):
-                    token = self.pieces.id(token_id, text)
-                    _append(
-                        self.tables, "guesses", step=self.step, node=depth - 1, token=token, rank=place,
-                        draft_prob=share(q), prob=None, residual=None,
-                    )  # fmt: skip
+        count, ids, known = drafted + 1, self.pieces.id, self.pieces.hexes
+        offers = [() if depth > len(step.draft) else step.draft[depth - 1] for depth in range(1, count)]
+        verdicts = [judged[i] if i < accepted else (None, -1) for i in range(drafted)]
+        verdicts[: len(step.judged)] = [(share(prob), rank) for prob, rank in step.judged[:drafted]]
+        tokens = [ids(*(offered[0][:2] if offered else (None, None))) for offered in offers[accepted:]]
+        rejected = min(drafted - accepted, int(len(judged) > accepted))
+        status = ["accepted"] * accepted + ["rejected"] * rejected + ["unreached"] * (drafted - accepted - rejected)
+        rows: dict[str, list[Any]] = {
+            "step": [self.step] * count, "token": [self.root, *self.output[self.at : self.at + accepted], *tokens],
+            "parent": list(range(-1, drafted)),
+            "depth": list(range(count)), "origin": ["root", *[DRAFTER.name] * drafted], "source": [-1] * count,
+            "pool": [-1] * count, "draft_prob": [None, *(share(o[0][2]) if o else None for o in offers)],
+            "prob": [None, *(prob for prob, _ in verdicts)], "rank": [-1, *(rank for _, rank in verdicts)],
+            "status": ["root", *status], "reason": ["", *(REASONS.get(word, "") for word in status)],
+        }  # fmt: skip
+        for name, wanted, values in (
+            ("served_prob", self.served, step.served), ("confidence", self.confident, step.confidence),
+        ):  # fmt: skip
+            if wanted:
+                shares = [share(value) for value in (values or ())[:drafted]]
+                rows[name] = [None, *shares, *[None] * (drafted - len(shares))]
+        _extend(self.tables, "nodes", count, **rows)
+        guesses = [(depth, rank, *choice) for depth, o in enumerate(offers) for rank, choice in enumerate(o)]
+        nothing: list[None] = [None] * len(guesses)
+        _extend(
+            self.tables, "guesses", len(guesses), step=[self.step] * len(guesses),
+            node=[depth for depth, *_ in guesses], rank=[rank for _, rank, *_ in guesses],
+            token=[ids(token, text) for _, _, token, text, _ in guesses],
+            draft_prob=[share(q) for *_, q in guesses], prob=nothing, residual=nothing,
+        )  # fmt: skip
+        nodes, choices = list[int](), list[Choice]()
+        for depth in range(count):
             top: Sequence[Choice] = ()
             if depth < len(step.tops):
                 top = step.tops[depth]
             elif depth <= accepted and self.at + depth < len(self.request.tokens) and depth < len(judged):
                 top = self.request.tokens[self.at + depth].top
-            for token_id, text, p in top:
-                token = self.pieces.id(token_id, text)
-                _append(self.tables, "targets", step=self.step, node=depth, token=token, prob=share(p))
+            nodes += [depth] * len(top)
+            choices += top
+        _extend(
+            self.tables, "targets", len(nodes), step=[self.step] * len(nodes), node=nodes,
+            token=[token if text is None and token in known else ids(token, text) for token, text, _ in choices],
+            prob=[share(p) for _, _, p in choices],
+        )  # fmt: skip
         if drafted > accepted + len(step.draft[accepted:]):
             self.unknown.add("nodes.token")
 
@@ -390,7 +395,7 @@ class _Rows:
 DEFAULTS = {table: {c.name: c.default for c in TABLES[table] if c.default is not REQUIRED} for table in TABLES}
 
 
-def _append(tables: dict[str, dict[str, list[Any]]], table: str, **row: Any) -> None:
-    """A row of a table; the columns that it does not name have their defaults."""
+def _extend(tables: dict[str, dict[str, list[Any]]], table: str, count: int, **rows: list[Any]) -> None:
+    """Rows of a table, column by column; the columns that are not named have their defaults."""
     for name, values in tables[table].items():
-        values.append(row[name] if name in row else DEFAULTS[table][name])
+        values += rows[name] if name in rows else [DEFAULTS[table][name]] * count

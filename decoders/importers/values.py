@@ -40,6 +40,8 @@ def dicts(values: Any) -> list[dict[str, Any]]:
 
 def share(value: Any) -> float | None:
     """A probability as a trace keeps it; None for what is none."""
+    if type(value) is float and 0.0 <= value <= 1.0:
+        return round(value, 6)
     told = number(value)
     return None if told is None or not 0 <= told <= 1.001 else round(min(told, 1.0), 6)
 

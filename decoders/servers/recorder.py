@@ -32,13 +32,14 @@ from decoders.trace.trace import Trace
 
 log = logging.getLogger("specviz.recorder")
 
-TOP = 8  # of the target's choices per verified row
+TOP = 5  # of the target's choices per verified row, as in this engine's own runs
 MOST_REQUESTS = 256  # recorded at a time; further ones are served and not recorded
 MOST_TOKENS = 20_000  # of a request, prompt and output; a longer one is recorded up to there
 MOST_WAITING = 512  # batches that wait for the thread; beyond, steps are lost and their requests say so
 MOST_LIVE = 4 << 20  # bytes of the file of running requests, which then begins anew
 LIVE = "live-{host}-{pid}.jsonl"  # in containers every server may have the same process id
 CHUNKS = 128  # of a vocabulary, in the search for its first choices
+ROWS_AT_A_TIME = 8  # of logits and a thread, whose log-probabilities are in memory together
 FULL = "the recorder was {reason}: the steps after the first {steps} are not recorded"
 
 
@@ -97,21 +98,49 @@ def first_choices(logits: Tensor, k: int = TOP) -> tuple[Tensor, Tensor]:
         values, ids = logits.topk(k, -1)
         return ids, values
     even = width * CHUNKS
-    chunks = logits[:, :even].view(rows, CHUNKS, width).amax(-1).topk(k, -1).indices  # [rows, k]
-    places = (chunks[..., None] * width + torch.arange(width, device=logits.device)).flatten(1)
-    places = torch.cat([places, torch.arange(even, vocab, device=logits.device).expand(rows, -1)], -1)
-    values, best = logits.gather(1, places).topk(k, -1)
-    return places.gather(1, best), values
+    chunked = logits[:, :even].view(rows, CHUNKS, width)
+    chunks = chunked.amax(-1).topk(k, -1).indices  # [rows, k]
+    inside = chunked[torch.arange(rows, device=logits.device)[:, None], chunks].flatten(1)
+    values, best = torch.cat([inside, logits[:, even:]], -1).topk(k, -1)
+    starts = chunks.gather(1, (best // width).clamp_max(k - 1)) * width
+    return torch.where(best < k * width, starts + best % width, best + (even - k * width)), values
 
 
-def ranks_of(logits: Tensor, rows: Tensor, tokens: Tensor) -> Tensor:
-    """How many tokens of a row are likelier than a token of it [tokens]. On a CPU numpy counts without copying rows."""
+def logprobs_of(logits: Tensor, ids: Tensor) -> Tensor:
+    """Log-probabilities [rows, k] of some ids of every row.
+
+    On a CPU a few rows at a time: all at once are another block of memory of the logits' size, taken and given back in
+    every step.
+    """
+    if logits.device.type != "cpu":
+        return logits.log_softmax(-1).gather(1, ids)
+    block, vocab = ROWS_AT_A_TIME * torch.get_num_threads(), logits.shape[1]
+    room, result = logits.new_empty((block, vocab)), logits.new_empty(ids.shape)
+    for start in range(0, len(logits), block):
+        some = slice(start, start + block)
+        rows = logits[some]
+        logprobs = room[: len(rows)]
+        torch.ops.aten._log_softmax.out(rows, -1, False, out=logprobs)
+        torch.gather(logprobs, 1, ids[some], out=result[some])
+    return result
+
+
+def ranks_of(logits: Tensor, rows: Tensor, tokens: Tensor, best: Tensor | None = None) -> Tensor:
+    """How many tokens of a row are likelier than a token of it [tokens]. ``best`` are the rows' largest logits, largest
+    first: of a token among them no row is read. On a CPU numpy counts without copying rows.
+    """
     mine = logits[rows, tokens]
     if logits.device.type != "cpu":
         return (logits[rows] > mine[:, None]).sum(-1)
-    values = logits.detach().numpy()
-    pairs = zip(rows.tolist(), mine.tolist(), strict=True)
-    return torch.tensor([np.count_nonzero(values[row] > own) for row, own in pairs], dtype=torch.long)
+    values, above = logits.detach().numpy(), torch.zeros(len(tokens), dtype=torch.long)
+    read = range(len(tokens))
+    if best is not None:
+        above = (best[rows] > mine[:, None]).sum(-1)
+        read = (above == best.shape[1]).nonzero()[:, 0].tolist()
+    at, own = rows.tolist(), mine.tolist()
+    for place in read:
+        above[place] = int(np.count_nonzero(values[at[place]] > own[place]))
+    return above
 
 
 def on_device(places: Sequence[int], device: torch.device) -> Tensor:

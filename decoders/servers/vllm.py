@@ -5,6 +5,7 @@ names a folder:
 
     SPECVIZ_RECORD=FOLDER vllm serve …                      # requests with "vllm_xargs": {"specviz": 1}
     SPECVIZ_RECORD=FOLDER SPECVIZ_RECORD_ALL=1 vllm serve …  # every request
+    SPECVIZ_RECORD=FOLDER SPECVIZ_RECORD_TOP=20 vllm serve … # that many of the target's first choices, 5 if not said
 
 It wraps the sampling of the V1 runner (``GPUModelRunner._sample``) and of the V2 runner
 (``v1/worker/gpu``: ``RejectionSampler.__call__``, ``Sampler.__call__``), reads, and calls what it wraps unchanged:
@@ -27,11 +28,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .recorder import Batch, Recorder, Recording, first_choices, on_device, ranks_of, to_host
+from .recorder import TOP, Batch, Recorder, Recording, first_choices, logprobs_of, on_device, ranks_of, to_host
 
 log = logging.getLogger("specviz.recorder")
 
-FOLDER, ALL, ASKED = "SPECVIZ_RECORD", "SPECVIZ_RECORD_ALL", "specviz"
+FOLDER, ALL, CHOICES, ASKED = "SPECVIZ_RECORD", "SPECVIZ_RECORD_ALL", "SPECVIZ_RECORD_TOP", "specviz"
+MOST_CHOICES = 64
 SOURCE, TITLE = "vllm-recorder", "vLLM, recorded"
 REFUSED = "specviz records nothing: {name} takes ({found}) in this vLLM, and ({known}) is known"
 
@@ -70,7 +72,7 @@ class Taps:
     """The recordings of one runner, and the times of the forward that is going on."""
 
     def __init__(self, folder: Path, everything: bool) -> None:
-        self.folder, self.everything = folder, everything
+        self.folder, self.everything, self.choices = folder, everything, choices_per_row()
         self.recorder: Recorder | None = None
         self.about: dict[str, Any] = {}
         self.draft_ms: Callable[[], float | None] = lambda: None
@@ -134,7 +136,7 @@ class Taps:
                 return values[: len(places)]
             return values[on_device(places, values.device)]
 
-        numbers = _numbers(of(logits, rows), of(drafted, drafts), judges)
+        numbers = _numbers(of(logits, rows), of(drafted, drafts), judges, self.choices)
         at, draft_ms, verify_ms = time.perf_counter(), self.draft_ms, self.verify_ms
         self.draft_ms = self.verify_ms = lambda: None
 
@@ -150,15 +152,24 @@ class Taps:
         return finish
 
 
-def _numbers(rows: Tensor, drafted: Tensor, judges: Sequence[int]) -> list[Tensor]:
-    """First choices of every row [rows, TOP] (ids and log-probabilities), the drafted ids, and of each its
+def choices_per_row() -> int:
+    """Number of the target's first choices recorded per row, as the environment says. Raises ValueError."""
+    text = os.environ.get(CHOICES) or str(TOP)
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_CHOICES:
+        raise ValueError(f"{CHOICES} is {text[:40]!r}: a whole number from 1 to {MOST_CHOICES} is allowed")
+    return int(text)
+
+
+def _numbers(rows: Tensor, drafted: Tensor, judges: Sequence[int], choices: int) -> list[Tensor]:
+    """First choices of every row [rows, choices] (ids and log-probabilities), the drafted ids, and of each its
     log-probability and rank in the row before it.
     """
     rows = rows.float()
-    ids, _ = first_choices(rows)
-    logprobs = rows.log_softmax(-1)  # one fused pass; logsumexp takes three
+    ids, best = first_choices(rows, choices)
     at, own = on_device(judges, rows.device), drafted.long()
-    return [ids, logprobs.gather(1, ids), drafted.clone(), logprobs[at, own], ranks_of(rows, at, own)]
+    asked = torch.zeros(len(rows), dtype=torch.long, device=rows.device).index_copy_(0, at, own)  # 0: nobody's
+    logprobs = logprobs_of(rows, torch.cat([ids, asked[:, None]], -1))
+    return [ids, logprobs[:, :-1], drafted.clone(), logprobs[at, -1], ranks_of(rows, at, own, best)]
 
 
 def _recorder(runner: Any, folder: Path) -> tuple[Recorder, dict[str, Any]]:

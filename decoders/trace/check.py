@@ -29,6 +29,7 @@ _TYPES: dict[str, set[type]] = {"int": {int}, "float": {float, int, type(None)},
 _TYPES["any"] = set().union(*_TYPES.values())
 _WORDS = {"int": "whole numbers", "float": "numbers or null", "str": "text", "bool": "true or false"}
 _WORDS["any"] = "numbers, text, true, false or null"
+DTYPES = {"int": np.int64, "float": np.float64, "bool": np.bool_, "str": np.object_, "any": np.object_}
 _KINDS = {"int": int, "str": str, "bool": bool, "list": list, "dict": dict}
 RUN_ID = r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,79}"
 HEX = "(?:[0-9a-fA-F]{2})*"
@@ -174,6 +175,8 @@ def _arrays(trace: TraceContent, table: str) -> dict[str, np.ndarray]:
 
 
 def _array(where: str, kind: str, values: list[Any]) -> np.ndarray:
+    if not values:
+        return np.empty(0, dtype=DTYPES[kind])
     if wrong := set(map(type, values)) - _TYPES[kind]:
         row = next(i for i, v in enumerate(values) if type(v) in wrong)
         raise TraceError(f"{where}, row {row}, is {quote(values[row])}; {_WORDS[kind]} are allowed")
@@ -234,6 +237,8 @@ def _check_values(a: Arrays, prompt_length: int) -> None:
 
 def _check_column(a: Arrays, where: str, column: Column) -> None:
     values = _column(a, where)
+    if not values.size or (column.words and set(values.tolist()) <= set(column.words)):
+        return
     if column.words:
         bad = np.array([value not in column.words for value in values], dtype=bool)
         _refuse(a, where, bad, ", ".join(sorted(column.words)))
