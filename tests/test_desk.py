@@ -117,6 +117,13 @@ def test_a_trained_part_says_how_it_was_trained_in_the_catalog_and_in_its_runs(h
     assert cards["medusa"]["trained"] == facts == cards["medusa+typical"]["trained"]
     assert cards["pld"]["trained"] == {} == cards["hydra"]["trained"]  # nothing to train, and nothing trained
     assert {card["family"] for card in cards.values()} == set(FAMILIES)
+    assert cards["pld"]["judges"] | {"match": True, "typical": False} == cards["pld"]["judges"]
+    assert cards["plain"]["judges"] == {} and cards["medusa+typical"]["verifier_params"] == ["epsilon", "alpha", "fast"]
+    assert [one["name"] for one in made.catalog()["verifiers"]] == [*drafters.verifiers()]
+    method, params = made.params_of("pld@typical", {"typical_epsilon": 0.2})
+    assert (method.lossless, params.typical_epsilon) == (False, 0.2)
+    with pytest.raises(Rejected, match="There is no verifier 'nope' for pld: choose one of match, "):
+        made.params_of("pld@nope", {})
     run = record(target, Prompt.from_ids(prompt_ids(3, 30)), "medusa", max_new_tokens=4).run
     assert run["part"]["training"] == facts
     made.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -225,3 +226,33 @@ def test_modules_agree_with_their_types() -> None:
 def test_pure_modules_without_a_browser() -> None:
     said = ran(program("node"), "--import", "./tests/web/resolve.mjs", "--test", "--test-reporter=tap", "tests/web/")
     assert int(re.findall(r"^# pass (\d+)", said, re.M)[-1]) >= 24
+
+
+@pytest.mark.slow("every method under every verifier")
+def test_methods_under_other_verifiers_are_the_registrys(tmp_path: Path) -> None:
+    """The browser makes METHOD@VERIFIER of both cards; the registry's is the same."""
+    from decoders.draft.params import controls
+    from decoders.drafters import find_method, methods
+    from specviz.server.cards import judges, verifier_cards
+
+    def names(params: type) -> list[str]:
+        return [one.name for one in controls(params) if one.kind != "str"]
+
+    cards = [
+        {"name": one.name, "title": one.title, "lossless": one.lossless, "judges": judges(one),
+         "verifier_params": one.verifier_params, "controls": [{"name": name} for name in names(one.params)]}
+        for one in methods().values()
+    ]  # fmt: skip
+    (tmp_path / "catalog.json").write_text(json.dumps({"methods": cards, "verifiers": verifier_cards()}))
+    wanted = [f"{card['name']}@{rule}" for card in cards for rule in card["judges"]]
+    script = f"""import {{ readFileSync }} from "node:fs";
+      import {{ cardOf }} from "specviz/shell/verifiers.js";
+      const catalog = JSON.parse(readFileSync({json.dumps(str(tmp_path / "catalog.json"))}));
+      const said = {json.dumps(wanted)}.map((name) => cardOf(catalog, name))
+        .map((one) => [one.name, one.title, one.lossless, one.controls.map(({{ name }}) => name)]);
+      console.log(JSON.stringify(said));"""
+    (tmp_path / "ask.mjs").write_text(script)
+    said = json.loads(ran(program("node"), "--import", "./tests/web/resolve.mjs", str(tmp_path / "ask.mjs")))
+    theirs = [find_method(name) for name in wanted]
+    assert said == [[one.name, one.title, one.lossless, names(one.params)] for one in theirs]
+    assert len(said) > 200 and not judges(find_method("plain")) and {one.lossless for one in theirs} == {True, False}

@@ -289,7 +289,7 @@ interface Control {
 /** The methods and settings that can be run here, as ``api/methods`` lists them; ``reason``: why nothing can run;
     ``opening``: the method of the run that the page opens on. */
 interface Catalog {
-  methods: MethodCard[]; settings: Control[]; state: string; reason: string; note?: string; opening?: string;
+  methods: MethodCard[]; verifiers?: VerifierCard[]; settings: Control[]; state: string; reason: string; note?: string; opening?: string;
 }
 /** Training of a part: tokens read, seconds, and on held-out text its acceptance, or how often its first guess is right. */
 interface PartTraining { tokens?: number; seconds?: number; acceptance?: number; top1?: number }
@@ -307,6 +307,13 @@ interface MethodCard {
   baseline: boolean; usual: boolean; compared: boolean;
   /** By what it finds an answer's sources, where Attribution may use it; "": it is no such method. */
   signal: string;
+  /** Verifiers that can judge its drafts, and whether the output is then lossless; the parameters that its own one reads. */
+  judges?: Record<string, boolean>; verifier_params?: string[];
+}
+/** A rule by which drafted tokens stand; ``greedy_match``: a greedy run has its tokens matched, as by all such rules. */
+interface VerifierCard {
+  name: string; title: string; source: string; summary: string; lossless: boolean; greedy_match: boolean;
+  controls: Control[];
 }
 /** How much a method keeps of somebody's runs: ``count`` of ``unit`` (a plural), from ``runs`` runs. */
 interface KeptAmount { count: number; unit: string; runs: number }

@@ -17,9 +17,10 @@ from typing import Any
 from decoders.draft.params import make_params
 from decoders.errors import UserError
 from decoders.method.guard import guard, guarded_verifier
-from decoders.method.method import UNDER, Method, under
+from decoders.method.method import Method, under
 from decoders.method.part import register_kind
 from decoders.method.plugins import Plugin, Unusable, file_source, load, sources
+from decoders.names import UNDER
 from decoders.verifiers.registry import forget_verifier, register_verifier, registered_verifiers
 from decoders.verifiers.verifier import VerifierCard
 

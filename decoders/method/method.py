@@ -10,6 +10,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.terms import Term
 from decoders.errors import UserError
 from decoders.model.target import Target
+from decoders.names import UNDER
 from decoders.prompt.prompt import Prompt
 from decoders.trace.origins import MAIN, Origin
 from decoders.verifiers.match import MatchVerifier
@@ -49,7 +50,6 @@ class PartCard(Protocol):
     def about(self, target: Target, params: Any) -> dict[str, Any]: ...
 
 
-UNDER = "@"  # between a method's name and that of the verifier that judges its drafts
 FAMILIES = ("copy", "ngram", "draft model", "heads", "")  # what methods draft with; "": something else, or nothing
 
 
@@ -155,10 +155,25 @@ def under(method: Method, card: VerifierCard) -> Method:
 _under: dict[tuple[str, str], tuple[Method, VerifierCard, Method]] = {}  # one class of parameters of each
 
 
+def judges_of(method: Method, cards: Collection[VerifierCard]) -> dict[str, bool]:
+    """Verifiers that can judge a method's drafts, by name: whether its output is then lossless. One that shares a
+    parameter's name with the method is left out, as ``under`` refuses it.
+    """
+    return {card.name: _lossless(method, card) for card in cards if not _shared_parameters(method, card)}
+
+
+def _lossless(method: Method, card: VerifierCard) -> bool:
+    return card.lossless and (method.lossless or method.prompt is None)
+
+
+def _shared_parameters(method: Method, card: VerifierCard) -> set[str]:
+    drafting = set(method.params.__dataclass_fields__) - set(method.verifier_params)
+    return drafting & set(card.params.__dataclass_fields__)
+
+
 def _under_anew(method: Method, card: VerifierCard) -> Method:
     mine, theirs = method.params.__dataclass_fields__, card.params.__dataclass_fields__
-    drafting = set(mine) - set(method.verifier_params)
-    if twice := drafting & set(theirs):
+    if twice := _shared_parameters(method, card):
         raise UserError(
             f"the verifier {card.name} and the method {method.name} both have a parameter {min(twice)!r}: the method's "
             "drafts cannot be judged by it until the verifier's is renamed"
@@ -173,6 +188,6 @@ def _under_anew(method: Method, card: VerifierCard) -> Method:
     return replace(
         method, name=f"{method.name}{UNDER}{card.name}", title=f"{short}, {card.title}{colon}{rest}", params=params,
         verifier=lambda values, chooser, stops: card.build(values, chooser, stops), verifier_params=(),
-        lossless=card.lossless and (method.lossless or method.prompt is None),
+        lossless=_lossless(method, card),
         node_terms=(*method.node_terms, *(term for term in card.node_terms if term.key not in terms)),
     )  # fmt: skip

@@ -134,8 +134,7 @@ def judged(names: Sequence[str], verifier: str | Sequence[str] | None) -> list[s
     ['plain', 'sps', 'sps@block']
     """
     from decoders.drafters import find_verifier
-    from decoders.method.method import UNDER
-    from decoders.names import BASELINE
+    from decoders.names import BASELINE, UNDER
 
     rules = split([verifier] if isinstance(verifier, str) else verifier or ["own"])
     for rule in rules:

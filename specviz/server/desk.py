@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 
 from decoders.draft.params import Control, controls
 from decoders.model.catalog import BUNDLED, toy_note
-from decoders.names import BASELINE, COMPARED, USUAL
+from decoders.names import BASELINE, COMPARED, UNDER, USUAL
 from decoders.trace import files as tracefile
 from specviz.places import is_id, new_id
 from specviz.words import sentence
 
+from .cards import judges, of_model, part_training, verifier_cards
 from .counter import Counter
 from .forms import MAX_POOL, PromptForm, Rejected, RunSettings, checked_params, too_long
 from .job import Job
@@ -172,8 +173,9 @@ class Desk(Counter):
         return self.loader.model_of(run) if self.target() is not None else None
 
     def catalog(self) -> dict[str, Any]:
-        """Methods with their controls, the settings of every run, and the method of the run that the page opens on.
-        ``reason`` says why nothing can be run, if so.
+        """Methods with their controls, the verifiers that can judge their drafts (then the method's name is
+        ``METHOD@VERIFIER``), the settings of every run, and the method of the run that the page opens on. ``reason``
+        says why nothing can be run, if so.
         """
         described: list[dict[str, Any]] = []
         if self.loader.state != "none":
@@ -181,6 +183,7 @@ class Desk(Counter):
                 described = [self._describe(method) for method in self._methods().values()]
         return {
             "methods": described,
+            "verifiers": verifier_cards() if any(one["judges"] for one in described) else [],
             "settings": [dataclasses.asdict(self._bound(c)) for c in controls(RunSettings)],
             "reason": self.reason(),
             "note": " ".join([self.note, *self._left_out()]).strip(),
@@ -218,11 +221,13 @@ class Desk(Counter):
             "baseline": method.name == BASELINE,
             "usual": method.name == USUAL,
             "compared": method.name in COMPARED,
-            "trained": _training_facts(method, target),
+            "trained": part_training(method, target),
             "pooled": pooled,
             "missing": missing or "",
+            "judges": judges(method),
+            "verifier_params": [*getattr(method, "verifier_params", ())],
             # those that name files are for the commands
-            "controls": [dataclasses.asdict(_of_model(c, target)) for c in controls(method.params) if c.kind != "str"],
+            "controls": [dataclasses.asdict(of_model(c, target)) for c in controls(method.params) if c.kind != "str"],
         }
 
     def _needs_pool(self, method: Any, params: Any, target: Any = None) -> bool:
@@ -343,6 +348,10 @@ class Desk(Counter):
         """
         methods = self._methods()
         if name not in methods:
+            base, _, rule = str(name).partition(UNDER)
+            if rule and (allowed := judges(methods.get(base))):
+                names = ", ".join(allowed)
+                raise Rejected("method", f"There is no verifier {rule[:40]!r} for {base}: choose one of {names}.")
             raise Rejected("method", f"There is no method {str(name)[:40]!r}: choose one of {', '.join(methods)}.")
         method = methods[name]
         target = target or self.loader.target
@@ -400,27 +409,7 @@ class Desk(Counter):
         return key
 
 
-def _of_model(control: Control, target: Any) -> Control:
-    """A method's control as a model bounds it: its layers, and its heads."""
-    if target is None or control.name not in ("layer", "heads") or control.high is None:
-        return control
-    layers, heads = (int(target.info.get(name) or 0) for name in ("layers", "heads"))
-    most = layers if control.name == "layer" else layers * heads
-    return dataclasses.replace(control, high=min(control.high, most)) if most else control
-
-
 def _registry() -> Mapping[str, Any]:
     from decoders import methods
 
     return methods()
-
-
-def _training_facts(method: Any, target: Any) -> dict[str, Any]:
-    """How the part was trained that a method drafts with for this model (``training_facts``); {} without one."""
-    part = method.part
-    if part is None or target is None:
-        return {}
-    from decoders.parts import find_part, read_part, training_facts
-
-    place = find_part(target.key, part.kind.name)
-    return {} if place is None else training_facts(read_part(place).training)

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { trained } from "specviz/shell/methods.js";
+import { aboutRule, cardOf, joined, parted, rulesOf } from "specviz/shell/verifiers.js";
 
 import { Model, POOL, groups } from "specviz/base/model.js";
 import { format, plain, plural, probability, thousandths } from "specviz/base/numbers.js";
@@ -177,4 +178,48 @@ test("a part says how it was trained, as far as its record does", () => {
   assert.equal(trained({ seconds: 7200, top1: 0.5 }), "Trained for 2.0 h; on held-out text 50 % of its first guesses are right");
   assert.equal(trained({ tokens: 1000 }), "Trained on 1,000 tokens");
   assert.deepEqual([trained({}), trained(undefined)], ["", ""]);
+});
+
+const control = (name) => ({ name, label: name, kind: "float", default: 0.5 });
+const catalog = {
+  methods: [
+    { name: "copy", title: "Copy", lossless: true, controls: [], judges: {} },
+    {
+      name: "small", title: "Draft model: a smaller one", lossless: true, controls: [control("length"), control("rule")],
+      judges: { match: true, mild: false, fly: false }, verifier_params: ["rule"],
+    },
+  ],
+  verifiers: [
+    { name: "match", title: "Match", summary: "One draw.", source: "A 2024", lossless: true, greedy_match: true, controls: [] },
+    { name: "mild", title: "Mild", summary: "Takes more.", source: "B 2024", lossless: false, greedy_match: true,
+      controls: [control("epsilon")] },
+    { name: "fly", title: "FLy", summary: "Looks ahead.", source: "C 2025", lossless: false, greedy_match: false,
+      controls: [] },
+    { name: "none", title: "None", summary: "", source: "", lossless: true, greedy_match: true, controls: [] },
+  ],
+};
+
+test("a method under another verifier has the title, the output and the parameters of both", () => {
+  const card = cardOf(catalog, "small@mild");
+  assert.deepEqual(
+    [card.name, card.title, card.lossless, card.controls.map(({ name }) => name)],
+    ["small@mild", "Draft model, Mild: a smaller one", false, ["length", "epsilon"]],
+  );
+  assert.equal(cardOf(catalog, "small"), catalog.methods[1]);
+  assert.deepEqual(["small@none", "small@nope", "copy@mild", "nope"].map((name) => cardOf(catalog, name)),
+    [undefined, undefined, undefined, undefined]);
+  assert.deepEqual([parted("a@b"), parted("a"), joined("a", "b"), joined("a", "")],
+    [{ base: "a", rule: "b" }, { base: "a", rule: "" }, "a@b", "a"]);
+});
+
+test("verifiers are offered by what they do to the text, and not where a greedy run has its tokens matched", () => {
+  const names = (greedy) =>
+    rulesOf(catalog, "small", greedy).map(({ label, rules }) =>
+      [label.split(":")[0], ...rules.map(({ rule, off }) => (off ? `(${rule.name})` : rule.name))]);
+  assert.deepEqual(names(false), [["Lossless", "match"], ["Lossy", "mild", "fly"]]);
+  assert.deepEqual(names(true), [["Lossless", "(match)"], ["Lossy", "(mild)", "fly"]]);
+  assert.deepEqual(rulesOf(catalog, "copy", false), []);
+  assert.match(aboutRule(catalog, "small@mild", true), /^Takes more\. Lossy: .*At temperature 0 it matches .*\(B 2024\)$/);
+  assert.equal(aboutRule(catalog, "small@match", false), "One draw. (A 2024)");
+  assert.match(aboutRule(catalog, "small", true), /need a temperature above 0/);
 });

@@ -9,6 +9,7 @@ import { offerModel } from "specviz/shell/made_with.js";
 import { badge, methodGroups, missingMethods, trained } from "specviz/shell/methods.js";
 import { app } from "specviz/shell/state.js";
 import { current, moveForm, recorded, reference } from "specviz/shell/typed.js";
+import { cardOf, parted, ruleField } from "specviz/shell/verifiers.js";
 
 /** The prompt as the server takes it: the recorded one of the run open on Inspect, or what stands in the form. */
 function prompt() {
@@ -27,6 +28,8 @@ export function drawPrompt() {
 }
 
 const methods = () => must(page.catalog, "catalog").methods;
+/** The fields that choose a lane's verifier. @type {NonNullable<ReturnType<typeof ruleField>>[]} */
+let rules = [];
 const usable = () => methods().filter((m) => !m.missing && !m.baseline);
 
 /** @param {string} [name] the method's, else one that is not there yet */
@@ -50,6 +53,7 @@ function drawLanes() {
   const baseline = methods().find((m) => m.baseline);
   const more = page.wanted.length < page.data.most && usable().length > 0;
   const place = part("lane-forms");
+  rules = [];
   place.replaceChildren(
     h(
       "div.svc-form-card.svc-base",
@@ -64,12 +68,12 @@ function drawLanes() {
 
 /** A lane's method and parameters. @type {(one: WantedLane, n: number) => HTMLElement} */
 function laneCard(one, n) {
-  const method = must(methods().find((m) => m.name === one.method), one.method);
+  const method = must(cardOf(must(page.catalog), one.method), one.method);
   const kept = (page.kept[`${n} ${one.method}`] ??= {});
   const lane = `lane ${MARKS[n + 1]}`;
   const select = h(
     "select.svp-select",
-    { id: `svc-method-${n}`, "aria-label": `Method of ${lane}`, value: one.method },
+    { id: `svc-method-${n}`, "aria-label": `Method of ${lane}`, value: parted(one.method).base },
     methodGroups(methods().filter((m) => !m.baseline)),
   );
   select.addEventListener("change", () => {
@@ -78,10 +82,20 @@ function laneCard(one, n) {
     document.getElementById(`svc-method-${n}`)?.focus();
   });
   const remove = changing(() => page.wanted.splice(n, 1));
+  const greedy = () => !Number(page.common.temperature);
+  const chooseRule = (/** @type {string} */ name) => {
+    page.kept[`${n} ${name}`] = { ...page.kept[`${n} ${name}`], ...kept };
+    Object.assign(one, { method: name, open: true });
+    drawLanes();
+    document.getElementById(`lane${n}-svf-verifier`)?.focus();
+  };
+  const rule = ruleField(must(page.catalog), one.method, greedy, chooseRule, `lane${n}-`);
+  if (rule) rules.push(rule);
   const rows = fields(method.controls, kept, undefined, `lane${n}-`);
   one.read = () => valuesOf(rows);
   one.wrong = () => rows.some(({ row }) => row.querySelector('[aria-invalid="true"]'));
-  const details = h("details", { open: one.open }, h("summary", "Parameters"), rows.map(({ row }) => row));
+  const inside = [...(rule ? [rule] : []), ...rows].map(({ row }) => row);
+  const details = h("details", { open: one.open }, h("summary", "Parameters"), inside);
   details.addEventListener("toggle", () => {
     one.open = details.open;
   });
@@ -96,13 +110,13 @@ function laneCard(one, n) {
         h("button.svp-x.svc-remove", { "aria-label": `Remove ${lane}`, title: "Remove", onclick: remove }, "×"),
     ),
     h("p.svc-help", method.summary, trained(method.trained) && h("b", ` ${trained(method.trained)}.`)),
-    rows.length > 0 && details,
+    inside.length > 0 && details,
   );
 }
 
 function drawSettings() {
   const settings = must(page.catalog, "catalog").settings.filter((c) => c.name !== "compare");
-  const rows = fields(settings, page.common, undefined, "lanes-");
+  const rows = fields(settings, page.common, () => rules.forEach((rule) => rule.update()), "lanes-");
   page.readSettings = () => valuesOf(rows);
   const length = rows.filter(({ name }) => name === "max_new_tokens").map(({ row }) => row);
   const rest = rows.filter(({ name }) => name !== "max_new_tokens").map(({ row }) => row);
@@ -113,7 +127,7 @@ function drawSettings() {
 /** What can run, asked for again; the first lanes where none is chosen. */
 export async function catalog() {
   page.catalog = await getJson("api/methods");
-  page.wanted = page.wanted.filter((one) => methods().some((m) => m.name === one.method));
+  page.wanted = page.wanted.filter((one) => cardOf(must(page.catalog), one.method));
   if (!page.wanted.length) for (const m of usable().filter((one) => one.compared)) addLane(m.name);
   if (!page.wanted.length) addLane();
   drawLanes();

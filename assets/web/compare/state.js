@@ -3,6 +3,7 @@
 import { find, h, later } from "specviz/base/dom.js";
 import { postJson } from "specviz/base/json.js";
 import { setting, short } from "specviz/base/numbers.js";
+import { cardOf } from "specviz/shell/verifiers.js";
 
 export const MARKS = ["P", "A", "B", "C", "D", "E"]; // P is plain decoding
 
@@ -88,8 +89,7 @@ export const drawn = () => page.lanes.filter(hasWritten);
 /** @param {CompareLane} lane */
 export const name = (lane) =>
   short(
-    lane.lane?.run.method.title || page.catalog?.methods.find((m) => m.name === lane.method)?.title || lane.method ||
-      "A run",
+    lane.lane?.run.method.title || (page.catalog && cardOf(page.catalog, lane.method)?.title) || lane.method || "A run",
   );
 
 /** Parameters in which lanes of one method differ, or else those that are set. @param {CompareLane} lane */

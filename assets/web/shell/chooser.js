@@ -9,6 +9,7 @@ import * as request from "specviz/shell/request.js";
 import { fillRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 import { moveForm, watch } from "specviz/shell/typed.js";
+import { parted } from "specviz/shell/verifiers.js";
 import { effect, html, render, signal } from "specviz/ui/html.js";
 import { Held } from "specviz/ui/element.js";
 import { Hint } from "specviz/ui/tooltip.js";
@@ -43,8 +44,13 @@ function methodSelect() {
   const select = h("select.svp-select", { id: "svf-method", "aria-label": "Method" });
   select.addEventListener("change", () => request.choose(select.value));
   effect(() => {
-    select.replaceChildren(...methodGroups(request.catalog.value.methods).filter((one) => one !== false));
-    select.value = request.method.value?.name ?? "";
+    const card = request.method.value;
+    const { base, rule } = parted(card?.name ?? "");
+    const methods = request.catalog.value.methods.map((one) =>
+      rule && card && one.name === base ? { ...one, title: card.title, lossless: card.lossless } : one,
+    );
+    select.replaceChildren(...methodGroups(methods).filter((one) => one !== false));
+    select.value = base;
     select.title = request.method.value?.summary ?? "";
   });
   return select;

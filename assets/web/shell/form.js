@@ -10,6 +10,7 @@ import * as request from "specviz/shell/request.js";
 import { stop } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
 import { fill } from "specviz/shell/typed.js";
+import { parted, ruleField } from "specviz/shell/verifiers.js";
 import { effect } from "specviz/ui/html.js";
 
 /**
@@ -23,6 +24,9 @@ export function mount({ element, props, trigger }) {
   let own = [];
   /** @type {import("specviz/base/field.js").Field[]} */
   let common = [];
+  /** @type {ReturnType<typeof ruleField>} */
+  let rule = null;
+  const greedy = () => !Number(request.settings.temperature);
   const keptState = new KeptState();
   const madeWith = h("p.svm-offer", { hidden: true }); // of the run shown, where another model made it
 
@@ -57,9 +61,17 @@ export function mount({ element, props, trigger }) {
     const params = (request.params[card.name] = valuesOf(own));
     const { compare, ...rest } = valuesOf(common);
     Object.assign(request.settings, rest);
-    request.changed.value = card.controls.filter((c) => String(params[c.name]) !== String(c.default)).length;
+    const other = card.controls.filter((c) => String(params[c.name]) !== String(c.default)).length;
+    request.changed.value = other + (parted(card.name).rule ? 1 : 0);
+    rule?.update();
     const { settings } = request;
     props.value = JSON.stringify({ method: card.name, params, settings, pooled: Boolean(card.pooled) });
+  }
+
+  /** @param {string} name */
+  function chooseRule(name) {
+    request.chooseRule(name);
+    document.getElementById("svf-verifier")?.focus(); // the field was drawn anew
   }
 
   function draw() {
@@ -76,10 +88,11 @@ export function mount({ element, props, trigger }) {
       if (card.lossless || c.name !== "delta") return field(c, value, changed);
       return field({ ...c, help: `${c.help} Letting go of the slider runs.` }, value, changed, again);
     });
+    rule = ruleField(request.catalog.value, card.name, greedy, chooseRule);
     common = fields(settings.filter((c) => c.name !== "compare"), request.settings, changed);
     const upFront = common.filter(({ name }) => name === "max_new_tokens");
     const sampling = common.filter((row) => !upFront.includes(row));
-    /** @type {(name: string, text: string, rows: typeof own, open: boolean) => Child} */
+    /** @type {(name: string, text: string, rows: { row: HTMLElement }[], open: boolean) => Child} */
     const folded = (name, text, rows, open) =>
       rows.length > 0 && h("details", { class: name, open }, h("summary", text), rows.map(({ row }) => row));
     const samplingOpen = Boolean(box.querySelector(".svf-sampling[open]"));
@@ -92,7 +105,7 @@ export function mount({ element, props, trigger }) {
         card.paper && h("span.svf-paper", ` ${card.paper}`),
       ),
       missingMethods(methods),
-      folded("svf-params", "Parameters of the method", own, true),
+      folded("svf-params", "Verifier and parameters of the method", [...(rule ? [rule] : []), ...own], true),
       keptState.element,
       upFront.map(({ row }) => row),
       folded("svf-sampling", "Sampling", sampling, samplingOpen),

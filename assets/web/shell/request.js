@@ -4,6 +4,7 @@ import { emit, on } from "specviz/base/bus.js";
 import { getJson, sentence } from "specviz/base/json.js";
 import { stored } from "specviz/base/storage.js";
 import { app } from "specviz/shell/state.js";
+import { cardOf, parted } from "specviz/shell/verifiers.js";
 import { computed, signal } from "specviz/ui/html.js";
 
 /** @typedef {Record<string, Setting>} Values */
@@ -11,7 +12,7 @@ import { computed, signal } from "specviz/ui/html.js";
 /** @type {Catalog} */
 const NOTHING = { methods: [], settings: [], state: "loading", reason: "Looking for methods …" };
 export const catalog = signal(NOTHING);
-/** The method's name as it was chosen; one that is not there yet is waited for. */
+/** The method's name as it was chosen, METHOD@VERIFIER under another rule; one that is not there yet is waited for. */
 export const chosen = signal(stored.get("method") || "");
 /** By method, so that changing the method back and forth loses nothing. @type {Record<string, Values>} */
 export const params = {};
@@ -27,7 +28,8 @@ export const method = computed(() => {
   const { methods, opening } = catalog.value;
   const there = methods.filter((one) => !one.missing);
   return (
-    methods.find((one) => one.name === chosen.value) ??
+    cardOf(catalog.value, chosen.value) ??
+    cardOf(catalog.value, parted(chosen.value).base) ??
     there.find((one) => one.name === opening) ??
     there.find((one) => one.usual) ??
     there[0] ??
@@ -44,10 +46,17 @@ export function choose(name) {
   chosen.value = name;
 }
 
+/** Chooses the rule that judges the method's drafts; parameters that both cards have stay as they are. */
+/** @param {string} name METHOD@VERIFIER */
+export function chooseRule(name) {
+  params[name] = { ...params[name], ...params[method.value?.name ?? ""] };
+  choose(name);
+}
+
 /** Takes a run's method, parameters and settings over. @param {Run} run */
 export function takeOver(run) {
   const { name, params: own } = run.method;
-  if (!catalog.value.methods.find((card) => card.name === name)?.missing) {
+  if (!cardOf(catalog.value, name)?.missing) {
     params[name] = { ...params[name], .../** @type {Values} */ (own) };
     chosen.value = name;
   }

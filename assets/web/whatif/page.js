@@ -11,6 +11,7 @@ import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
+import { cardOf } from "specviz/shell/verifiers.js";
 
 /** How the tree tells both drafts apart. @type {[look: string, said: string][]} */
 const LEGEND = [["both", "in both drafts"], ["other", "what if alone"], ["recorded", "recorded alone"]];
@@ -159,8 +160,9 @@ export class WhatIf {
   /** The methods to choose from, the run's own first. */
   fill() {
     const own = this.inspector.model.run.method.name;
-    const all = must(this.catalog).methods;
-    const methods = [...all.filter((m) => m.name === own), ...all.filter((m) => m.name !== own)];
+    const catalog = must(this.catalog);
+    const mine = cardOf(catalog, own); // METHOD@VERIFIER stands in no list
+    const methods = [...(mine ? [mine] : []), ...catalog.methods.filter((m) => m.name !== own)];
     this.select.replaceChildren(...methods.map((m) => methodOption(m, m.name === own ? " (this run's own)" : "")));
     const able = methods.filter((m) => !m.missing && !m.baseline);
     this.method = able.some((m) => m.name === this.method)
@@ -191,7 +193,7 @@ export class WhatIf {
 
   drawControls() {
     const { run } = this.inspector.model;
-    const method = must(must(this.catalog).methods.find((m) => m.name === this.method));
+    const method = must(cardOf(must(this.catalog), this.method));
     const kept = (this.kept[method.name] ??= method.name === run.method.name ? { ...run.method.params } : {});
     this.fields = fields(method.controls, kept, () => this.soon(), "svw-");
     this.controls.replaceChildren(...this.fields.map((f) => f.row));
