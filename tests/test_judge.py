@@ -17,6 +17,7 @@ from decoders.study.judge import Draws, chosen_rules, fault, judged, totals
 from decoders.study.rebuilt import rebuilt
 from decoders.verifiers.sampling import Chooser
 from specviz.cli import main
+from specviz.server.store import summary
 
 from .synthetic import chain
 
@@ -94,6 +95,30 @@ def test_other_tokens_are_none_of_a_lossless_rule():
         assert (share == [0.0, 0.0]) == card.lossless if name != "fly" else share is None
     milder = totals(list(judged(run(), chosen_rules(["diverse"], {"diverse": {"ensemble_weight": 0.95}}))))
     assert milder["diverse"].other[1] < sums["diverse"].other[0]
+
+
+def test_a_lossy_run_says_how_far_it_went():
+    """Measured while it ran, with all of p and q; the record, judged again by the run's rule, comes to the same."""
+    for method, temperature in (("sps@typical", 1.0), ("sps@relaxed", 0.0)):
+        trace = run(method, temperature, first=2048)
+        values, rule = trace.run["metrics"], method.partition("@")[2]
+        (total,) = totals(list(judged(trace, chosen_rules([rule])))).values()
+        if temperature:
+            assert values["other_share"] == pytest.approx(total.to_json()["other_share"][0], abs=1e-4) and total.other[0]
+        nodes = trace.tables["nodes"]
+        away = [one for one in nodes.get("term:tv", ()) if one is not None]
+        assert bool(away) == bool(temperature) and all(0 <= one <= 1 for one in away)
+        if temperature:
+            assert values["divergence"] == pytest.approx(sum(away) / len(away))
+            assert values["other_share"] == pytest.approx(sum(away) / len(trace.output_ids))
+        else:
+            others = [rank > 0 for rank, s in zip(nodes["rank"], nodes["status"], strict=True) if s == "accepted"]
+            assert values["other_share"] == pytest.approx(sum(others) / len(trace.output_ids))
+        assert summary(trace)["other_share"] == pytest.approx(values["other_share"], abs=1e-4)
+    for method in ("sps", "sps@fly"):  # no loss, and one that is not known
+        trace = run(method)
+        assert trace.run["metrics"]["other_share"] is None and "divergence" not in summary(trace)
+        assert all(one is None for one in trace.tables["nodes"].get("term:tv", ()))
 
 
 def test_more_first_choices_are_recorded_where_asked_for():

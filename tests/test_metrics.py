@@ -74,6 +74,8 @@ def test_the_worked_example():
         "ranking_regret": None,
         "ranking_cost": None,
         "differs": 2,
+        "other_share": None,
+        "divergence": None,
         "quality_f1": None,
         "quality_rouge_l": None,
         "quality_edit": None,

@@ -29,6 +29,7 @@ from decoders.trace.baseline import baseline
 from decoders.trace.tables import TERMS
 from decoders.trace.trace import Trace, prompt_key
 from decoders.verifiers.sampling import Chooser
+from decoders.verifiers.verifier import DISTANCE
 
 from .decoding import Decoding, Step
 from .length import TERMS as LENGTH_TERMS
@@ -86,7 +87,7 @@ class Run:
         self.trace = Trace.new(header(decoding, about, title))
         if self.first_choices:
             self.trace.run["first_choices"] = self.first_choices
-        self.rows = Recording(self.trace, decoding.target.pieces, Chooser(decoding.sampling))
+        self.rows = Recording(self.trace, decoding.target.pieces, Chooser(decoding.sampling), decoding.verifier)
         self.rows.prompt(decoding.prompt)
         self.decode_ms = 0.0
         self._waiting: list[tuple[Step, float]] = []
@@ -247,7 +248,9 @@ def record(
 def described(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
     """What a run's record says of its method: parameters, code, part, origins and declared numbers."""
     part = method.part_about(decoding.target, params) or getattr(decoding.drafter, "part", None)
-    more = LENGTH_TERMS if decoding.length else {}
+    more = {name: [*terms] for name, terms in LENGTH_TERMS.items()} if decoding.length else {}
+    if not decoding.verifier.lossless and not decoding.sampling.greedy:
+        more.setdefault("node_terms", []).append(DISTANCE)
     return {
         "method": {
             **{name: getattr(method, name) for name in ("name", "title", "paper", "summary")},

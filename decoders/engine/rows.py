@@ -16,6 +16,7 @@ from decoders.prompt.prompt import Pool, Prompt
 from decoders.trace.tables import REQUIRED, TABLES, TERMS, columns_of
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Chooser
+from decoders.verifiers.verifier import DISTANCE, Verifier
 
 from .decoding import Step
 from .numbers import TargetNumbers, finite, guesses, looked_at
@@ -65,12 +66,15 @@ class Rows:
 class Recording:
     """Writes the rows of one run into its trace, in the order in which things were decided."""
 
-    def __init__(self, trace: Trace, pieces: Pieces | None, warpers: Chooser) -> None:
+    def __init__(
+        self, trace: Trace, pieces: Pieces | None, warpers: Chooser, verifier: Verifier | None = None
+    ) -> None:
         self.trace = trace
         self._pieces, self._warpers = pieces, warpers
         self._pieces_written: set[int] = set()
         self._columns = columns_with_defaults(trace.run)
         self._terms = {table: [t["key"] for t in trace.run.get(declared, ())] for declared, table in TERMS.items()}
+        self._verifier = verifier if DISTANCE.key in self._terms["nodes"] else None  # of a lossy run
         self._pool: Pool | None = None  # where its tokens have to be recorded
         self._pool_written = np.zeros(0, dtype=bool)
 
@@ -170,6 +174,8 @@ class Recording:
         verified: Mapping[str, Any] = verdict.terms
         if isinstance(verified, Later):  # not computed yet: it is known of all these steps together
             verified = {"overlap": [betas.get((step.index, parent), math.nan) for parent in tree.parents]}
+        if self._verifier is not None:
+            verified = {**verified, DISTANCE.key: self._verifier.distances(draft, step.scored, accepted + 1)}
         of_nodes = {key: draft.terms.get(key, verified.get(key)) for key in self._terms["nodes"]}
         rows.add("nodes", count, {
             **shared, **_terms(of_nodes), "step": step.index, "token": tree.tokens, "parent": tree.parents,

@@ -14,8 +14,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch.nn.functional import one_hot
 
 from decoders.draft.draft import Draft, Scored
 from decoders.draft.params import make_params
@@ -215,7 +213,7 @@ def _step(at: Position, rules: Mapping[str, tuple[VerifierCard, Any]], greedy: b
             verdict = verifier(draft, scored)
             chooser.random = np.random.default_rng((seed, at.step))
             chances = verifier.chances(draft, scored)
-            others = _others(at, verifier, draft, p, q, chances, greedy, verdict.path)
+            others = _others(at, verifier, draft, scored, chances, greedy, verdict.path)
             results.append((verdict, chances, others))
         (verdict, chances, _), (other_verdict, other_chances, _) = results[0], results[-1]
         expected = sorted(float(one[1:].sum()) for one in (chances, other_chances))
@@ -233,22 +231,13 @@ def _step(at: Position, rules: Mapping[str, tuple[VerifierCard, Any]], greedy: b
 
 
 def _others(
-    at: Position, verifier: Verifier, draft: Draft, p: torch.Tensor, q: Mapping[int, torch.Tensor],
-    chances: np.ndarray, greedy: bool, path: Sequence[int],
+    at: Position, verifier: Verifier, draft: Draft, scored: Scored, chances: np.ndarray, greedy: bool,
+    path: Sequence[int],
 ) -> float | None:  # fmt: skip
     """How many tokens of a step the target would have written otherwise; None where the verifier does not say."""
     if greedy:
         return float(sum(at.ranks[node] > 0 for node in path[1:]))
     if verifier.lossless:
         return 0.0
-    if not draft.tree.is_chain:
-        return None
-    away = 0.0
-    for node in range(draft.tree.drafted):
-        here = p[node][None]
-        own = q[node] if draft.drawn else one_hot(torch.tensor(draft.tree.tokens[node + 1]), p.shape[1]).to(p)
-        emits = verifier.emits(here, own[None])
-        if emits is None:
-            return None
-        away += float(chances[node]) * float((emits - here).abs().sum()) / 2
-    return away
+    away = verifier.distances(draft, scored)
+    return None if away is None else float(chances[:-1] @ away[1:])

@@ -116,6 +116,7 @@ MADE_OF: dict[str, tuple[str, ...]] = {
     "drafted": ("steps.drafted",), "accepted": ("steps.accepted",),
     "tokens_per_step": ("tokens", "steps", "steps.accepted"), "draft_efficiency": ("steps.drafted", "steps.accepted"),
     "no_draft_steps": ("steps.drafted",), "copied_share": ("tokens.source",), "differs": ("tokens.rank",),
+    "other_share": ("nodes.rank", "steps.accepted"), "divergence": ("nodes.rank", "steps.accepted"),
     "draft_ms": ("steps",), "verify_ms": ("steps",), "decide_ms": ("steps",),
 }  # fmt: skip
 
@@ -142,6 +143,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     (forward_ms, forwards), one_row_ms = _draft_forwards(trace), timings.get("one_row_ms")
     perfect, lattices = oracle(trace), lattice_sums(trace)
     differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
+    away, positions = distances(trace)
     kv_mb, draft_mb = (ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
 
     def quotient(**parts: float | None) -> Measured:
@@ -179,6 +181,8 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "selector_accuracy": quotient(right=lattices["right"], chosen=lattices["chosen"]),
         "oracle_length": quotient(oracle=lattices["oracle"], steps=lattices["steps"]),
         "differs": Measured(differs, {"differs": differs, "tokens": tokens}),
+        "other_share": quotient(distance=away, tokens=tokens),
+        "divergence": quotient(distance=away, positions=positions),
     }
     unknown = set(run.get("unknown", ()))
     for key, columns in MADE_OF.items() if unknown else ():
@@ -212,6 +216,23 @@ def overlaps(trace: Trace) -> list[float]:
     rows = zip(nodes.get("term:overlap", ()), nodes["status"], nodes["step"], nodes["parent"], strict=False)
     judged = ("accepted", "rejected")
     return [*{(step, parent): o for o, status, step, parent in rows if o is not None and status in judged}.values()]
+
+
+def distances(trace: Trace) -> tuple[float | None, int]:
+    """Σ TV(p′, p) over a lossy run's decided positions, and how many these are. p′ is the next token's distribution
+    under the run's verifier, p the target's own; of a greedy run both are one token, so that TV is 0 or 1. None for a
+    lossless run, and where the verifier does not say p′ (drafts that are trees, decisions that look ahead).
+    """
+    if trace.run.get("forced") or trace.run.get("method", {}).get("lossless", True):
+        return None, 0
+    nodes, made = trace.tables["nodes"], decisions(trace)
+    if not trace.run.get("sampling", {}).get("temperature"):
+        ranks = np.asarray(nodes["rank"], dtype=np.int64)
+        return float((ranks[made.node] > 0)[made.stood].sum()), len(made.node)
+    recorded = nodes.get("term:tv")
+    away = [recorded[node] for node in made.node.tolist()] if recorded else [None]
+    known = [one for one in away if one is not None]
+    return (sum(known) if len(known) == len(away) else None), len(made.node)
 
 
 def _draft_forwards(trace: Trace) -> tuple[float | None, float | None]:

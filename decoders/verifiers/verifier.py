@@ -9,17 +9,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import NoParams
 from decoders.draft.terms import Term
+from decoders.model.transfer import fetched, rows_of
 
 if TYPE_CHECKING:
     from .sampling import Chooser
 
 TRIALS = 200  # of a verifier that does not say its chances
+DISTANCE = Term(
+    "tv", "TV from p", "½ Σ |p′ − p| at this position: p′ is what the lossy verifier writes from.", 0, 1
+)
 
 
 class Verifier(ABC):
@@ -64,6 +69,26 @@ class Verifier(ABC):
         not known.
         """
         return p if self.lossless else None
+
+    def distances(self, draft: Draft, scored: Scored, decided: int | None = None) -> Float[np.ndarray, "nodes"] | None:
+        """TV of the next token's distribution (``emits``) from the target's own at each drafted node's position, of the
+        first ``decided`` ones (None: all): nan behind them and for the root. None in a greedy run, of a tree, and where
+        ``emits`` does not say.
+        """
+        if self.chooser.sampling.greedy or not draft.tree.is_chain or not draft.tree.drafted:
+            return None
+        count = draft.tree.drafted if decided is None else min(decided, draft.tree.drafted)
+        p = self.chooser.probabilities(rows_of(scored.logits, [*range(count)])).double()
+        if draft.drawn and draft.distributions:
+            q = torch.stack([draft.distributions[node].to(p) for node in range(count)])
+        else:
+            tokens = torch.tensor(draft.tree.tokens[1 : count + 1], device=p.device)
+            q = torch.zeros_like(p).scatter_(1, tokens[:, None], 1.0)
+        if (emitted := self.emits(p, q)) is None:
+            return None
+        made = np.full(len(draft.tree), np.nan)
+        (made[1 : count + 1],) = fetched((emitted - p).abs().sum(-1) / 2)
+        return made
 
 
 @dataclass(frozen=True)

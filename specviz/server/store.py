@@ -32,6 +32,7 @@ KINDS = ("run", "opened", "gallery", "recovered", "earlier")  # in the order of 
 EVERYBODY = "*"  # the owner of runs that are in everybody's list
 MAX_TITLE, MAX_TAG, MAX_TAGS = 200, 30, 10  # characters, characters, per run
 FAIR_SHARE = 0.25  # of the room, that an owner may fill before the own oldest run goes instead of the oldest of all
+LOSS = ("other_share", "divergence")  # metrics of a lossy run
 TAG = re.compile(r"[^\s,:\"]+")
 
 
@@ -62,6 +63,7 @@ def summary(trace: tr.Trace) -> dict[str, Any]:
         "steps": trace.rows("steps"),
         "tokens": trace.rows("tokens") - int(run.get("prompt_length") or 0),
         "tokens_per_step": None if per_step is None else round(per_step, 2),
+        **{key: round(value, 4) for key in LOSS if isinstance(value := metrics.get(key), int | float)},
         "prompt": trace.prompt_key,
     }
 

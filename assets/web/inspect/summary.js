@@ -160,6 +160,7 @@ function metric(owner, help, value) {
 
 /** @type {Record<string, string>} */
 const BRIEFLY = { draft_efficiency: "Accepted", draft_share: "Drafting cost" };
+const LOSS = ["other_share", "divergence"]; // of a lossy run
 const HEADLINE = ["speedup", "tokens_per_step", "draft_efficiency", "draft_share"];
 
 /** Whether a method drafts by copying: then how much was copied is one of its numbers. @param {Model} model */
@@ -173,7 +174,7 @@ export function headline(owner, list) {
   const plainly = method.name === BASELINE;
   const keys = plainly
     ? ["tokens_per_s", "tokens_per_step", "tokens"]
-    : [...owner.wantedMetrics, ...HEADLINE, ...(copies(model) ? ["copied_share"] : [])];
+    : [...owner.wantedMetrics, ...(model.lossy ? LOSS : []), ...HEADLINE, ...(copies(model) ? ["copied_share"] : [])];
   const rows = [...new Set(keys)].map((key) => {
     const help = helps.find((one) => one.key === key) ?? { key, label: key };
     const value = values[key];
@@ -213,7 +214,7 @@ function identical(owner) {
 const SPEED = ["tokens_per_step", "tokens_per_s", "speedup"];
 const QUALITY = ["quality_f1", "quality_rouge_l", "quality_edit"];
 const FIRST = [...SPEED, "copied_share", "ranking_regret", "tokens", "steps"];
-const FIRST_LOSSY = [...SPEED, "differs", ...QUALITY, "tokens", "steps"];
+const FIRST_LOSSY = [...SPEED, ...LOSS, "differs", ...QUALITY, "tokens", "steps"];
 
 /** The run's metrics, those looked for first before the others. */
 /** @type {(owner: Inspector, list: HTMLElement, most?: number) => void} */

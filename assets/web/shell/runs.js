@@ -3,6 +3,7 @@
 import { emit } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
+import { percentage } from "specviz/base/numbers.js";
 import { inLine } from "specviz/base/text.js";
 import { app } from "specviz/shell/state.js";
 
@@ -54,12 +55,15 @@ export async function refreshRuns() {
 export const countable = () => app.runs.filter((run) => run.kind !== "live" && !run.forced && (run.tokens ?? 0) > 0);
 
 /** A teacher-forced run drafted over a text that it did not write: that is no loss. */
-/** @param {Pick<RunRecord, "forced" | "lossless">} run */
-export const variant = ({ forced, lossless }) =>
-  forced ? " (given answer)" : lossless === false ? " (lossy)" : "";
+/** @param {Pick<RunRecord, "forced" | "lossless" | "other_share" | "divergence">} run */
+export function variant({ forced, lossless, other_share: share, divergence }) {
+  if (forced || lossless !== false) return forced ? " (given answer)" : "";
+  const known = typeof share === "number" && typeof divergence === "number";
+  return known ? ` (lossy: ${percentage(share)} other tokens, divergence ${percentage(divergence)})` : " (lossy)";
+}
 
 /** A run in a line; its title keeps to itself which way it is written (an option has no element to isolate it). */
-/** @param {Pick<RunRecord, "title" | "method" | "forced" | "lossless" | "tokens_per_step">} run */
+/** @param {RunRecord} run */
 export function brief(run) {
   const { title, method, tokens_per_step: speed } = run;
   const perStep = typeof speed === "number" && `${speed.toFixed(2)} tokens/step`;

@@ -21,7 +21,7 @@ LEVEL = 0.03  # single runs whose speeds lie no further apart cannot be told apa
 TABLE = (
     "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
     "ranking_cost", "draft_ms", "verify_ms", "decide_ms", "draft_share", "prefill_ms", "prepare_ms", "kv_mb",
-    "draft_mb", "differs",
+    "draft_mb", "differs", "other_share", "divergence",
 )  # fmt: skip
 _BY_KEY = {metric.key: metric for metric in metrics.METRICS}
 METRICS = [{name: getattr(_BY_KEY[key], name) for name in _BY_KEY[key].__slots__} for key in TABLE]
