@@ -26,8 +26,10 @@ from decoders.verifiers.sampling import Chooser, Sampling
 from decoders.verifiers.verifier import Verifier, VerifierCard
 
 from .rebuilt import Position, rebuilt
+from .recorded import drawn_before
 
 Range = tuple[float, float]
+AHEAD = 1000  # random numbers behind the last step's, where a rule takes more than the run's own
 SETTLED = 1e-4  # with less mass than this left out, nothing is left open
 
 
@@ -36,11 +38,12 @@ class Judgement:
     """One rule's judgement of one step.
 
     ``expected``: accepted tokens, over the rule's random numbers. ``accepted``: those of one verdict, whose draws are
-    the recorded ones (where the run drew) and then the seed's, alike for all rules. ``other``: how many of the step's
-    tokens the target would have written otherwise, expected (Σ TV of the next token's distribution from p over the
+    the run's own at that step (where it drew) and then the seed's, alike for all rules. ``other``: how many tokens of
+    the step the target would have written otherwise, expected (Σ TV of the next token's distribution from p over the
     positions that are reached; greedy: tokens that are not its first choice); None where the rule does not say.
     ``chances`` is how likely each node is to be accepted, ``status`` and ``reasons`` that verdict's, per node.
-    ``open``: the record does not settle that verdict.
+    ``bonus`` is the token that follows what it accepts, None where the record does not settle it. ``open``: the record
+    does not settle that verdict.
     """
 
     expected: Range
@@ -49,6 +52,7 @@ class Judgement:
     chances: tuple[float, ...]
     status: tuple[str, ...]
     reasons: tuple[str, ...]
+    bonus: int | None
     open: bool
 
     def differing(self, recorded: Sequence[str]) -> list[tuple[int, str]]:
@@ -167,10 +171,24 @@ def judged(
     rules = chosen_rules() if rules is None else rules
     recorded = trace.run.get("sampling") or {}
     greedy = not recorded.get("temperature") if sampled is None else not sampled
-    for position in rebuilt(trace, steps):
-        if position.missing:
+    seed = int(recorded.get("seed") or 0)
+    taken = [] if greedy or not recorded.get("temperature") else _numbers_taken(trace)
+    numbers = np.random.default_rng(seed).random(taken[-1] + AHEAD if taken else 0)
+    for at in rebuilt(trace, steps):
+        if at.missing:
             continue
-        yield _step(position, rules, greedy, int(recorded.get("seed") or 0))
+        draws = numbers[taken[at.step] :][: len(at.tokens) + 2].tolist() if taken else at.draws
+        yield _step(at, rules, greedy, draws, (seed, at.step))
+
+
+def _numbers_taken(trace: Trace) -> list[int]:
+    """Random numbers that a sampled run's own verifier had taken before each step, and in all; none where its method is
+    not here to say.
+    """
+    try:
+        return drawn_before(trace)
+    except (UserError, ValueError):
+        return []
 
 
 def totals(judgements: Sequence[StepJudged]) -> dict[str, Total]:
@@ -183,7 +201,7 @@ def totals(judgements: Sequence[StepJudged]) -> dict[str, Total]:
 
 
 class Draws:
-    """The numbers that a run recorded, in order, then others: what ``Chooser`` draws from."""
+    """A run's own numbers at a step, in order, then others: what ``Chooser`` draws from."""
 
     def __init__(self, recorded: Sequence[float], seed: tuple[int, int]) -> None:
         self.left, self.after = list(recorded), np.random.default_rng(seed)
@@ -194,7 +212,10 @@ class Draws:
         return self.left.pop(0) if self.left else float(self.after.random())
 
 
-def _step(at: Position, rules: Mapping[str, tuple[VerifierCard, Any]], greedy: bool, seed: int) -> StepJudged:
+def _step(
+    at: Position, rules: Mapping[str, tuple[VerifierCard, Any]], greedy: bool, draws: Sequence[float],
+    seed: tuple[int, int],
+) -> StepJudged:  # fmt: skip
     drawn = at.drawn and not greedy
     made: dict[str, Judgement] = {}
     both = max(at.rest) > SETTLED and not (greedy and all(card.greedy_match for card, _ in rules.values()))
@@ -205,25 +226,27 @@ def _step(at: Position, rules: Mapping[str, tuple[VerifierCard, Any]], greedy: b
             made[name] = matched
             continue
         results = []
-        for p, q, tokens in sides[: 1 if greedy and card.greedy_match else 2]:
+        for side, (p, q, tokens) in enumerate(sides[: 1 if greedy and card.greedy_match else 2]):
             draft = Draft(DraftTree(tokens, at.parents), distributions=dict(q) if drawn else None, drawn=drawn)
             scored, chooser = Scored(p.log()), Chooser(Sampling(temperature=0.0 if greedy else 1.0))
-            chooser.random = Draws(at.draws, (seed, at.step))  # type: ignore[assignment]
+            chooser.random = Draws(draws, seed)  # type: ignore[assignment]
             verifier = card.build(params, chooser, frozenset())
             verdict = verifier(draft, scored)
-            chooser.random = np.random.default_rng((seed, at.step))
+            chooser.random = np.random.default_rng(seed)
             chances = verifier.chances(draft, scored)
             others = _others(at, verifier, draft, scored, chances, greedy, verdict.path)
-            results.append((verdict, chances, others))
-        (verdict, chances, _), (other_verdict, other_chances, _) = results[0], results[-1]
+            bonus = verdict.bonus if verdict.bonus is None else at.token_at(verdict.bonus, p.shape[1], bool(side))
+            results.append((verdict, chances, others, bonus))
+        (verdict, chances, _, bonus), (other_verdict, other_chances, _, other_bonus) = results[0], results[-1]
         expected = sorted(float(one[1:].sum()) for one in (chances, other_chances))
-        others = [one for _, _, one in results]
+        others = [one for _, _, one, _ in results]
         moved = [one for one in others if one is not None]
         middle = (chances + other_chances) / 2
         made[name] = Judgement(
             (expected[0], expected[-1]), verdict.accepted, (min(moved), max(moved)) if moved else None,
             tuple(middle.tolist()),
-            verdict.status, verdict.reasons, verdict.status != other_verdict.status,
+            verdict.status, verdict.reasons, bonus if bonus == other_bonus else None,
+            verdict.status != other_verdict.status,
         )  # fmt: skip
         if greedy and card.greedy_match:
             matched = made[name]

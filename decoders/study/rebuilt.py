@@ -66,10 +66,11 @@ class Position:
     ) -> tuple[Float[Tensor, "nodes tokens"], dict[int, Float[Tensor, "tokens"]], tuple[int, ...]]:
         """p after every node, q after every one with children, and the draft's tokens as columns of them.
 
-        What is not recorded lies on columns of its own: on as few as the recorded ranks allow, where q has its own rest
-        in p's proportion, or, ``wide``, on as many as the vocabulary has, where q's rest lies on a column apart.
+        What is not recorded lies on columns of its own: behind the others, on as few as the recorded ranks allow, where
+        q has its own rest in p's proportion; or, ``wide``, before them, on as many as the vocabulary has, where q's
+        rest lies on a column apart. So a number draws the same token of both where the record decides it.
         """
-        named = sorted({self.tokens[0], *(token for node in self.known for token in node)} | set(self.tokens))
+        named = self.named
         column = {token: i for i, token in enumerate(named)}
         tails = [self._tail(node, wide) for node in range(len(self.tokens))]
         width = max((len(tail) for tail in tails), default=0)
@@ -93,7 +94,20 @@ class Position:
                     else:
                         row[-1] = left
                 row /= row.sum()
-        return p, q, tuple(column[token] for token in self.tokens)
+        before = width + 1 if wide else 0
+        q = {node: row.roll(before) for node, row in q.items()}
+        return p.roll(before, 1), q, tuple(before + column[token] for token in self.tokens)
+
+    @property
+    def named(self) -> list[int]:
+        """Token ids that a node's probabilities are recorded of, or that were drafted, rising."""
+        return sorted({token for node in self.known for token in node} | set(self.tokens))
+
+    def token_at(self, column: int, columns: int, wide: bool) -> int | None:
+        """The token of a column of ``rows``, which has so many; None of one that stands for tokens not recorded."""
+        named = self.named
+        place = column - (columns - len(named) if wide else 0)
+        return named[place] if 0 <= place < len(named) else None
 
     def _tail(self, node: int, wide: bool) -> list[float]:
         """The probabilities of tokens that are not recorded after a node: their sum is what the recorded ones leave of

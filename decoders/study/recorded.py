@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from decoders.draft.params import controls
@@ -11,7 +12,7 @@ from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.catalog import precision_of, recorded_key
 from decoders.trace.trace import Trace
-from decoders.verifiers.sampling import Sampling
+from decoders.verifiers.sampling import Chooser, Sampling
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
@@ -68,6 +69,17 @@ def redraft_method(
     name = str(trace.run["method"]["name"])
     entry, _ = chosen(name if method is None else method)
     return chosen(entry, own_params(trace, entry) if params is None and entry.name == name else params)
+
+
+def drawn_before(trace: Trace) -> list[int]:
+    """Random numbers that a sampled run's own verifier had taken before each step, and at last in all. Raises UserError
+    where its method is not here, ValueError for parameters that it does not have.
+    """
+    run, steps = trace.run, trace.tables["steps"]
+    method, values = chosen(str(run["method"]["name"]), run["method"]["params"])
+    verifier = method.verifier(values, Chooser(sampling_of(run)), frozenset(run.get("stop_ids", ())))
+    rows = zip(*(steps[name] for name in ("route", "drafted", "accepted")), strict=True)
+    return [*accumulate((verifier.draws(*row) for row in rows), initial=0)]
 
 
 def sampling_of(run: Mapping[str, Any]) -> Sampling:

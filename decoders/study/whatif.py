@@ -48,9 +48,8 @@ from decoders.trace.trace import Trace
 from decoders.verifiers.forced import ForcedVerifier
 from decoders.verifiers.match import judged
 from decoders.verifiers.residual import ResidualVerifier
-from decoders.verifiers.sampling import Chooser
 
-from .recorded import another, check_model, check_step, redraft_method, sampling_of
+from .recorded import another, check_model, check_step, drawn_before, redraft_method, sampling_of
 
 TOP_TOKENS = 64  # likeliest next tokens kept per position: as many as any method asks for
 MOST_KEPT = 1 << 30  # bytes of hidden states and queries kept of a run; of a larger one, what was asked for
@@ -289,7 +288,7 @@ class ReadRun:
             verifier = ForcedVerifier(self.trace.output_ids[written:])
             notes.append("The answer was given: a drafted token stands while it equals the next token of the answer.")
         elif not sampling.greedy:
-            parts.chooser.random.random(self._drawn_before(step))
+            parts.chooser.random.random(drawn_before(self.trace)[step])
             if not own:
                 ratio = isinstance(verifier, ResidualVerifier)
                 words = "accepts by drawing too" if ratio else "draws with the run's seed, from the same place on"
@@ -314,14 +313,6 @@ class ReadRun:
         if any(term.key.startswith("branch") for term in method.node_terms):
             notes.append("The copy alone: the branches that the method adds beside a copy are left out.")
         decoding.drafter, decoding.needs = PickedDrafter(self.trace, rows[candidate], pool), Needs()
-
-    def _drawn_before(self, step: int) -> int:
-        """Random numbers that the run's own verifier took before a step."""
-        run, steps = self.trace.run, self.trace.tables["steps"]
-        method, values = chosen(str(run["method"]["name"]), run["method"]["params"])
-        verifier = method.verifier(values, Chooser(sampling_of(run)), frozenset(run.get("stop_ids", ())))
-        taken = (steps[name][:step] for name in ("route", "drafted", "accepted"))
-        return sum(verifier.draws(*one) for one in zip(*taken, strict=True))
 
     def _same(self, step: int, draft: Draft, verdict: Verdict) -> bool:
         bonus = self.trace.tables["steps"]["bonus"][step]

@@ -32,19 +32,28 @@ function bar(both, most) {
   );
 }
 
+/** @param {StillJudging} answer */
+export const soFar = ({ done, of }) =>
+  `Judging: ${done.toLocaleString("en")} of ${plural(of, "step")}. A run that is decoded comes first.`;
+
 /** @param {HTMLElement} box */
 export async function drawJudges(box) {
   const { asked } = page;
-  box.replaceChildren(h("p.svp-empty", { role: "status" }, "Judging …"));
-  /** @type {JudgesAnswer} */
+  const shown = () => asked === page.asked && page.view === "judges";
+  const progress = h("p.svp-empty", { role: "status" }, "Judging …");
+  box.replaceChildren(progress);
+  /** @type {JudgesAnswer | StillJudging} */
   let answer;
   try {
-    answer = await postJson("api/acceptance/judge", { ids: page.ids });
+    do {
+      answer = await postJson("api/acceptance/judge", { ids: page.ids });
+      if (answer.state === "judging") progress.textContent = soFar(answer);
+    } while (answer.state === "judging" && shown());
   } catch (problem) {
-    if (asked === page.asked && page.view === "judges") box.replaceChildren(alertNote(problem));
+    if (shown()) box.replaceChildren(alertNote(problem));
     return;
   }
-  if (asked !== page.asked || page.view !== "judges") return;
+  if (answer.state === "judging" || !shown()) return;
   const most = Math.max(...answer.rules.map((one) => one.tokens_per_step?.[1] ?? 0));
   const rows = answer.rules.map((one) => {
     const share = one.other_share;

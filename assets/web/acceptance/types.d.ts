@@ -61,4 +61,6 @@ interface JudgedRule {
   steps: number; drafted: number; accepted: number; differs: number; open: number;
   tokens_per_step: [number, number] | null; other_share: [number, number] | null;
 }
-interface JudgesAnswer { rules: JudgedRule[]; runs: number; rest: number; faults: string[] }
+interface JudgesAnswer { state: "ready"; rules: JudgedRule[]; runs: number; rest: number; faults: string[] }
+/** Runs are judged in the background: so many of their steps are done. */
+interface StillJudging { state: "judging"; done: number; of: number }

@@ -16,6 +16,7 @@ from specviz.server.desk import Service, get, post
 from specviz.server.forms import PromptForm, Rejected
 from specviz.shell.assets import plotly
 
+from .judging import Judging, pooled
 from .sets import Counted, lengths_by_method, pooled_by_method
 
 KEPT = 2000  # runs whose sums are kept
@@ -54,7 +55,11 @@ class AcceptancePage(Service):
         super().__init__(desk)
         self._change = threading.Lock()
         self._kept: OrderedDict[str, Counted] = OrderedDict()
-        self._verdicts: OrderedDict[str, Any] = OrderedDict()
+        self._judging = Judging(lambda: desk.runner.busy())
+
+    def close(self) -> None:
+        """Judge no more runs."""
+        self._judging.close()
 
     @get()
     def shown(self) -> dict[str, Any]:
@@ -92,28 +97,32 @@ class AcceptancePage(Service):
 
     @post("judge")
     def judge(self, ids: Ids) -> dict[str, Any]:
-        """The drafts of runs that are over under every verifier: the verifiers' cards, each one's totals over all runs,
-        how many steps it differs from the run in, and a sentence for each run that cannot be judged.
+        """The drafts of runs that are over under every verifier (``judging.pooled``), or how far they are: that is found
+        out in the background, and the page asks again.
 
         Raises Rejected where no run is chosen, or none can be judged; UnknownTrace for one that is not there.
         """
-        from decoders.study.judge import Total
-
         if not ids:
             raise Rejected("runs", "No run is chosen: choose one, or several to judge their drafts together.")
-        runs = [self._judged(key) for key in dict.fromkeys(ids)]
-        faults = [run for run in runs if isinstance(run, str)]
-        judged = [run for run in runs if not isinstance(run, str)]
-        if not judged:
-            raise Rejected("runs", " ".join(faults))
-        totals = {name: Total() for name, _ in judged[0][0]}
-        for sums, _ in judged:
-            for name, total in sums:
-                totals[name] += total
-        return {
-            "rules": [{**_card(name), **total.to_json()} for name, total in totals.items()],
-            "runs": len(judged), "rest": max(rest for _, rest in judged), "faults": faults,
-        }  # fmt: skip
+        runs = self._judging.results([*dict.fromkeys(ids)], self.desk.trace)
+        if isinstance(runs, dict):
+            return runs
+        if all(run.fault for run in runs):
+            raise Rejected("runs", " ".join(run.note for run in runs))
+        return pooled(runs)
+
+    @get("judged/{key}")
+    def judged(self, key: str) -> dict[str, Any]:
+        """One run's steps under every verifier: what ``judge`` says of the run, and its ``steps``; ``reason`` says why
+        it cannot be judged. Raises UnknownTrace.
+        """
+        runs = self._judging.results([key], self.desk.trace)
+        if isinstance(runs, dict):
+            return runs
+        (run,) = runs
+        if run.fault:
+            return {"state": "ready", "reason": f"This run cannot be judged again: {run.fault}."}
+        return {**pooled(runs), "reason": "", "steps": run.steps}
 
     @post("forecast")
     def forecast(self, given: Given) -> dict[str, Any]:
@@ -160,25 +169,6 @@ class AcceptancePage(Service):
                 self._kept.popitem(last=False)
         return made
 
-    def _judged(self, key: str) -> Any:
-        """A run's totals by verifier, and the most of p or q that it does not hold; or why it cannot be judged."""
-        from decoders.study.judge import fault, judged, totals
-
-        with self._change:
-            if key in self._verdicts and self.desk.has(key):
-                return self._verdicts[key]
-        trace = self.desk.trace(key)
-        if problem := fault(trace):
-            made: Any = f"{trace.run.get('title') or key} was left out: {problem}."
-        else:
-            steps = list(judged(trace))
-            made = [*totals(steps).items()], max((max(step.rest) for step in steps), default=0.0)
-        with self._change:
-            self._verdicts[key] = made
-            while len(self._verdicts) > KEPT:
-                self._verdicts.popitem(last=False)
-        return made
-
     def _row_times(self) -> str:
         """This machine's L(n) as ``RowTimes.read`` takes it; "" where none was measured."""
         target = self.desk.loader.target
@@ -190,11 +180,3 @@ class AcceptancePage(Service):
         if latency is None:
             return ""
         return ", ".join(f"{n}:{ms:.4g}" for n, ms in zip(latency.rows, latency.median, strict=True))
-
-
-def _card(name: str) -> dict[str, Any]:
-    """A verifier as the view shows it."""
-    from decoders.drafters import find_verifier
-
-    card = find_verifier(name)
-    return {key: getattr(card, key) for key in ("name", "title", "summary", "source", "lossless")}

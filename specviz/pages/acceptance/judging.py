@@ -1,0 +1,167 @@
+"""Recorded runs judged by every verifier in the background, one run at a time, while no run is decoded."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cachetools import FIFOCache
+
+from decoders.errors import UserError
+from decoders.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from decoders.study.judge import StepJudged, Total
+
+log = logging.getLogger(__name__)
+
+KEPT = 200  # runs
+MOST_STEPS = 400  # with a draft, of one run
+WAIT_S = 2.0  # an answer that takes longer is asked for again
+PAUSE_S = 0.1  # between two looks whether a run is decoded
+
+
+@dataclass(slots=True)
+class Judged:
+    """A run's judgement: per step and in all, or ``fault``, why there is none. ``of`` counts the steps with a draft."""
+
+    title: str
+    of: int = 0
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    totals: dict[str, Total] = field(default_factory=dict)
+    rest: float = 0.0
+    fault: str = ""
+
+    @property
+    def note(self) -> str:
+        """What is left out of it, in a sentence; "" where nothing is."""
+        if self.fault:
+            return f"{self.title} was left out: {self.fault}."
+        if self.of > len(self.steps) == MOST_STEPS:
+            return f"Of {self.title} the first {MOST_STEPS} of {self.of:,} steps with a draft are judged."
+        without = min(self.of, MOST_STEPS) - len(self.steps)
+        return f"{without:,} of the steps of {self.title} do not hold the target's probabilities." if without else ""
+
+
+class Judging:
+    """Judges runs, each once; ``busy`` says whether a run is decoded, which then comes first."""
+
+    def __init__(self, busy: Callable[[], bool]) -> None:
+        self._busy, self._change, self._closing = busy, threading.Lock(), threading.Event()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="judge runs")
+        self._runs: FIFOCache[str, tuple[Judged, Future[None]]] = FIFOCache(KEPT)
+
+    def close(self) -> None:
+        """Judge no more."""
+        self._closing.set()
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    def results(self, keys: Sequence[str], read: Callable[[str], Trace]) -> list[Judged] | dict[str, Any]:
+        """The runs' judgements, or how far they are after ``WAIT_S``: {"state": "judging", "done", "of"} in steps.
+
+        Whatever ``read`` raises for a key is raised.
+        """
+        begun = [self._begun(key, read) for key in keys]
+        ends = time.monotonic() + WAIT_S
+        for _, future in begun:
+            try:
+                future.result(max(0.0, ends - time.monotonic()))
+            except NotYet:
+                runs = [run for run, _ in begun]
+                done, of = sum(len(run.steps) for run in runs), sum(min(run.of, MOST_STEPS) for run in runs)
+                return {"state": "judging", "done": done, "of": of}
+        return [run for run, _ in begun]
+
+    def _begun(self, key: str, read: Callable[[str], Trace]) -> tuple[Judged, Future[None]]:
+        trace = read(key)  # a run that was deleted is not judged from memory
+        with self._change:
+            if key not in self._runs:
+                steps = trace.tables["steps"]["drafted"]
+                run = Judged(str(trace.run.get("title") or key), sum(count > 0 for count in steps))
+                self._runs[key] = run, self._worker.submit(self._judge, trace, run)
+            return self._runs[key]
+
+    def _judge(self, trace: Trace, run: Judged) -> None:
+        from decoders.study.judge import fault, judged
+
+        if problem := fault(trace):
+            run.fault = problem
+            return
+        drafted = [step for step, count in enumerate(trace.tables["steps"]["drafted"]) if count]
+        try:
+            for one in judged(trace, steps=drafted[:MOST_STEPS]):
+                add(run, one)
+                while self._busy() and not self._closing.wait(PAUSE_S):
+                    pass
+                if self._closing.is_set():
+                    return
+        except UserError as problem:
+            run.fault = str(problem)
+        except Exception:
+            log.exception("run %s could not be judged", trace.run.get("id"))
+            run.fault = "it could not be judged, and the server's log says why"
+        if not run.steps and not run.fault:
+            run.fault = "no drafted token's probability is recorded"
+
+
+def add(run: Judged, one: StepJudged) -> None:
+    """Add a step to a run's judgement."""
+    from decoders.study.judge import Total
+
+    run.steps.append(shown(one))
+    run.rest = max(run.rest, *one.rest)
+    for name, rule in one.rules.items():
+        run.totals.setdefault(name, Total()).add(one, rule)
+
+
+def shown(one: StepJudged) -> dict[str, Any]:
+    """A step as the pages draw it: of each rule its verdict on the nodes it came to, [node, stands, chance, why]."""
+    rules = {
+        name: {
+            "expected": _rounded(rule.expected), "accepted": rule.accepted, "bonus": rule.bonus, "open": rule.open,
+            "other": None if rule.other is None else _rounded(rule.other),
+            "differs": [node for node, _ in rule.differing(one.status)],
+            "nodes": [
+                [node, rule.status[node] == "accepted", round(rule.chances[node], 4), rule.reasons[node]]
+                for node in range(1, len(rule.status)) if rule.status[node] != "unreached"
+            ],
+        }
+        for name, rule in one.rules.items()
+    }  # fmt: skip
+    return {"step": one.step, "rest": _rounded(one.rest), "rules": rules}
+
+
+def cards(names: Sequence[str]) -> list[dict[str, Any]]:
+    """Verifiers as the pages show them."""
+    from decoders.drafters import find_verifier
+
+    keys = ("name", "title", "summary", "source", "lossless")
+    return [{key: getattr(find_verifier(name), key) for key in keys} for name in names]
+
+
+def pooled(runs: Sequence[Judged]) -> dict[str, Any]:
+    """Runs that were judged, together: each rule's card and sums, how much of p or q is not recorded at most, and a
+    sentence for each run of which something is left out.
+    """
+    from decoders.study.judge import Total
+
+    sums: dict[str, Total] = {}
+    for name, total in itertools.chain.from_iterable(run.totals.items() for run in runs):
+        sums[name] = sums.get(name, Total())
+        sums[name] += total
+    return {
+        "state": "ready", "runs": sum(not run.fault for run in runs), "rest": max(run.rest for run in runs),
+        "rules": [{**card, **sums[card["name"]].to_json()} for card in cards([*sums])],
+        "faults": [run.note for run in runs if run.note],
+    }  # fmt: skip
+
+
+def _rounded(both: tuple[float, float]) -> list[float]:
+    return [round(one, 4) for one in both]
