@@ -50,6 +50,8 @@ on("inspector", async (inspector) => {
   app.whatif = new WhatIf(inspector);
   app.lens = new LensView(inspector);
   new Reading(inspector);
+  const { JudgesTab } = await import("specviz/judges/page.js");
+  new JudgesTab(inspector);
 });
 
 /** Fetches the other pages' modules one after another while nothing else is to be done, so that a tab opens at once. */

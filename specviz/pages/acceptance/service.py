@@ -97,8 +97,8 @@ class AcceptancePage(Service):
 
     @post("judge")
     def judge(self, ids: Ids) -> dict[str, Any]:
-        """The drafts of runs that are over under every verifier (``judging.pooled``), or how far they are: that is found
-        out in the background, and the page asks again.
+        """The drafts of runs that are over under every verifier (``judging.pooled``), or how far that is: it is done
+        in the background, and the page asks again.
 
         Raises Rejected where no run is chosen, or none can be judged; UnknownTrace for one that is not there.
         """

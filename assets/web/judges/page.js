@@ -1,0 +1,55 @@
+/* The tab "Verifiers" of Inspect: the run shown, judged by the server in the background, fetched once per run. */
+
+import { on } from "specviz/base/bus.js";
+import { getJson, sentence } from "specviz/base/json.js";
+import { soFar } from "specviz/acceptance/judges.js";
+import { JudgesPanel } from "specviz/judges/panel.js";
+import { app } from "specviz/shell/state.js";
+
+export class JudgesTab {
+  /** @param {Inspector} inspector */
+  constructor(inspector) {
+    this.inspector = inspector;
+    this.panel = new JudgesPanel(inspector);
+    this.open = false;
+    /** The run that is shown here, or asked for. */
+    this.id = "";
+    inspector.tabs.add({
+      name: "judges",
+      label: "Verifiers",
+      element: this.panel.element,
+      open: () => ((this.open = true), this.look()),
+      close: () => (this.open = false),
+    });
+    on("current", () => this.look());
+    on("runs", () => this.look()); // a run is over, perhaps
+  }
+
+  /** Asks for the run shown, once, while the tab is open. */
+  async look() {
+    const id = app.shown;
+    if (!this.open || !id) return;
+    if (!this.inspector.model?.run.complete) {
+      this.id = "";
+      return this.panel.say("This run still goes on: its drafts can be judged when it is over.");
+    }
+    if (id === this.id) return;
+    this.id = id;
+    this.panel.say("Judging …");
+    const wanted = () => this.open && this.id === id && app.shown === id;
+    try {
+      /** @type {JudgedRun | StillJudging} */
+      let answer;
+      do {
+        answer = await getJson(`api/acceptance/judged/${encodeURIComponent(id)}`);
+        if (this.id === id && answer.state === "judging") this.panel.say(soFar(answer));
+      } while (answer.state === "judging" && wanted());
+      if (this.id !== id) return;
+      if (answer.state === "judging") this.id = ""; // the tab was left: asked for again when it is opened
+      else if (answer.reason) this.panel.say(answer.reason);
+      else this.panel.show(answer.rules ?? [], answer.steps ?? []);
+    } catch (problem) {
+      if (this.id === id) this.panel.say(sentence(problem));
+    }
+  }
+}

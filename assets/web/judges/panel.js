@@ -1,0 +1,224 @@
+/* The panel "Verifiers": the step shown under every rule, beside where the mass of p and q lies. Text nodes only. */
+
+import { card, h, replace, table } from "specviz/base/dom.js";
+import { percentage, plural, probability } from "specviz/base/numbers.js";
+import { chainOf, guesses, label } from "specviz/inspect/drafting.js";
+import { mass } from "specviz/inspect/mass.js";
+import { otherwise, parting, range, rowsOf } from "specviz/judges/rules.js";
+
+const HEADS = ["verifier", "what stands, and the token that follows"];
+const LENGTH = "Tokens of this step, over the rule's own draws: 1 + Σ of each drafted token's chance to stand.";
+const ERROR =
+  "Distribution error: Σ TV(p′, p) over the positions that are reached, p′ the rule's next token, TV = ½ Σ |p′ − p|. " +
+  "Greedy: accepted tokens that are not the target's first choice.";
+const CHANCE = "How likely the token of the position chosen was to stand, over the rule's own draws.";
+
+export class JudgesPanel {
+  /** @param {Inspector} owner */
+  constructor(owner) {
+    this.owner = owner;
+    const { element, body, note } = card("judges", "Verifiers");
+    this.element = element;
+    this.body = body;
+    this.note = note;
+    note.setAttribute("role", "status");
+    /** The rules' cards and the steps by number. @type {{ cards: JudgedCard[], steps: Map<number, JudgedStep> }} */
+    this.run = { cards: [], steps: new Map() };
+    this.words = "";
+    /** The node whose position is looked at; 0: the one where the rules part. */
+    this.node = 0;
+    owner.on("step", () => this.draw());
+    this.body.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** Says why there is nothing, or what is waited for. @param {string} words */
+  say(words) {
+    this.words = words;
+    this.run = { cards: [], steps: new Map() };
+    this.draw();
+  }
+
+  /** @param {JudgedCard[]} cards @param {JudgedStep[]} steps */
+  show(cards, steps) {
+    this.words = "";
+    this.run = { cards, steps: new Map(steps.map((step) => [step.step, step])) };
+    this.draw();
+  }
+
+  /** The position that is looked at. @param {number} node */
+  look(node) {
+    this.node = node;
+    this.fill();
+    /** @type {HTMLElement | null} */ (this.body.querySelector("[aria-pressed=true]"))?.focus();
+  }
+
+  /** Left and right: the positions of the draft. @param {KeyboardEvent} event */
+  key(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by || !(event.target instanceof Element && event.target.closest(".svj-places"))) return;
+    event.preventDefault();
+    event.stopPropagation(); // else the step changes
+    const chain = this.chain();
+    const at = chain.findIndex((node) => node.index === this.node);
+    const next = chain[at + by];
+    if (next) this.look(next.index);
+  }
+
+  chain() {
+    return chainOf(this.owner.model.step(this.owner.number));
+  }
+
+  draw() {
+    this.node = 0;
+    this.fill();
+  }
+
+  fill() {
+    const { owner } = this;
+    if (!owner.model?.stepCount) return;
+    const view = owner.model.step(owner.number);
+    const step = this.run.steps.get(view.number);
+    this.note.textContent = `step ${view.number + 1}`;
+    if (this.words || !step) {
+      const why = this.words || (view.drafted
+        ? "This step is not judged: the run holds too little of it, or too many steps stand before it."
+        : "Nothing was drafted in this step: there is nothing to judge.");
+      this.body.replaceChildren(h("p.sv-empty", { role: "status" }, why));
+      return;
+    }
+    const chain = this.chain();
+    this.node ||= parting(step) || chain.find(({ status }) => status === "rejected")?.index || chain.at(-1)?.index || 0;
+    replace(this.body, [
+      this.sentence(view, step),
+      this.places(chain),
+      h("div.svj-parts", this.table(view, step), this.picture(view)),
+    ]);
+  }
+
+  /** How far the rules agree, and what the record leaves open. @type {(view: StepView, step: JudgedStep) => Child} */
+  sentence(view, step) {
+    const [p, q] = step.rest;
+    const count = otherwise(step);
+    const of = Object.keys(step.rules).length;
+    const open = Math.max(p, q) > 0.01 && [
+      ` Up to ${percentage(p)} of p${q > 0.01 ? ` and ${percentage(q)} of q` : ""} is not recorded at a position: `,
+      "where that leaves a number open it is a range, and a token it leaves open is a –. ",
+      "A run of --first-choices N holds more.",
+    ];
+    return h(
+      "p.svj-words",
+      `The same ${plural(view.drafted, "token")}, the same p${q > 0 || view.route === "drawn" ? " and q" : ""}, the `,
+      "same random numbers: ",
+      h("b", count ? `${count} of ${of} rules come to another verdict` : `all ${of} rules come to the run's verdict`),
+      ".",
+      open,
+    );
+  }
+
+  /** A button per position of the main chain. @param {TreeNode[]} chain */
+  places(chain) {
+    const buttons = chain.map((node) => {
+      const here = node.index === this.node;
+      const about = `Position ${node.depth}: ${label(this.owner, node.token)}`;
+      const on = { "aria-pressed": String(here), "aria-label": about, tabindex: here ? 0 : -1 };
+      return h("button.svj-place", { ...on, onclick: () => this.look(node.index) },
+        h("small", String(node.depth)), h("code", label(this.owner, node.token, 14)));
+    });
+    const chosen = chain.some((node) => node.index === this.node);
+    if (!chosen && buttons.length) buttons[0].tabIndex = 0;
+    return h("div.svj-places", { role: "group", "aria-label": "Position that is looked at" }, buttons);
+  }
+
+  /** @type {(view: StepView, step: JudgedStep) => HTMLElement} */
+  table(view, step) {
+    const rows = rowsOf(step, this.run.cards);
+    const most = Math.max(...rows.map(({ rule }) => 1 + rule.expected[1]));
+    const { method } = this.owner.model.run;
+    const own = h(
+      "tr.svj-own",
+      h("th", { scope: "row" }, "as recorded", h("small", method.title)),
+      h("td", this.tokens(view, view.path.map(({ index }) => index), view.bonus), h("small", this.recorded(view))),
+      h("td.svp-num"),
+      h("td.svp-num", String(view.accepted + 1)),
+      h("td.svp-num"),
+    );
+    const body = rows.map(({ cards, rule, why }) => {
+      const stood = rule.nodes.filter(([, stands]) => stands).map(([node]) => node);
+      const chance = rule.nodes.find(([node]) => node === this.node)?.[2];
+      const lossy = !cards[0].lossless;
+      return h(
+        "tr",
+        { class: rule.differs.length ? "svj-differs" : null, "data-verifier": cards.map(({ name }) => name).join(" ") },
+        h(
+          "th",
+          { scope: "row", title: cards.map((one) => `${one.title}: ${one.summary} (${one.source})`).join("\n") },
+          cards.map(({ title }) => title).join(", "),
+          h("small", lossy ? "≈ lossy" : "= lossless"),
+        ),
+        h("td", this.tokens(view, stood, rule.bonus), h("small", why, rule.open && "; the record leaves this open")),
+        h("td.svp-num", chance === undefined ? "–" : probability(chance)),
+        h("td.svp-num", range(rule.expected, 1), bar(rule.expected, most)),
+        h("td.svp-num", lossy ? range(rule.other) : "0"),
+      );
+    });
+    /** @type {[name: string, words: string][]} */
+    const numbers = [["chance here", CHANCE], ["expected length", LENGTH], ["error", ERROR]];
+    const head = [
+      HEADS.map((name) => h("th", { scope: "col" }, name)),
+      numbers.map(([name, words]) => this.owner.tip.explained("th.svp-num", () => [words], name)),
+    ];
+    return h("div.svj-scroll", { tabindex: "0", role: "region", "aria-label": "This step under every verifier" },
+      table({ class: "svj-table" }, head, [own, ...body]));
+  }
+
+  /** Why the run's own verdict ended where it did. @param {StepView} view */
+  recorded(view) {
+    const { reason } = this.owner.model.trace.nodes;
+    const fell = view.nodes.find(({ status }) => status === "rejected") ?? view.path.at(-1);
+    return fell && fell.index ? String(reason[fell.row] ?? "") : "";
+  }
+
+  /** The draft as a rule leaves it: nodes that stand, the one that fell, and the token behind them. */
+  /** @type {(view: StepView, stood: number[], bonus: number | null) => HTMLElement} */
+  tokens(view, stood, bonus) {
+    const { owner } = this;
+    const names = stood.map((index) => view.nodes[index]);
+    const last = stood.at(-1) ?? 0;
+    const fell = view.nodes.find(({ index, parent }) => index && parent === last);
+    return h(
+      "span.svj-tokens",
+      names.map(({ token }) => h("code.svj-stands", label(owner, token, 14))),
+      fell && h("code.svj-fell", { title: "rejected" }, label(owner, fell.token, 14)),
+      h("span.svj-then", { "aria-hidden": "true" }, "→"),
+      h("span.svp-unseen", " then "),
+      bonus === null
+        ? h("span.svj-open", { title: "the record does not settle this draw" }, "–")
+        : h("code.svj-follows", bonus < 0 ? "stop" : label(owner, bonus, 14)),
+    );
+  }
+
+  /** The mass of p and q at the position that is looked at. @type {(view: StepView) => Child} */
+  picture(view) {
+    const { owner, node: index } = this;
+    const node = view.nodes[index];
+    if (!node?.index) return null;
+    const said = guesses(owner.model, view.number).get(node.parent) ?? [];
+    const overlap = owner.model.nodeTerm(node, "overlap");
+    if (said.length && overlap !== null)
+      return mass(owner, { view, shown: { parent: node.parent, node: index, token: node.token }, beta: overlap }, said);
+    if (node.prob === null) return null;
+    const choices = view.targets.get(node.parent) ?? []; // a copied token has q = 1
+    const list = choices.map(({ token, prob }, rank) => ({ token, rank, q: 0, p: prob, residual: null }));
+    const one = { token: node.token, rank: 0, q: 1, p: node.prob, residual: null };
+    return mass(owner, { view, shown: { parent: node.parent, node: index, token: node.token }, beta: node.prob },
+      [one, ...list.filter(({ token }) => token !== node.token)]);
+  }
+}
+
+/** What is certain of an expected length, and up to where it may go. */
+/** @param {[number, number]} both @param {number} most */
+function bar([low, high], most) {
+  const part = (/** @type {number} */ share) => `width:${((100 * share) / most).toFixed(2)}%`;
+  return h("span.svj-bar", { "aria-hidden": "true" }, h("i", { style: part(1 + low) }),
+    h("i.svj-bar-open", { style: part(high - low) }));
+}
