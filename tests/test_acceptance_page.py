@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,14 @@ from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.files import save
 from decoders.trace.load import Cell, Load
 from specviz.cli import main
+from specviz.pages.acceptance import judging as background
 from specviz.pages.acceptance import service
 
 from . import synthetic
 from .models import prompt_ids, tiny_target
 from .stubs import StubDesk, app_of
 from .test_definitions import acceptance
-from .waiting import WAIT_S
+from .waiting import WAIT_S, until
 
 RUNS = (synthetic.chain(), synthetic.tree(), synthetic.drafted())
 
@@ -224,11 +226,41 @@ def test_outputs_that_cannot_be_judged(
         two_outputs(target, PROMPT, plain, drafted, dtype=dtype)
 
 
-def test_drafts_are_judged_by_every_verifier(client: TestClient) -> None:
+def test_drafts_are_judged_by_every_verifier(client: TestClient, desk: StubDesk) -> None:
+    """In the background: the page asks again until all steps are judged; then of one run, step by step."""
+
+    def ready(ask: Any) -> Any:
+        return until(lambda: (answer := ask().json()).get("state") != "judging" and answer, "the judgement")
+
     ids = [trace.run["id"] for trace in RUNS]
-    answer = client.post("/api/acceptance/judge", json={"ids": [*ids, ids[0]]}).json()
+    answer = ready(lambda: client.post("/api/acceptance/judge", json={"ids": [*ids, ids[0]]}))
     rules = {one["name"]: one for one in answer["rules"]}
     assert {"match", "block", "typical", "fly"} <= set(rules) and answer["runs"] + len(answer["faults"]) == len(RUNS)
     assert rules["match"]["other_share"] == [0, 0] and rules["match"]["tokens_per_step"][0] > 1
     assert client.post("/api/acceptance/judge", json={"ids": ids}).json() == answer  # from what is kept
     assert "No run is chosen" in client.post("/api/acceptance/judge", json={"ids": []}).text
+
+    ready(lambda: client.get(f"/api/acceptance/judged/{ids[0]}"))
+    judged = next(one for one in (client.get(f"/api/acceptance/judged/{key}").json() for key in ids) if "steps" in one)
+    step = judged["steps"][0]
+    assert set(step["rules"]) == {card["name"] for card in judged["rules"]} and judged["reason"] == ""
+    node, stands, chance, why = step["rules"]["match"]["nodes"][0]
+    assert node == 1 and stands in (True, False) and 0 <= chance <= 1 and why
+    assert client.get("/api/acceptance/judged/nope").status_code == 404
+
+
+def test_judging_waits_for_runs_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is decoded comes first; of a long run the first steps are judged, and it says so."""
+    monkeypatch.setattr(background, "MOST_STEPS", 1)
+    monkeypatch.setattr(background, "WAIT_S", 0.01)
+    busy = threading.Event()
+    busy.set()
+    judge, run = background.Judging(busy.is_set), RUNS[0]
+    try:
+        assert judge.results(["a"], lambda _: run)["state"] == "judging"
+        busy.clear()
+        (done,) = until(lambda: isinstance(made := judge.results(["a"], lambda _: run), list) and made, "the judgement")
+        assert len(done.steps) == 1 < done.of and f"the first 1 of {done.of} steps" in done.note
+    finally:
+        judge.close()
+

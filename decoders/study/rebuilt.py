@@ -70,7 +70,7 @@ class Position:
         q has its own rest in p's proportion; or, ``wide``, before them, on as many as the vocabulary has, where q's
         rest lies on a column apart. So a number draws the same token of both where the record decides it.
         """
-        named = self.named
+        named = self.token_ids
         column = {token: i for i, token in enumerate(named)}
         tails = [self._tail(node, wide) for node in range(len(self.tokens))]
         width = max((len(tail) for tail in tails), default=0)
@@ -99,13 +99,13 @@ class Position:
         return p.roll(before, 1), q, tuple(before + column[token] for token in self.tokens)
 
     @property
-    def named(self) -> list[int]:
+    def token_ids(self) -> list[int]:
         """Token ids that a node's probabilities are recorded of, or that were drafted, rising."""
         return sorted({token for node in self.known for token in node} | set(self.tokens))
 
     def token_at(self, column: int, columns: int, wide: bool) -> int | None:
         """The token of a column of ``rows``, which has so many; None of one that stands for tokens not recorded."""
-        named = self.named
+        named = self.token_ids
         place = column - (columns - len(named) if wide else 0)
         return named[place] if 0 <= place < len(named) else None
 

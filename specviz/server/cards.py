@@ -42,7 +42,7 @@ def judges(method: Any) -> dict[str, bool]:
 
 
 def part_training(method: Any, target: Any) -> dict[str, Any]:
-    """How the part was trained that a method drafts with for this model (``training_facts``); {} without one."""
+    """Training of the part that a method drafts with for this model (``training_facts``); {} without one."""
     part = method.part
     if part is None or target is None:
         return {}

@@ -29,7 +29,7 @@ PAUSE_S = 0.1  # between two looks whether a run is decoded
 
 
 @dataclass(slots=True)
-class Judged:
+class RunJudgement:
     """A run's judgement: per step and in all, or ``fault``, why there is none. ``of`` counts the steps with a draft."""
 
     title: str
@@ -41,7 +41,7 @@ class Judged:
 
     @property
     def note(self) -> str:
-        """What is left out of it, in a sentence; "" where nothing is."""
+        """A sentence about what is left out of it; "" where nothing is."""
         if self.fault:
             return f"{self.title} was left out: {self.fault}."
         if self.of > len(self.steps) == MOST_STEPS:
@@ -56,14 +56,14 @@ class Judging:
     def __init__(self, busy: Callable[[], bool]) -> None:
         self._busy, self._change, self._closing = busy, threading.Lock(), threading.Event()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="judge runs")
-        self._runs: FIFOCache[str, tuple[Judged, Future[None]]] = FIFOCache(KEPT)
+        self._runs: FIFOCache[str, tuple[RunJudgement, Future[None]]] = FIFOCache(KEPT)
 
     def close(self) -> None:
         """Judge no more."""
         self._closing.set()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def results(self, keys: Sequence[str], read: Callable[[str], Trace]) -> list[Judged] | dict[str, Any]:
+    def results(self, keys: Sequence[str], read: Callable[[str], Trace]) -> list[RunJudgement] | dict[str, Any]:
         """The runs' judgements, or how far they are after ``WAIT_S``: {"state": "judging", "done", "of"} in steps.
 
         Whatever ``read`` raises for a key is raised.
@@ -79,16 +79,16 @@ class Judging:
                 return {"state": "judging", "done": done, "of": of}
         return [run for run, _ in begun]
 
-    def _begun(self, key: str, read: Callable[[str], Trace]) -> tuple[Judged, Future[None]]:
+    def _begun(self, key: str, read: Callable[[str], Trace]) -> tuple[RunJudgement, Future[None]]:
         trace = read(key)  # a run that was deleted is not judged from memory
         with self._change:
             if key not in self._runs:
                 steps = trace.tables["steps"]["drafted"]
-                run = Judged(str(trace.run.get("title") or key), sum(count > 0 for count in steps))
+                run = RunJudgement(str(trace.run.get("title") or key), sum(count > 0 for count in steps))
                 self._runs[key] = run, self._worker.submit(self._judge, trace, run)
             return self._runs[key]
 
-    def _judge(self, trace: Trace, run: Judged) -> None:
+    def _judge(self, trace: Trace, run: RunJudgement) -> None:
         from decoders.study.judge import fault, judged
 
         if problem := fault(trace):
@@ -111,22 +111,22 @@ class Judging:
             run.fault = "no drafted token's probability is recorded"
 
 
-def add(run: Judged, one: StepJudged) -> None:
+def add(run: RunJudgement, one: StepJudged) -> None:
     """Add a step to a run's judgement."""
     from decoders.study.judge import Total
 
-    run.steps.append(shown(one))
+    run.steps.append(step_json(one))
     run.rest = max(run.rest, *one.rest)
     for name, rule in one.rules.items():
         run.totals.setdefault(name, Total()).add(one, rule)
 
 
-def shown(one: StepJudged) -> dict[str, Any]:
+def step_json(one: StepJudged) -> dict[str, Any]:
     """A step as the pages draw it: of each rule its verdict on the nodes it came to, [node, stands, chance, why]."""
     rules = {
         name: {
-            "expected": _rounded(rule.expected), "accepted": rule.accepted, "bonus": rule.bonus, "open": rule.open,
-            "other": None if rule.other is None else _rounded(rule.other),
+            "expected": _round(rule.expected), "accepted": rule.accepted, "bonus": rule.bonus, "open": rule.open,
+            "other": None if rule.other is None else _round(rule.other),
             "differs": [node for node, _ in rule.differing(one.status)],
             "nodes": [
                 [node, rule.status[node] == "accepted", round(rule.chances[node], 4), rule.reasons[node]]
@@ -135,7 +135,7 @@ def shown(one: StepJudged) -> dict[str, Any]:
         }
         for name, rule in one.rules.items()
     }  # fmt: skip
-    return {"step": one.step, "rest": _rounded(one.rest), "rules": rules}
+    return {"step": one.step, "rest": _round(one.rest), "rules": rules}
 
 
 def cards(names: Sequence[str]) -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ def cards(names: Sequence[str]) -> list[dict[str, Any]]:
     return [{key: getattr(find_verifier(name), key) for key in keys} for name in names]
 
 
-def pooled(runs: Sequence[Judged]) -> dict[str, Any]:
+def pool_runs(runs: Sequence[RunJudgement]) -> dict[str, Any]:
     """Runs that were judged, together: each rule's card and sums, how much of p or q is not recorded at most, and a
     sentence for each run of which something is left out.
     """
@@ -163,5 +163,5 @@ def pooled(runs: Sequence[Judged]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _rounded(both: tuple[float, float]) -> list[float]:
+def _round(both: tuple[float, float]) -> list[float]:
     return [round(one, 4) for one in both]

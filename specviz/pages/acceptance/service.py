@@ -16,7 +16,7 @@ from specviz.server.desk import Service, get, post
 from specviz.server.forms import PromptForm, Rejected
 from specviz.shell.assets import plotly
 
-from .judging import Judging, pooled
+from .judging import Judging, pool_runs
 from .sets import Counted, lengths_by_method, pooled_by_method
 
 KEPT = 2000  # runs whose sums are kept
@@ -97,7 +97,7 @@ class AcceptancePage(Service):
 
     @post("judge")
     def judge(self, ids: Ids) -> dict[str, Any]:
-        """The drafts of runs that are over under every verifier (``judging.pooled``), or how far that is: it is done
+        """The drafts of runs that are over under every verifier (``judging.pool_runs``), or how far that is: it is done
         in the background, and the page asks again.
 
         Raises Rejected where no run is chosen, or none can be judged; UnknownTrace for one that is not there.
@@ -109,10 +109,10 @@ class AcceptancePage(Service):
             return runs
         if all(run.fault for run in runs):
             raise Rejected("runs", " ".join(run.note for run in runs))
-        return pooled(runs)
+        return pool_runs(runs)
 
     @get("judged/{key}")
-    def judged(self, key: str) -> dict[str, Any]:
+    def steps(self, key: str) -> dict[str, Any]:
         """One run's steps under every verifier: what ``judge`` says of the run, and its ``steps``; ``reason`` says why
         it cannot be judged. Raises UnknownTrace.
         """
@@ -122,7 +122,7 @@ class AcceptancePage(Service):
         (run,) = runs
         if run.fault:
             return {"state": "ready", "reason": f"This run cannot be judged again: {run.fault}."}
-        return {**pooled(runs), "reason": "", "steps": run.steps}
+        return {**pool_runs(runs), "reason": "", "steps": run.steps}
 
     @post("forecast")
     def forecast(self, given: Given) -> dict[str, Any]:
