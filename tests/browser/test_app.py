@@ -490,6 +490,13 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     page.reload()
     page.wait_for_selector(MOUNTED)
     expect(page.locator("#sv-panel")).to_be_hidden()  # the views come first
+    page.get_by_role("button", name="Share").click()
+    box = page.locator(".ui-menu").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 400
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Details").click()
+    expect(page.locator(".sv-drawer")).to_be_in_viewport()
+    page.keyboard.press("Escape")
     edit(page)
     expect(page.locator("#sv-run")).to_be_visible()
     fits(page, 400)

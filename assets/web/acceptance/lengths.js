@@ -59,14 +59,13 @@ export async function drawLengths(place) {
         h("b", "Regret"),
         " = its milliseconds ÷ the oracle's − 1, by the runs' own times; the oracle knows what stands.",
       ),
-      ...sets.map((set) =>
+      h("div.svd-groups", sets.map((set) =>
         h(
-          "section",
+          "section.svd-group",
           h("h3", `${set.title}, ${plural(set.runs, "run")}`),
           set.why ? h("p.svd-soft", set.why) : policies(set),
           set.batches.length ? [h("p.svd-soft", BATCHES), batches(set)] : null,
-        ),
-      ),
+        ))),
       measured ? "" : h("p.svd-soft", UNMEASURED),
     );
   } catch (problem) {

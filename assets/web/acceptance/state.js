@@ -30,13 +30,10 @@ export const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#
 export const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash"];
 export const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-up", "star", "pentagon"];
 
+export { scrolled } from "specviz/base/dom.js";
+
 /** The server's answer, once it is there. */
 export const data = () => must(page.data, "answer yet");
-
-/** A table that may be wider than the page: it can be scrolled with the keyboard. */
-/** @type {(name: string, inside: HTMLElement) => HTMLElement} */
-export const scrolled = (name, inside) =>
-  h("div.svl-scroll", { tabindex: 0, role: "region", "aria-label": name }, inside);
 
 /** A value of a definition as people read it. @param {number | null | undefined} value @param {string} unit */
 export const shown = (value, unit) =>

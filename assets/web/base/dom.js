@@ -316,3 +316,8 @@ export const tabled = (head, rows) => [h("thead", h("tr", head)), h("tbody", row
 /** A grid: its row of heads, its rows, and what else it holds. */
 /** @type {(attributes: Attributes, head: Child[], rows: Child, ...more: Child[]) => HTMLTableElement} */
 export const table = (attributes, head, rows, ...more) => h("table.svp-grid", attributes, tabled(head, rows), more);
+
+/** What may be wider than the page: it scrolls by itself, with the keyboard, too. */
+/** @type {(name: string, ...inside: Child[]) => HTMLElement} */
+export const scrolled = (name, ...inside) =>
+  h("div.svl-scroll", { tabindex: 0, role: "group", "aria-label": name }, inside);

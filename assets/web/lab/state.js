@@ -1,6 +1,6 @@
 /* Page "Lab": what it knows, and the small things its modules share. */
 
-import { h, must, table } from "specviz/base/dom.js";
+import { h, must, scrolled, table } from "specviz/base/dom.js";
 import { getJson, postJson, tell } from "specviz/base/json.js";
 import { plural, short } from "specviz/base/numbers.js";
 import { setAddress } from "specviz/shell/address.js";
@@ -158,7 +158,7 @@ export const titled = (title, question, above, below) =>
 
 /** A table that scrolls by itself. @type {(...parts: Parameters<typeof table>) => HTMLElement} */
 export const tabled = ({ class: name, ...attributes }, ...inside) =>
-  h("div.svl-scroll", table({ class: ["svl-table", name].filter(Boolean).join(" "), ...attributes }, ...inside));
+  scrolled("Results", table({ class: ["svl-table", name].filter(Boolean).join(" "), ...attributes }, ...inside));
 
 /** A sentence below the run button. @param {string} text @param {boolean} [error] */
 export const note = (text, error) => tell(parts.note, text, error);

@@ -1,6 +1,6 @@
 /* Two runs of one prompt, step by step: where one accepted drafted tokens that the other wrote by itself. */
 
-import { h, heads, replace, table } from "specviz/base/dom.js";
+import { h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { alertNote, getJson } from "specviz/base/json.js";
 import { plural, short } from "specviz/base/numbers.js";
 import { onInspect } from "specviz/shell/open.js";
@@ -48,7 +48,7 @@ function gained(gains, [name, other], [id, otherId]) {
     { "aria-label": title },
     h("h3", title, gains.length > 0 && h("small", sum)),
     gains.length > 0
-      ? h("div.svl-scroll", { tabindex: 0, role: "group", "aria-label": title }, table({}, head, rows))
+      ? scrolled(title, table({}, head, rows))
       : empty,
   );
 }

@@ -1,7 +1,7 @@
 /* The Lab's view of PPD's trees: every state by size and prompt budget, their worth on this machine. */
 
 import { on } from "specviz/base/bus.js";
-import { coded, h, heads, s, table } from "specviz/base/dom.js";
+import { coded, h, heads, s, scrolled, table } from "specviz/base/dom.js";
 import { alertNote, getJson, postJson, sentence } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { onTheme } from "specviz/base/plotly.js";
@@ -65,7 +65,7 @@ function drawAcceptance() {
       h("b", measured ? "Measured" : "Assumed"),
       coded(source.replace(/^(measured|assumed)/, "")),
     ),
-    h("div.svl-scroll", table({ class: "svt-grid svt-heats" }, heads(["distance"], names), rows)),
+    scrolled("Shares by distance", table({ class: "svt-grid svt-heats" }, heads(["distance"], names), rows)),
   );
 }
 
