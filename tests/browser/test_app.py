@@ -498,7 +498,9 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     expect(page.locator(".sv-drawer")).to_be_in_viewport()
     page.keyboard.press("Escape")
     edit(page)
-    expect(page.locator("#sv-run")).to_be_visible()
+    page.set_viewport_size({"width": 400, "height": 380})  # above the keyboard
+    page.locator("#sv-instruction textarea").scroll_into_view_if_needed()
+    expect(page.locator("#sv-run")).to_be_in_viewport()
     fits(page, 400)
     page.wait_for_selector("#sv-run:not([disabled])")
     page.focus("#sv-instruction textarea")
