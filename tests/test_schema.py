@@ -22,6 +22,7 @@ from jsonschema import Draft202012Validator
 
 from decoders import Prompt, record
 from decoders.trace import schema
+from decoders.trace.declarations import declarations
 from decoders.trace.files import load, save
 from decoders.trace.journal import recover
 from decoders.trace.metrics import compute
@@ -66,6 +67,8 @@ def test_what_is_committed_is_what_is_generated():
     assert page == schema.page_text(page), "python -m decoders.trace.schema"
     assert json.loads(schema.schema_text()) == schema.json_schema()
     assert page.count(schema.tables_text()) == 1
+    for path, text in declarations().items():
+        assert path.read_text("utf-8") == text, f"{path.name}: python -m decoders.trace.schema"
 
 
 def test_the_schema_is_one_and_has_every_column_and_field():
@@ -77,6 +80,87 @@ def test_the_schema_is_one_and_has_every_column_and_field():
         assert list(document["$defs"][part]["properties"]) == [field.name for field in fields]
     text = schema.tables_text()
     assert all(f"| `{c.name}` | " in text for columns in (*TABLES.values(), *RUN.values()) for c in columns)
+
+
+READS = ("get", "pop", "setdefault")
+KEPT_COLUMNS = {"server_prob", "local_accepted", "local_drafted", "differs", "redrafted"}  # of runs that are read again
+
+
+def unknown_keys(source: str) -> list[str]:
+    """Literal keys by which code reads a run record, one of its parts or a table, and that the schema does not list.
+
+    The record is ``X.run`` and names that ``X.run`` was given to; ``X.tables`` are tables.
+    """
+
+    def place(node: ast.expr, names: set[str]) -> tuple[str, ...] | None:
+        """Keys from the record ("run") or the tables ("tables") on to an expression; None for anything else."""
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            return place(node.values[0], names)
+        if isinstance(node, ast.Attribute) and node.attr in ("run", "tables"):
+            return (node.attr,)
+        if isinstance(node, ast.Name) and node.id in names:
+            return ("run",)
+        if isinstance(node, ast.Subscript):
+            owner, key = node.value, node.slice
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in READS
+            and node.args
+        ):
+            owner, key = node.func.value, node.args[0]
+        else:
+            return None
+        before = place(owner, names)
+        return None if before is None or not isinstance(key, ast.Constant) else (*before, str(key.value))
+
+    def fault(path: tuple[str, ...]) -> bool:
+        if path[0] == "tables":
+            columns = {column.name for column in TABLES.get(path[1], ())} | KEPT_COLUMNS
+            return path[1] not in TABLES or (len(path) == 3 and path[2] not in columns and ":" not in path[2])
+        part = "run"
+        for key in path[1:]:
+            field = next((field for field in RUN[part] if field.name == key), None)
+            if field is None:
+                return True
+            part = next((word for word in field.words if field.type == "dict" and word in RUN), "")
+            if not part:
+                return False
+        return False
+
+    result = []
+    for scope in ast.walk(ast.parse(source)):
+        if not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        names = {arg.arg for arg in scope.args.args if arg.annotation and ast.unparse(arg.annotation) == "RunRecord"}
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                pairs = [(node.targets[0], node.value)]
+                if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(node.targets[0].elts, node.value.elts, strict=False))
+                for name, value in pairs:
+                    if isinstance(name, ast.Name) and isinstance(value, ast.Attribute) and value.attr == "run":
+                        names.add(name.id)
+        for node in ast.walk(scope):
+            if isinstance(node, ast.expr) and (path := place(node, names)) and len(path) > 1 and fault(path):
+                result.append(".".join(path))
+    return sorted(set(result))
+
+
+def test_every_key_that_code_reads_of_a_run_is_in_the_schema():
+    source = "def f(trace):\n    run = trace.run\n    return {}"
+    for read in (
+        'run["modle"]',
+        'trace.run.get("modle")',
+        '(run.get("model") or {}).get("nam")',
+        'trace.tables["step"]',
+    ):
+        assert unknown_keys(source.format(read)), read
+    for read in ('run["model"]["name"]', 'run["metrics"]["beta"]', 'trace.tables["steps"]["term:x"]', 'other["modle"]'):
+        assert unknown_keys(source.format(read)) == [], read
+    files = [path for folder in ("decoders", "specviz") for path in (schema.DOCS.parent / folder).rglob("*.py")]
+    faults = {str(path): keys for path in files if (keys := unknown_keys(path.read_text("utf-8")))}
+    assert len(files) > 300 and not faults, f"list these in decoders/trace/run.txt or tables.txt: {faults}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.parent.name}/{path.stem}")

@@ -1,63 +1,9 @@
 /* The words that all folders share: what the server sends of a run, and a run as the views see it. Global: JSDoc says
    `@param {Trace} trace`. Shapes of one folder alone stand in its own types.d.ts. */
 
-// ---- a trace as sent: decoders/trace/tables.txt says what every column holds -----------------------------------------
+// ---- a trace as sent: its tables and its run record stand in trace.d.ts -----------------------------------------------
 
-/** A table: a list of values per column. ``term:<key>`` are a method's own numbers, null where not measured. */
-type Columns<Row> = { [name in keyof Row]: Row[name][] } & { [term: `term:${string}`]: (number | null)[] | undefined };
-
-interface PieceRow { id: number; hex: string; special: boolean }
-interface TokenRow {
-  id: number; segment: string; passage: number; step: number; kind: "prompt" | "accepted" | "bonus" | "plain";
-  origin: string; source: number; pool: number; prob: number | null; rank: number;
-}
-interface StepRow {
-  context: number; route: string; reason: string; drafted: number; depth: number; accepted: number; emitted: number;
-  bonus: number; outcome: "full" | "partial" | "none" | "plain"; origins: string; entropy: number | null;
-  draft_ms: number | null; verify_ms: number | null; decide_ms: number | null; commit_ms: number | null; elapsed_ms: number | null;
-  engine: string; engine_rows: number | null; engine_keys: number | null;
-}
-interface NodeRow {
-  step: number; token: number; parent: number; depth: number; origin: string; source: number; pool: number;
-  draft_prob: number | null; prob: number | null; rank: number; status: NodeStatus; reason: string;
-}
-type NodeStatus = "root" | "accepted" | "rejected" | "unreached";
-interface TargetRow { step: number; node: number; token: number; prob: number }
-interface CandidateRow {
-  step: number; position: number; pool: number; score: number | null; length: number; rank: number; chosen: boolean;
-  excluded: string; would_accept: number;
-}
-interface GuessRow {
-  step: number; node: number; token: number; rank: number; draft_prob: number; prob: number; residual: number | null;
-}
-interface AttentionRow { step: number; node: number; layer: number; head: number; position: number; weight: number }
-interface ProbeRow { step: number; parent: number; offset: number; kind: string; token: number; prob: number }
-interface PrunedRow { step: number; token: number; parent: number; draft_prob: number; score: number; why?: string }
-interface AssistantRow { step: number; token: number; hex: string; draft_prob: number; first: number; last: number }
-interface LatticeRow {
-  step: number; depth: number; rank: number; token: number; logprob: number; walked: boolean;
-}
-interface TransitionRow { step: number; depth: number; before: number; rank: number; score: number }
-interface PoolRow { position: number; id: number; passage: number }
-
-/** The tables of a trace by name: each as columns. */
-interface Tables {
-  pieces: Columns<PieceRow>;
-  tokens: Columns<TokenRow>;
-  steps: Columns<StepRow>;
-  nodes: Columns<NodeRow>;
-  targets: Columns<TargetRow>;
-  candidates: Columns<CandidateRow>;
-  guesses?: Columns<GuessRow>;
-  attention?: Columns<AttentionRow>;
-  probes: Columns<ProbeRow>;
-  pruned?: Columns<PrunedRow>;
-  assistant?: Columns<AssistantRow>;
-  lattice?: Columns<LatticeRow>;
-  transitions?: Columns<TransitionRow>;
-  pool?: Columns<PoolRow>;
-  plain?: Columns<{ id: number }>;
-}
+type NodeStatus = NodeRow["status"];
 
 /** A recorded run, or what there is of one that goes on, as ``api/traces/<id>`` sends it. */
 interface Trace extends Tables { schema: "spectrace/1"; run: Run; report?: Report; live?: Live }
@@ -79,7 +25,7 @@ interface Report {
   statuses: Record<"accepted" | "rejected" | "unreached" | "own" | "sources", number>;
   origins: [origin: string, nodes: number, accepted: number][];
   /** How drafted tokens are told apart by their origin. */
-  legend?: Origin[];
+  legend?: RunOrigin[];
   columns: Record<string, PlainColumn[]>;
 }
 interface LatticeReport {
@@ -113,75 +59,10 @@ interface LiveEvent {
   done?: boolean; stop?: string; error?: string; started?: boolean; unsaved?: string;
 }
 
-// ---- a run's record -----------------------------------------------------------------------------------------------
-
-/** What is known of a run as a whole. */
-interface Run {
-  id: string; title: string; created: string; complete: boolean; stop: string; error: string; prompt_length: number;
-  max_new_tokens: number; stop_ids: number[];
-  method: RunMethod;
-  model?: { name?: string; [fact: string]: string | number | boolean | null | undefined };
-  /** Declared numbers, columns ``term:<key>`` of candidates, nodes and steps. */
-  terms?: DeclaredTerm[]; node_terms?: DeclaredTerm[]; step_terms?: DeclaredTerm[];
-  origins?: Origin[];
-  sampling?: { temperature: number; top_k: number; top_p: number; seed?: number };
-  metrics?: Metrics; metric_help?: MetricHelp[];
-  timings?: { prefill_ms?: number; prepare_ms?: number; one_row_ms?: number; decode_ms?: number };
-  memory?: { kv_bytes_per_token?: number; kv_bytes?: number; draft_bytes?: number };
-  attention?: AttentionHeads | null;
-  pool?: { label?: string; tokens?: number; passages?: number };
-  /** What outlasts the run: whether earlier runs had left any, how much there was before it and is now. */
-  kept?: { warm: boolean; unit: string; count: number; before?: number };
-  /** The trained part that drafted: where it is from, its format and fingerprint, and what was found of it. */
-  part?: DraftPart;
-  compression?: Compression;
-  /** The answer hoped for, and whose it is in words. */
-  reference?: string; reference_of?: string;
-  /** The step that it is shown at first, where no other is named. */
-  opens?: number;
-  /** The answer was given, not decoded. */
-  forced?: boolean;
-  /** Of an imported run: the columns that hold placeholders, and what the server said. */
-  unknown?: string[];
-  imported?: {
-    source: string; title: string; said?: Record<string, Setting | number[]>; notes?: string[]; text?: string;
-    /** Where the server's totals are not the sums of its steps as they were read. */
-    warnings?: string[];
-  };
-  /** What a model of one's own computed again of an imported run, and how its drafts compare. */
-  recomputed?: string[];
-  redrafted?: { method: string; compared: number; differing: number };
-  /** Drafted again as it stood at one step (what if, a lesson's question): not a whole run. */
-  asked?: boolean;
-}
-interface DraftPart {
-  training?: PartTraining;
-  kind: string; from: string; format: string; title?: string; fingerprint?: string; features?: number[]; offset?: number;
-  draft_vocab?: number; acceptance?: number; warnings?: string[]; verifier?: string;
-}
-/** Where drafted tokens come from: decoders/trace/origins.py. ``hue``: 0, or a colour of the theme. */
-interface Origin { name: string; letter: string; label: string; sentence: string; outline: string; hue: number; beside?: boolean }
-interface RunMethod {
-  name: string; title: string; summary?: string; paper?: string; lossless: boolean; controls?: Control[];
-  params?: Record<string, Setting>;
-  /** What settings that were left open came to. */
-  resolved?: Record<string, Setting>;
-  /** The code of the run's drafter and verifier: file and name. */
-  code?: { drafts: string; verifies: string };
-}
-/** The value of a parameter; null: left open, or off. */
-type Setting = string | number | boolean | null;
+/** ``asked``: drafted again as it stood at one step (what if, a lesson's question), not a whole run. */
+interface Run { asked?: boolean }
 /** A run's metrics by key, null where one is not defined. */
 type Metrics = Record<string, number | null>;
-interface MetricHelp { key: string; label: string; formula: string; unit: string; help: string }
-/** A number that a method records beside the columns; a bar is drawn where ``low < high``. */
-interface DeclaredTerm { key: string; label: string; help: string; low: number; high: number }
-/** Which of the target's layers were looked at, with how many heads; ``probes``: by prompt tokens. */
-interface AttentionHeads { label: string; layers: number[]; heads: number; probes?: boolean }
-interface Compression {
-  compressor?: string; context_tokens?: number; kept_tokens?: number; prompt_tokens_full?: number; ratio_asked?: number;
-  compress_ms?: number;
-}
 
 // ---- a run as the views see it: base/model.js -----------------------------------------------------------------------
 
@@ -205,7 +86,7 @@ interface TreeNode {
   draft?: "recorded" | "both" | "other";
 }
 /** One of the target's first choices after a node. */
-interface Choice { token: number; prob: number }
+interface Choice { token: number; prob: number | null }
 /** A place that the method ranked; ``would``: tokens of its offer that equal the output, -1 until the run is over. */
 interface Candidate {
   row: number; position: Position; score: number | null; length: number; rank: number; chosen: boolean;
@@ -293,15 +174,12 @@ interface Control {
 interface Catalog {
   methods: MethodCard[]; verifiers?: VerifierCard[]; settings: Control[]; state: string; reason: string; note?: string; opening?: string;
 }
-/** Training of a part: tokens read, seconds, and on held-out text its acceptance, or how often its first guess is right. */
-interface PartTraining { tokens?: number; seconds?: number; acceptance?: number; top1?: number }
-
 interface MethodCard {
   name: string; title: string; summary: string; paper: string; lossless: boolean; missing: string; pooled: boolean;
   /** What it drafts with; "": nothing, or something else. */
   family: "" | "copy" | "ngram" | "draft model" | "heads";
   /** How the part was trained that it drafts with; empty without one. */
-  trained: PartTraining;
+  trained: RunTraining;
   controls: Control[];
   /** What its runs leave behind for later ones, in a word; "": nothing. */
   keeps: string;

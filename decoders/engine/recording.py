@@ -26,6 +26,16 @@ from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.trace import metrics
 from decoders.trace.baseline import baseline
+from decoders.trace.run import (
+    RunAttention,
+    RunCompression,
+    RunMachine,
+    RunModel,
+    RunOneRow,
+    RunRecord,
+    RunSampling,
+    RunState,
+)
 from decoders.trace.tables import TERMS
 from decoders.trace.trace import Trace, prompt_key
 from decoders.verifiers.sampling import Chooser
@@ -114,7 +124,7 @@ class Run:
                 assert self.decoding.session is not None
                 one_row = OneRow.of(self.decoding.target).time(self.decoding.session, self.decode_ms, run["id"])
                 run["timings"]["one_row_ms"] = round(one_row.ms, 4)
-                run["one_row"] = {**asdict(one_row), "context": list(one_row.context)}
+                run["one_row"] = RunOneRow(**{**asdict(one_row), "context": list(one_row.context)})
             if self.compare and run["stop"] != "cancelled":
                 yield self._compared()
         except Exception as error:
@@ -170,9 +180,9 @@ class Run:
                 "in_prompt": pool.positions is not None,
             }
         if (kept := self.decoding.drafter.kept) is not None:
-            self.trace.run["kept"] = {**kept, "before": kept["count"]}
+            self.trace.run["kept"] = RunState(**kept, before=kept["count"])
         if self.decoding.drafter.looks_at:
-            self.trace.run["attention"] = self.decoding.drafter.looks_at
+            self.trace.run["attention"] = RunAttention(**self.decoding.drafter.looks_at)
 
     def _compared(self) -> Delta:
         """Plain decoding of the given prompt by the same sampling, as rows of the table ``plain``. It goes on behind
@@ -191,7 +201,7 @@ class Run:
         if plain.stop == "cancelled":
             return {}
         self.trace.run["timings"]["plain_tokens_per_s"] = round(len(ids) / seconds, 3)
-        self.trace.run["plain_sampling"] = asdict(d.sampling)
+        self.trace.run["plain_sampling"] = RunSampling(**asdict(d.sampling))
         return self.rows.plain(ids)
 
     def _timed(self, steps: Iterator[Step]) -> Iterator[Step]:
@@ -222,7 +232,7 @@ class Run:
         if self.decoding.length is not None:
             run["length"] = self.decoding.length.to_json()
         if (kept := self.decoding.drafter.kept) is not None:
-            run["kept"] = {**run.get("kept", {}), **kept}
+            run["kept"] = RunState(**{**run.get("kept", {}), **kept})
         session = self.decoding.session
         if session is not None and (store := session.cache.store) is not None:
             per_token = store.numel() // session.cache.capacity * store.element_size()
@@ -267,41 +277,47 @@ def described(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]
     }
 
 
-def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> dict[str, Any]:
+def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> RunRecord:
     """The run's record as it begins; ``about`` is what ``described`` gives of its method."""
     d = decoding
-    return {
-        "id": uuid.uuid4().hex[:16],
-        "title": title or about["method"]["title"],
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "complete": False,
-        "stop": "",
-        "error": "",
-        "model": {**d.target.info, "key": d.target.key},
-        "machine": machine_of(d.target),
+    run = RunRecord(
+        id=uuid.uuid4().hex[:16],
+        title=title or about["method"]["title"],
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        complete=False,
+        stop="",
+        error="",
+        model=RunModel(**d.target.info, key=d.target.key),
+        machine=machine_of(d.target),
         **about,
-        "reads": {"hidden_layer": max(d.needs.layers, default=None), "heads": [list(h) for h in d.needs.heads]},
-        "sampling": asdict(d.sampling),
-        "max_new_tokens": d.max_new_tokens,
-        **({} if d.length is None else {"length": {"policy": AUTO}}),
-        "prompt_length": len(d.prompt.tokens),
-        **({"turn": d.given.turn} if d.given.dialogue else {}),
-        **({} if d.given.tokens == d.prompt.tokens else {"given_prompt": prompt_key(d.target.name, d.given.tokens)}),
-        "stop_ids": sorted(d.stop_ids),
-        "versions": {**versions(), "python": platform.python_version()},
-        "timings": {"prefill_ms": 0.0, "prepare_ms": 0.0, "decode_ms": 0.0},
-        "reference": d.prompt.reference[:20_000],
-        **({"reference_of": d.prompt.reference_of} if d.prompt.reference_of else {}),
-        **({} if d.prompt.compression is None else {"compression": dict(d.prompt.compression)}),
-        "metrics": {},
-        "metric_help": metrics.metric_help(),
-    }
+        reads={"hidden_layer": max(d.needs.layers, default=None), "heads": [list(h) for h in d.needs.heads]},
+        sampling=RunSampling(**asdict(d.sampling)),
+        max_new_tokens=d.max_new_tokens,
+        prompt_length=len(d.prompt.tokens),
+        stop_ids=sorted(d.stop_ids),
+        versions={**versions(), "python": platform.python_version()},
+        timings={"prefill_ms": 0.0, "prepare_ms": 0.0, "decode_ms": 0.0},
+        reference=d.prompt.reference[:20_000],
+        metrics={},
+        metric_help=metrics.metric_help(),
+    )
+    if d.length is not None:
+        run["length"] = {"policy": AUTO}
+    if d.given.dialogue:
+        run["turn"] = d.given.turn
+    if d.given.tokens != d.prompt.tokens:
+        run["given_prompt"] = prompt_key(d.target.name, d.given.tokens)
+    if d.prompt.reference_of:
+        run["reference_of"] = d.prompt.reference_of
+    if d.prompt.compression is not None:
+        run["compression"] = RunCompression(**d.prompt.compression)
+    return run
 
 
 processor = functools.cache(machine)
 
 
-def machine_of(target: Target) -> dict[str, Any]:
+def machine_of(target: Target) -> RunMachine:
     """What the speed of a target depends on besides the model: the processor, the engine and torch's threads."""
     device, torch_version = target.device, torch.__version__
     name = f"{torch.cuda.get_device_name(device)}, torch {torch_version}" if device.type == "cuda" else processor()

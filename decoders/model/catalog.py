@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from decoders.errors import UserError
 from decoders.folders import ASSETS
+from decoders.trace.run import RunRecord
 
 BUNDLED, SMOLLM2 = "bundled", "smollm2"
 NAMES = (BUNDLED, SMOLLM2)
@@ -60,7 +61,7 @@ def current_key(key: str) -> str:
     return EARLIER.get(key, key)
 
 
-def recorded_key(run: Mapping[str, Any]) -> str:
+def recorded_key(run: RunRecord) -> str:
     """The fingerprint of the model that a recorded run was made with; "" where its record names none."""
     return current_key(str((run.get("model") or {}).get("key") or ""))
 

@@ -60,7 +60,8 @@ def of_trace(trace: Trace) -> Prompt:
         starts = (0, *(np.flatnonzero(np.diff(passages)) + 1).tolist())
         pool = Pool(ids, starts, None, str(recorded.get("label", "the pool")))
     reference, whose = (str(run.get(name) or "") for name in ("reference", "reference_of"))
-    return Prompt(tuple(trace.prompt_ids), segments, pool, run.get("compression"), reference, whose)
+    compression = dict(run["compression"]) if "compression" in run else None
+    return Prompt(tuple(trace.prompt_ids), segments, pool, compression, reference, whose)
 
 
 def pool_is_partial(trace: Trace) -> bool:

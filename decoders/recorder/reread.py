@@ -44,8 +44,9 @@ class Reread:
         states = {layer: output.hidden_states[layer][0] for layer in self.hidden}
         if weights:
             self._record(trace, weights)
-        trace.run["reads"] = {**trace.run["reads"], "hidden_layer": max(self.hidden, default=None)}
-        trace.run["recorded_from"]["notes"].append("hidden states and attention were read again behind the run")
+        trace.run["reads"] = {**trace.run.get("reads", {}), "hidden_layer": max(self.hidden, default=None)}
+        if (source := trace.run.get("recorded_from")) is not None:
+            source["notes"].append("hidden states and attention were read again behind the run")
         return states
 
     def _watch(self, undo: ExitStack, weights: dict[int, Tensor], length: int) -> None:

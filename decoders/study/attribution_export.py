@@ -38,8 +38,8 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
     length, run, method = len(trace.output_ids), trace.run, trace.run["method"]
     about = {
         "id": run["id"], "title": run.get("title", ""), "method": method["name"],
-        "method_title": method.get("title") or method["name"], "signal": signal(trace), "model": run["model"]["name"],
-        "forced": bool(run.get("forced", False)),
+        "method_title": method.get("title") or method["name"], "signal": signal(trace),
+        "model": run["model"].get("name", ""), "forced": bool(run.get("forced", False)),
     }  # fmt: skip
     return {
         "schema": SCHEMA, "run": about, "output": text.text, "output_tokens": length,

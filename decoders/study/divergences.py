@@ -115,7 +115,8 @@ def divergence(
         if run.get("forced"):
             raise UserError("this run was made to write a given answer: there is nothing to compare it with")
         ids, written = output.prompt_ids, output.output_ids
-        lossless, stop_ids, max_new_tokens = run["method"].get("lossless", True), run["stop_ids"], run["max_new_tokens"]
+        lossless, stop_ids = run["method"].get("lossless", True), run.get("stop_ids")
+        max_new_tokens = run["max_new_tokens"]
         sampling, whole = sampling_of(run), run.get("stop", "") not in CUT_SHORT
     else:
         if prompt is None:

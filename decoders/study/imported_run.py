@@ -28,6 +28,7 @@ from decoders.model.target import Target
 from decoders.prompt.prompt import Prompt, Segment
 from decoders.trace import metrics
 from decoders.trace.check import check
+from decoders.trace.run import RunImported, RunModel, RunRecord
 from decoders.trace.trace import Trace
 from decoders.verifiers.match import judged
 
@@ -46,6 +47,7 @@ def read_again(target: Target, trace: Trace) -> Trace:
     UserError for a run without its text, with ids beyond the vocabulary, or too long for the model.
     """
     trace = copy.deepcopy(trace)
+    _source(trace)
     if "tokens.id" in trace.run.get("unknown", ()):
         _tokenise(target, trace)
     ids, start = trace.tables["tokens"]["id"], trace.run["prompt_length"]
@@ -56,17 +58,18 @@ def read_again(target: Target, trace: Trace) -> Trace:
         raise UserError(f"this run has {len(ids):,} tokens and {target.name} reads at most {target.context_length:,}")
     told = list(trace.tables["tokens"]["prob"])
     _fill(target, trace, ids, start)
-    run = trace.run
-    run["imported"]["served"] = str(run["model"].get("name", ""))
-    run["model"], run["forced"] = {**target.info, "key": target.key}, True
+    run, imported = trace.run, _source(trace)
+    imported["served"] = str(run["model"].get("name", ""))
+    run["model"], run["forced"] = RunModel(**target.info, key=target.key), True
     run["recomputed"] = list(RECOMPUTED)
-    run["unknown"] = [name for name in run["unknown"] if name not in ("tokens.rank", "tokens.id", "tokens", "text")]
+    now_known = ("tokens.rank", "tokens.id", "tokens", "text")
+    run["unknown"] = [name for name in run.get("unknown", []) if name not in now_known]
     if any(p is not None for p in told):
         trace.tables["tokens"]["server_prob"] = told
         both = zip(told, trace.tables["tokens"]["prob"], strict=True)
         off = [abs(p - q) > FAR for p, q in both if p is not None and q is not None]
         if sum(off) > SHARE * len(off):
-            run["imported"]["notes"].append(OTHER)
+            imported["notes"].append(OTHER)
     run["metrics"] = metrics.compute(trace)
     check(trace)
     return trace
@@ -82,16 +85,17 @@ def redraft(
     the server's (``local_drafted``: its depth) is compared as far as that went, and counted. Raises UserError as
     ``ReadRun.redraft``, and where the steps are not known.
     """
-    if {"steps", "steps.accepted"}.intersection(trace.run["unknown"]):
+    unknown = trace.run.get("unknown", [])
+    if {"steps", "steps.accepted"}.intersection(unknown):
         raise UserError("this source does not say what each step accepted, so there is nothing to compare drafts with")
     trace = copy.deepcopy(trace)
     entry = find_method(method)
     values = make_params(entry.params, params or {})
     steps = trace.tables["steps"]
     room = trace.run["max_new_tokens"] + 1 + max(steps["drafted"], default=0)  # servers draft beyond an answer's end
-    roomy = Trace({**trace.run, "max_new_tokens": room}, trace.tables)
+    roomy = Trace(RunRecord(**{**trace.run, "max_new_tokens": room}), trace.tables)
     read = ReadRun(target, roomy, bounded_needs(entry.needs(target, values)))
-    drafts_told = "steps.drafted" not in trace.run["unknown"]
+    drafts_told = "steps.drafted" not in unknown
     count, local, drafted, differs = trace.rows("steps"), list[int](), list[int](), list[bool]()
     for step in range(count):
         again = read.redraft(step, entry, values)
@@ -113,10 +117,17 @@ def redraft(
     }  # fmt: skip
     _describe(target, trace)
     if all(token < NOT_RECORDED for token in trace.tables["nodes"]["token"]):
-        trace.run["unknown"] = [name for name in trace.run["unknown"] if name != "nodes.token"]
+        trace.run["unknown"] = [name for name in unknown if name != "nodes.token"]
     trace.run["metrics"] = metrics.compute(trace)
     check(trace)
     return trace
+
+
+def _source(trace: Trace) -> RunImported:
+    """The record of an imported run's source. Raises UserError for a run that was decoded here."""
+    if (imported := trace.run.get("imported")) is None:
+        raise UserError("this run was decoded here: only a run that was imported from a server is read again")
+    return imported
 
 
 def _has_path(nodes: Mapping[str, Sequence[int]], tokens: Sequence[int]) -> bool:
@@ -199,12 +210,12 @@ def _describe(target: Target, trace: Trace) -> None:
 
 def _tokenise(target: Target, trace: Trace) -> None:
     """Give the text of a run this model's ids. The steps stay where their ends are ends of tokens, too."""
-    run = trace.run
-    if "prompt" in run["unknown"]:
+    run, imported = trace.run, _source(trace)
+    if "prompt" in run.get("unknown", ()):
         raise UserError("this source does not tell the prompt, and without it nothing can be computed again")
     if target.tokenizer is None:
         raise UserError(f"{target.name} came without a tokenizer, and this run has no token ids")
-    texts = [trace.text(trace.prompt_ids), run["imported"].get("text") or trace.text(trace.output_ids)]
+    texts = [trace.text(trace.prompt_ids), imported.get("text") or trace.text(trace.output_ids)]
     encoded = [list(target.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
     if all(token < LOCAL for token in trace.output_ids):
         encoded[1] = trace.output_ids  # the server's own ids; the prompt alone is text
@@ -217,14 +228,15 @@ def _tokenise(target: Target, trace: Trace) -> None:
         run["prompt_length"] += length
         steps = trace.tables["steps"]
         steps["context"] = [context + length for context in steps["context"]]
-        run["imported"]["notes"].append("token ids were made from the text: the server's may differ")
+        imported["notes"].append("token ids were made from the text: the server's may differ")
         return
-    request = Request(run["title"], str(run["model"].get("name", "")), prompt_ids=encoded[0], text=texts[1])
+    title = run.get("title", "")
+    request = Request(title, str(run["model"].get("name", "")), prompt_ids=encoded[0], text=texts[1])
     request.tokens = [Token(token) for token in encoded[1]]
-    request.notes = [*run["imported"]["notes"], "token ids were made from the text, so its steps are not known"]
-    request.said = run["imported"]["said"]
-    made = trace_of(request, run["imported"]["source"], run["imported"]["title"])
-    trace.tables, trace.run = made.tables, {**made.run, "title": run["title"]}
+    request.notes = [*imported["notes"], "token ids were made from the text, so its steps are not known"]
+    request.said = imported["said"]
+    made = trace_of(request, imported["source"], imported["title"])
+    trace.tables, trace.run = made.tables, RunRecord(**{**made.run, "title": title})
 
 
 def _same_ends(target: Target, trace: Trace, ids: Sequence[int]) -> bool:

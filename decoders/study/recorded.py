@@ -11,6 +11,7 @@ from decoders.drafters import chosen
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.catalog import precision_of, recorded_key
+from decoders.trace.run import RunRecord
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Chooser, Sampling
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 SHAPE = ("family", "layers", "heads", "hidden", "vocab")
 
 
-def other_model(target: Target, run: Mapping[str, Any], *, exact: bool = False) -> str | None:
+def other_model(target: Target, run: RunRecord, *, exact: bool = False) -> str | None:
     """Why the loaded model does not serve for a run: another one made it. None where this one did, as far as the run's
     record tells. ``exact`` wants it under the same name and in the same dtype too.
     """
@@ -35,7 +36,7 @@ def other_model(target: Target, run: Mapping[str, Any], *, exact: bool = False) 
     return None if same else another(target, run, exact=exact)
 
 
-def another(target: Target, run: Mapping[str, Any], *, exact: bool = False) -> str:
+def another(target: Target, run: RunRecord, *, exact: bool = False) -> str:
     """That a run was made with another model than the one loaded, and what to do."""
     here, dtype = target.name, precision_of(target.info)
     model = run["model"]
@@ -47,7 +48,7 @@ def another(target: Target, run: Mapping[str, Any], *, exact: bool = False) -> s
     return f"this run was made with {name}, and {here} is loaded: load that model to draft or judge it again"
 
 
-def check_model(target: Target, run: Mapping[str, Any], *, exact: bool = False) -> None:
+def check_model(target: Target, run: RunRecord, *, exact: bool = False) -> None:
     """Raise UserError where another model made a run; arguments as in ``other_model``."""
     if problem := other_model(target, run, exact=exact):
         raise UserError(problem)
@@ -55,7 +56,7 @@ def check_model(target: Target, run: Mapping[str, Any], *, exact: bool = False) 
 
 def own_params(trace: Trace, method: Method) -> dict[str, Any]:
     """The parameters that a run recorded for its method, but those that name files: a trace may come from anybody."""
-    recorded = trace.run["method"]["params"]
+    recorded = trace.run["method"].get("params", {})
     named = {c.name: c.kind for c in controls(method.params) if c.name in recorded}
     return {name: recorded[name] for name, kind in named.items() if kind != "str" or recorded[name] is None}
 
@@ -76,17 +77,17 @@ def drawn_before(trace: Trace) -> list[int]:
     where its method is not here, ValueError for parameters that it does not have.
     """
     run, steps = trace.run, trace.tables["steps"]
-    method, values = chosen(str(run["method"]["name"]), run["method"]["params"])
+    method, values = chosen(str(run["method"]["name"]), run["method"].get("params", {}))
     verifier = method.verifier(values, Chooser(sampling_of(run)), frozenset(run.get("stop_ids", ())))
     rows = zip(*(steps[name] for name in ("route", "drafted", "accepted")), strict=True)
     return [*accumulate((verifier.draws(*row) for row in rows), initial=0)]
 
 
-def sampling_of(run: Mapping[str, Any]) -> Sampling:
+def sampling_of(run: RunRecord) -> Sampling:
     """How a recorded run chose its tokens. Raises UserError where its settings are not numbers."""
     settings = run.get("sampling") or {}
     try:
-        numbers = {name: settings[name] for name in ("temperature", "top_k", "top_p") if name in settings}
+        numbers: dict[str, Any] = {n: value for n, value in settings.items() if n in ("temperature", "top_k", "top_p")}
         seed = int(settings.get("seed", 0))
         if not -(2**63) <= seed < 2**63:
             raise OverflowError

@@ -259,7 +259,7 @@ class ReadRun:
         recorded = self.trace.run["method"]
         if method.name != recorded["name"]:
             return False, []
-        now, then = recorded_params(values), recorded_params(method.params()) | recorded["params"]
+        now, then = recorded_params(values), recorded_params(method.params()) | recorded.get("params", {})
         named = [f"{name} = {then[name]}" for name in now if now[name] is None and isinstance(then.get(name), str)]
         files = f"This run had {', '.join(named)}, which names files: give it anew to draft with it."
         return now == then, [files] if named else []
@@ -277,8 +277,8 @@ class ReadRun:
             notes.append("The prompt stays as this run had it: its context was shortened before the run.")
         if method.needs(self.target, values).pool and pool_is_partial(self.trace):
             raise UserError(
-                f"only parts of {run['pool'].get('label', 'the pool')} are in this run's record, and {method.title} "
-                "drafts from all of it"
+                f"only parts of {run.get('pool', {}).get('label', 'the pool')} are in this run's record, and "
+                f"{method.title} drafts from all of it"
             )
         sampling, stops = sampling_of(run), run.get("stop_ids", self.target.stop_ids)
         parts = method.parts(self.target, values, prompt, sampling, stops, keep_prompt=True)

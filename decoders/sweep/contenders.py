@@ -92,7 +92,7 @@ def _record(
         trace = record(target, prompt, name, params, **options)
         seconds = time.perf_counter() - started
         output, accepted = trace.output_ids, trace.tables["steps"]["accepted"]
-        before = sum(trace.run["timings"][name] for name in ("prefill_ms", "prepare_ms")) / 1e3
+        before = sum(trace.run["timings"].get(name) or 0.0 for name in ("prefill_ms", "prepare_ms")) / 1e3
         decode_s, n = seconds - before, len(output)  # recording included
         sample = Sample(name + TRACED, 0, 0, n, n, len(accepted), sum(accepted), seconds, decode_s)
         return Measurement(sample, output, trace)

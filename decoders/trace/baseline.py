@@ -6,13 +6,14 @@ device, engine, threads and sampling; a run that does not record one of them for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from decoders.names import BASELINE
 
 from .metrics import measure
+from .run import RunRecord
 from .trace import Trace
 
 MACHINE = (("processor", "device"), ("engine", "engine"), ("threads", "number of threads"))  # run["machine"], in words
@@ -55,7 +56,7 @@ def pair_with_plain(traces: Iterable[Trace]) -> None:
             continue
         speed = measure(like)["tokens_per_s"].value
         trace.run["timings"] = {**trace.run.get("timings", {}), "plain_tokens_per_s": speed}
-        trace.run["plain_run"] = like.run.get("id")
+        trace.run["plain_run"] = like.run.get("id", "")
         timed = {key: measured.value for key, measured in measure(trace, speed).items()}
         trace.run["metrics"] = {**(trace.run.get("metrics") or {}), **timed}
 
@@ -93,11 +94,11 @@ def asked_prompt(trace: Trace) -> Any:
     return trace.run.get("given_prompt") or trace.prompt_key
 
 
-def _greedy(run: Mapping[str, Any]) -> bool:
+def _greedy(run: RunRecord) -> bool:
     return not (run.get("sampling") or {}).get("temperature")
 
 
-def _setting(run: Mapping[str, Any]) -> dict[str, Any]:
+def _setting(run: RunRecord) -> dict[str, Any]:
     model, sampling = run.get("model") or {}, run.get("sampling") or {}
     drawn = {name: sampling.get(name) for name in ("temperature", "top_k", "top_p", "seed")}
     return {

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .run import RunRecord
 from .tables import (
     MAX_COLUMNS,
     MAX_MORE_TABLES,
@@ -30,7 +31,10 @@ _TYPES["any"] = set().union(*_TYPES.values())
 _WORDS = {"int": "whole numbers", "float": "numbers or null", "str": "text", "bool": "true or false"}
 _WORDS["any"] = "numbers, text, true, false or null"
 DTYPES = {"int": np.int64, "float": np.float64, "bool": np.bool_, "str": np.object_, "any": np.object_}
-_KINDS = {"int": int, "str": str, "bool": bool, "list": list, "dict": dict}
+_KINDS: dict[str, type] = {"int": int, "str": str, "bool": bool, "list": list, "dict": dict, "any": object}
+SCALARS: dict[str, tuple[type, ...]] = {
+    "real": (int, float), "number": (int, float, type(None)), "value": (int, float, str, bool, type(None)),
+}  # fmt: skip
 RUN_ID = r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,79}"
 HEX = "(?:[0-9a-fA-F]{2})*"
 ROUNDING = 1e-3  # by which a share may exceed 1
@@ -41,7 +45,7 @@ Arrays = Mapping[str, Mapping[str, np.ndarray]]  # table → column → values
 class TraceContent(Protocol):
     """What a check reads: the run's record, and its tables column by column."""
 
-    run: dict[str, Any]
+    run: RunRecord
     tables: dict[str, dict[str, list[Any]]]
 
 
@@ -80,6 +84,8 @@ def _record(record: Any, where: str, part: str) -> None:
     for field in RUN[part]:
         name = f"{where}.{field.name}"
         if field.name in record:
+            if field.null and record[field.name] is None:
+                continue
             value = record[field.name]
             _check_type(value, name, field.type)
             if field.low is not None and value < field.low:
@@ -98,8 +104,8 @@ def _record(record: Any, where: str, part: str) -> None:
 
 
 def _check_type(value: Any, where: str, kind: str) -> None:
-    if kind == "number":
-        right = value is None or type(value) in (int, float)
+    if kind in SCALARS:
+        right = type(value) in SCALARS[kind]
     else:
         right = isinstance(value, _KINDS[kind]) and (kind != "int" or not isinstance(value, bool))
     if not right:

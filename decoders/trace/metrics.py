@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from .decisions import decisions, drawn, first_choices, verified
 from .lattice import lattice_sums
 from .oracle import best_acceptance, oracle
+from .run import RunMetric
 from .trace import Trace
 
 Kind = TypeVar("Kind")
@@ -47,9 +48,10 @@ def declared(kind: Callable[..., Kind], module: str) -> tuple[Kind, ...]:
 METRICS: tuple[Metric, ...] = declared(Metric, __file__)
 
 
-def metric_help() -> list[dict[str, Any]]:
+def metric_help() -> list[RunMetric]:
     """``METRICS`` as it is stored in a trace's run record."""
-    return [{name: getattr(metric, name) for name in ("key", "label", "formula", "unit", "help")} for metric in METRICS]
+    fields = ("key", "label", "formula", "unit", "help")
+    return [RunMetric(**{name: getattr(metric, name) for name in fields}) for metric in METRICS]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+
+from .run import RunOrigin, RunRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ DRAFTER = Origin("drafter", "", "drafter", "Written by a draft model; the main c
 BEFORE_ORIGINS = (MAIN, BRANCH, SUCCESSOR, DATASTORE, EXPANSION, PROMPT, DRAFTER)
 
 
-def recorded_origins(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+def recorded_origins(run: RunRecord) -> list[RunOrigin]:
     """The origins that a run's record declares; those of all earlier methods where it has none.
 
-    >>> [origin["name"] for origin in recorded_origins({})][:2]
+    >>> [origin["name"] for origin in recorded_origins(RunRecord())][:2]
     ['main', 'branch']
     """
     if "origins" not in run:
-        return [asdict(origin) for origin in BEFORE_ORIGINS]
-    return [{"beside": origin["name"] == EXPANSION.name, **origin} for origin in run["origins"]]
+        return [RunOrigin(**asdict(origin)) for origin in BEFORE_ORIGINS]
+    return [RunOrigin(**{"beside": origin["name"] == EXPANSION.name, **origin}) for origin in run["origins"]]

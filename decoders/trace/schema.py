@@ -1,7 +1,8 @@
 """The trace's format for other programs: its JSON Schema and the tables of ``docs/spectrace.md``.
 
-``python -m decoders.trace.schema`` writes both into ``docs/``, from ``tables.txt`` and ``run.txt``. The schema bounds a
-document's shape, types and ranges; ``decoders.trace.check`` also compares tables with each other.
+``python -m decoders.trace.schema`` writes both into ``docs/``, and the type declarations beside them, from
+``tables.txt`` and ``run.txt``. The schema bounds a document's shape, types and ranges; ``decoders.trace.check`` also
+compares tables with each other.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .check import BIGGEST, HEX, MAX_STRING, ROUNDING, RUN_ID
+from .declarations import declarations, remarks
 from .tables import (
     MAX_COLUMNS,
     MAX_MORE_TABLES,
@@ -29,8 +31,10 @@ from .tables import (
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 JSON_FILE, PAGE = "spectrace.schema.json", "spectrace.md"
 MARKERS = "<!-- tables -->\n", "<!-- /tables -->"
-_TYPES = {"int": "integer", "float": ["number", "null"], "number": ["number", "null"], "str": "string",
-    "bool": "boolean", "list": "array", "dict": "object",
+_TYPES = {
+    "int": "integer", "float": ["number", "null"], "number": ["number", "null"], "real": "number",
+    "str": "string", "bool": "boolean", "value": ["number", "string", "boolean", "null"],
+    "list": "array", "dict": "object",
 }  # fmt: skip
 
 
@@ -86,11 +90,12 @@ def _record(fields: tuple[Column, ...]) -> dict[str, Any]:
 
 def _field(field: Column) -> dict[str, Any]:
     for kind in field.words:
-        inside = {"$ref": f"#/$defs/{kind}"} if kind in RUN else {"type": _TYPES[kind]}
+        inside = {"$ref": f"#/$defs/{kind}"} if kind in RUN else {"type": _TYPES[kind]} if kind in _TYPES else {}
         if field.type == "dict" and kind in RUN:
             return inside
         return {"type": _TYPES[field.type], "items" if field.type == "list" else "additionalProperties": inside}
-    return {"type": _TYPES[field.type], **({} if field.low is None else {"minimum": field.low})}
+    types = [_TYPES[field.type], "null"] if field.null else _TYPES[field.type]
+    return {"type": types, **({} if field.low is None else {"minimum": field.low})}
 
 
 def _value(column: Column) -> dict[str, Any]:
@@ -140,17 +145,16 @@ def tables_text() -> str:
     """The generated part of ``docs/spectrace.md``: the run record, its parts, and every table."""
     parts = []
     for file, tables in (("run.txt", RUN), ("tables.txt", TABLES)):
-        text = Path(__file__).with_name(file).read_text(encoding="utf-8")
+        about = remarks(file)
         for table, columns in tables.items():
-            body = text.split(f"\n[{table}]\n")[1].split("\n[")[0]
-            remark = " ".join(line[2:] for line in body.splitlines() if line.startswith("#"))
             inside = " (inside the run record)" if tables is RUN and table != "run" else ""
             optional = "May be missing: read as empty." if table in OPTIONAL_TABLES else ""
-            about = "".join(f"{_mark(line[0].upper() + line[1:])}\n\n" for line in (remark, optional) if line)
+            lines = (about[table], optional)
+            text = "".join(f"{_mark(line[0].upper() + line[1:])}\n\n" for line in lines if line)
             rows = "".join(
                 f"| `{c.name}` | {_type(c)} | {_mark(_help(c) if tables is TABLES else c.help)} |\n" for c in columns
             )
-            parts.append(f"### `{table}`{inside}\n\n{about}| name | type | holds |\n| --- | --- | --- |\n{rows}")
+            parts.append(f"### `{table}`{inside}\n\n{text}| name | type | holds |\n| --- | --- | --- |\n{rows}")
     return "\n".join(parts)
 
 
@@ -164,7 +168,7 @@ def _type(column: Column) -> str:
     >>> _type(Column("a", "float", "", low=0, high=1)), _type(Column("b", "list", "", None, words=("int",)))
     ('float or null, 0 to 1', 'list of int, optional')
     """
-    words = column.type + (" or null" if column.type in ("float", "number") else "")
+    words = column.type + (" or null" if column.null or column.type in ("float", "number", "value") else "")
     if column.type in ("list", "dict"):
         words += "".join(f" of {kind}" for kind in column.words)
     elif column.words:
@@ -184,7 +188,9 @@ def main() -> None:
     (DOCS / JSON_FILE).write_text(schema_text(), encoding="utf-8")
     page = (DOCS / PAGE).read_text(encoding="utf-8")
     (DOCS / PAGE).write_text(page_text(page), encoding="utf-8")
-    print(f"wrote {DOCS / JSON_FILE} and the tables of {DOCS / PAGE}")
+    for path, text in declarations().items():
+        path.write_text(text, encoding="utf-8")
+    print(f"wrote {DOCS / JSON_FILE}, the tables of {DOCS / PAGE}, {' and '.join(map(str, declarations()))}")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class Column:
 
     ``low`` and ``high`` bound numbers; ``words`` are the only values of text; ``refers`` names the table whose rows the
     numbers stand for. A field of the run record is a column, too: ``words`` name the type of a list's or object's
-    values, and a default means that it may be missing.
+    values, a default means that it may be missing, and ``null`` that it may be null.
     """
 
     name: str
@@ -46,9 +46,10 @@ class Column:
     high: int | None = None
     words: tuple[str, ...] = ()
     refers: str = ""
+    null: bool = False
 
 
-_TYPE = re.compile(r"(\w+)(?:\((?:(-?\d+)\.\.(\d*)|@(\w+)(\|-1)?|(\w+(?:\|\w+)*))\))?(\?)?(?:=(.+))?")
+_TYPE = re.compile(r"(\w+)(?:\((?:(-?\d+)\.\.(\d*)|@(\w+)(\|-1)?|(\w+(?:\|\w+)*))\))?(\|null)?(\?)?(?:=(.+))?")
 
 
 def read_tables(text: str) -> dict[str, tuple[Column, ...]]:
@@ -68,12 +69,13 @@ def read_tables(text: str) -> dict[str, tuple[Column, ...]]:
 def _column(name: str, spec: str, help: str) -> Column:
     if not (parts := _TYPE.fullmatch(spec)):
         raise ValueError(f"the type of {name} is {spec}; int, int(0..), int(@steps|-1), str(a|b), int=-1 are allowed")
-    kind, low, high, refers, none, words, optional, default = parts.groups()
+    kind, low, high, refers, none, words, null, optional, default = parts.groups()
     if refers:
         low = "-1" if none else "0"
     return Column(
         name, kind, help, json.loads(default) if default else None if optional else REQUIRED,
         int(low) if low else None, int(high) if high else None, tuple(words.split("|")) if words else (), refers or "",
+        null is not None,
     )  # fmt: skip
 
 

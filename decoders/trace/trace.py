@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from .check import as_float, check, check_run, quote
+from .run import RunRecord
 from .tables import NO_TABLES, OPTIONAL_TABLES, SCHEMA, TABLES, TraceError, columns_of, may_be_named, with_defaults
 
 
@@ -25,12 +26,12 @@ class Trace:
     0
     """
 
-    run: dict[str, Any]
+    run: RunRecord
     tables: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
 
     @classmethod
     def new(cls, run: Mapping[str, Any]) -> Trace:
-        return cls(dict(run), {table: {name: [] for name in columns_of(table, run)} for table in TABLES})
+        return cls(RunRecord(**run), {table: {name: [] for name in columns_of(table, run)} for table in TABLES})
 
     def __repr__(self) -> str:
         """A line for consoles and notebooks; ``show`` draws the run.

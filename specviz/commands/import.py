@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
+from decoders.trace.trace import Trace
 from specviz.words import counted
 
 from . import common, options
@@ -43,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--set belongs to --methods: name the method")
     if args.log.suffix == SUFFIX:
         trace = load(args.log)
-        if "imported" not in trace.run:
+        if (imported := trace.run.get("imported")) is None:
             raise UserError(f"{args.log.name} is a run of this engine: open it with specviz view")
-        opened = ImportResult(trace.run["imported"]["source"], trace.run["imported"]["title"], [trace], [], [])
+        opened = ImportResult(imported["source"], imported["title"], [trace], [], [])
     else:
         check_size(args.log.stat().st_size, args.log.name)
         opened = open_log(args.log.read_bytes(), args.log.name, args.kind)
@@ -108,17 +109,19 @@ def _read_again(args: argparse.Namespace, traces: list[Any]) -> list[Any]:
     return made
 
 
-def _about(trace: Any, path: Path) -> dict[str, Any]:
+def _about(trace: Trace, path: Path) -> dict[str, Any]:
     run = trace.run
-    unknown = run.get("unknown", [])
+    unknown, imported = run.get("unknown", []), run.get("imported")
+    assert imported is not None  # every run that was opened is of a server
     steps = trace.rows("steps")
     return {
-        "file": str(path), "title": run["title"], "model": run["model"].get("name"), "tokens": len(trace.output_ids),
+        "file": str(path), "title": run.get("title", ""), "model": run["model"].get("name"),
+        "tokens": len(trace.output_ids),
         "steps": None if "steps" in unknown else steps,
         "steps_words": "steps that are not recorded" if "steps" in unknown else counted(steps, "step"),
-        "accepted": run["metrics"].get("accepted"), "unknown": unknown, "said": run["imported"]["said"],
+        "accepted": run.get("metrics", {}).get("accepted"), "unknown": unknown, "said": imported["said"],
         "redrafted": run.get("redrafted"),
-        "notes": [*run["imported"].get("warnings", ()), *run["imported"]["notes"]],
+        "notes": [*imported.get("warnings", ()), *imported["notes"]],
     }  # fmt: skip
 
 

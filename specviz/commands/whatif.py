@@ -89,7 +89,7 @@ def _draft(args: argparse.Namespace, trace: Any, step: int) -> int:
         save(redrafted.trace, args.out)
     steps = redrafted.trace.tables["steps"]
     result = {
-        "step": args.step, "method": method.name, "params": redrafted.trace.run["method"]["params"],
+        "step": args.step, "method": method.name, "params": redrafted.trace.run["method"].get("params", {}),
         "candidate": args.candidate, "recorded": redrafted.recorded, "accepted": redrafted.accepted,
         "same": redrafted.same, "drafted": steps["drafted"][0], "emitted_ids": list(redrafted.emitted),
         "text": redrafted.trace.text(redrafted.emitted), "read_ms": round(read.ms, 2),

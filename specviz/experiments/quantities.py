@@ -107,9 +107,9 @@ def _kept_context(trace: Trace, _: str) -> float | None:
 
 
 def _expected_speedup(trace: Trace, _: str) -> float | None:
-    values, gamma = trace.run.get("metrics", {}), trace.run["method"]["params"].get("gamma")
+    values, gamma = trace.run.get("metrics", {}), trace.run["method"].get("params", {}).get("gamma")
     beta, cost = values.get("beta"), values.get("draft_cost")
-    if None in (beta, cost, gamma) or not metrics.one_forward_per_token(trace):
+    if beta is None or cost is None or not isinstance(gamma, int) or not metrics.one_forward_per_token(trace):
         return None
     return expected_speedup(beta, cost, gamma)
 

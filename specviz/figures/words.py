@@ -125,7 +125,7 @@ def _offer(trace: Trace, step: int, told: dict[str, Any], root: int) -> str:
     if chosen is None:
         return f"After {quoted} the drafter offered {drafted}"
     term = next((t for t in trace.run.get("terms") or [] if chosen.get(f"term:{t['key']}") is not None), None)
-    score = f" ({term['label']} {decimal(chosen['term:' + term['key']])})" if term else ""
+    score = f" ({term.get('label') or term['key']} {decimal(chosen['term:' + term['key']])})" if term else ""
     ids = trace.tables["tokens"]["id"]
     same = all(one["position"] < 0 or ids[one["position"]] == root for one in candidates)
     places = counted(len(candidates), "earlier place")

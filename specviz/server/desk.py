@@ -18,6 +18,8 @@ from decoders.draft.params import Control, controls
 from decoders.model.catalog import BUNDLED, toy_note
 from decoders.names import BASELINE, COMPARED, UNDER, USUAL
 from decoders.trace import files as tracefile
+from decoders.trace.run import RunRecord
+from decoders.trace.trace import Trace
 from specviz.places import is_id, new_id
 from specviz.words import sentence
 
@@ -165,7 +167,7 @@ class Desk(Counter):
         """The registered methods by name."""
         return self._methods()
 
-    def target_of(self, run: Mapping[str, Any]) -> Any:
+    def target_of(self, run: RunRecord) -> Any:
         """The model that a recorded run was made with, where it is here; else the loaded one. Raises Rejected.
 
         It is opened beside the loaded one where there is room for both, and stays until another model is chosen.
@@ -247,7 +249,7 @@ class Desk(Counter):
         """Whether a run is in the store or the library, without reading it."""
         return key in self.store or (self.library is not None and key in self.library)
 
-    def trace(self, key: object) -> Any:
+    def trace(self, key: object) -> Trace:
         """A run that is over, from the store or the disk. Raises UnknownTrace."""
         if not isinstance(key, str) or not is_id(key):
             raise UnknownTrace(str(key)[:40])

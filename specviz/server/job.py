@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from decoders.trace.report import payload
+from decoders.trace.run import RunRecord
 from decoders.trace.tables import SCHEMA
 from decoders.trace.trace import Trace
 
@@ -69,8 +70,8 @@ class Job:
         with self._lock:
             assert self._copy is not None
             self._copy.extend(delta)
-            update = {k: v for k, v in trace.run.items() if self._copy.run.get(k) != v}
-            self._copy.run.update(update)
+            update: dict[str, Any] = {k: v for k, v in trace.run.items() if self._copy.run.get(k) != v}
+            self._copy.run.update(RunRecord(**update))
             if all(self._copy.rows(name) == trace.rows(name) for name in trace.tables):
                 self.feed.publish({"delta": delta, "run": update})
             else:
@@ -80,4 +81,4 @@ class Job:
 
 def _copy(trace: Trace) -> Trace:
     tables = {name: {c: list(values) for c, values in table.items()} for name, table in trace.tables.items()}
-    return Trace(dict(trace.run), tables)
+    return Trace(trace.run.copy(), tables)

@@ -16,6 +16,7 @@ from typing import Any
 
 from decoders.errors import TooLarge
 from decoders.model.catalog import precision_of, recorded_key
+from decoders.trace.run import RunRecord
 from specviz.words import sentence, short_number
 
 from .runner import TRIM
@@ -208,7 +209,7 @@ class Loader:
 
     # --- the models of recorded runs ---
 
-    def model_of(self, run: Mapping[str, Any]) -> Any:
+    def model_of(self, run: RunRecord) -> Any:
         """The model that a recorded run was made with, opened now where it is here; else the loaded one."""
         loaded, key = self.target, recorded_key(run)
         if loaded is None or self._other is None or key in ("", loaded.key):
@@ -227,7 +228,7 @@ class Loader:
             self._others = {**dict(list(self._others.items())[1 - MOST_OTHERS :]), key: opened}
             return opened
 
-    def beside(self, run: Mapping[str, Any]) -> bool:
+    def beside(self, run: RunRecord) -> bool:
         """Whether the model that a recorded run was made with is open beside the one in use."""
         return recorded_key(run) in self._others
 

@@ -29,5 +29,6 @@ def import_runs(data: bytes, problem: Exception) -> list[Any]:
         raise Rejected("file", f"{told[:900]}.")
     if len(opened.traces) > MOST_REQUESTS:
         opened.notes.append(f"the first {MOST_REQUESTS} of {len(opened.traces)} requests in this file were opened")
-    opened.traces[0].run["imported"]["notes"] += opened.notes
+    if "imported" in (run := opened.traces[0].run):
+        run["imported"]["notes"] += opened.notes
     return opened.traces[:MOST_REQUESTS]

@@ -40,7 +40,8 @@ def player_document(trace: Trace) -> dict[str, Any]:
         rows.append(rows[-1] + 1 if step and nodes["step"][step - 1] == at else 0)
     return {
         "run": {
-            **{name: run[name] for name in RUN if name in run}, "prompt_length": len(ids) - len(trace.output_ids),
+            **{name: value for name, value in run.items() if name in RUN},
+            "prompt_length": len(ids) - len(trace.output_ids),
             "method": {name: run["method"].get(name) for name in ("name", "title")},
             "model": {"name": (run.get("model") or {}).get("name")},
         },

@@ -46,7 +46,7 @@ export class Model {
     this.pieces = new Pieces(trace.pieces);
     /** What Python counted of the run; null where rows came since, or none did. @type {Report | null} */
     this.report = trace.report ?? null;
-    /** How drafted tokens are told apart by where they come from. @type {Origin[]} */
+    /** How drafted tokens are told apart by where they come from. @type {RunOrigin[]} */
     this.origins = trace.report?.legend ?? trace.run.origins ?? [];
     /** The columns of each table that no view draws in its own way. @type {Record<string, PlainColumn[]>} */
     this.columns = trace.report?.columns ?? {};
@@ -226,7 +226,7 @@ export class Model {
   }
 
   /** An origin as the run declares it; one that it does not: a plain box and its first letter. */
-  /** @type {(name: string) => Origin & { declared: boolean }} */
+  /** @type {(name: string) => RunOrigin & { declared: boolean }} */
   origin(name) {
     const origin = this.origins.find((one) => one.name === name);
     if (origin) return { ...origin, declared: true };

@@ -80,7 +80,7 @@ function codeOf(model, key, view) {
 }
 
 /** A tooltip: sentence, formula, its numbers, code. ``told`` is what the run's own record says of a metric. */
-/** @type {(owner: Owner, key: string, told?: Partial<MetricHelp>) => Child[]} */
+/** @type {(owner: Owner, key: string, told?: Partial<RunMetric>) => Child[]} */
 export function explain(owner, key, told) {
   const term = { ...terms[key], ...told };
   const { model } = owner;

@@ -83,7 +83,7 @@ function take(lane, trace, ticket) {
   if (trace.tokens) {
     lane.lane = new Lane(trace);
     lane.method = trace.run.method.name;
-    page.title ||= trace.run.title;
+    page.title ||= trace.run.title || "";
   }
   lane.seq = seq;
   lane.ahead = trace.live ? trace.live.ahead : 0;

@@ -163,7 +163,7 @@ function diff(lane, check) {
   return holder;
 }
 
-/** @type {(metric: MetricHelp, value: number | null | undefined) => string} */
+/** @type {(metric: RunMetric, value: number | null | undefined) => string} */
 function written({ unit }, value) {
   if (value === null || value === undefined) return "–";
   if (unit === "share") return percentage(value);
@@ -178,8 +178,8 @@ function doubted(cell, why, sign = "‡") {
   return page.tip?.add(cell, () => [h("div", `${sign} ${why}.`)]);
 }
 
-/** The head of a row that explains itself. @type {(metric: Omit<MetricHelp, "key">) => HTMLElement} */
-function rowHead({ label, unit, formula, help }) {
+/** The head of a row that explains itself. @type {(metric: Omit<RunMetric, "key">) => HTMLElement} */
+function rowHead({ label = "", unit = "", formula = "", help = "" }) {
   const said = !["", "share", "×"].includes(unit) && h("small", ` ${unit}`);
   const head = h("th", { scope: "row", tabindex: "0" }, label, said);
   page.tip?.add(head, () => [h("b", label), h("div", `= ${formula}`), h("div.svc-help", help)]);

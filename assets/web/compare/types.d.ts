@@ -8,7 +8,7 @@ interface TokenRange { from: number; to: number }
 /** ``api/compare``: the example prompts, methods at most beside plain decoding, rows of the table of numbers. */
 interface CompareOffer {
   examples: CompareExample[];
-  most: number; metrics: MetricHelp[]; plotly: string;
+  most: number; metrics: RunMetric[]; plotly: string;
 }
 /** What a run of an example is called, and its prompt: mode and texts of the fields. */
 interface CompareExample { label: string; prompt: Record<string, string | undefined> }

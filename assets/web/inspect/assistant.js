@@ -8,7 +8,7 @@ import { STATES } from "specviz/inspect/drafting.js";
 const LABEL = 16; // characters of a token
 
 /** A stretch of text: the draft model's tokens, with its probabilities, and the nodes that carry the text. */
-/** @typedef {{ own: string[], sure: number[], nodes: number[] }} Stretch */
+/** @typedef {{ own: string[], sure: (number | null)[], nodes: number[] }} Stretch */
 
 /** Stretches of a step in which tokens of both sides begin and end together; one without nodes was left out. */
 /** @type {(model: Model, step: number) => Stretch[]} */

@@ -88,7 +88,7 @@ export class CandidateTable extends Panel {
     this.layout = this.headed = "";
     /** @type {Model | null} */
     this.headedFor = null;
-    /** The run's numbers of candidates that this step has. @type {DeclaredTerm[]} */
+    /** The run's numbers of candidates that this step has. @type {RunTerm[]} */
     this.terms = [];
     /** Columns that no view knows, shown as they are. @type {PlainColumn[]} */
     this.plains = [];
@@ -132,7 +132,7 @@ export class CandidateTable extends Panel {
     const terms = this.owner.model.run.terms || [];
     const { model } = this.owner;
     // a single term that is the score is shown once, under its own name
-    /** @type {(term: DeclaredTerm) => boolean} */
+    /** @type {(term: RunTerm) => boolean} */
     const same = (term) => view.candidates.every((one) => model.term(one, term.key) === one.score);
     this.terms = terms.filter((term) => view.candidates.some((one) => typeof model.term(one, term.key) === "number"));
     this.plains = model.columns.candidates ?? [];
@@ -180,7 +180,7 @@ export class CandidateTable extends Panel {
       [size.rank, "#", "Rank: 1 is what the method likes best."],
       [size.text, this.sameAnchor ? h("span", "Copy after ", after) : "Copy from", OFFER],
       ...this.terms.map(({ key, label, help, low, high }) =>
-        column(high > low ? size.term : Math.min(58, size.term), label || key, help),
+        column((high ?? 0) > (low ?? 0) ? size.term : Math.min(58, size.term), label || key, help || ""),
       ),
       ...this.plains.map(({ label, help }) => column(80, label, help)),
       this.showScore && [58, "Score", "What the method ranks by."],
@@ -290,13 +290,14 @@ export class CandidateTable extends Panel {
   }
 
   /** A number with its bar between the term's low and high; a term without a range (a layer's number) has no bar. */
-  /** @type {(drawn: Row["terms"][number], value: number | null, term: DeclaredTerm) => void} */
+  /** @type {(drawn: Row["terms"][number], value: number | null, term: RunTerm) => void} */
   level(drawn, value, term) {
     const { cell } = drawn;
-    const share = value === null ? "0.00" : clamp((value - term.low) / (term.high - term.low || 1), 0, 1).toFixed(2);
+    const [low, high] = [term.low ?? 0, term.high ?? 0];
+    const share = value === null ? "0.00" : clamp((value - low) / (high - low || 1), 0, 1).toFixed(2);
     write(cell, format(value, 2));
     if (drawn.share === share) return;
-    if (!drawn.share) cell.classList.toggle("sv-barless", !(term.high > term.low));
+    if (!drawn.share) cell.classList.toggle("sv-barless", !(high > low));
     drawn.share = share;
     cell.style.setProperty("--sv-share", share);
   }

@@ -31,7 +31,7 @@ export function pairs(panel, place, list) {
     ),
   );
   const tokens = list.map((one) => stateOf(owner, place, one));
-  const rare = tokens.filter((one) => !one.role && one.q < LEAST && one.p < LEAST);
+  const rare = tokens.filter((one) => !one.role && (one.q ?? 0) < LEAST && (one.p ?? 0) < LEAST);
   for (const one of tokens) if (panel.rare || !rare.includes(one)) table.append(pairOf(owner, place, one));
   const flip = () => {
     panel.rare = !panel.rare;
@@ -85,17 +85,18 @@ function stateOf(owner, { view, shown }, one) {
 
 /** @type {(owner: Inspector, place: Place, one: Judged) => HTMLElement} */
 function pairOf(owner, { shown }, one) {
+  const { p, q } = { p: one.p ?? 0, q: one.q ?? 0 };
   /** What is more than nothing is seen. @type {(share: number, name: string) => HTMLElement} */
   const bar = (share, name) => level(Math.max(share > 0 ? 0.004 : 0, share), name);
-  const both = Math.min(one.p, one.q);
+  const both = Math.min(p, q);
   const token = [
     h("code", { class: one.role ? `sv-state-${one.role}` : "" }, label(owner, one.token, 16)),
     one.name && h("small", { class: `sv-role-name ${one.name[0] === "E" ? "sv-mark-e" : ""}` }, one.name),
     one.role && h("small", { class: `sv-role sv-role-${one.role}` }, one.words),
   ];
   const shared = both >= 0.002 && bar(both, "sv-pair-both");
-  const bars = barsOf(bar(one.q, "sv-pair-q"), bar(one.p, "sv-pair-p"), shared);
-  return owner.tip.add(rowOf(one.rank, one.token === shown.token, token, bars, one.q, one.p), () => [
+  const bars = barsOf(bar(q, "sv-pair-q"), bar(p, "sv-pair-p"), shared);
+  return owner.tip.add(rowOf(one.rank, one.token === shown.token, token, bars, q, p), () => [
     h("code.sv-token", label(owner, one.token)),
     facts([
       ["drafter", `q = ${format(one.q)}, its choice no. ${one.rank + 1}`],

@@ -100,8 +100,8 @@ const shown = (value) => (value === true ? "yes" : value === false ? "no" : Stri
 function start(owner) {
   const { kept } = owner.model.run;
   if (!kept) return [];
-  const before = kept.warm ? amount(kept.before ?? 0, kept.unit) : "nothing";
-  const text = `It began with ${before} of earlier runs, and ended with ${amount(kept.count, kept.unit)}.`;
+  const before = kept.warm ? amount(kept.before ?? 0, kept.unit || "") : "nothing";
+  const text = `It began with ${before} of earlier runs, and ended with ${amount(kept.count ?? 0, kept.unit || "")}.`;
   const begun = h("b", kept.warm ? "warm" : "cold");
   return [owner.tip.explained("span.sv-chip", () => told("Start", text), "Start ", begun)];
 }

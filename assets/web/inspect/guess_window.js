@@ -8,7 +8,7 @@ const LABEL = 12; // characters
 const [ROW, HEAD, MOST] = [22, 26, 132]; // pixels: a row, the line above them, all of it at most
 
 /** One place of the window: how far behind the root it stands, and what the target would write after it. */
-/** @typedef {{ offset: number, token: number, prob: number }} Place */
+/** @typedef {{ offset: number, token: number, prob: number | null }} Place */
 
 /** The rows of a step's window: places follow each other in a row, and the next row begins again further left. */
 /** @type {(model: Model, step: number) => Place[][]} */

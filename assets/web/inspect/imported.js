@@ -47,7 +47,7 @@ export function badges(owner) {
     list.push(owner.tip.explained("span.sv-chip", by, "recomputed here"));
   }
   if (run.redrafted) {
-    const { method, compared, differing } = run.redrafted;
+    const { method, compared = 0, differing = 0 } = run.redrafted;
     const words = `Drafted again here with ${method}: in ${plural(differing, "step")} another number of tokens stands.`;
     list.push(owner.tip.explained("span.sv-chip", words, `${differing} of ${compared} drafts differ`));
   }

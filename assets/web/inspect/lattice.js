@@ -62,8 +62,8 @@ function edgesOf(model, view, positions) {
   });
   for (const { depth } of positions) {
     const some = edges.filter((edge) => edge.depth === depth);
-    const [low, high] = [Math.min(...some.map((one) => one.score)), Math.max(...some.map((one) => one.score))];
-    for (const edge of some) edge.shade = high > low ? (edge.score - low) / (high - low) : 1;
+    const [low, high] = [Math.min, Math.max].map((most) => most(...some.map((one) => one.score ?? 0)));
+    for (const edge of some) edge.shade = high > low ? ((edge.score ?? 0) - low) / (high - low) : 1;
   }
   return edges;
 }
@@ -221,16 +221,17 @@ function column({ depth, written, candidates, drafted }, view, label, most) {
   const node = view.nodes[depth];
   const boxes = candidates.map((one) => {
     const state = one.walked ? (drafted && node ? node.status : "cut") : "other";
+    const likelihood = probability(one.logprob === null ? null : Math.exp(one.logprob));
     const said = one.walked ? `on the walk, ${drafted && node ? STATES[node.status] : "not sent to the target"}` : "";
     const facts = [
       `candidate ${one.rank + 1} of position ${depth}`,
-      `${probability(Math.exp(one.logprob))} by itself`,
+      `${likelihood} by itself`,
       said,
       one.written ? "what was written" : "",
     ];
     const name = `sv-candidate-${state}${one.written ? " sv-candidate-written" : ""}`;
     const about = `${label(one.token)}: ${facts.filter(Boolean).join(", ")}`;
-    return box(label(one.token), depth, one.rank, name, about, probability(Math.exp(one.logprob)));
+    return box(label(one.token), depth, one.rank, name, about, likelihood);
   });
   const missing = written !== undefined && !candidates.some((one) => one.written);
   const absent = missing

@@ -16,7 +16,7 @@ export function looks(model, step, node, layer, head) {
     .rows("attention", step)
     .filter((row) => table.node[row] === node && table.layer[row] === layer && table.head[row] === head)
     .map((row) => ({ position: table.position[row], weight: table.weight[row] }))
-    .sort((a, b) => b.weight - a.weight);
+    .sort((a, b) => (b.weight ?? 0) - (a.weight ?? 0));
 }
 
 /** A panel that tells about a chosen item of the tree, and where its query looked; a switch and selects for that. */
@@ -99,11 +99,11 @@ export class LookPanel extends Panel {
     if (this.owner.follow) this.owner.reveal(heaviest(this));
   }
 
-  /** The layers and heads that a run recorded. @param {AttentionHeads | null | undefined} attention */
+  /** The layers and heads that a run recorded. @param {RunAttention | null | undefined} attention */
   offerLooks(attention) {
     for (const one of [this.shadeButton, this.layers, this.heads]) one.hidden = !attention;
     if (!attention) return;
-    const { layers, heads } = attention;
+    const { layers = [], heads = 0 } = attention;
     if (!layers.includes(this.layer)) this.layer = layers[layers.length - 1];
     if (!(this.head < heads)) this.head = -1;
     /** @type {(value: number, label: string, chosen: number) => HTMLElement} */

@@ -35,8 +35,9 @@ export function paint(inspector, view) {
 function heatOf(inspector, view) {
   const { shading, look } = inspector.picker;
   if (shading && look.length) {
-    const most = look[0].weight;
-    return look.map((one) => [one.position, `sv-heat-${Math.round(Math.sqrt(one.weight / most) * HEATS)}`]);
+    const most = look[0].weight ?? 0;
+    const heat = (/** @type {number | null} */ weight) => Math.round(Math.sqrt((weight ?? 0) / most) * HEATS);
+    return look.map((one) => [one.position, `sv-heat-${heat(one.weight)}`]);
   }
   if (!inspector.heat) return [];
   const scores = view.candidates.flatMap(({ score }) => (score === null ? [] : [score]));
@@ -85,7 +86,7 @@ export function drawMaps(inspector, view) {
   }
   const { shading, look } = inspector.picker;
   for (const one of shading ? look : [])
-    add(one.position, one.position + 1, colors.heat, true, 0.2 + 0.8 * Math.sqrt(one.weight / look[0].weight));
+    add(one.position, one.position + 1, colors.heat, true, 0.2 + 0.8 * Math.sqrt((one.weight ?? 0) / (look[0].weight ?? 0)));
   for (const span of view.spans) add(span.start, span.stop, colors.source, true);
   if (view.end > view.context) add(view.context, view.end, colors.accepted, true);
   for (const run of inspector.links.pinned) {

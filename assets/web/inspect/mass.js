@@ -11,10 +11,10 @@ const NAMED = 0.09; // from here on a piece has room for its token
 
 /** The parts of p and q: shared min(p, q), which sums to β; the drafter's surplus (q − p)+ and the target's residual
  * (p − q)+, which both sum to 1 − β. Tokens that were not recorded, or are small, are one piece (token null).
- * @param {{ token: number, q: number, p: number }[]} list @param {number} beta
+ * @param {{ token: number, q: number | null, p: number | null }[]} list @param {number} beta
  * @returns {Record<"shared" | "surplus" | "residual", Piece[]>} */
 export function massOf(list, beta) {
-  /** @type {(of: (one: { q: number, p: number }) => number, total: number) => Piece[]} */
+  /** @type {(of: (one: { q: number | null, p: number | null }) => number, total: number) => Piece[]} */
   const parts = (of, total) => {
     const pieces = list
       .map((one) => ({ token: /** @type {number | null} */ (one.token), share: of(one) }))
@@ -24,9 +24,9 @@ export function massOf(list, beta) {
     return rest > 1e-4 ? [...pieces, { token: null, share: rest }] : pieces;
   };
   return {
-    shared: parts(({ q, p }) => Math.min(q, p), beta),
-    surplus: parts(({ q, p }) => q - p, 1 - beta),
-    residual: parts(({ q, p }) => p - q, 1 - beta),
+    shared: parts(({ q, p }) => Math.min(q ?? 0, p ?? 0), beta),
+    surplus: parts(({ q, p }) => (q ?? 0) - (p ?? 0), 1 - beta),
+    residual: parts(({ q, p }) => (p ?? 0) - (q ?? 0), 1 - beta),
   };
 }
 

@@ -18,7 +18,7 @@ export class PromptsView extends LookPanel {
     /** The prompt tokens of every node. @type {Map<number, PromptGuess[]>} */
     this.hung = new Map();
     this.distance = 1; // the prompt token chosen of those read
-    /** What is recorded of where prompt tokens looked. @type {AttentionHeads | null} */
+    /** What is recorded of where prompt tokens looked. @type {RunAttention | null} */
     this.attention = null;
     /** The run that is tallied. @type {Model | null} */
     this.of = null;

@@ -5,9 +5,9 @@ import { format, plain, plural } from "specviz/base/numbers.js";
 
 /** @type {(share: number) => string} */
 const percent = (share) => (share < 0.001 && share > 0 ? "<0.1 %" : `${format(100 * share, 2)} %`);
-/** @type {(term: DeclaredTerm) => boolean} */
+/** @type {(term: RunTerm) => boolean} */
 const isTime = (term) => term.key.endsWith("_ms");
-/** @type {(term: DeclaredTerm) => string} */
+/** @type {(term: RunTerm) => string} */
 const named = (term) => (term.label || term.key).replace(/ ms$/, "");
 
 /** A bar of named parts. @type {(owner: Inspector, title: string, help: Child[], parts: SharePart[]) => HTMLElement} */
@@ -107,7 +107,7 @@ export class StepFacts {
     this.route = this.chip("route", () => ["The way the method found its draft in this step."]);
     this.forward = this.chip("forward", () => ["The engine that ran the target's forward, and its bucket."]);
     this.origins = this.chip("accepted", () => ["Origins of the accepted tokens, in their order."]);
-    /** @type {(ReturnType<StepFacts["chip"]> & { term: DeclaredTerm })[]} */
+    /** @type {(ReturnType<StepFacts["chip"]> & { term: RunTerm })[]} */
     this.terms = [];
     /** @type {(ReturnType<StepFacts["chip"]> & { column: PlainColumn })[]} */
     this.plains = [];
@@ -135,7 +135,7 @@ export class StepFacts {
     this.element.hidden = !some;
   }
 
-  /** @type {(term: DeclaredTerm) => Child[]} */
+  /** @type {(term: RunTerm) => Child[]} */
   explain(term) {
     const value = this.owner.model.stepTerm(this.view.number, term.key);
     const verify = this.view.verify_ms;

@@ -17,8 +17,9 @@ function evidence(owner, candidate) {
   const { model } = owner;
   for (const term of model.run.terms || []) {
     const value = model.term(candidate, term.key);
-    if (typeof value === "number")
-      return `${term.label.charAt(0).toLowerCase()}${term.label.slice(1)} ${format(value, 2)}`;
+    if (typeof value !== "number") continue;
+    const label = term.label || term.key;
+    return `${label.charAt(0).toLowerCase()}${label.slice(1)} ${format(value, 2)}`;
   }
   return typeof candidate.score === "number" ? `score ${format(candidate.score, 2)}` : "";
 }
@@ -140,13 +141,13 @@ function sentenceParts(owner, view) {
   return parts;
 }
 
-/** What is known of a metric. @typedef {Pick<MetricHelp, "key" | "label"> & Partial<MetricHelp>} Help */
+/** What is known of a metric. @typedef {Pick<RunMetric, "key" | "label"> & Partial<RunMetric>} Help */
 /** @type {(owner: Inspector, help: Help, value: number | null) => HTMLElement} */
 function metric(owner, help, value) {
   const share = help.unit === "share";
   const shown = share && value !== null ? format(100 * value) : format(value);
   // a unit that the label already names is not said twice
-  const named = help.label.toLowerCase().includes((help.unit || "").split("/")[0]);
+  const named = (help.label || "").toLowerCase().includes((help.unit || "").split("/")[0]);
   const unit = share ? "%" : named ? "" : help.unit;
   const box = h("div.sv-metric", { tabindex: "0" }, h("dt", help.label || help.key));
   const glue = unit === "%" || unit === "×" ? "" : " ";
@@ -267,7 +268,7 @@ export function heading(owner) {
   if (run.asked) by.append(h("span.sv-chip", "as it stood at this step"));
   else if (!run.complete) by.append(h("span.sv-live", run.error ? "stopped" : "running"));
   if (run.error) by.append(h("span.sv-lossy", run.error));
-  return [h("h2.sv-title", safe(run.title) || run.id || "Untitled run"), by];
+  return [h("h2.sv-title", safe(run.title || "") || run.id || "Untitled run"), by];
 }
 
 /** The origins of the run's nodes, with how many of them were accepted; none where there is nothing to tell apart. */

@@ -32,7 +32,7 @@ const OUTLINES = {
   ear: (w, h) => `M0 0H${w - h / 4}L${w} ${h / 4}V${h}H0ZM${w - h / 4} 0V${h / 4}H${w}`,
   round: (w, h) => corner(w, h, h / 2.4),
 };
-/** @type {(origin: Origin | null, width: number, height: number) => string} */
+/** @type {(origin: RunOrigin | null, width: number, height: number) => string} */
 const outline = (origin, width, height) => (OUTLINES[origin?.outline ?? ""] ?? OUTLINES.box)(width, height);
 
 /** Classes for a box's origin and its colour. @type {(origin: ReturnType<Model["origin"]>) => string} */
@@ -181,7 +181,7 @@ function drawTag(tree, box, node) {
   const above = node && tree.view.nodes[node.parent];
   const guess = node && (node.origin === "prompt" || node.origin === "head"); // each is a guess of its own
   const begins = node && node.index && (guess || !(above && above.index && above.origin === node.origin));
-  const letter = begins ? tree.owner.model.origin(node.origin).letter : "";
+  const letter = (begins && tree.owner.model.origin(node.origin).letter) || "";
   const tag = box.part("letter", !!letter, () =>
     s("g", { "aria-hidden": "true" }, s("rect.sv-tag", { y: -6, height: 14, rx: 3 }), s("text.sv-tag-text", { y: 5 })),
   );

@@ -84,7 +84,7 @@ function bars(owner, choices, token) {
   const { pieces } = owner.model;
   const list = h("div.sv-tip-bars");
   for (const one of choices.slice(0, 6)) {
-    const level = h("i", { style: `width:${Math.round(one.prob * 100)}%` });
+    const level = h("i", { style: `width:${Math.round((one.prob ?? 0) * 100)}%` });
     const name = h("code", { class: one.token === token ? "sv-this" : "" }, pieces.label(one.token, LABEL));
     list.append(name, h("span.sv-level-bar", level), h("span", probability(one.prob)));
   }

@@ -109,7 +109,7 @@ type DrawNode = (tree: TreeView, box: NodeBox, node: TreeNode | null) => void;
 /** A token at a place of the tree; ``node`` is -1 for the target's own token. */
 interface NodeChoice { parent: number; node: number; token: number }
 /** A place that was looked at. */
-interface Look { position: Position; weight: number }
+interface Look { position: Position; weight: number | null }
 /** The panel that tells about a chosen item of the tree. */
 interface Picker {
   on: boolean; shading: boolean; look: Look[];
@@ -122,12 +122,12 @@ interface Picker {
   walk(by: number): void;
 }
 /** A token with the probabilities of drafter (q) and target (p). */
-interface Guess { token: number; rank: number; q: number; p: number; residual: number | null }
+interface Guess { token: number; rank: number; q: number | null; p: number | null; residual: number | null }
 /** A token that was left out of a draft: the tokens from the root on to it, the drafter's probability and score. */
 /** ``cost``: left out as its row costs more than it brings; ``score`` is its survival then. */
-interface PrunedNode { path: number[]; q: number; score: number; wrote: boolean; cost: boolean }
+interface PrunedNode { path: number[]; q: number | null; score: number | null; wrote: boolean; cost: boolean }
 /** A candidate of a position of a block. */
-interface LatticeCandidate { token: number; rank: number; logprob: number; walked: boolean; written: boolean }
+interface LatticeCandidate { token: number; rank: number; logprob: number | null; walked: boolean; written: boolean }
 type MakeColumn = (
   position: LatticePosition, view: StepView, label: (token: number) => string, most: number
 ) => LatticeBox[];
@@ -136,7 +136,7 @@ interface LatticeBox { text: string; left: number; top: number; name: string; ab
 interface LatticePosition {
   depth: number; written: number | undefined; drafted: boolean; candidates: LatticeCandidate[];
 }
-interface LatticeEdge { depth: number; before: number; rank: number; score: number; walked: boolean; shade: number }
+interface LatticeEdge { depth: number; before: number; rank: number; score: number | null; walked: boolean; shade: number }
 interface Lattice { positions: LatticePosition[]; edges: LatticeEdge[]; root: number }
 /** What prompt tokens guessed at one distance: a row per trained vector. */
 interface PromptGuess { distance: number; probe: number; rows: Choice[]; joint: Choice | null }

@@ -11,7 +11,7 @@ const lasting = (seconds) =>
     : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 
 /** How a part was trained, in a sentence: a head of minutes is not the method of its paper. "" of what has no part. */
-/** @param {PartTraining | undefined} training */
+/** @param {RunTraining | undefined} training */
 export function trained({ tokens, seconds, acceptance, top1 } = {}) {
   const long = seconds === undefined ? "" : ` for ${lasting(seconds)}`;
   const much = tokens === undefined ? "" : ` on ${format(tokens)} tokens`;

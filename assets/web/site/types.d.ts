@@ -23,7 +23,7 @@ interface SiteRuns {
 
 /** The runs of a prompt compared: specviz/site/documents.py. */
 interface SiteComparison {
-  metrics: MetricHelp[];
+  metrics: RunMetric[];
   runs: { [key: string]: { numbers: LaneNumbers; lens: LaneCheck } };
   sets: { runs: string[]; stretches: Advantage[]; outcome: string }[];
 }

@@ -55,7 +55,7 @@ def lengths_by_method(traces: Iterable[Trace], load: Load | None) -> list[dict[s
             one["policies"] = [asdict(p) for p in compare([(offers_of(t), costs_of(t)) for t in runs])]
         except (ValueError, KeyError) as problem:
             one["why"] = str(problem)
-        if load is not None and all(t.run["model"]["name"] == load.model and t.output_ids for t in runs):
+        if load is not None and all(t.run["model"].get("name") == load.model and t.output_ids for t in runs):
             one["batches"] = _in_batches(runs, load)
         made.append(one)
     return made

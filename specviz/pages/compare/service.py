@@ -294,7 +294,7 @@ class Compare(Service):
         def work() -> list[int]:
             return plain_output(
                 target, trace.prompt_ids, sampling=sampling_of(run), max_new_tokens=run["max_new_tokens"],
-                stop_ids=run["stop_ids"], cancel=self._closing,
+                stop_ids=run.get("stop_ids"), cancel=self._closing,
             )  # fmt: skip
 
         ids = self.desk.on_worker(work)

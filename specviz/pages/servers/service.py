@@ -272,10 +272,10 @@ class Servers(Service):
         except ValueError as fault:  # a trace's fault, too
             one.problem = " ".join(filter(None, (one.problem, sentence(fault))))
             return
-        trace.run |= {"id": new_id(), "complete": True}
+        trace.run.update(id=new_id(), complete=True)
         if one.stream is not None:
             trace.run["title"] = clean(one.title)
-        if one.problem and isinstance(trace.run.get("imported"), dict):
+        if one.problem and "imported" in trace.run:
             trace.run["imported"]["notes"].append(clean(one.problem))
         key = self.desk.store.put(trace, kind="opened", owner=one.owner)
         if (library := self.desk.library) is not None:
