@@ -75,7 +75,7 @@ def command(trace: Trace, file: str) -> str:
     model, key = trace.run.get("model") or {}, recorded_key(trace.run)
     named = next((name for name in NAMES if key and shipped_key(name) == key), "")
     words = ["specviz", "run", "--again", file, "--model", named or f"PATH_OR_ID_OF_{model.get('name') or 'THE_MODEL'}"]
-    loaded = [word for name in ("dtype", "weights") if model.get(name) for word in (f"--{name}", str(model[name]))]
+    loaded = [word for name in ("dtype", "weights") if (value := model.get(name)) for word in (f"--{name}", str(value))]
     return " ".join(map(shlex.quote, [*words, *loaded]))
 
 

@@ -190,7 +190,7 @@ class WhatIfs(Service):
 
         made: Trace = self._in_turn(lambda: self.desk.on_worker(work))
         drafts = "" if chosen is None else f", drafted again with {chosen.title}"
-        made.run |= {"id": new_id(), "title": f"{trace.run['title']}, read again{drafts}"[:200]}
+        made.run.update(id=new_id(), title=f"{trace.run.get('title', '')}, read again{drafts}"[:200])
         return {"id": self.desk.store.put(made, kind="opened", owner=owner)}
 
     def _in_turn(self, work: Callable[[], Any]) -> Any:
