@@ -327,7 +327,7 @@ interface RunMetric {
   help?: string;
 }
 
-/** How tokens were drawn. */
+/** The settings by which tokens were drawn. */
 interface RunSampling {
   temperature?: number;
   top_k?: number;

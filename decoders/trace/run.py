@@ -150,7 +150,7 @@ class RunMetric(TypedDict, total=False):
 
 
 class RunSampling(TypedDict, total=False):
-    """How tokens were drawn."""
+    """The settings by which tokens were drawn."""
 
     temperature: float
     top_k: int
