@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ SPECVIZ = (
     "__main__",
 )  # fmt: skip
 FLOORS = {"decoders": DECODERS, "specviz": SPECVIZ}
+LONGEST_FILE, LONGEST_FUNCTION = 450, 100  # lines
 
 Graph = dict[str, dict[str, int]]
 
@@ -38,13 +40,31 @@ def sources() -> dict[str, str]:
     return {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in files}
 
 
+@cache
+def syntax_tree(text: str) -> ast.Module:
+    """A module's syntax tree, parsed once for all checks."""
+    return ast.parse(text)
+
+
+def too_long(files: Mapping[str, str]) -> list[str]:
+    """Files, and functions of Python files, of more lines than may be."""
+    faults = [f"{path} has {n} lines" for path, text in files.items() if (n := text.count("\n")) > LONGEST_FILE]
+    for path, text in files.items():
+        if path.endswith(".py") and text.count("\n") > LONGEST_FUNCTION:
+            for node in ast.walk(syntax_tree(text)):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    lines = (node.end_lineno or 0) - node.lineno + 1
+                    faults += [f"{path} {node.name} has {lines} lines"] * (lines > LONGEST_FUNCTION)
+    return faults
+
+
 def graph(files: Mapping[str, str]) -> Graph:
     """Module → the modules of these files that it imports anywhere, each with the line that does."""
     modules = {name_of(path) for path in files}
 
     def imported(path: str, text: str) -> Iterator[tuple[str, int]]:
         package = (name_of(path) if path.endswith("/__init__.py") else name_of(path).rpartition(".")[0]).split(".")
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(syntax_tree(text)):
             if isinstance(node, ast.Import):
                 yield from ((alias.name, node.lineno) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -118,6 +138,21 @@ def test_no_modules_import_each_other(house: Graph):
 
 def test_imports_go_down(house: Graph):
     assert upward(house) == []
+
+
+def test_no_file_and_no_function_is_too_long():
+    web = ROOT / "assets" / "web"
+    browser = [path for path in web.rglob("*.js") if path.parent.name != "vendor"]
+    scripts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in browser}
+    assert len(browser) > 100 and too_long({**sources(), **scripts}) == []
+
+
+def test_what_is_too_long_is_seen():
+    """Negative control."""
+    lines = "    x = 1\n"
+    assert too_long({"a.py": "def f():\n" + lines * LONGEST_FUNCTION}) == ["a.py f has 101 lines"]
+    assert too_long({"a.js": lines * (LONGEST_FILE + 1)}) == ["a.js has 451 lines"]
+    assert too_long({"a.py": "def f():\n" + lines * (LONGEST_FUNCTION - 1), "a.js": lines * LONGEST_FILE}) == []
 
 
 def test_every_folder_is_a_floor():

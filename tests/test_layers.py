@@ -31,7 +31,7 @@ LIGHT = {
     "sweep.plan", "sweep.timing", "trace.check", "trace.files",
     "trace.acceptance", "trace.decisions", "trace.load", "trace.metrics", "trace.oracle", "trace.origins",
     "trace.lattice", "trace.policies", "trace.reliability",
-    "trace.report", "trace.speedup", "trace.tables", "trace.trace", "trace.baseline",
+    "trace.declarations", "trace.report", "trace.run", "trace.speedup", "trace.tables", "trace.trace", "trace.baseline",
     "training.recipes",
     "prompt.codec", "prompt.prompt", "prompt.templates",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What every training run does alike: batches in turn, pace, log, checkpoint, steps; and the loop for parts.
+"""The loop of every training run, bundled target and part alike: steps, validation, checkpoint.
 
 ``TrainingRun`` is the bundled target's and every part's; ``PartRun`` adds what parts of a frozen target have in common,
 and ``train`` drives it.
@@ -7,17 +7,13 @@ and ``train`` drives it.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import shutil
-import statistics
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, fields
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from decoders.errors import UserError, first_line
-from decoders.folders import replacing, write_text
+from decoders.folders import replacing
 from decoders.method.part import kinds
 from decoders.model.calibration import fingerprint
 from decoders.parts import Part, own_place, save_part
@@ -33,119 +29,9 @@ from decoders.parts import Part, own_place, save_part
 from .batches import Batch, batches_of
 from .data import Source
 from .learning import Optimisers
+from .progress import Feed, LogFile, Pace, Progress
 
 CHECKPOINT = "checkpoint.pt"
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress bar needs: ``done`` runs from 0 to 1; seconds are computing time, pauses excluded. ``logged`` is
-    the log line of a step with validation, ``warning`` something the user should know.
-    """
-
-    step: int
-    tokens: int
-    seconds: float
-    done: float
-    loss: float
-    tokens_per_second: float
-    logged: dict[str, Any] | None = None
-    warning: str = ""
-
-
-# --- data and pace
-
-
-class Feed:
-    """Batches of chunk 0, 1, 2 …, each chunk a pure function of its number.
-
-    ``chunk`` and ``taken`` (batches of this chunk so far) are the whole place: set them to go on from there.
-
-    >>> feed = Feed(lambda chunk: [f"{chunk}a", f"{chunk}b"])
-    >>> next(feed), next(feed), next(feed), feed.chunk, feed.taken
-    ('0a', '0b', '1a', 1, 1)
-    """
-
-    def __init__(self, chunk_of: Callable[[int], Iterable[Batch]]) -> None:
-        self.chunk_of = chunk_of
-        self.chunk = self.taken = 0
-        self._left: Iterator[Batch] | None = None
-
-    def __iter__(self) -> Feed:
-        return self
-
-    def __next__(self) -> Batch:
-        while True:
-            if self._left is None:
-                self._left = islice(self.chunk_of(self.chunk), self.taken, None)
-            batch = next(self._left, None)
-            if batch is not None:
-                self.taken += 1
-                return batch
-            self._left = None
-            self.chunk, self.taken = self.chunk + 1, 0
-
-
-class Pace:
-    """What the last 50 steps took and learnt.
-
-    >>> pace = Pace()
-    >>> [pace.add(100, 0.5, loss) for loss in (3.0, 1.0)], pace.tokens_per_second, pace.loss
-    ([0.5, 0.5], 200.0, 2.0)
-    """
-
-    def __init__(self) -> None:
-        self._recent: deque[tuple[int, float, float]] = deque(maxlen=50)  # tokens, seconds, loss
-
-    def add(self, tokens: int, took: float, loss: float) -> float:
-        """The computing time of a step: ``took`` seconds, but at most 5 times the median once there are 10 steps
-        (a paused process has not been computing).
-        """
-        if len(self._recent) >= 10:
-            took = min(took, 5 * statistics.median(seconds for _, seconds, _ in self._recent))
-        self._recent.append((tokens, took, loss))
-        return took
-
-    @property
-    def tokens_per_second(self) -> float:
-        return sum(n for n, _, _ in self._recent) / max(1e-9, sum(seconds for _, seconds, _ in self._recent))
-
-    @property
-    def loss(self) -> float:
-        """The mean of the steps' losses."""
-        return statistics.fmean(loss for _, _, loss in self._recent)
-
-
-# --- what stays on disk
-
-
-class LogFile:
-    """A run's ``log.jsonl``: one JSON object with a "step" per validation."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "log.jsonl"
-
-    def add(self, line: dict[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as log:
-            log.write(json.dumps(line) + "\n")
-
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.path.read_text("utf-8").splitlines()] if self.path.exists() else []
-
-    def cut(self, step: int) -> None:
-        """Drop what a resumed run will log again: lines after ``step``."""
-        if self.path.exists():
-            kept = [line for line in self.lines() if line["step"] <= step]
-            write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
-
-    def thinned(self, most: int = 100) -> list[dict[str, Any]]:
-        """About ``most`` lines, evenly taken, and the last one."""
-        lines = self.lines()
-        thin = lines[:: max(1, math.ceil(len(lines) / most))]
-        return thin if not lines or thin[-1] == lines[-1] else [*thin, lines[-1]]
-
-
-# --- runs
 
 
 class TrainingRun:
@@ -172,12 +58,12 @@ class TrainingRun:
 
     @property
     def log_steps(self) -> int:
-        """How many steps lie between two validations."""
+        """Steps between two validations."""
         return self.recipe.validate_steps
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a resumed run must have in common with the interrupted one."""
+        """The settings that a resumed run must have in common with the interrupted one."""
         raise NotImplementedError
 
     def batches(self, number: int) -> Iterable[Batch]:
@@ -193,7 +79,7 @@ class TrainingRun:
         raise NotImplementedError
 
     def validate(self) -> dict[str, Any]:
-        """How good it is on held-out documents, the same ones each time: the log's numbers, "held_out_loss" first."""
+        """Numbers of the log on held-out documents, the same ones each time, "held_out_loss" first."""
         raise NotImplementedError
 
     # --- checkpoints
@@ -286,7 +172,7 @@ class TrainingRun:
         return line
 
     def progress(self, done: float, logged: dict[str, Any] | None = None, warning: str = "") -> Progress:
-        """Where it stands, for a progress bar."""
+        """The state for a progress bar."""
         rate = self.pace.tokens_per_second
         return Progress(self.step, self.tokens, self.seconds, done, self.loss, rate, logged, warning)
 
@@ -322,7 +208,7 @@ class PartRun(TrainingRun):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What its part says of the training besides settings, steps, seconds and log."""
+        """Facts on the training that its part carries besides settings, steps, seconds and log."""
         raise NotImplementedError
 
     @property
@@ -343,7 +229,7 @@ class PartRun(TrainingRun):
         """Write what was trained as a part that methods can load; gives the folder."""
         training = {
             **self.settings, "steps": self.step, **self.facts, "seconds": round(self.seconds),
-            "log": self.log_file.thinned(),
+            "log": self.log_file.sample(),
         }  # fmt: skip
         part = Part(self.kind, self.key, self.name, self.config, training)
         return save_part(part, self.trained.state_dict(), folder, dtype=self.dtype)

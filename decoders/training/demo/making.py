@@ -17,7 +17,8 @@ from decoders.folders import replacing
 from decoders.training.batches import PROMPT, RESPONSE, Batch, pad
 from decoders.training.data import encode
 from decoders.training.learning import muon_and_adamw, position_weights, weighted_loss
-from decoders.training.loop import CHECKPOINT, Progress, TrainingRun, budget
+from decoders.training.loop import CHECKPOINT, TrainingRun, budget
+from decoders.training.progress import Progress
 
 from .batches import training_batches
 from .evaluation import probe_examples
@@ -210,7 +211,7 @@ class DemoRun(TrainingRun):
             half.half().save_pretrained(new)
             self.tokenizer.save_pretrained(new)
             (new / "recipe.json").write_text(recipe + "\n", "utf-8")
-            if log := self.log_file.thinned():
+            if log := self.log_file.sample():
                 (new / "train_log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), "utf-8")
             for path in (new, *new.iterdir()):
                 path.chmod(0o755 if path.is_dir() else 0o644)

@@ -1,0 +1,220 @@
+"""Actions of the prompt's form: what its fields and buttons answer with, as Gradio sends and takes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import gradio as gr
+
+from decoders.prompt.templates import templates
+from specviz.server.desk import Desk
+from specviz.server.forms import EMPTY, PromptForm, Rejected
+from specviz.server.store import UnknownTrace
+from specviz.shell.parts import note, owner, payload_of, tell
+from specviz.views.examples import Example, examples
+
+from . import again as recorded
+from . import reference as references
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+FIELDS = ("mode", "instruction", "context", "question", "text", "reference")  # of a prompt's form, in their order
+WHOLE = len(FIELDS) + 3  # with the example that they are of, whose the reference is, and the note on it
+NO_POOL = ("", "")  # a pool's text and name
+FAILED = "Something went wrong on the server; its log says what. Your input is kept."
+
+
+class FormActions:
+    """Answers of one form's fields and buttons; lists of results are in the order of the components that they fill."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def count(self, form: PromptForm) -> str:
+        """The note at the prompt: its number of tokens, or why it cannot be run."""
+        try:
+            return note(self.desk.count(form))
+        except Rejected as problem:
+            return note(str(problem), error=True)
+        except Exception:
+            log.exception("counting tokens failed")
+            return note()
+
+    def on_change(self, whose: references.Reference, *sent: Any) -> list[Any]:
+        """The note at the prompt, the reference that it has, and the note that says which one."""
+        form = _form(sent)
+        used = references.apply(whose, form)
+        kept = used.reference.strip() == form.reference.strip()
+        # as Run says, whichever comes last
+        counted = self.count(form) if form.typed_text.strip() else note(EMPTY, error=True)
+        return [counted, gr.skip() if kept else used.reference, note(references.describe(whose, used))]
+
+    def on_write(self, whose: references.Reference, *sent: Any) -> list[Any]:
+        """Whose the reference is that stands in the form now, and the note that says so."""
+        form = _form(sent)
+        whose = references.claim(whose, form)
+        return [whose, note(references.describe(whose, references.apply(whose, form)))]
+
+    def offer(self, chosen: Any, *sent: Any) -> list[Any]:
+        """Run (off where nothing can run), and the examples of the model in use: where those of another kind of model
+        were listed, its first one takes the place of an example that nobody changed. ``changed`` follows with the
+        notes: what was typed meanwhile is counted, not what stood there before.
+        """
+        run = gr.Button(interactive=not self.desk.catalog()["reason"])
+        kept = [gr.skip()] * WHOLE
+        shown = _example_of(chosen, not self.desk.toy)
+        if shown is None or _example_of(chosen, self.desk.toy) is not None:
+            return [run, gr.skip(), *kept]
+        first, names = choices(self.desk)
+        if not _same(shown, _form(sent)):
+            return [run, gr.Dropdown(names, value=None), *kept]
+        return [run, gr.Dropdown(names, value=first.record.id), *self.example_fields(first)]
+
+    def fill(self, chosen: Any) -> list[Any]:
+        """A chosen example in the form, and the notes on it."""
+        example = _example_of(chosen, self.desk.toy)
+        if example is None:
+            return [gr.skip()] * (WHOLE + 2)
+        return [*self.example_fields(example), note(example.note), self.replacement("example")]
+
+    def fill_from_another(self, chosen: Any, before: Any) -> list[Any]:
+        """Gradio's list says ``input`` whenever it loses the focus, too: what was typed since then stays."""
+        return self.fill(None if chosen == before else chosen)
+
+    def example_fields(self, example: Example) -> list[Any]:
+        """``fill_fields`` of an example."""
+        return self.fill_fields(example.record.id, references.form_of(example), references.of_example(example))
+
+    def fill_fields(self, example: str | None, form: PromptForm, whose: references.Reference) -> list[Any]:
+        """Of all fields what a form holds, whose reference it has, the note that says so, and which example it is."""
+        values = [getattr(form, name) for name in FIELDS]
+        return [example, *values, whose, note(references.describe(whose, references.apply(whose, form)))]
+
+    def again(self, settings: Any) -> list[Any]:
+        """A recorded run's prompt in the form, and the note at the button."""
+
+        def read() -> list[Any]:
+            try:
+                trace = self.desk.trace(payload_of(settings).get("again"))
+            except UnknownTrace as problem:
+                raise Rejected("prompt", str(problem)) from None
+            prompt = recorded.form_of(trace)
+            whose = references.Reference(prompt.reference, references.prompt_key(prompt), "the run's")
+            same = next((e.record.id for e in examples(self.desk.toy) if _same(e, prompt)), None)
+            return [
+                gr.Dropdown(value=same),
+                *self.fill_fields(same, prompt, whose),
+                note(recorded.missing_note(trace)),
+                self.replacement("run"),
+            ]
+
+        return _attempt(read, lambda _, words: [*[gr.skip()] * (WHOLE + 1), words, self.replacement("")])
+
+    def replacement(self, by: str) -> str:
+        """Message to the page: another prompt stands in the form, a "run"'s or an "example"'s, or none came ("")."""
+        return tell(by=by, n=secrets.token_hex(4))
+
+    def start(self, request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
+        """View, note at the prompt, at the pool, at the button. ``rest``: the fields, whose reference, the pool."""
+        wished, example = payload_of(settings), _example_of(chosen, self.desk.toy)
+        *typed, whose, (pool_text, pool_name) = rest
+        prompt = references.apply(whose, _form(tuple(typed)))
+
+        def begin() -> tuple[Any, Any, Any, Any]:
+            pool = {"pool_text": pool_text, "pool_name": pool_name} if wished.get("pooled") is True else {}
+            form = dataclasses.replace(prompt, **pool)
+            job = self.desk.submit(
+                form,
+                str(wished.get("method") or ""),
+                wished.get("params") or {},
+                wished.get("settings") or {},
+                title=example.label if example is not None and _same(example, form) else "",
+                owner=owner(request),
+                session=request.session_hash or "",
+            )
+            shown = tell(trace=job.id, own=True, prompt=form.key, n=secrets.token_hex(4))
+            return shown, gr.skip(), gr.skip(), note()
+
+        def refuse(place: str, words: str) -> tuple[Any, Any, Any, Any]:
+            if place == "prompt":
+                return gr.skip(), words, gr.skip(), words  # at the button too: the prompt may be scrolled out of sight
+            return gr.skip(), gr.skip(), words if place == "pool" else gr.skip(), words
+
+        return _attempt(begin, refuse)
+
+    def take(self, path: Any) -> tuple[tuple[str, str], Any]:
+        """The pool's text and name, and the note below the button."""
+
+        def read() -> tuple[tuple[str, str], Any]:
+            text, name = self.desk.read_pool(_upload(path))
+            if not text.strip():
+                raise Rejected("pool", f"The pool file {name} holds no text: give one with at least two words.")
+            return (text, name), note(f"{name}: {len(text):,} characters")
+
+        return _attempt(read, lambda _, words: (NO_POOL, words))
+
+    def on_open(self, path: Any, request: gr.Request) -> tuple[Any, Any]:
+        """An uploaded run's name for the view, and the note below the button."""
+
+        def read() -> tuple[Any, Any]:
+            key = self.desk.open_file(_upload(path), owner=owner(request))
+            return tell(trace=key, n=secrets.token_hex(4)), note()
+
+        return _attempt(read, lambda _, words: (gr.skip(), words))
+
+    def lay_out(self, chosen: Any) -> list[Any]:
+        """The form of segments, and a template in its instruction."""
+        one = templates().get(chosen) if isinstance(chosen, str) else None
+        return [gr.skip()] * 3 if one is None else ["segments", one.text, self.replacement("example")]
+
+
+def choices(desk: Desk) -> tuple[Example, list[tuple[str, str]]]:
+    """The example to start with, and all of them as the list shows them: the one that the run was made from which the
+    page opens on, else the first.
+    """
+    there = examples(desk.toy)
+    try:
+        opened = recorded.form_of(desk.trace(desk.first))
+    except UnknownTrace:
+        opened = None
+    first = next((e for e in there if opened is not None and _same(e, opened)), there[0])
+    return first, [(e.label, e.record.id) for e in there]
+
+
+def _example_of(chosen: Any, toy: bool) -> Example | None:
+    return next((e for e in examples(toy) if e.record.id == chosen), None)
+
+
+def _attempt(work: Callable[[], Result], refused: Callable[[str, str], Result]) -> Result:
+    """The result of ``work``; where it fails, that of ``refused`` for the place it belongs to and a note."""
+    try:
+        return work()
+    except Rejected as problem:
+        return refused(problem.place, note(str(problem), error=True))
+    except Exception:
+        log.exception("what the page asked for failed")
+        return refused("", note(FAILED, error=True))
+
+
+def _upload(path: Any) -> str:
+    """An uploaded file. It stays: Gradio names files by what is in them, so somebody else's may be the same one, and
+    removes them after an hour. Raises Rejected where none came.
+    """
+    if not isinstance(path, str):
+        raise Rejected("file", "No file came through: choose one again.")
+    return path
+
+
+def _form(sent: tuple[Any, ...]) -> PromptForm:
+    """A form from what the browser sent, whatever it is."""
+    return PromptForm(*(value if isinstance(value, str) else "" for value in sent))
+
+
+def _same(example: Example, form: PromptForm) -> bool:
+    """Compare a prompt with the example's."""
+    return references.prompt_key(form) == references.prompt_key(references.form_of(example))
