@@ -215,7 +215,9 @@ def test_a_folder_is_opened_with_rounded_weights(tmp_path: Path):
     tiny_tokenizer().save_pretrained(tmp_path / "model")
     target = load_target(tmp_path / "model", weights="int4")
     kinds = [type(module).__name__ for module in target.model.modules()]
-    assert kinds.count("RoundedLinear") == 7 * target.shape.layers and type(target.head.inner) is not RoundedLinear
+    counted = kinds.count("RoundedLinear"), kinds.count("JointPart")
+    assert counted == (2 * target.shape.layers, 5 * target.shape.layers)
+    assert type(target.head.inner) is not RoundedLinear
     stock = StockModel.load(str(tmp_path / "model"), target.dtype, target.device, "int4")
     written = stock.generate(PROMPT.tokens, 6, ())
     assert written == generate(target, PROMPT, max_new_tokens=6)

@@ -14,6 +14,7 @@ from decoders.draft.needs import Needs
 from decoders.errors import TooLarge
 from decoders.model import room
 from decoders.model import size as sizes
+from decoders.model.joint import JointPart
 from decoders.model.rounding import RoundedLinear, _unable
 from decoders.model.size import check_fits, free_memory, gigabytes, size_of
 from decoders.model.target import SPARE_ROWS
@@ -52,7 +53,8 @@ def test_rounded_weights_are_as_large_as_said(tmp_path: Path, weights: str, tied
     tiny_tokenizer().save_pretrained(tmp_path)
     size, plain = (size_of(tmp_path, device="cpu", weights=kind) for kind in (weights, None))
     model = load_target(tmp_path, weights=weights).model
-    linears = [layer for layer in model.modules() if isinstance(layer, RoundedLinear)]
+    parts = {id(one.joint): one.joint.linear for one in model.modules() if isinstance(one, JointPart)}
+    linears = [*parts.values(), *(layer for layer in model.modules() if isinstance(layer, RoundedLinear))]
     there = sum(layer.numbers.nbytes + layer.scale.nbytes for layer in linears)
     there += 4 * plain.parameters - 4 * sum(layer.in_features * layer.out_features for layer in linears)
     assert size.weights == pytest.approx(there, rel=0.03) and size.weights < 0.7 * plain.weights

@@ -49,6 +49,7 @@ class CompiledForward(StaticForward):
 
     engine = "compiled"
     sizes = FINE_ROWS  # one compiled layer serves them all
+    step = 32  # keys that are hidden are attended to all the same
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)

@@ -6,7 +6,7 @@ one packed copy; the stock code goes on calling each layer by its own name, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,17 +15,20 @@ from torch import Tensor, nn
 
 from .linear import PackedLinear, crossover, give_back, mapped_weights, owners_of, pack
 
+Build = Callable[[Tensor, Tensor | None], Any]  # of a weight [out, in] and a bias, a linear layer
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 
 
 class Joint:
-    """Layers [out, in] that read the same rows, as one of [sum of out, in]."""
+    """Layers [out, in] that read the same rows, as one of [sum of out, in], which ``build`` makes of its weight and
+    bias.
+    """
 
-    def __init__(self, layers: Sequence[nn.Linear], weight: Float[Tensor, "all in"]) -> None:
+    def __init__(self, layers: Sequence[nn.Linear], weight: Float[Tensor, "all in"], build: Build) -> None:
         self.sizes = [layer.out_features for layer in layers]
         biased = any(layer.bias is not None for layer in layers)
         biases = [layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers]
-        self.linear = PackedLinear(weight, torch.cat(biases).detach() if biased else None)
+        self.linear = build(weight, torch.cat(biases).detach() if biased else None)
         self.last: tuple[Tensor, tuple[Tensor, ...]] | None = None  # what was read, and what came of it
 
     def part(self, x: Float[Tensor, "*rows in"], index: int) -> Float[Tensor, "*rows out"]:
@@ -65,11 +68,8 @@ class JointPart(nn.Module):
 
 
 @torch.no_grad()
-def join(model: nn.Module, packed_from: int | None = None) -> int:
-    """Join the groups of a frozen fp32 CPU model whose packed copy is the only one (``pack``); returns how many layers.
-
-    With ``packed_from``, all of them or none: those that are packed from one row on.
-    """
+def join(model: nn.Module, fits: Callable[[int, int], bool], build: Build = PackedLinear) -> int:
+    """Join the groups of a frozen fp32 CPU model whose joint [outputs, inputs] ``fits``; returns how many layers."""
     count, owners, mapped = 0, owners_of(model), mapped_weights()
     rooms: dict[tuple[int, ...], Tensor] = {}  # weights side by side until they are packed: memory used in turn
     for parent in list(model.modules()):
@@ -78,11 +78,11 @@ def join(model: nn.Module, packed_from: int | None = None) -> int:
             if any(type(layer) is not nn.Linear or len(owners[layer.weight.data_ptr()]) > 1 for layer in layers):
                 continue
             reads, outputs = {layer.in_features for layer in layers}, sum(layer.out_features for layer in layers)
-            if len(reads) > 1 or (crossover(outputs, *reads) if packed_from is None else packed_from) > 1:
+            if len(reads) > 1 or not fits(outputs, *reads):
                 continue
             if (size := (outputs, *reads)) not in rooms:
                 rooms[size] = torch.empty(size)
-            joint = Joint(layers, torch.cat([layer.weight.detach() for layer in layers], out=rooms[size]))
+            joint = Joint(layers, torch.cat([layer.weight.detach() for layer in layers], out=rooms[size]), build)
             for index, (name, layer) in enumerate(zip(names, layers, strict=True)):
                 setattr(parent, name, JointPart(joint, index))
                 give_back(layer.weight, mapped)
@@ -91,5 +91,8 @@ def join(model: nn.Module, packed_from: int | None = None) -> int:
 
 
 def pack_joined(model: nn.Module, packed_from: int | None = None) -> int:
-    """``join``, then ``pack`` the layers that are left; returns how many layers were packed, joint ones included."""
-    return join(model, packed_from) + pack(model, packed_from)
+    """Join the groups whose packed copy is the only one, then ``pack`` the layers that are left; returns how many were
+    packed. With ``packed_from``, all groups are joined or none: those that are packed from one row on.
+    """
+    joined = join(model, lambda *shape: (crossover(*shape) if packed_from is None else packed_from) <= 1)
+    return joined + pack(model, packed_from)

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from decoders.errors import UserError
 
 from .catalog import WEIGHTS
+from .joint import join
 from .linear import give_back, mapped_weights
 from .norms import compute_in_double, fuse_norms
 
@@ -85,11 +86,9 @@ class ExactLinear(nn.Module):
         return F.linear(x.double(), self.weight.double(), bias).to(x.dtype)
 
 
-def fits(linear: nn.Linear, bits: int) -> bool:
+def fits(outputs: int, inputs: int, bits: int) -> bool:
     """True where the kernel takes a layer's sizes; beyond them the one of int8 reads memory that is not there."""
-    if bits == 8:
-        return linear.in_features % BLOCK == 0
-    return linear.in_features % GROUP == 0 and linear.out_features % BLOCK == 0
+    return inputs % BLOCK == 0 if bits == 8 else inputs % GROUP == 0 and outputs % BLOCK == 0
 
 
 def rounded_product(rows: Float[Tensor, "rows in"], numbers: Tensor, scale: Tensor, bits: int) -> Tensor:
@@ -132,13 +131,14 @@ def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
     if (reason := _unable(bits)) is not None:
         raise UserError(f"this build of torch does not compute with {weights} weights ({reason}): leave --weights out")
     head: Any = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
-    count, mapped = 0, mapped_weights()
+    mapped = mapped_weights()
+    count = join(model, lambda *sizes: fits(*sizes, bits), lambda weight, bias: RoundedLinear(weight, bias, bits))
     for parent in list(model.modules()):
         child: Any
         for place, child in list(parent.named_children()):
             if type(child) is not nn.Linear or child is head:
                 continue
-            if not fits(child, bits):
+            if not fits(child.out_features, child.in_features, bits):
                 setattr(parent, place, ExactLinear(child))
                 continue
             setattr(parent, place, RoundedLinear(child.weight.detach(), child.bias, bits))

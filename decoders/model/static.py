@@ -25,7 +25,8 @@ from .capture import Capture
 from .transfer import sent
 
 ROWS = (1, 4, 8, 16, 32, 64, 128)  # row buckets; larger forwards run eagerly
-FINE_ROWS = (1, *range(4, 32, 4), *range(32, 64, 8), *range(64, 129, 16))  # where a bucket costs nothing to have
+# where a bucket costs nothing to have
+FINE_ROWS = (*range(1, 16), *range(16, 32, 4), *range(32, 64, 8), *range(64, 129, 16))
 
 
 @dataclass(frozen=True, slots=True)
