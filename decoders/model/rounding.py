@@ -132,7 +132,10 @@ def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
         raise UserError(f"this build of torch does not compute with {weights} weights ({reason}): leave --weights out")
     head: Any = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
     mapped = mapped_weights()
-    count = join(model, lambda *sizes: fits(*sizes, bits), lambda weight, bias: RoundedLinear(weight, bias, bits))
+    count = join(
+        model, lambda outputs, inputs: fits(outputs, inputs, bits),
+        lambda weight, bias: RoundedLinear(weight, bias, bits),
+    )  # fmt: skip
     for parent in list(model.modules()):
         child: Any
         for place, child in list(parent.named_children()):
