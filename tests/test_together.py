@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from decoders import Prompt, UserError, generate
-from decoders.study.together import decode_together
+from decoders.engine.row_costs import Curve, RowCosts
+from decoders.prompt_tokens.latency import Setup
+from decoders.study import together
+from decoders.study.load import save_load
+from decoders.study.together import batch_costs, decode_together
+from decoders.trace.load import Cell, Load
 
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
@@ -58,3 +64,39 @@ def test_prompt_tokens_that_are_read_in_a_way_of_their_own_are_refused(tmp_path:
 def test_a_method_that_reads_hidden_states_is_refused() -> None:
     with pytest.raises(UserError, match="shares no forward"):
         decode_together(tiny_target("llama"), [Prompt.from_ids(prompt_ids(1))], "pld+h", max_new_tokens=NEW)
+
+
+def test_a_batchs_lengths_are_by_the_batchs_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are free for one run and dear in a batch: alone all that is likely is verified, together next to
+    nothing, of all drafts the likeliest; the outputs are plain decoding's.
+    """
+    free, dear = Curve((1, 400), (10.0, 10.001), "a test"), Curve((1, 400), (10.0, 10_000.0), "a test")
+    monkeypatch.setattr(
+        together, "batch_costs", lambda target, runs: RowCosts(free if runs == 1 else dear, follows=False)
+    )
+    rows, stock = list[tuple[int, int]](), together.score_together
+
+    def counted(target, sessions, drafts):
+        rows.append((len(drafts), sum(draft.tree.drafted for draft in drafts)))
+        return stock(target, sessions, drafts)
+
+    monkeypatch.setattr(together, "score_together", counted)
+    target, prompts = tiny_target("qwen3"), [Prompt.from_ids(prompt_ids(seed) * 3) for seed in range(1, 5)]
+    made = decode_together(target, prompts, "pld", max_new_tokens=NEW, length="auto", stop_ids=())
+    plain = [generate(target, p, max_new_tokens=NEW, stop_ids=()) for p in prompts]
+    assert [list(output) for output in made.outputs] == plain
+    several, rows[:] = list(rows), []
+    decode_together(target, prompts[:1], "pld", max_new_tokens=NEW, length="auto", stop_ids=())
+    drafted = [count for runs, count in rows if runs == 1]
+    assert sum(drafted) > len(rows), "alone"
+    assert sum(count for runs, count in several if runs > 1) < 8, "a few tries"
+
+
+def test_a_batchs_costs_are_of_the_load_that_was_measured(home: Path) -> None:
+    target = tiny_target()
+    save_load(Load(target.name, asdict(Setup.of(target)), tuple(
+        Cell(batch, rows, 8, 10.0 * batch + rows, 0.0, 0.0) for batch in (1, 4) for rows in (1, 8)
+    ), 1))  # fmt: skip
+    costs = batch_costs(target, 4)
+    assert (costs.ms(4), costs.ms(32)) == (41.0, 48.0) and batch_costs(target, 2).ms(2) == pytest.approx(10 * 2 + 1)
+    assert costs.beside(3).ms(1) == 41.0

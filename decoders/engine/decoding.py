@@ -215,10 +215,10 @@ class Decoding:
         """How many tokens the run may write in all."""
         return min(self.max_new_tokens, self.target.context_length - session.prompt_length)
 
-    def propose(self, session: Session) -> Draft:
-        """The drafter's proposal at the session's end."""
+    def propose(self, session: Session, choose: bool = True) -> Draft:
+        """The drafter's proposal at the session's end; with ``choose``, what of it is verified."""
         written = session.length - session.prompt_length
-        return self._propose(session.context, self.room(session) - written - 1, session.reach)
+        return self._propose(session.context, self.room(session) - written - 1, session.reach, choose)
 
     def attempt(self, session: Session) -> Attempt:
         """Draft at the session's end, score and verify; nothing is committed."""
@@ -244,7 +244,7 @@ class Decoding:
         before = learned or Learned()
         return replace(before, notes={**before.notes, "length_ms": ms})
 
-    def _propose(self, context: Context, budget: int, reach: int) -> Draft:
+    def _propose(self, context: Context, budget: int, reach: int, choose: bool) -> Draft:
         """The drafter's proposal, inside the budget (tokens that may be drafted before the bonus) and the reach."""
         if budget < 1:
             return Draft.empty(context.root, "only one more token may be written", route="none")
@@ -254,7 +254,7 @@ class Decoding:
         if self.length is None:
             draft = self.drafter.propose(context, budget)
         else:
-            draft = self.length.propose(self.drafter, context, budget)
+            draft = self.length.propose(self.drafter, context, budget, choose)
         if len(draft.tree) - 1 > budget and max(draft.tree.depths) > budget:
             raise ValueError(
                 f"{type(self.drafter).__name__} drafted {max(draft.tree.depths)} tokens deep; its budget was {budget}: "

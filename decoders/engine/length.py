@@ -78,6 +78,7 @@ class AutoLength:
         self.fitted.begin()
         self.tokens, self.ms = 1.0, costs.ms(1)  # running means of a step's: ρ is their quotient
         self.rate = 1 / self.ms  # ρ: tokens per millisecond
+        self.shared = False  # whether ρ and the costs are a batch's
         self.drafting_ms = self.depth = 0.0  # of a draft
         self.gain = 0.0  # running mean of tokens that drafting brought more than it cost
         self.judged = 0  # steps of the trial
@@ -96,8 +97,8 @@ class AutoLength:
         """For a run of a method: with the costs of this machine, and what earlier runs of it fitted."""
         return cls(RowCosts.of(target), kept_with(target).of(f"length of {method}", Survival))
 
-    def propose(self, drafter: Drafter, context: Context, budget: int) -> Draft:
-        """What is to be verified after the context's last token."""
+    def propose(self, drafter: Drafter, context: Context, budget: int, choose: bool = True) -> Draft:
+        """What is to be verified after the context's last token; the whole draft where it is not to be chosen here."""
         self._estimate = None
         self.steps += 1
         if self.resting:
@@ -110,7 +111,7 @@ class AutoLength:
         began = time.perf_counter()
         draft = drafter.propose(context, budget)
         made = time.perf_counter()
-        if draft.tree.drafted:
+        if draft.tree.drafted and choose:
             draft = self.chosen(draft, context)
         self._decided_ms = (time.perf_counter() - made + began - started) * 1e3
         return draft
@@ -133,22 +134,39 @@ class AutoLength:
 
     def chosen(self, draft: Draft, context: Context) -> Draft:
         """The draft, with only the nodes that pay."""
+        made, order = self.estimated(draft, context)
+        if draft.drawn:
+            return self.cut(draft, made, order, self.drawn_stay(draft, made))
+        return self.cut(draft, made, order, self.tried(self._paying(made.survival, order, draft), made, order, draft))
+
+    def estimated(self, draft: Draft, context: Context) -> tuple[Estimate, Sequence[int]]:
+        """The nodes' survival, and the order in which they stay: likeliest first, each behind its parent."""
         made = self._estimate = self.fitted.estimate(draft, context.tokens, self.state)
         self.estimates.append(made)
-        survival, shape, count = made.survival, made.shape, len(draft.tree)
-        order = range(count)
-        if draft.drawn:
-            stay = self._stop(made.conditional) + 1 if shape.chain else count
-        else:
-            if not shape.chain:
-                order = sorted(order, key=survival.__getitem__, reverse=True)
-            stay = self._paying(survival, order, draft)
-            self.unseen = self.unseen + 1 if stay == 1 else 0
-            if self.unseen >= self.patience:  # an estimate that is never put to the test is never corrected
-                self.unseen, self.patience = 0, min(2 * self.patience, LONGEST_REST)
-                stay = self._paying(survival, order, draft, least=2)
-        self.longest = max(self.longest, shape.deepest)
-        nodes = order if stay == count else order[:stay] if shape.chain else sorted(order[:stay])
+        self.longest = max(self.longest, made.shape.deepest)
+        order = range(len(made.survival))
+        if made.shape.chain or draft.drawn:
+            return made, order
+        return made, sorted(order, key=made.survival.__getitem__, reverse=True)
+
+    def drawn_stay(self, draft: Draft, made: Estimate) -> int:
+        """How many nodes of a drawn draft are verified: of a tree all."""
+        return self._stop(made.conditional) + 1 if made.shape.chain else len(draft.tree)
+
+    def tried(self, stay: int, made: Estimate, order: Sequence[int], draft: Draft) -> int:
+        """How many nodes are verified where ``stay`` pay: an estimate that is never put to the test is never
+        corrected.
+        """
+        self.unseen = self.unseen + 1 if stay == 1 else 0
+        if self.unseen < self.patience:
+            return stay
+        self.unseen, self.patience = 0, min(2 * self.patience, LONGEST_REST)
+        return self._paying(made.survival, order, draft, least=2)
+
+    def cut(self, draft: Draft, made: Estimate, order: Sequence[int], stay: int) -> Draft:
+        """The draft with the first ``stay`` nodes of an order, and what is expected of them."""
+        survival, count = made.survival, len(draft.tree)
+        nodes = order if stay == count else order[:stay] if isinstance(order, range) else sorted(order[:stay])
         expected = sum([survival[node] for node in nodes]) - 1
         base = self.costs.base
         rows = min(count + len(draft.probes), len(base) - 2)
@@ -219,7 +237,8 @@ class AutoLength:
         cost = self.costs.ms(rows) + drafting_ms
         self.tokens += RECENT / 4 * (emitted - self.tokens)
         self.ms += RECENT / 4 * (cost - self.ms)
-        self.rate = max(self.tokens / self.ms, 1 / self.costs.ms(1))
+        if not self.shared:
+            self.rate = max(self.tokens / self.ms, 1 / self.costs.ms(1))
         deepest = shape_of(draft.tree.parents).deepest
         if draft.route != ROUTE:
             self._judge(verdict.accepted, rows, deepest or self.longest, drafting_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
 import time
@@ -60,7 +61,7 @@ class RowCosts:
         self.scale, self.steps = 1.0, 0
 
     def ms(self, rows: int) -> float:
-        return self.scale * self.base[min(rows, SPARE_ROWS)]
+        return self.scale * self.base[min(rows, len(self.base) - 1)]
 
     def observe(self, rows: int, ms: float) -> None:
         """A step of so many rows took so long; one that was disturbed moves the scale little."""
@@ -70,6 +71,12 @@ class RowCosts:
         self.steps += 1
         share = max(FOLLOW, 1 / self.steps)
         self.scale *= math.exp(share * max(-0.4, min(0.4, math.log(ratio / self.scale))))
+
+    def beside(self, rows: int) -> RowCosts:
+        """Of one run whose forward has so many rows of others: L(rows + n), which this run's steps do not change."""
+        made = copy.copy(self)
+        made.base, made.follows = self.base[rows:], False
+        return made
 
     @classmethod
     def of(cls, target: Target) -> RowCosts:
