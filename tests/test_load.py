@@ -11,6 +11,7 @@ import transformers as hf
 
 from decoders import Prompt, UserError, record, save
 from decoders.model.target import Target
+from decoders.study import load as study
 from decoders.study.load import check_load, kept_load, measure_load, save_load, unique_experts
 from decoders.trace.load import Cell, Load, at_batches, break_even, for_sglang, for_vllm, speedup_at, tiers
 from decoders.trace.policies import (
@@ -122,14 +123,27 @@ def test_a_run_in_a_batch_is_its_steps_at_the_batchs_times() -> None:
         at_batches(trace, load_of(lambda b, r, c: 1.0), (0,))
 
 
-def test_real_batches_are_held_against_the_model() -> None:
-    target, prompt = tiny_target(), Prompt.from_ids(prompt_ids(1) * 3)
+def test_real_batches_are_held_against_the_model_measured_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, prompt, order = tiny_target(), Prompt.from_ids(prompt_ids(1) * 3), list[str]()
     runs = {name: record(target, prompt, name, max_new_tokens=8) for name in ("plain", "pld")}
-    made = check_load(target, load_of(lambda b, r, c: 10.0), prompt, runs, batches=(2,), repeats=1)
+    together, step = study.decode_together, study._step
+    monkeypatch.setattr(study, "decode_together", lambda *a, **k: order.append("batch") or together(*a, **k))
+    monkeypatch.setattr(study, "_step", lambda *a: order.append("step") or step(*a))
+    made = check_load(target, prompt, runs, batches=(2,), rows=(1, 8), repeats=2)
     assert [(one.method, one.batch) for one in made] == [("plain", 2), ("pld", 2)]
-    assert (
-        made[0].predicted == pytest.approx(200.0, rel=0.1) and made[0].error == made[0].predicted / made[0].measured - 1
-    )
+    assert order == ["step"] * 8 + ["batch"] * 2 + ["step"] * 4 + ["batch"] * 2, "the first round is not timed"
+    assert all(one.predicted > 0 and one.error == one.predicted / one.measured - 1 for one in made)
+
+
+def test_runs_in_step_have_each_steps_rows_and_others_the_mean() -> None:
+    trace = record(tiny_target(), Prompt.from_ids(prompt_ids(1) * 3), "pld", max_new_tokens=NEW)
+    steps = trace.tables["steps"]
+    steps["draft_ms"] = [0.0] * trace.rows("steps")
+    bent = load_of(lambda b, r, c: 10.0 if r < 8 else 80.0)  # dear from some rows on
+    mean, (one,) = at_batches(trace, bent, (2,))[0], at_batches(trace, bent, (2,), in_step=True)
+    ms = [bent.ms(n + 1, 2, 64) for n in steps["drafted"]]
+    assert len(set(ms)) > 1 and one.tokens_per_s == pytest.approx(2e3 * sum(steps["emitted"]) / sum(ms))
+    assert mean.tokens_per_s != pytest.approx(one.tokens_per_s)
 
 
 # --- policies

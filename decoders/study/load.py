@@ -59,49 +59,73 @@ def measure_load(
     """
     batches, rows, contexts = (sorted({1, *batches}), sorted({1, *rows}), sorted(set(contexts)))
     _check(target, batches, rows, contexts)
-    verifier = MatchVerifier(Chooser(Sampling()))
-    vocab, cells = int(target.info["vocab"]), list[Cell]()
-    total, done = (rounds + 1) * len(batches) * len(rows) * len(contexts), 0
-    for context in contexts:
-        sessions = []
-        for number in range(batches[-1]):
-            session = target.session(Needs(), context + 2)
-            session.prefill([(token * 7 + number) % vocab for token in range(context + 1)])
-            sessions.append(session)
-        check_together(target, sessions)
-        sizes = [(batch, count) for batch in batches for count in rows]
-        times: dict[tuple[int, int], list[float]] = {size: [] for size in sizes}
-        experts: dict[tuple[int, int], float | None] = {}
-        wrong = _refused(sessions)
-        gc.collect()
-        for number in range(-1, rounds):
-            shift = max(0, number) % len(sizes)
-            for size in sizes[shift:] + sizes[:shift]:
-                batch, count = size
-                taking = sessions[:batch]
-                drafts = [
-                    Draft(DraftTree.chain(session.context.root, (bad,) * (count - 1)))
-                    for session, bad in zip(taking, wrong, strict=False)
-                ]
-                if number < 0:
-                    with unique_experts(target) as counted:
-                        _step(target, taking, drafts, verifier)
-                    experts[size] = float(np.mean(counted)) if counted else None
-                else:
-                    wait(target.device)
-                    started = clock()
-                    _step(target, taking, drafts, verifier)
-                    wait(target.device)
-                    times[size].append((clock() - started) * 1e3)
-                for session in taking:
-                    session.cut(context + 1)
-                done += 1
+    cells, total = list[Cell](), (rounds + 1) * len(batches) * len(rows) * len(contexts)
+    for place, context in enumerate(contexts):
+        sizes = _Sizes(target, batches, rows, context, clock)
+        before = place * total // len(contexts)
+        for number in range(rounds + 1):
+            for done in sizes.measured_round():
                 if progress:
-                    progress(done, total)
-        for (batch, count), taken in times.items():
-            low, median, high = (float(ms) for ms in np.percentile(taken, [25, 50, 75]))
-            cells.append(Cell(batch, count, context, median, low, high, experts[batch, count]))
+                    progress(before + number * len(sizes.every) + done, total)
+        cells += sizes.cells()
     return Load(target.name, asdict(Setup.of(target)), tuple(cells), rounds)
+
+
+class _Sizes:
+    """Verify steps of every size behind a context, timed in turn; the first round, of which the unique experts are
+    counted, is left out of the times.
+    """
+
+    def __init__(
+        self, target: Target, batches: Sequence[int], rows: Sequence[int], context: int, clock: Callable[[], float]
+    ) -> None:
+        self.target, self.context, self.clock = target, context, clock
+        self.verifier = MatchVerifier(Chooser(Sampling()))
+        vocab = int(target.info["vocab"])
+        self.sessions = []
+        for number in range(batches[-1]):
+            session = target.session(Needs(), context + rows[-1] + 1)
+            session.prefill([(token * 7 + number) % vocab for token in range(context + 1)])
+            self.sessions.append(session)
+        check_together(target, self.sessions)
+        self.every = [(batch, count) for batch in batches for count in rows]
+        self.times: dict[tuple[int, int], list[float]] = {size: [] for size in self.every}
+        self.experts: dict[tuple[int, int], float | None] = {}
+        self.wrong, self.rounds = _refused(self.sessions), -1
+        gc.collect()
+
+    def measured_round(self) -> Iterator[int]:
+        """Take every size once; how many are done."""
+        shift = max(0, self.rounds) % len(self.every)
+        for done, size in enumerate(self.every[shift:] + self.every[:shift], 1):
+            batch, count = size
+            taking = self.sessions[:batch]
+            drafts = [
+                Draft(DraftTree.chain(session.context.root, (bad,) * (count - 1)))
+                for session, bad in zip(taking, self.wrong, strict=False)
+            ]
+            if self.rounds < 0:
+                with unique_experts(self.target) as counted:
+                    _step(self.target, taking, drafts, self.verifier)
+                self.experts[size] = float(np.mean(counted)) if counted else None
+            else:
+                wait(self.target.device)
+                started = self.clock()
+                _step(self.target, taking, drafts, self.verifier)
+                wait(self.target.device)
+                self.times[size].append((self.clock() - started) * 1e3)
+            for session in taking:
+                session.cut(self.context + 1)
+            yield done
+        self.rounds += 1
+
+    def cells(self) -> list[Cell]:
+        """Medians and quartiles."""
+        made = []
+        for (batch, count), taken in self.times.items():
+            low, median, high = (float(ms) for ms in np.percentile(taken, [25, 50, 75]))
+            made.append(Cell(batch, count, self.context, median, low, high, self.experts[batch, count]))
+        return made
 
 
 def _check(target: Target, batches: Sequence[int], rows: Sequence[int], contexts: Sequence[int]) -> None:
@@ -184,24 +208,36 @@ class Checked:
 
 def check_load(
     target: Target,
-    load: Load,
     prompt: Prompt,
     runs: Mapping[str, Trace],
     params: Mapping[str, Any] | None = None,
     *,
     batches: Sequence[int] = (2, 4, 8),
+    rows: Sequence[int] = ROWS,
     repeats: int = 3,
 ) -> list[Checked]:
-    """Batches of ``prompt``, alone and side by side, as ``at_batches`` has them and as they run (the median of
-    ``repeats``, in alternation). ``runs``: by method, its recorded run of the prompt, of which the prediction is made.
+    """Batches of ``prompt``, as ``at_batches`` has them and as they run: medians of ``repeats``. ``runs``: by method,
+    its recorded run of the prompt, of which the prediction is made.
+
+    L(rows, batch) is measured anew behind as many tokens as the runs have, a round of it between two rounds of batches,
+    so that both are of the same machine in the same state. A batch of one prompt is in step: all its runs have as many
+    rows at a time. Raises UserError as ``measure_load``.
     """
     jobs = [(name, batch) for batch in batches for name in runs]
     speeds: dict[tuple[str, int], list[float]] = {job: [] for job in jobs}
-    for _ in range(repeats):
-        for name, batch in jobs:
-            most = runs[name].run["max_new_tokens"]
+    most = max(run.run["max_new_tokens"] for run in runs.values())
+    rows = sorted({1, *rows})
+    room = target.context_length - rows[-1] - 2
+    sizes = sorted({1, *batches}), rows, [min(room, max(1, len(prompt.tokens) + most // 2))]
+    _check(target, *sizes)
+    timed = _Sizes(target, sizes[0], rows, sizes[2][0], time.perf_counter)
+    for number in range(-1, repeats):
+        for _ in timed.measured_round():
+            pass
+        for name, batch in jobs if number >= 0 else ():
             own = None if name == BASELINE else params
-            made = decode_together(target, [prompt] * batch, name, own, max_new_tokens=most)
+            made = decode_together(target, [prompt] * batch, name, own, max_new_tokens=runs[name].run["max_new_tokens"])
             speeds[name, batch].append(made.tokens / made.seconds)
-    predicted = {job: at_batches(runs[job[0]], load, [job[1]])[0].tokens_per_s for job in jobs}
+    load = Load(target.name, {}, tuple(timed.cells()), repeats)
+    predicted = {job: at_batches(runs[job[0]], load, [job[1]], in_step=True)[0].tokens_per_s for job in jobs}
     return [Checked(batch, name, predicted[name, batch], float(np.median(speeds[name, batch]))) for name, batch in jobs]

@@ -220,9 +220,12 @@ class AtBatch:
     measured: bool
 
 
-def at_batches(trace: Trace, load: Load, batches: Sequence[int] = BATCHES) -> list[AtBatch]:
+def at_batches(trace: Trace, load: Load, batches: Sequence[int] = BATCHES, *, in_step: bool = False) -> list[AtBatch]:
     """A run at each batch size: its recorded steps, each taken by a whole batch of runs like it. Drafting is done run
     by run, as here; a server that drafts for all at once pays less for it. Raises ValueError for a run without steps.
+
+    Runs of a batch are at different steps, so that a forward has the mean rows of all; ``in_step``: they are all at the
+    same one (a batch of one prompt), and a forward has that step's.
     """
     steps = trace.tables["steps"]
     emitted = np.array(steps["emitted"], dtype=np.float64)
@@ -235,8 +238,12 @@ def at_batches(trace: Trace, load: Load, batches: Sequence[int] = BATCHES) -> li
     for batch in batches:
         if not 1 <= batch <= MOST_BATCH:
             raise ValueError(f"batch {batch} is not allowed: a whole number from 1 to {MOST_BATCH:,}")
-        # runs of a batch are at different steps: what counts are the mean rows of all
-        ms = load.ms(float(rows.mean()), batch, float(context.mean())) + batch * float(draft.mean())
+        if in_step:
+            times = {n: load.ms(int(n), batch, float(context.mean())) for n in {*rows.tolist()}}
+            forward = float(np.mean([times[n] for n in rows.tolist()]))
+        else:
+            forward = load.ms(float(rows.mean()), batch, float(context.mean()))
+        ms = forward + batch * float(draft.mean())
         plain = load.ms(1, batch, float(context.mean()))
         speed = 1e3 * batch * float(emitted.mean()) / ms
         without = 1e3 * batch / plain

@@ -67,6 +67,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.count(check, "--max-new-tokens", "tokens per run", 64)
     options.count(check, "--repeats", "times each batch runs", 3, high=100)
     listed(check, "--batches", "2,4,8", "batch sizes")
+    listed(check, "--rows", "1,2,4,8,16", "rows of each run that are timed between the batches")
     options.add_model(check, plugins=False)
     check.set_defaults(run=run_check)
     policies = parts.add_parser("policies", help="draft lengths of other servers' policies on recorded runs: regret")
@@ -180,14 +181,15 @@ def run_check(args: argparse.Namespace) -> int:
     method = find_method(str(options.one_method(args, QUICK)))
     params = make_params(method.params, options.sets_of(args.set, [method.name])[method.name])
     target = common.open_target(args)
-    load = _load_of(target)
+    if args.prompt is None and args.prompt_file is None:
+        args.prompt_file = Path("examples")
     prompt = common.prompt_record(args).prompt(target.tokenizer, chat=args.chat)
     most = args.max_new_tokens
     runs = {BASELINE: record(target, prompt, BASELINE, max_new_tokens=most)}
     if method.name != BASELINE:
         record(target, prompt, method, params, max_new_tokens=min(8, most))  # to warm up
         runs[method.name] = record(target, prompt, method, params, max_new_tokens=most)
-    made = check_load(target, load, prompt, runs, params, batches=args.batches, repeats=args.repeats)
+    made = check_load(target, prompt, runs, params, batches=args.batches, rows=args.rows, repeats=args.repeats)
     rows = [
         (one.method, str(one.batch), decimals(one.predicted, 1), decimals(one.measured, 1), f"{one.error:+.1%}")
         for one in made
