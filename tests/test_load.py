@@ -12,7 +12,8 @@ import transformers as hf
 from decoders import Prompt, UserError, record, save
 from decoders.model.target import Target
 from decoders.study import load as study
-from decoders.study.load import check_load, kept_load, measure_load, save_load, unique_experts
+from decoders.study import load_check
+from decoders.study.load import kept_load, measure_load, save_load, unique_experts
 from decoders.trace.load import Cell, Load, at_batches, break_even, for_sglang, for_vllm, speedup_at, tiers
 from decoders.trace.policies import (
     Costs,
@@ -126,10 +127,10 @@ def test_a_run_in_a_batch_is_its_steps_at_the_batchs_times() -> None:
 def test_real_batches_are_held_against_the_model_measured_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
     target, prompt, order = tiny_target(), Prompt.from_ids(prompt_ids(1) * 3), list[str]()
     runs = {name: record(target, prompt, name, max_new_tokens=8) for name in ("plain", "pld")}
-    together, step = study.decode_together, study._step
-    monkeypatch.setattr(study, "decode_together", lambda *a, **k: order.append("batch") or together(*a, **k))
+    together, step = load_check.decode_together, study._step
+    monkeypatch.setattr(load_check, "decode_together", lambda *a, **k: order.append("batch") or together(*a, **k))
     monkeypatch.setattr(study, "_step", lambda *a: order.append("step") or step(*a))
-    made = check_load(target, prompt, runs, batches=(2,), rows=(1, 8), repeats=2)
+    made = load_check.check_load(target, prompt, runs, batches=(2,), rows=(1, 8), repeats=2)
     assert [(one.method, one.batch) for one in made] == [("plain", 2), ("pld", 2)]
     assert order == ["step"] * 8 + ["batch"] * 2 + ["step"] * 4 + ["batch"] * 2, "the first round is not timed"
     assert all(one.predicted > 0 and one.error == one.predicted / one.measured - 1 for one in made)

@@ -60,7 +60,7 @@ def compared(server: ServerNumbers, base: Drafted, measured: Sequence[Measured])
     """
     depth = len(server.by_position) or base.hits.shape[1]
     here = sum(base.by_position[:depth])
-    served = sum(server.by_position[:base.hits.shape[1]]) if server.by_position else server.length - 1
+    served = sum(server.by_position[: base.hits.shape[1]]) if server.by_position else server.length - 1
     if served >= LOSS * here:
         return
     like = _like(server, base, measured)

@@ -1,4 +1,4 @@
-"""Measures L(rows, batch, context) of a target on this machine, and how far the model of a batch is from real ones."""
+"""Measures L(rows, batch, context) of a target on this machine."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import gc
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,10 @@ from decoders.folders import settings_folder, write_json
 from decoders.model.target import Session, Target
 from decoders.model.together import check_together, score_together
 from decoders.model.transfer import wait
-from decoders.names import BASELINE
-from decoders.prompt.prompt import Prompt
 from decoders.prompt_tokens.latency import Setup
-from decoders.trace.load import Cell, Load, at_batches
-from decoders.trace.trace import Trace
+from decoders.trace.load import Cell, Load
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser, Sampling
-
-from .together import decode_together
 
 MEASURED, ROWS, CONTEXTS = (1, 2, 4, 8), (1, 2, 4, 8, 16), (128,)
 ROUNDS = 5
@@ -58,10 +53,10 @@ def measure_load(
     forward cannot have, and for a model whose runs share none.
     """
     batches, rows, contexts = (sorted({1, *batches}), sorted({1, *rows}), sorted(set(contexts)))
-    _check(target, batches, rows, contexts)
+    check_sizes(target, batches, rows, contexts)
     cells, total = list[Cell](), (rounds + 1) * len(batches) * len(rows) * len(contexts)
     for place, context in enumerate(contexts):
-        sizes = _Sizes(target, batches, rows, context, clock)
+        sizes = StepTimes(target, batches, rows, context, clock)
         before = place * total // len(contexts)
         for number in range(rounds + 1):
             for done in sizes.measured_round():
@@ -71,7 +66,7 @@ def measure_load(
     return Load(target.name, asdict(Setup.of(target)), tuple(cells), rounds)
 
 
-class _Sizes:
+class StepTimes:
     """Verify steps of every size behind a context, timed in turn; the first round, of which the unique experts are
     counted, is left out of the times.
     """
@@ -128,7 +123,8 @@ class _Sizes:
         return made
 
 
-def _check(target: Target, batches: Sequence[int], rows: Sequence[int], contexts: Sequence[int]) -> None:
+def check_sizes(target: Target, batches: Sequence[int], rows: Sequence[int], contexts: Sequence[int]) -> None:
+    """Raise UserError for ascending sizes that a forward cannot have."""
     longest = target.context_length - rows[-1] - 2
     if batches[0] < 1 or batches[-1] > MOST_BATCH:
         raise UserError(f"batches {list(batches)} are not allowed: whole numbers from 1 to {MOST_BATCH}")
@@ -190,54 +186,3 @@ def kept_load(target: Target) -> Load | None:
     except (ValueError, OSError) as error:
         log.warning("%s is left out: %s", path, error)
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A batch as the model has it, and as it ran: tokens per second of all its runs, and model ÷ measured − 1."""
-
-    batch: int
-    method: str
-    predicted: float
-    measured: float
-
-    @property
-    def error(self) -> float:
-        return self.predicted / self.measured - 1
-
-
-def check_load(
-    target: Target,
-    prompt: Prompt,
-    runs: Mapping[str, Trace],
-    params: Mapping[str, Any] | None = None,
-    *,
-    batches: Sequence[int] = (2, 4, 8),
-    rows: Sequence[int] = ROWS,
-    repeats: int = 3,
-) -> list[Checked]:
-    """Batches of ``prompt``, as ``at_batches`` has them and as they run: medians of ``repeats``. ``runs``: by method,
-    its recorded run of the prompt, of which the prediction is made.
-
-    L(rows, batch) is measured anew behind as many tokens as the runs have, a round of it between two rounds of batches,
-    so that both are of the same machine in the same state. A batch of one prompt is in step: all its runs have as many
-    rows at a time. Raises UserError as ``measure_load``.
-    """
-    jobs = [(name, batch) for batch in batches for name in runs]
-    speeds: dict[tuple[str, int], list[float]] = {job: [] for job in jobs}
-    most = max(run.run["max_new_tokens"] for run in runs.values())
-    rows = sorted({1, *rows})
-    room = target.context_length - rows[-1] - 2
-    sizes = sorted({1, *batches}), rows, [min(room, max(1, len(prompt.tokens) + most // 2))]
-    _check(target, *sizes)
-    timed = _Sizes(target, sizes[0], rows, sizes[2][0], time.perf_counter)
-    for number in range(-1, repeats):
-        for _ in timed.measured_round():
-            pass
-        for name, batch in jobs if number >= 0 else ():
-            own = None if name == BASELINE else params
-            made = decode_together(target, [prompt] * batch, name, own, max_new_tokens=runs[name].run["max_new_tokens"])
-            speeds[name, batch].append(made.tokens / made.seconds)
-    load = Load(target.name, {}, tuple(timed.cells()), repeats)
-    predicted = {job: at_batches(runs[job[0]], load, [job[1]], in_step=True)[0].tokens_per_s for job in jobs}
-    return [Checked(batch, name, predicted[name, batch], float(np.median(speeds[name, batch]))) for name, batch in jobs]

@@ -20,6 +20,8 @@ from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import stopped
 
+from .load import kept_load
+
 
 @dataclass(frozen=True, slots=True)
 class Together:
@@ -95,8 +97,6 @@ def batch_costs(target: Target, runs: int) -> RowCosts:
     """L by all rows of a forward that ``runs`` share: of the load that was measured of this model here, for every batch
     up to the largest (``specviz load measure``); else of one run with as many rows.
     """
-    from .load import kept_load  # it runs batches itself
-
     load = kept_load(target)
     if load is None or runs > load.batches[-1]:
         return RowCosts(RowCosts.of(target).curve)

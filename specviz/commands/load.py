@@ -176,7 +176,7 @@ def run_at(args: argparse.Namespace) -> int:
 
 def run_check(args: argparse.Namespace) -> int:
     from decoders import find_method, record
-    from decoders.study.load import check_load
+    from decoders.study.load_check import check_load
 
     method = find_method(str(options.one_method(args, QUICK)))
     params = make_params(method.params, options.sets_of(args.set, [method.name])[method.name])
