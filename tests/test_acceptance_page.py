@@ -118,8 +118,14 @@ def test_other_servers_lengths_are_replayed_by_method(
     load = Load(model, {}, tuple(Cell(b, r, 64, 10.0, 9.0, 11.0) for b in (1, 2) for r in (1, 4)))
     monkeypatch.setattr("decoders.study.load.kept_load", lambda target: load)
     monkeypatch.setattr(desk.loader, "target", object())
-    batches = client.post("/api/acceptance/lengths", json=sent).json()["sets"][0]["batches"]
+    sets = client.post("/api/acceptance/lengths", json=sent).json()["sets"]
+    batches = sets[0]["batches"]
     assert [one["batch"] for one in batches][:2] == [1, 2] and batches[-1]["measured"] is False
+    best = next(one["tiers"] for one in sets if one["tiers"])
+    assert 0 <= best["alpha"] <= 1 and best["cost"] > 0 and best["measured_to"] == 2
+    assert [row["batch"] for row in best["curve"]] == [row["batch"] for row in best["best"]] == [1, 2, 4, 8, 16, 32, 64]
+    assert best["curve"][0]["alpha"][0] == best["best"][0]["break_even_one"], "the table's are points of the curve"
+    assert "num_speculative_tokens_per_batch_size" in json.loads(best["vllm"]) and json.loads(best["sglang"])
     assert client.post("/api/acceptance/lengths", json={"ids": []}).status_code == 422
 
 

@@ -14,7 +14,17 @@ from decoders.model.target import Target
 from decoders.study import load as study
 from decoders.study import load_check
 from decoders.study.load import kept_load, measure_load, save_load, unique_experts
-from decoders.trace.load import Cell, Load, at_batches, break_even, for_sglang, for_vllm, speedup_at, tiers
+from decoders.trace.load import (
+    Cell,
+    Load,
+    at_batches,
+    break_even,
+    break_even_curve,
+    for_sglang,
+    for_vllm,
+    speedup_at,
+    tiers,
+)
 from decoders.trace.policies import (
     Costs,
     Estimator,
@@ -97,6 +107,21 @@ def test_break_even_is_where_drafts_are_no_slower_than_none() -> None:
         alpha = break_even(load, 0.05, length, batch)
         assert alpha is not None and speedup_at(load, alpha, 0.05, length, batch, None) == pytest.approx(1, abs=1e-6)
     assert break_even(load_of(lambda b, r, c: 10 * r), 0.1, 1, 1) is None, "rows are as dear as steps"
+
+
+def test_the_curve_of_break_even_rises_with_the_batch_and_is_drawn() -> None:
+    from specviz.views.charts import load_charts
+
+    load = load_of(lambda b, r, c: 10 + 0.3 * b * r, batches=(1, 8))
+    curve = break_even_curve(load, 0.05, most=3, batches=(1, 8, 64))
+    assert all(curve[1][k] < curve[8][k] for k in range(3)) and curve[1][0] == break_even(load, 0.05, 1, 1)  # pyright: ignore[reportOperatorIssue]
+    table = tiers(load, 0.8, 0.05, most=3, batches=(1, 8, 64))
+    rows = [{name: getattr(tier, name) for name in tier.__slots__} for tier in table]
+    data = {"model": "<b>", "acceptance": 0.8, "cost": 0.05, "measured_to": 8, "tiers": rows, "curve": curve}
+    even, best = load_charts(data)
+    assert [line.name for line in even.data] == ["batch 1", "batch 8", "batch 64", "α"]  # pyright: ignore
+    assert list(even.data[1].y) == curve[8] and list(best.data[0].y) == [tier.length for tier in table]  # pyright: ignore
+    assert best.data[0].marker.symbol[-1] == "circle-open" and "<b>" not in str(even.layout.title.text)  # pyright: ignore
 
 
 def test_the_best_length_falls_with_the_batch_and_servers_take_it() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .acceptance import Acceptance
 from .speedup import expected_tokens
 from .trace import Trace
 
@@ -171,6 +172,15 @@ def tiers(
     return made
 
 
+def break_even_curve(
+    load: Load, cost: float = 0.0, *, most: int = 8, batches: Sequence[int] = BATCHES, context: float | None = None
+) -> dict[int, list[float | None]]:
+    """By batch size: the acceptance from which drafts of 1, 2, … ``most`` tokens are no slower than none."""
+    return {
+        batch: [break_even(load, cost, length, batch, context) for length in range(1, most + 1)] for batch in batches
+    }
+
+
 def for_vllm(table: Sequence[Tier]) -> str:
     """vLLM's ``--speculative-config`` fields: [first batch, last batch, length] for each range.
 
@@ -205,6 +215,21 @@ def for_sglang(table: Sequence[Tier]) -> str:
         apart = 2 if k > 2 else 1
         written[str(tier.batch)] = {"candidate_steps": [0] if not k else [max(0, k - apart), k, k + apart]}
     return json.dumps(written)
+
+
+def chain_numbers(traces: Sequence[Trace], load: Load) -> tuple[float, float]:
+    """α and c of runs, as tables of chains are made of them: accepted ÷ tested, and the milliseconds of a drafted
+    position ÷ those of a plain step of one run. Raises ValueError where nothing was drafted.
+    """
+    pooled, draft_ms, depth = Acceptance(), 0.0, 0
+    for trace in traces:
+        pooled += Acceptance.of(trace)
+        draft_ms += sum(ms or 0.0 for ms in trace.tables["steps"]["draft_ms"])
+        depth += sum(trace.tables["steps"]["depth"])
+    alpha = pooled.pooled.values()["tested_acceptance"]
+    if alpha is None or not depth:
+        raise ValueError("these runs drafted nothing, so that there is no acceptance to make a table of")
+    return alpha, draft_ms / depth / load.ms(1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     listed(table, "--batches", "1,2,4,8,16,32,64", "batch sizes")
     options.file(table, "--vllm", "write the fields of vLLM's --speculative-config")
     options.file(table, "--sglang", "write SGLang's --speculative-adaptive-config")
+    options.file(table, "--html", "draw the break-even acceptance, and the best length by batch, on a page")
     options.flag(table, "--json", "print everything as JSON")
     options.add_model(table, plugins=False)
     table.set_defaults(run=run_table)
@@ -113,7 +114,7 @@ def _load_of(target: Target) -> Load:
 def run_table(args: argparse.Namespace) -> int:
     from decoders.trace import load as model
 
-    for path in (args.vllm, args.sglang):
+    for path in (args.vllm, args.sglang, args.html):
         common.check_writable(path)
     target = common.open_target(args)
     load = _load_of(target)
@@ -125,9 +126,17 @@ def run_table(args: argparse.Namespace) -> int:
     for path, name in ((args.vllm, "vllm"), (args.sglang, "sglang")):
         if path:
             write_text(path, written[name] + "\n")
+    data = {
+        "model": load.model, "acceptance": args.acceptance, "cost": args.cost, "measured_to": load.batches[-1],
+        "tiers": [{name: getattr(tier, name) for name in tier.__slots__} for tier in table],
+        "curve": model.break_even_curve(load, args.cost, most=args.most, batches=args.batches),
+    }  # fmt: skip
+    if args.html:
+        from specviz.views.charts import load_charts, write_page
+
+        write_page(args.html, "specviz load", load_charts(data))
     if args.json:
-        tiers = [{name: getattr(tier, name) for name in tier.__slots__} for tier in table]
-        print(json.dumps({"model": load.model, "tiers": tiers, **{k: json.loads(v) for k, v in written.items()}}))
+        print(json.dumps({**data, **{k: json.loads(v) for k, v in written.items()}}))
         return 0
     rows = [
         (str(t.batch), str(t.length), f"{decimals(t.speedup, 2)}×", _share(t.break_even_one), _share(t.break_even))

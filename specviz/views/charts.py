@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
 
 from decoders.folders import write_text
 
@@ -85,6 +86,42 @@ def bench_chart(report: Mapping[str, Any], value: str = "speedup") -> go.Figure:
     title = f"{titles[value]}<br><sup>{_plain(about)}; median and quartiles</sup>"
     across = {"title": "×" if value == "speedup" else "tokens/s", "rangemode": "tozero", **GRID}
     return _figure(bars, title, 150 + 34 * len(rows), across, {"autorange": "reversed", "automargin": True})
+
+
+def load_charts(table: Mapping[str, Any]) -> list[go.Figure]:
+    """Of ``specviz load table``: the acceptance from which drafts pay, by length and batch size, and the best length.
+
+    Batch sizes beyond the measured ones are dotted, and hollow.
+    """
+    most, lines = table["measured_to"], []
+    for number, (batch, alphas) in enumerate(table["curve"].items()):
+        color = sample_colorscale("Cividis", number / max(1, len(table["curve"]) - 1))[0]
+        lines.append(
+            go.Scatter(
+                x=list(range(1, len(alphas) + 1)), y=alphas, name=f"batch {batch}", mode="lines+markers",
+                line={"color": color, "dash": "solid" if int(batch) <= most else "dot"},
+                hovertemplate=f"batch {batch}: %{{x}} tokens pay from %{{y:.0%}} on<extra></extra>",
+            )
+        )  # fmt: skip
+    lines.append(
+        go.Scatter(
+            x=[1, max(len(alphas) for alphas in table["curve"].values())], y=[table["acceptance"]] * 2, mode="lines",
+            name="α", line={"color": GREY, "dash": "dash", "width": 3}, hovertemplate="α = %{y:.0%}<extra></extra>",
+        )
+    )  # fmt: skip
+    about = _plain(f"{table['model']}, c = {table['cost']:g}")
+    share = {"title": "α", "tickformat": ".0%", "range": [0, 1.02], **GRID}
+    even = _figure(lines, f"Break-even acceptance<br><sup>{about}</sup>", 420, {"title": "draft length"}, share)
+    tiers = table["tiers"]
+    best = go.Scatter(
+        x=[str(tier["batch"]) for tier in tiers], y=[tier["length"] for tier in tiers], mode="lines+markers",
+        customdata=[tier["speedup"] for tier in tiers], line={"color": BLUE, "shape": "hv"},
+        marker={"size": 10, "symbol": ["circle" if tier["batch"] <= most else "circle-open" for tier in tiers]},
+        hovertemplate="batch %{x}: %{y} tokens, %{customdata:.2f}×<extra></extra>",
+    )  # fmt: skip
+    title = f"Best draft length by batch size<br><sup>{about}, α = {table['acceptance']:g}</sup>"
+    down = {"title": "tokens", "rangemode": "tozero", "dtick": 1, **GRID}
+    return [even, _figure(best, title, 360, {"title": "batch size", "type": "category"}, down)]
 
 
 def training_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:

@@ -3,7 +3,7 @@
 import { h, heads, table } from "specviz/base/dom.js";
 import { alertNote, postJson } from "specviz/base/json.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
-import { page, scrolled } from "specviz/acceptance/state.js";
+import { COLORS, DASHES, SYMBOLS, drawCharts, layout, page, scrolled } from "specviz/acceptance/state.js";
 
 /** @param {number | null} value @param {(value: number) => string} form */
 const cell = (value, form) => h("td.svp-num", value === null ? "–" : form(value));
@@ -33,7 +33,7 @@ function batches({ batches: rows }) {
   const lines = rows.map((one) =>
     h(
       "tr",
-      h("th", { scope: "row" }, String(one.batch), !one.measured && h("small", "beyond what was measured")),
+      h("th", { scope: "row" }, String(one.batch), !one.measured && h("small", BEYOND)),
       cell(one.tokens_per_s, format),
       cell(one.plain_tokens_per_s, format),
       cell(one.speedup, times),
@@ -41,6 +41,79 @@ function batches({ batches: rows }) {
   );
   const titles = heads(["batch"], ["tokens/s", "plain, tokens/s", "speedup"]);
   return scrolled("Batches", table({ class: "svd-table" }, titles, lines));
+}
+
+const AXIS = { type: "category", title: { text: "batch size" } };
+
+/** From which acceptance on drafts pay, by length and batch, and the best length by batch. */
+/** @type {(title: string, tiers: BestLengths) => Chart[]} */
+function curves(title, { alpha, curve, best, measured_to: most }) {
+  const lines = curve.map(({ batch, alpha: y }, n) => ({
+    name: batch > most ? `batch ${batch} *` : `batch ${batch}`,
+    x: y.map((_, k) => k + 1),
+    y,
+    mode: "lines+markers",
+    line: { color: COLORS[n], dash: DASHES[n], width: 2 },
+    marker: { color: COLORS[n], symbol: SYMBOLS[n], size: 7 },
+    hovertemplate: `batch ${batch}: %{x} tokens pay from %{y:.0%} on<extra></extra>`,
+  }));
+  const own = {
+    name: `α of ${title}`,
+    x: [1, curve[0].alpha.length],
+    y: [alpha, alpha],
+    mode: "lines",
+    line: { color: "#8A8A8A", dash: "dot", width: 3 },
+    hovertemplate: "α of these runs: %{y:.0%}<extra></extra>",
+  };
+  const lengths = {
+    x: best.map(({ batch }) => String(batch)),
+    y: best.map(({ length }) => length),
+    customdata: best.map(({ speedup }) => speedup),
+    mode: "lines+markers",
+    line: { color: COLORS[0], shape: "hv", width: 2 },
+    marker: { color: COLORS[0], size: 9, symbol: best.map(({ batch }) => (batch > most ? "circle-open" : "circle")) },
+    hovertemplate: "batch %{x}: %{y} tokens, %{customdata:.2f}×<extra></extra>",
+  };
+  return [
+    {
+      label: `Break-even acceptance of ${title} by draft length, a line per batch size`,
+      data: [...lines, own],
+      layout: layout("Break-even acceptance", "draft length", "", {
+        showlegend: true,
+        yaxis: { range: [0, 1.02], tickformat: ".0%" },
+      }),
+    },
+    {
+      label: `Best draft length of ${title} by batch size`,
+      data: [lengths],
+      layout: layout("Best draft length", "", "tokens", { xaxis: AXIS, yaxis: { dtick: 1 } }),
+    },
+  ];
+}
+
+/** @param {LengthSet} set */
+function bestLengths({ title, tiers }) {
+  if (!tiers) return null;
+  const rows = tiers.best.map((one) =>
+    h(
+      "tr",
+      h("th", { scope: "row" }, String(one.batch), one.batch > tiers.measured_to && h("small", BEYOND)),
+      cell(one.length, format),
+      cell(one.speedup, times),
+      cell(one.break_even_one, percentage),
+      cell(one.break_even, percentage),
+    ),
+  );
+  const titles = heads(["batch"], ["best length", "speedup", "break-even α, 1 token", "this length"]);
+  const grid = h("div.svd-charts");
+  drawCharts(grid, () => curves(title, tiers));
+  return [
+    h("p.svd-soft", `Chains with α = ${percentage(tiers.alpha)} and c = ${tiers.cost.toFixed(3)}, as in these runs.`),
+    grid,
+    scrolled("Best lengths", table({ class: "svd-table" }, titles, rows)),
+    h("p.svd-soft", "The same for vLLM's --speculative-config, and SGLang's --speculative-adaptive-config:"),
+    h("div.svd-text", h("pre", tiers.vllm), h("pre", tiers.sglang)),
+  ];
 }
 
 /** @param {HTMLElement} place */
@@ -65,6 +138,7 @@ export async function drawLengths(place) {
           h("h3", `${set.title}, ${plural(set.runs, "run")}`),
           set.why ? h("p.svd-soft", set.why) : policies(set),
           set.batches.length ? [h("p.svd-soft", BATCHES), batches(set)] : null,
+          bestLengths(set),
         ))),
       measured ? "" : h("p.svd-soft", UNMEASURED),
     );
@@ -73,6 +147,7 @@ export async function drawLengths(place) {
   }
 }
 
+const BEYOND = "beyond what was measured";
 const BATCHES =
   "In a batch of runs like these, by a model: L(rows, batch, context) as measured here, drafted for one by one " +
   "(specviz load check says how far it is from batches that run).";

@@ -41,6 +41,15 @@ interface RunAtBatch {
 }
 interface LengthSet {
   method: string; title: string; runs: number; policies: PolicyReplay[]; batches: RunAtBatch[]; why: string;
+  tiers: BestLengths | null;
+}
+interface BestLength {
+  batch: number; length: number; speedup: number; break_even_one: number | null; break_even: number | null;
+}
+/** Chains with the runs' α and c: the best length per batch; by batch, the α from which 1, 2, … tokens pay. */
+interface BestLengths {
+  alpha: number; cost: number; measured_to: number; best: BestLength[]; vllm: string; sglang: string;
+  curve: { batch: number; alpha: (number | null)[] }[];
 }
 interface LengthsAnswer { sets: LengthSet[]; measured: boolean }
 

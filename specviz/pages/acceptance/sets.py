@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from decoders.trace.acceptance import DEFINITIONS, Acceptance
-from decoders.trace.load import Load, at_batches
+from decoders.trace.load import Load, at_batches, break_even_curve, chain_numbers, for_sglang, for_vllm, tiers
 from decoders.trace.metrics import draft_cost, ratio
 from decoders.trace.policies import compare, costs_of, offers_of
 from decoders.trace.reliability import Signal, outcomes, pooled, signals
@@ -50,13 +50,13 @@ def lengths_by_method(traces: Iterable[Trace], load: Load | None) -> list[dict[s
     made = []
     for (name, title), runs in sets.items():
         one: dict[str, Any] = {"method": name, "title": title, "runs": len(runs)}
-        one |= {"policies": [], "batches": [], "why": ""}
+        one |= {"policies": [], "batches": [], "tiers": None, "why": ""}
         try:
             one["policies"] = [asdict(p) for p in compare([(offers_of(t), costs_of(t)) for t in runs])]
         except (ValueError, KeyError) as problem:
             one["why"] = str(problem)
         if load is not None and all(t.run["model"].get("name") == load.model and t.output_ids for t in runs):
-            one["batches"] = _in_batches(runs, load)
+            one["batches"], one["tiers"] = _in_batches(runs, load), _best_lengths(runs, load)
         made.append(one)
     return made
 
@@ -74,6 +74,22 @@ def _in_batches(runs: Sequence[Trace], load: Load) -> list[dict[str, Any]]:
         pooled.append({"batch": first.batch, "tokens_per_s": speed, "plain_tokens_per_s": plain,
                        "speedup": speed / plain, "measured": first.measured})  # fmt: skip
     return pooled
+
+
+def _best_lengths(runs: Sequence[Trace], load: Load) -> dict[str, Any] | None:
+    """Chains with the runs' α and c: the best length per batch size, as servers take it too, and the acceptance from
+    which lengths pay; None where nothing was drafted.
+    """
+    try:
+        alpha, cost = chain_numbers(runs, load)
+    except ValueError:
+        return None
+    table = tiers(load, alpha, cost)
+    return {
+        "alpha": alpha, "cost": cost, "best": [asdict(tier) for tier in table], "measured_to": load.batches[-1],
+        "curve": [{"batch": batch, "alpha": line} for batch, line in break_even_curve(load, cost).items()],
+        "vllm": for_vllm(table), "sglang": for_sglang(table),
+    }  # fmt: skip
 
 
 def pooled_by_method(runs: Iterable[Counted]) -> list[dict[str, Any]]:
