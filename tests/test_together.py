@@ -76,11 +76,11 @@ def test_a_batchs_lengths_are_by_the_batchs_costs(monkeypatch: pytest.MonkeyPatc
     )
     rows, stock = list[tuple[int, int]](), together.score_together
 
-    def counted(target, sessions, drafts):
+    def count(target, sessions, drafts):
         rows.append((len(drafts), sum(draft.tree.drafted for draft in drafts)))
         return stock(target, sessions, drafts)
 
-    monkeypatch.setattr(together, "score_together", counted)
+    monkeypatch.setattr(together, "score_together", count)
     target, prompts = tiny_target("qwen3"), [Prompt.from_ids(prompt_ids(seed) * 3) for seed in range(1, 5)]
     made = decode_together(target, prompts, "pld", max_new_tokens=NEW, length="auto", stop_ids=())
     plain = [generate(target, p, max_new_tokens=NEW, stop_ids=()) for p in prompts]

@@ -45,7 +45,7 @@ class BatchLength:
         for number in active:
             self.lengths[number].costs, self.lengths[number].rate = alone, rate
 
-    def chosen(self, active: Sequence[int], drafts: Sequence[Draft], contexts: Sequence[Context]) -> list[Draft]:
+    def choose(self, active: Sequence[int], drafts: Sequence[Draft], contexts: Sequence[Context]) -> list[Draft]:
         """The drafts, with only the nodes that pay. What was drawn is cut run by run."""
         made, rows, nodes = list(drafts), 0, list[tuple[float, int, int, int]]()
         estimates = {}
@@ -58,7 +58,7 @@ class BatchLength:
                 made[place] = length.chosen(draft, contexts[place])
                 own = [len(made[place].tree)]
             elif draft.tree.drafted:
-                estimate, order = estimates[place] = length.estimated(draft, contexts[place])
+                estimate, order = estimates[place] = length.estimate(draft, contexts[place])
                 nodes += [(-estimate.survival[n], place, turn, own[n]) for turn, n in enumerate(order)][1:]
             rows += own[0]
         nodes.sort()
@@ -73,7 +73,7 @@ class BatchLength:
             stay[place] += 1
         for place, (estimate, order) in estimates.items():
             length, draft = self.lengths[active[place]], drafts[place]
-            made[place] = length.cut(draft, estimate, order, length.tried(stay[place], estimate, order, draft))
+            made[place] = length.cut(draft, estimate, order, length.or_trial(stay[place], estimate, order, draft))
         return made
 
     def learn(

@@ -38,6 +38,7 @@ from .row_costs import RowCosts
 
 ROUTE = "rests"
 TRIAL = 4  # steps that a method drafts before it is judged, at first and after each rest
+LOSS = 1.0  # tokens that its drafts may then cost more than they bring: what is copied stands in bursts
 REST, LONGEST_REST = 8, 64  # steps
 RECENT = 0.15  # weight of the last step in running means
 FREE = 0.02  # of a plain step: drafting that takes less is never worth leaving out, whatever is verified of it
@@ -81,6 +82,7 @@ class AutoLength:
         self.shared = False  # whether ρ and the costs are a batch's
         self.drafting_ms = self.depth = 0.0  # of a draft
         self.gain = 0.0  # running mean of tokens that drafting brought more than it cost
+        self.balance = 0.0  # the sum since it was last positive
         self.judged = 0  # steps of the trial
         self.rest, self.resting = REST, 0
         self.unseen, self.patience = 0, PATIENCE  # drafts in a row of which nothing was verified
@@ -134,12 +136,14 @@ class AutoLength:
 
     def chosen(self, draft: Draft, context: Context) -> Draft:
         """The draft, with only the nodes that pay."""
-        made, order = self.estimated(draft, context)
+        made, order = self.estimate(draft, context)
         if draft.drawn:
             return self.cut(draft, made, order, self.drawn_stay(draft, made))
-        return self.cut(draft, made, order, self.tried(self._paying(made.survival, order, draft), made, order, draft))
+        return self.cut(
+            draft, made, order, self.or_trial(self._paying(made.survival, order, draft), made, order, draft)
+        )
 
-    def estimated(self, draft: Draft, context: Context) -> tuple[Estimate, Sequence[int]]:
+    def estimate(self, draft: Draft, context: Context) -> tuple[Estimate, Sequence[int]]:
         """The nodes' survival, and the order in which they stay: likeliest first, each behind its parent."""
         made = self._estimate = self.fitted.estimate(draft, context.tokens, self.state)
         self.estimates.append(made)
@@ -150,12 +154,12 @@ class AutoLength:
         return made, sorted(order, key=made.survival.__getitem__, reverse=True)
 
     def drawn_stay(self, draft: Draft, made: Estimate) -> int:
-        """How many nodes of a drawn draft are verified: of a tree all."""
+        """The number of nodes of a drawn draft that are verified: of a tree all."""
         return self._stop(made.conditional) + 1 if made.shape.chain else len(draft.tree)
 
-    def tried(self, stay: int, made: Estimate, order: Sequence[int], draft: Draft) -> int:
-        """How many nodes are verified where ``stay`` pay: an estimate that is never put to the test is never
-        corrected.
+    def or_trial(self, stay: int, made: Estimate, order: Sequence[int], draft: Draft) -> int:
+        """The number of nodes verified where ``stay`` pay: of many drafts of which none does, a part of one is, as an
+        estimate that is never put to the test is never corrected.
         """
         self.unseen = self.unseen + 1 if stay == 1 else 0
         if self.unseen < self.patience:
@@ -261,13 +265,14 @@ class AutoLength:
         brought = accepted - self.rate * cost
         self.judged += 1
         self.gain += max(RECENT, 1 / self.judged) * (brought - self.gain)
+        self.balance = min(0.0, self.balance + brought)
         if self.judged < TRIAL:
             return
         if self.gain >= 0:
             self.rest = REST
-        elif self.rate * self.drafting_ms > FREE:
+        elif self.balance < -LOSS and self.rate * self.drafting_ms > FREE:
             self.resting, self.rest = self.rest, min(2 * self.rest, LONGEST_REST)
-            self.judged, self.gain = 0, 0.0
+            self.judged, self.gain, self.balance = 0, 0.0, 0.0
 
     def to_json(self) -> dict[str, Any]:
         """What the run's record says: the costs that were counted with, and the fitted model."""

@@ -20,7 +20,7 @@ from .together import decode_together
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class Prediction:
     """A batch as the model has it, and as it ran: tokens per second of all its runs, and model ÷ measured − 1."""
 
     batch: int
@@ -42,7 +42,7 @@ def check_load(
     batches: Sequence[int] = (2, 4, 8),
     rows: Sequence[int] = ROWS,
     repeats: int = 3,
-) -> list[Checked]:
+) -> list[Prediction]:
     """Batches of ``prompt``, as ``at_batches`` has them and as they run: medians of ``repeats``. ``runs``: by method,
     its recorded run of the prompt, of which the prediction is made.
 
@@ -67,4 +67,6 @@ def check_load(
             speeds[name, batch].append(made.tokens / made.seconds)
     load = Load(target.name, {}, tuple(timed.cells()), repeats)
     predicted = {job: at_batches(runs[job[0]], load, [job[1]], in_step=True)[0].tokens_per_s for job in jobs}
-    return [Checked(batch, name, predicted[name, batch], float(np.median(speeds[name, batch]))) for name, batch in jobs]
+    return [
+        Prediction(batch, name, predicted[name, batch], float(np.median(speeds[name, batch]))) for name, batch in jobs
+    ]

@@ -65,7 +65,7 @@ def decode_together(
             drafts.append(runs[n].propose(sessions[n], choose=False))
             drafting.append((time.perf_counter() - begun) * 1e3)
         if lengths is not None:
-            drafts = lengths.chosen(active, drafts, [sessions[n].context for n in active])
+            drafts = lengths.choose(active, drafts, [sessions[n].context for n in active])
         begun, observing = time.perf_counter(), 0.0
         scored = score_together(target, [sessions[n] for n in active], drafts)
         forwards += 1
