@@ -18,6 +18,7 @@ import { ofNode, ofPosition, ofStep, why } from "specviz/inspect/selection.js";
 import { routes } from "specviz/inspect/shares.js";
 import { left } from "specviz/inspect/timeline.js";
 import { arrange, items, position } from "specviz/inspect/tree_layout.js";
+import { decisive, otherwise, parting, range as judgedRange, rowsOf } from "specviz/judges/rules.js";
 import { before } from "specviz/lesson/asked.js";
 
 import { frozen, small } from "./traces.mjs";
@@ -333,4 +334,27 @@ test("the mass of two distributions: shared, too much of q, the residual; small 
   assert.ok(Math.abs(sum(shared) - 0.6) < 1e-9);
   assert.ok(Math.abs(sum(surplus) - 0.4) < 1e-9 && Math.abs(sum(residual) - 0.4) < 1e-9);
   assert.deepEqual(massOf([{ token: 1, q: 1, p: 1 }], 1), { shared: [{ token: 1, share: 1 }], surplus: [], residual: [] });
+});
+
+test("rules with one verdict share a row, and where rules part is found", () => {
+  const rule = (nodes, more = {}) => ({
+    expected: [1, 1], accepted: nodes.filter(([, stands]) => stands).length, bonus: 7, open: false, other: [0, 0],
+    differs: [], nodes, ...more,
+  });
+  const taken = [[1, true, 0.9, "p = .9"], [2, false, 0.1, "draw .5 ≥ .1"]];
+  const step = {
+    step: 0, rest: [0, 0],
+    rules: {
+      a: rule(taken), b: rule(taken),
+      c: rule([[1, true, 1, "passes"], [2, true, 1, "passes, too"]], { differs: [2], bonus: null }),
+      d: rule(taken),
+    },
+  };
+  const cards = ["a", "b", "c", "d"].map((name) => ({ name, title: name, lossless: name !== "d" }));
+  assert.deepEqual(rowsOf(step, cards).map(({ cards: some, node, why }) => [some.map(({ name }) => name), node, why]), [
+    [["a", "b"], 2, "draw .5 ≥ .1"], [["c"], 2, "passes, too"], [["d"], 2, "draw .5 ≥ .1"],
+  ]);
+  assert.deepEqual([parting(step), parting({ rules: { a: step.rules.a } }), otherwise(step)], [2, 0, 1]);
+  assert.equal(decisive([]), null);
+  assert.deepEqual([judgedRange([1, 1.5], 1), judgedRange([0.5, 0.5]), judgedRange(null)], ["2.00 to 2.50", "0.50", "–"]);
 });

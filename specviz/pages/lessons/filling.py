@@ -135,8 +135,9 @@ class Filler:
         place: dict[str, str] = {}
         for part in where:
             kind, _, which = part.partition(" ")
-            if kind not in ("node", "candidate", "step", "run") or not which.strip():
-                raise Unknown(f"found of {shown_as(part)}; allowed are of node, of candidate, of step and of run")
+            if kind not in ("node", "candidate", "rule", "step", "run") or not which.strip():
+                allowed = "of node, of candidate, of rule, of step and of run"
+                raise Unknown(f"found of {shown_as(part)}; allowed are {allowed}")
             place[kind] = which.strip()
         if "run" in place or "step" in place:
             trace = self.trace(place["run"]) if "run" in place else view.trace
@@ -145,6 +146,8 @@ class Filler:
             names = view.node_values(place["node"])
         elif "candidate" in place:
             names = view.candidate_values(place["candidate"])
+        elif "rule" in place:
+            names = view.rule_values(place["rule"])
         else:
             names = {**view.run_values(), **view.step_values()}
         if name not in names:

@@ -236,6 +236,36 @@ class View:
             **_columns(candidate, "score", "length", "would_accept"),
         }
 
+    def rule_values(self, name: str) -> Names:
+        """What a verifier makes of the step: ``decoders.study.judge``."""
+        from decoders.errors import UserError
+        from decoders.study.judge import chosen_rules, judged
+
+        try:
+            steps = list(judged(self.trace, chosen_rules([name]), steps=[self.step]))
+        except UserError as problem:
+            raise Unknown(str(problem)) from None
+        if not steps:
+            raise Unknown(f"step {self.step + 1} cannot be judged: it drafted nothing, or holds no p")
+        one = steps[0].rules[name]
+        fell = one.status.index("rejected") if "rejected" in one.status else 0
+        first = next((node for node, status in enumerate(one.status) if status == "accepted"), fell)
+        return {
+            "accepted": lambda: plain(one.accepted),
+            "expected": lambda: _range(one.expected),
+            "other": lambda: _range(one.other),
+            "bonus": lambda: self.token([] if one.bonus is None else one.bonus),
+            "why": lambda: plain(one.reasons[first if one.accepted else fell]),
+        }
+
+
+def _range(both: tuple[float, float] | None) -> Value:
+    """A number, or two where the record leaves a range; it is compared by the lower one."""
+    if both is None:
+        raise Unknown("the rule does not say it")
+    low, high = (f"{one:.2g}" for one in both)
+    return Value(both[0], low if low == high else f"{low} to {high}")
+
 
 def _columns(row: Mapping[str, Any], *names: str) -> Names:
     """Columns of a row as they are (all, without ``names``), and the method's own numbers without their ``term:``."""

@@ -1,0 +1,90 @@
+"""Verifiers in real Chromium: chosen in the form, run, and a recorded step under every rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from decoders import Prompt, Sampling, load_target, record
+from decoders.study.judge import judged
+from decoders.trace.trace import Trace
+from tests.stubs import gallery_desk, nothing_wrong, serving
+from tests.waiting import becomes, expect
+
+pytestmark = pytest.mark.slow("a target with its draft model, opened and run")
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    return load_target("assets/demo/target")
+
+
+@pytest.fixture(scope="module")
+def run(target: Any) -> Trace:
+    prompt = Prompt.from_text(target.tokenizer, "Say it twice: the old lamp. the old")
+    sampling = Sampling(temperature=1.0, seed=0)
+    return record(target, prompt, "sps", max_new_tokens=12, sampling=sampling, first_choices=64)
+
+
+@pytest.fixture(scope="module")
+def port(target: Any, run: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with pytest.MonkeyPatch.context() as patch, serving(gallery_desk(target, {"mine": run})) as number:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        yield number
+
+
+def test_a_step_under_every_rule(page: Any, port: int, run: Trace) -> None:
+    first = next(judged(run))
+    page.goto(f"http://127.0.0.1:{port}/?trace=mine&step={first.step + 1}")
+    tab = page.get_by_role("tab", name="Verifiers")
+    tab.click()
+    table = page.locator(".svj-table")
+    expect(table.locator(".svj-own")).to_contain_text("as recorded")
+    names = [name for cell in table.locator("tr[data-verifier]").all()
+             for name in str(cell.get_attribute("data-verifier")).split()]  # fmt: skip
+    assert sorted(names) == sorted(first.rules)
+    ratio = table.locator("tr[data-verifier~=ratio]")
+    expect(ratio).to_contain_text("= lossless")
+    expect(ratio).to_contain_text(f"{1 + first.rules['ratio'].expected[0]:.2f}")
+    expect(table.locator("tr[data-verifier~=typical]")).to_contain_text("≈ lossy")
+    expect(page.locator(".sv-judges .sv-mass")).to_be_visible()
+
+    # by keyboard: a position, and the mass there
+    places = page.locator(".svj-place")
+    at = places.evaluate_all("all => all.findIndex((one) => one.getAttribute('aria-pressed') === 'true')")
+    key, other = ("ArrowLeft", at - 1) if at else ("ArrowRight", 1)
+    places.nth(at).press(key)
+    expect(places.nth(other)).to_have_attribute("aria-pressed", "true")
+    expect(places.nth(other)).to_be_focused()
+    assert page.evaluate("specviz.app.inspector.number") == first.step
+    nothing_wrong(page, port)
+
+
+def test_a_rule_is_chosen_and_recorded(page: Any, port: int) -> None:
+    page.goto(f"http://127.0.0.1:{port}/?trace=mine")
+    page.click(".svp-edit")
+    rule = page.locator("#svf-verifier")
+    expect(rule).to_be_visible()
+    assert "Typical acceptance (lossy)" in rule.inner_text()
+    rule.select_option("typical")
+    expect(page.locator("#svf-verifier")).to_be_focused()
+    expect(page.locator("#svf-verifier-help")).to_contain_text("the text may differ from the target's own")
+    expect(page.locator("#svf-typical_epsilon")).to_be_visible()
+    expect(page.locator(".svf-may-differ")).to_contain_text("Typical acceptance may answer otherwise")
+    page.click("#sv-run")
+    shown = "specviz.app.inspector.model.run"
+    becomes(page, lambda: page.evaluate(f"{shown}.complete && {shown}.method.name"), "sps@typical")
+    expect(page.locator(".sv-metric[data-key=other_share]")).to_contain_text("%")
+    expect(page.locator(".sv-metric[data-key=divergence]")).to_contain_text("%")
+    becomes(page, lambda: "other tokens" in page.locator(".svp-run option:checked").inner_text(), True)
+
+    # at temperature 0 tokens are matched: such rules cannot be chosen, and the one chosen says so
+    page.click(".svp-edit")
+    page.locator(".svf-sampling summary").click()
+    page.fill("#svf-temperature", "0")
+    expect(page.locator("#svf-verifier-help")).to_contain_text("At temperature 0 it matches")
+    expect(page.locator("#svf-verifier option[value=block]")).to_be_disabled()
+    expect(page.locator("#svf-verifier option[value=fly]")).to_be_enabled()
+    nothing_wrong(page, port)
