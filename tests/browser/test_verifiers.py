@@ -76,8 +76,8 @@ def test_a_rule_is_chosen_and_recorded(page: Any, port: int) -> None:
     page.click("#sv-run")
     shown = "specviz.app.inspector.model.run"
     becomes(page, lambda: page.evaluate(f"{shown}.complete && {shown}.method.name"), "sps@typical")
-    expect(page.locator(".sv-metric[data-key=other_share]")).to_contain_text("%")
-    expect(page.locator(".sv-metric[data-key=divergence]")).to_contain_text("%")
+    expect(page.locator(".sv-metric[data-key=other_share]").first).to_contain_text("%")
+    expect(page.locator(".sv-metric[data-key=divergence]").first).to_contain_text("%")
     becomes(page, lambda: "other tokens" in page.locator(".svp-run option:checked").inner_text(), True)
 
     # at temperature 0 tokens are matched: such rules cannot be chosen, and the one chosen says so
