@@ -237,7 +237,7 @@ class View:
         }
 
     def rule_values(self, name: str) -> Names:
-        """What a verifier makes of the step: ``decoders.study.judge``."""
+        """A verifier's judgement of the step by name: ``decoders.study.judge``."""
         from decoders.errors import UserError
         from decoders.study.judge import chosen_rules, judged
 
