@@ -48,14 +48,14 @@ def list_records() -> list[ModelRecord]:
 
 
 def places_of(key: str) -> list[str]:
-    """Where models with this fingerprint lie: one with a name, and those that were opened and are still there."""
+    """Places of models with this fingerprint: one with a name, and those that were opened and are still there."""
     opened = [one.source for one in list_records() if one.key == key and Path(one.source).exists()]
     named = [name for name in NAMES if key and key == shipped_key(name)]
     return [*(name for name in named if name != SMOLLM2 or not missing_smollm2()), *opened]
 
 
 def source_of_key(key: str) -> str:
-    """What ``--model`` takes for the model with this fingerprint, a hub id too; "" where none is known."""
+    """The value of ``--model`` for the model with this fingerprint, a hub id too; "" where none is known."""
     ids = [one.source for one in list_records() if one.key == key and not Path(one.source).is_absolute()]
     return next(iter([*places_of(key), *ids]), "") if key else ""
 

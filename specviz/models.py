@@ -92,7 +92,7 @@ def absent() -> list[ModelEntry]:
 
 
 def same_place(model: str, other: str) -> bool:
-    """Whether two sources name the same folder or file, or are the same text."""
+    """True for two sources that name the same folder or file, or are the same text."""
     try:
         places = [Path(model_place(one)) for one in (model, other)]
         return model == other or (all(one.exists() for one in places) and places[0].samefile(places[1]))
@@ -134,7 +134,7 @@ def _is_converted(file: Path) -> bool:
 
 
 def _parts(key: str) -> list[str]:
-    """What was trained and measured for the model with this fingerprint, in the methods' words."""
+    """Parts and calibrations of the model with this fingerprint, in the methods' words."""
     from decoders.method.part import kinds
     from decoders.model.calibration import has_calibration
     from decoders.parts import find_part

@@ -1,4 +1,4 @@
-"""Where things are, and what runs are called: the user's folder, the recorded runs and the model that come along."""
+"""Places of things and names of runs: the user's folder, the recorded runs and the model that come along."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 def home() -> Path:
-    """Where specviz keeps what belongs to the user: ``SPECVIZ_HOME``, or the platform's data folder."""
+    """The folder of what belongs to the user: ``SPECVIZ_HOME``, or the platform's data folder."""
     chosen = os.environ.get("SPECVIZ_HOME")
     if chosen:
         return Path(chosen).expanduser()
@@ -35,5 +35,5 @@ def new_id() -> str:
 
 
 def is_id(text: object) -> bool:
-    """Whether ``text`` has the form of a trace id."""
+    """True for a text that has the form of a trace id."""
     return isinstance(text, str) and ID.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""What other packages say on the screen, and how many threads they take."""
+"""Limits on other packages: their messages on the screen and their threads."""
 
 from __future__ import annotations
 

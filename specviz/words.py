@@ -20,7 +20,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def numeric(text: str) -> bool:
-    """Whether a text is a number, as ``float`` reads it."""
+    """True for a text that is a number, as ``float`` reads it."""
     try:
         float(text)
     except ValueError:
@@ -64,7 +64,7 @@ def decimals(value: float | None, digits: int) -> str:
 
 
 def column(unit: str, values: Iterable[float | None]) -> Callable[[float | None], str]:
-    """How the numbers of a column, or of a table of one quantity, are written: all with the same number of decimals,
+    """Write the numbers of a column, or of a table of one quantity: all with the same number of decimals,
     shares in per cent without the sign. The one rule of all tables.
 
     >>> column("share", [0.5])(0.123), column("tokens/s", [1234.5, 2.0])(2.0), column("×", [1.5])(1.5)

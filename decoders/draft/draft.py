@@ -61,7 +61,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a verify forward needs of a draft besides its tokens: positions behind the root of its rows (nodes, then
+    """Input of a verify forward besides the draft's tokens: positions behind the root of its rows (nodes, then
     probes), which row sees which (None: a chain), and the probes' embeddings (None: they have tokens).
     """
 
@@ -72,7 +72,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Where a draft model, or probes, looked in the target's cache: a row of attention over the positions before the
+    """Attention of a draft model, or of probes, to the target's cache: a row of attention over the positions before the
     root (probes: up to the last accepted token) for each of ``nodes``, at each of the target's ``layers``. Probe i of a
     draft counts as node ``len(tree) + i``.
 
@@ -112,7 +112,7 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """What a draft model with another vocabulary wrote, and what became of it: its ``tokens``, their bytes and its
+    """Text of a draft model with another vocabulary, and its use: its ``tokens``, their bytes and its
     probabilities, and for each the ``first`` and the ``last`` node of the draft that carry some of its text (-1: none).
     """
 
@@ -196,7 +196,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a forward ran: by which engine (eager, compiled, graph), and the rows and keys of its bucket (0: none)."""
+    """A forward's way: by which engine (eager, compiled, graph), and the rows and keys of its bucket (0: none)."""
 
     engine: str = "eager"
     rows: int = 0
@@ -205,7 +205,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What the target says of a draft: logits (fp32), the queries of the heads that ``Needs`` names, by layer, and how
+    """The target's scores of a draft: logits (fp32), the queries of the heads that ``Needs`` names, by layer, and how
     the forward ran.
     """
 
@@ -287,13 +287,13 @@ class Past:
     probes: tuple[int, ...] | None = None
 
     def scored(self, probes: tuple[Probe, ...] = ()) -> Scored:
-        """What the target says of the draft: one forward, made when asked for. ``probes`` are hung on its nodes."""
+        """The target's scores of the draft: one forward, made when asked for. ``probes`` are hung on its nodes."""
         return self.score(replace(self.draft, probes=probes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """How the probes of a draft are read, where it is not the target's own way.
+    """The way the probes of a draft are read, where it is not the target's own way.
 
     ``prefix`` is keys (after rotary) and values ``[layers, kv_heads, prefixes, head_dim]`` of prefix tokens, which
     stand before the text; a probe sees the ones it names (``Probe.prefix``), whatever the layer's window. ``exits``:
@@ -328,13 +328,13 @@ def reading_of(draft: Draft) -> Reading | None:
 
 
 def emitted_tokens(tokens: Sequence[int], verdict: Verdict) -> list[int]:
-    """What a step adds to the output: the accepted tokens and, unless one of them ended the run, the bonus."""
+    """Tokens that a step adds to the output: the accepted ones and, unless one of them ended the run, the bonus."""
     emitted = [tokens[node] for node in verdict.path[1:]]
     return emitted if verdict.bonus is None else [*emitted, verdict.bonus]
 
 
 def layout_of(draft: Draft) -> Layout:
-    """Where a draft's rows stand and what they see; embeddings are 0 for probes that have a token instead."""
+    """Positions and visibility of a draft's rows; embeddings are 0 for probes that have a token instead."""
     depths, probes = draft.tree.depths, draft.probes
     own = [p.embedding for p in probes]
     offsets = np.asarray([*depths, *(depths[p.parent] + p.offset for p in probes)])

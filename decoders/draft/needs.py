@@ -1,4 +1,4 @@
-"""What a drafter reads of the target while it runs."""
+"""Needs of a drafter: the parts of the target that it reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def heads_by_layer(heads: tuple[tuple[int, int], ...]) -> dict[int, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a drafter reads besides the tokens; only this is captured while the target runs.
+    """Parts of the target that a drafter reads besides the tokens; only this is captured while the target runs.
 
     ``layers`` index the model's hidden states (0 = embeddings, n = after layer n);
     ``heads`` are (layer, head) pairs whose attention rows are read, layers counted from 0;
@@ -32,7 +32,7 @@ class Needs:
     pool: bool = False
 
     def __or__(self, other: Needs) -> Needs:
-        """What two drafters read, together.
+        """The union of two drafters' needs.
 
         >>> Needs(layers=(2,), top_tokens=4) | Needs(layers=(1, 2), heads=((0, 3),))
         Needs(layers=(1, 2), heads=((0, 3),), top_tokens=4, pool=False)
@@ -45,7 +45,7 @@ class Needs:
         )
 
     def covers(self, other: Needs) -> bool:
-        """Whether a session that keeps this keeps all that a drafter with ``other`` reads (the pool is the session's).
+        """True where a session with these keeps all that a drafter with ``other`` reads (the pool is the session's).
 
         >>> Needs(layers=(0, 1, 2), top_tokens=8).covers(Needs(layers=(1,), top_tokens=4))
         True

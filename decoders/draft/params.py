@@ -20,7 +20,7 @@ class NoParams:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """How one parameter is shown and checked. ``kind`` is int, float, bool, str or choice."""
+    """The display and bounds of one parameter. ``kind`` is int, float, bool, str or choice."""
 
     name: str
     kind: str
@@ -71,7 +71,7 @@ class Control:
         return str(value)
 
     def range_in_words(self) -> str:
-        """What may be given, in words."""
+        """The values allowed, in words."""
         if self.choices:
             words = "one of " + ", ".join(self.choices)
         elif self.kind == "bool":

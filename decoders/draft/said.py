@@ -1,4 +1,4 @@
-"""What a drafter said would come next: its own distributions after some nodes of a draft."""
+"""A drafter's predictions of the next token: its own distributions after some nodes of a draft."""
 
 from __future__ import annotations
 

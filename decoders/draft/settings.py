@@ -23,14 +23,14 @@ def length_param() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How long drafts are."""
+    """The length of drafts."""
 
     length: str = length_param()
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the target chooses. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 are off; ``seed`` fixes every
+    """The target's sampling. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 are off; ``seed`` fixes every
     draw.
     """
 

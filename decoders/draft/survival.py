@@ -273,7 +273,7 @@ def _of_candidate(draft: Draft) -> list[tuple[str, int]]:
 
 
 def matched(tokens: np.ndarray, place: int) -> int:
-    """How many tokens up to ``place`` equal the last ones of ``tokens``, at most ``MATCHED``.
+    """Count the tokens up to ``place`` that equal the last ones of ``tokens``, at most ``MATCHED``.
 
     >>> matched(np.array([1, 2, 3, 9, 2, 3]), 2)
     2

@@ -1,4 +1,4 @@
-"""What servers say of their speculative decoding, as traces. One source, one file: a module here that defines
+"""Servers' logs and answers on speculative decoding, as traces. One source, one file: a module here that defines
 ``IMPORTER`` is found by itself.
 
 >>> opened = open_log(b'{"choices": [{"text": "Hi"}]}', "answer.json")

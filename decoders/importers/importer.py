@@ -23,7 +23,7 @@ class Numbers:
 
 @dataclass(slots=True)
 class Contents:
-    """What an importer reads in a file: requests, and numbers of many together."""
+    """The contents of a file that an importer read: requests, and numbers of many together."""
 
     requests: list[Request] = field(default_factory=list)
     numbers: list[Numbers] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Contents:
 
 @dataclass(slots=True)
 class ImportResult:
-    """What was imported: a trace per request, and numbers of many requests together."""
+    """The result of an import: a trace per request, and numbers of many requests together."""
 
     importer: str
     title: str
@@ -53,7 +53,7 @@ class Importer:
     order: int = 50
 
     def open(self, source: Source) -> ImportResult:
-        """What the file holds; nothing where it is of another kind."""
+        """Read the file; nothing where it is of another kind."""
         contents = self.read(source) or Contents()
         traces = [trace_of(one, self.name, self.title) for one in _with_output(contents)]
         return ImportResult(self.name, self.title, traces, contents.numbers, contents.notes)

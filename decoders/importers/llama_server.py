@@ -41,7 +41,7 @@ class Stream:
     joined: bool = False  # a text waits for the next token's
 
     def goes_on(self, marks: tuple[int | None, ...], total: int | None) -> bool:
-        """Whether a document of these numbers, behind so many tokens, may be of this stream."""
+        """True where a document of these numbers, behind so many tokens, may be of this stream."""
         same = all(one == other or one is None or other is None for one, other in zip(self.marks, marks, strict=True))
         return same and (total is None or total >= len(self.request.tokens))
 

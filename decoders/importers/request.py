@@ -1,4 +1,4 @@
-"""What a source says of one request, and the trace that it becomes; what it does not say stays unknown.
+"""One request as a source states it, and the trace that it becomes; all else stays unknown.
 
 A trace's columns always have values. Those that an imported run does not know hold placeholders and are named in
 ``run["unknown"]`` ("steps.drafted", "tokens.kind", …): metrics made of them are None, and views say "not recorded".

@@ -27,7 +27,7 @@ class Drafter:
 
     @property
     def kept(self) -> dict[str, Any] | None:
-        """How much the drafter holds of what outlasts a run, and whether earlier runs left it; None: nothing does."""
+        """Amount of the drafter's state that outlasts a run, and whether earlier runs left it; None: nothing does."""
         return None if self.keeps is None else {"warm": self.warm, "unit": self.keeps.unit, "count": len(self.keeps)}
 
     def sample_with(self, chooser: Chooser) -> None:
@@ -39,7 +39,7 @@ class Drafter:
         """Build what is built once per prompt, an index for example; called after the prompt was read."""
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        """What became of the draft; called once per step, after the accepted path was committed. What the drafter
+        """Learn the draft's verdict; called once per step, after the accepted path was committed. What the drafter
         learned may be returned for the record.
         """
         return None

@@ -27,7 +27,7 @@ COMPUTED = ("needs", "verifier", "prompt", "brings", "applies", "cold")  # a car
 
 
 class PluginError(UserError):
-    """What a plug-in's method did wrong, in one sentence; the error behind it is the cause."""
+    """A fault of a plug-in's method, in one sentence; the error behind it is the cause."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Guard:
 
 
 def draft_fault(context: Context, draft: Any, budget: int, origins: Sequence[str]) -> str:
-    """What is wrong with a draft after a context, in plain words; "" where the engine can take it. What has no parts
+    """The fault of a draft after a context, in plain words; "" where the engine can take it. What has no parts
     of a draft raises anything.
     """
     if not isinstance(draft, Draft):
@@ -199,7 +199,7 @@ class GuardedVerifier(Verifier):
 
 
 def verdict_fault(draft: Draft, verdict: Any) -> str:
-    """What is wrong with a verdict on a draft, in plain words; "" where the engine can take it."""
+    """The fault of a verdict on a draft, in plain words; "" where the engine can take it."""
     if not isinstance(verdict, Verdict):
         return f"it returned {type(verdict).__name__}, and a Verdict is wanted (verifiers.match.judged makes one)"
     parents, path, count = draft.tree.parents, tuple(verdict.path), len(draft.tree)

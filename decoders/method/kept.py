@@ -1,4 +1,4 @@
-"""What a method keeps from one run to the next: a matrix, a cache of answers, an opened datastore.
+"""State of a method from one run to the next: a matrix, a cache of answers, an opened datastore.
 
 A run is **cold** unless its parameters ask for what is kept, and its record says which it was and how much there was.
 """
@@ -31,7 +31,7 @@ def owned_by(name: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much a method keeps for an owner: ``count`` of ``unit``, of ``runs`` runs."""
+    """The amount that a method keeps for an owner: ``count`` of ``unit``, of ``runs`` runs."""
 
     count: int
     unit: str
@@ -39,7 +39,7 @@ class Amount:
 
 
 class PersistentState:
-    """What the methods keep with one target, for each owner apart; each has a ``len`` and a ``unit`` that it counts.
+    """State of the methods with one target, for each owner apart; each has a ``len`` and a ``unit`` that it counts.
 
     >>> class Rows(list):
     ...     unit = "rows"
@@ -57,7 +57,7 @@ class PersistentState:
         self._lock = Lock()  # a server's user may ask while a run begins
 
     def of(self, name: str, make: Callable[[], Any], *, anew: bool = False) -> Any:
-        """What ``name`` keeps for the owner, made where there is none yet; ``anew`` drops what there is first. A run
+        """The state of ``name`` for the owner, made where there is none yet; ``anew`` drops what there is first. A run
         asks once.
         """
         whose = owner.get()
@@ -74,7 +74,7 @@ class PersistentState:
             return mine[name]
 
     def amounts(self) -> dict[str, Amount]:
-        """How much is kept for the owner, by name; names without anything are left out."""
+        """Amounts kept for the owner, by name; names without anything are left out."""
         whose = owner.get()
         with self._lock:
             mine = self._by_owner.get(whose, {})
@@ -83,7 +83,7 @@ class PersistentState:
             }
 
     def sizes(self) -> dict[str, str]:
-        """How much is kept for the owner, by name, in words."""
+        """Amounts kept for the owner, by name, in words."""
         return {name: f"{amount.count:,} {amount.unit}" for name, amount in self.amounts().items()}
 
     def empty(self, name: str | None = None) -> list[str]:
@@ -98,5 +98,5 @@ class PersistentState:
 
 
 def kept_with(target: Target) -> PersistentState:
-    """What is kept with a target."""
+    """The methods' state with a target."""
     return target.companions.setdefault("kept", PersistentState())

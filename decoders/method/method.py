@@ -23,7 +23,7 @@ from .part import Kind
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a method brings to one run: what the engine is made from. ``chooser`` is the verifier's."""
+    """A method's parts of one run, from which the engine is made. ``chooser`` is the verifier's."""
 
     prompt: Prompt
     drafter: Drafter
@@ -102,7 +102,7 @@ class Method:
     order: int = 50
 
     def missing(self, target: Target, params: Any = None) -> str | None:
-        """What is missing for this target and which command makes it, in one sentence; None if the method can draft.
+        """A sentence on what is missing for this target and the command that makes it; None if the method can draft.
         Nothing is missing that ``params`` name.
         """
         if params is not None and (self.brings(params) or (self.part is not None and self.part.is_named(params))):
@@ -125,7 +125,7 @@ class Method:
         *,
         keep_prompt: bool = False,
     ) -> Parts:
-        """What a run of this method with ``params`` is made from; ``keep_prompt`` leaves the prompt as it is.
+        """Make the parts of a run of this method with ``params``; ``keep_prompt`` leaves the prompt as it is.
 
         Raises UserError, before any work, for what is missing for the target and what the prompt lacks.
         """

@@ -60,7 +60,7 @@ class Training:
     worth: float = 0.08
 
     def opened_lesson(self) -> Any:
-        """What heads learn, imported where only its place is named."""
+        """The objective that heads learn by, imported where only its place is named."""
         return pkgutil.resolve_name(self.lesson) if isinstance(self.lesson, str) else self.lesson
 
 
@@ -96,7 +96,7 @@ def kinds() -> Mapping[str, Kind]:
 
 
 def training_of(kind: str) -> Training:
-    """How parts of a kind are trained. Raises UserError where they are not trained here."""
+    """The training of parts of a kind. Raises UserError where they are not trained here."""
     training = kinds()[kind].training
     if training is None:
         raise UserError(f"parts of the kind {kind} are not trained here: keep a published one with `specviz parts add`")

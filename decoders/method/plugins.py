@@ -35,7 +35,7 @@ NAME = re.compile(r"[A-Za-z0-9][\w+.-]*")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a plug-in comes from: ``place`` as people read it, how it is imported, and the file or folder that its code
+    """The source of a plug-in: ``place`` as people read it, how it is imported, and the file or folder that its code
     stands in.
     """
 
@@ -100,7 +100,7 @@ def load(source: Source) -> Plugin:
 
 
 def method_fault(method: Any) -> str:
-    """What keeps an object from being registered as a method, in plain words; "" where nothing does."""
+    """The reason why an object cannot be registered as a method, in plain words; "" where nothing does."""
     if not isinstance(method, Method):
         return f"METHOD is a {type(method).__name__}, and a decoders.Method is wanted"
     if not isinstance(method.name, str) or not NAME.fullmatch(method.name) or method.name == "all":

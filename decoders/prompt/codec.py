@@ -65,6 +65,6 @@ def of_trace(trace: Trace) -> Prompt:
 
 
 def pool_is_partial(trace: Trace) -> bool:
-    """Whether a run drafted from a text of which it recorded parts only."""
+    """True where a run drafted from a text of which it recorded parts only."""
     pool = trace.run.get("pool") or {}
     return not pool.get("in_prompt", True) and pool.get("tokens") != trace.rows("pool")

@@ -39,7 +39,7 @@ ABOUT = "datastore.json"
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Where a suffix of ``length`` tokens stands: ``hits`` times in all; per chunk, the places that are looked at."""
+    """Places of a suffix of ``length`` tokens: ``hits`` in all; per chunk, those that are looked at."""
 
     length: int
     hits: int
@@ -59,7 +59,7 @@ class Chunk:
         return low, self._first([*string[:-1], string[-1] + 1], low)
 
     def longest(self, sequence: list[int], least: int) -> int:
-        """How many of the last tokens stand here with a token behind them, at least ``least``; 0: not so many do."""
+        """Count the last tokens that stand here with a token behind them, at least ``least``; 0: not so many do."""
         low, high = least - 1, len(sequence)
         while low < high:  # if a suffix stands here, so do the shorter ones
             middle = (low + high + 1) // 2
@@ -192,7 +192,7 @@ def open_datastore(path: str | Path, tokenizer: Any, progress: Callable[[int], N
 
 
 def fingerprint(path: Path, tokenizer: Any) -> str:
-    """What a datastore is kept under: the file's bytes, how it is split into documents, and the tokenizer's pieces."""
+    """The key of a datastore: the file's bytes, how it is split into documents, and the tokenizer's pieces."""
     digest = hashlib.sha256(f"{SCHEMA} {CHUNK} {LONGEST} {path.suffix}".encode())
     try:
         with path.open("rb") as file:

@@ -28,8 +28,8 @@ SEPARATOR = -1
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Where a suffix of ``length`` tokens occurs in the pool: ``hits`` times, and ``ends`` are the places of its last
-    token that are looked at, in the pool's order. Nothing found: length 0.
+    """Places of a suffix of ``length`` tokens in the pool: ``hits`` in all, and ``ends`` are those of its last token
+    that are looked at, in the pool's order. Nothing found: length 0.
     """
 
     length: int
@@ -96,7 +96,7 @@ class PoolIndex:
         return self._place[at]
 
     def lengths(self, ends: Int[np.ndarray, "hits"], depth: int) -> Int[np.ndarray, "hits"]:
-        """How many tokens follow each place in its passage, at most ``depth``."""
+        """Count the tokens that follow each place in its passage, at most ``depth``."""
         return (self._rows(ends, depth) != SEPARATOR).sum(1)
 
     def continuations(self, ends: Int[np.ndarray, "hits"], depth: int, limit: int, most: int | None = None) -> Trie:

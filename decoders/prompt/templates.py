@@ -33,7 +33,7 @@ def templates() -> dict[str, Template]:
 
 
 def is_template(instruction: str) -> bool:
-    """Whether an instruction says where context or question stand."""
+    """True where an instruction says where context or question stand."""
     return CONTEXT in instruction or QUESTION in instruction
 
 

@@ -364,7 +364,7 @@ def _full(paths: Sequence[Path_], m: int) -> PromptTree:
 
 
 def _prompt_token_counts(budget: np.ndarray, tree: PromptTree, ensemble: int) -> np.ndarray:
-    """How many prompt tokens the candidates may keep where candidates and their prompt tokens have ``budget`` rows."""
+    """Count the prompt tokens that candidates may keep where they and their prompt tokens have ``budget`` rows."""
     return np.clip((budget - len(tree.paths)) // ensemble, 0, tree.prompts[0] * len(tree.paths))
 
 

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a latency belongs to; measured again when any of it differs."""
+    """The setting that a latency belongs to; measured again when any of it differs."""
 
     device: str
     model_key: str
@@ -125,7 +125,7 @@ class Latency:
 
 
 def load_latency(target: Target) -> Latency | None:
-    """What was measured of this model on this machine, in this dtype and with as many threads; None if nothing was."""
+    """Latencies of this model on this machine, in this dtype and with as many threads; None if nothing was."""
     setup = Setup.of(target)
     path = latency_folder() / f"{setup.name}.json"
     if not path.is_file():
@@ -144,7 +144,7 @@ def save_latency(latency: Latency) -> Path:
 
 
 def latency_folder() -> Path:
-    """Where latencies are kept: ``SPECVIZ_HOME``/latency, or beside the user's settings."""
+    """The folder of latencies: ``SPECVIZ_HOME``/latency, or beside the user's settings."""
     return settings_folder() / "latency"
 
 

@@ -99,7 +99,7 @@ class PromptConfig:
 
     @property
     def plain(self) -> bool:
-        """Whether the target reads them in its own way: by its last layer and its head, without prefix tokens."""
+        """True where the target reads them in its own way: by its last layer and its head, without prefix tokens."""
         return not self.prefix and not self.vocab and self.exits == 1
 
     @property
@@ -182,7 +182,7 @@ class PromptTokens(nn.Module):
 
     @cached_property
     def reading(self) -> Reading | None:
-        """How the target's forward reads their rows; None for its own way."""
+        """The way the target's forward reads their rows; None for its own way."""
         if self.config.plain:
             return None
         return Reading(

@@ -71,7 +71,7 @@ class Call:
         self._begun = mark(self.device)
 
     def on_proposal(self, ids: Int[Tensor, "1 length"], candidates: Tensor, logits: Tensor | None) -> None:
-        """What the candidate generator gave."""
+        """Take the candidate generator's draft."""
         drafted = candidates[0, ids.shape[1] :].to(self.device)
         if not len(drafted):
             logits = None

@@ -137,7 +137,7 @@ generate.records_itself = True  # type: ignore[attr-defined]
 
 
 def _sampling(config: Any) -> Sampling:
-    """How the call draws; the seed is drawn from torch's generator, so that torch.manual_seed repeats a call."""
+    """The call's sampling; the seed is drawn from torch's generator, so that torch.manual_seed repeats a call."""
     if not config.do_sample:
         return Sampling()
     seed = int(torch.randint(2**31, ()))

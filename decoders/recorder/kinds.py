@@ -76,14 +76,14 @@ KINDS = {
 
 
 def kind_of(generator: Any) -> Kind:
-    """How a candidate generator of transformers drafts."""
+    """The kind of a candidate generator of transformers."""
     name = type(generator).__name__
     unknown = Kind(f"generate:{name[:60]}", f"generate(): {name}", f"transformers' {name}.", "it gave no candidates")
     return KINDS.get(name, unknown)
 
 
 def describe(kind: Kind, generator: Any, config: Any) -> dict[str, Any]:
-    """What a run's record says of its drafting: the parts that ``engine.recording.described`` gives of a method."""
+    """A run's record of its drafting: the parts that ``engine.recording.described`` gives of a method."""
     owner = None if generator is None else next(c for c in type(generator).__mro__ if "get_candidates" in vars(c))
     drafts = "" if owner is None else f"{owner.__module__.replace('.', '/')}.py {owner.__qualname__}.get_candidates"
     return {

@@ -1,4 +1,4 @@
-"""Where transformers' prompt lookup copied a draft from: its search, repeated over the same tokens."""
+"""The source of a draft by transformers' prompt lookup: its search, repeated over the same tokens."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ BETAS = Later(dict)  # the overlap of both distributions is computed with the ta
 
 @dataclass(slots=True)
 class ObservedStep:
-    """What was seen of one step of one output: the draft (``drafted``, with the drafter's logits where it has any), the
+    """Observations of one step of one output: the draft (``drafted``, with the drafter's logits where it has any), the
     model's raw logits ``[drafted + 1, vocab]`` and those after the run's processors (kept where tokens were drawn), and
     what was ``emitted``. ``marks``: begun, drafted, verified, ended.
     """
@@ -108,7 +108,7 @@ class Steps:
         )  # fmt: skip
 
     def _verdict(self, draft: Draft, emitted: Sequence[int]) -> Verdict:
-        """What was accepted: all that was emitted, but for the model's own token at the end. Where that was drafted,
+        """The accepted tokens: all that was emitted, but for the model's own token at the end. Where that was drafted,
         too, the output ended inside the draft.
         """
         drafted = draft.tree.tokens[1:]

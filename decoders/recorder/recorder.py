@@ -38,7 +38,7 @@ PLACES = (CURRENT, *SEAM, *BATCHED)  # the attributes that a recorded model has 
 
 
 class Recorder:
-    """What ``recording`` gives: a context manager, and the traces of the calls made inside it.
+    """The result of ``recording``: a context manager, and the traces of the calls made inside it.
 
     ``traces`` has one per output of every recorded call, in their order: several where a batch or
     ``num_return_sequences`` asked for several. ``hidden[layer]`` is the hidden state ``[positions, hidden]`` of the
@@ -280,7 +280,7 @@ def cannot_follow(config: Any, prompt_length: int | None) -> str | None:
 
 
 def described_model(model: Any) -> dict[str, Any]:
-    """What a run's record says of a model, as ``Target.info`` does; found out again only where the model changed."""
+    """A run's record of a model, as ``Target.info`` does; found out again only where the model changed."""
     try:
         state = str(vars(model.config)), [(p.data_ptr(), p._version) for p in model.parameters()]
     except RuntimeError:  # weights that count no changes

@@ -1,4 +1,4 @@
-"""What is read of a model after a recorded call, on request: hidden states, and where it looked."""
+"""Reading a model again after a recorded call, on request: hidden states, and where it looked."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ NUMBER = re.compile(r"\s*\d[\d.,]*$")
 
 
 def token_class(text: str) -> str:
-    """What a token is, as its text shows it.
+    """Name the kind of a token by its text.
 
     >>> [token_class(text) for text in (" name", "_x1", "12", "  ", "):", " += 1")]
     ['word', 'word', 'number', 'space', 'punctuation', 'mixed']

@@ -43,7 +43,7 @@ Arrays = Mapping[str, Mapping[str, np.ndarray]]  # table → column → values
 
 
 class TraceContent(Protocol):
-    """What a check reads: the run's record, and its tables column by column."""
+    """The parts of a trace that a check reads: the run's record, and its tables column by column."""
 
     run: RunRecord
     tables: dict[str, dict[str, list[Any]]]
@@ -229,7 +229,7 @@ def _column(a: Arrays, where: str) -> np.ndarray:
 
 
 def _check_values(a: Arrays, prompt_length: int) -> None:
-    """What one column says by itself, and references to pieces, steps and the pool."""
+    """Check every column by itself, and references to pieces, steps and the pool."""
     for where, what in (("pieces.id", "token"), ("pool.position", "place")):
         if len(np.unique(values := _column(a, where))) != len(values):
             raise TraceError(f"{where} names a {what} twice")

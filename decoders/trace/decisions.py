@@ -28,7 +28,7 @@ class Decisions:
 
 
 def verified(trace: Trace) -> bool:
-    """Whether a run knows what each step drafted and accepted; an imported one may not."""
+    """True for a run that knows the drafts and verdicts of each step; an imported one may not."""
     return not {"steps.drafted", "steps.accepted"}.intersection(trace.run.get("unknown", ()))
 
 
@@ -55,7 +55,7 @@ def drawn(trace: Trace) -> np.ndarray:
 
 
 def decisions(trace: Trace) -> Decisions:
-    """What the verify steps of a run decided; nothing where that is not recorded."""
+    """The verdicts of a run's verify steps; nothing where that is not recorded."""
     nodes = trace.tables["nodes"]
     step, depth, parent = (np.array(nodes[name], dtype=np.int64) for name in ("step", "depth", "parent"))
     if not len(step) or not verified(trace):

@@ -241,5 +241,5 @@ dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def why(fault: Exception) -> str:
-    """What the operating system says of a fault, in lower case."""
+    """The operating system's words for a fault, in lower case."""
     return (getattr(fault, "strerror", None) or str(fault)).lower()

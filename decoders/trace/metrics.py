@@ -40,7 +40,7 @@ class Metric:
 
 
 def declared(kind: Callable[..., Kind], module: str) -> tuple[Kind, ...]:
-    """What stands in the ``.toml`` beside a module's file, one of ``kind`` per table, its key first."""
+    """Read the ``.toml`` beside a module's file, one of ``kind`` per table, its key first."""
     written = tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
     return tuple(kind(key, **about) for key, about in written.items())
 
@@ -92,7 +92,7 @@ def doubts(values: Mapping[str, float | None]) -> dict[str, str]:
 
 
 def notes(trace: Trace) -> dict[str, str]:
-    """What has to be known of a run's numbers, by key: whose one-row time the cost c divides by, and
+    """Notes on a run's numbers, by key: whose one-row time the cost c divides by, and
     which run of plain decoding the speedup is against, where it is another.
 
     >>> row = {"run": "b", "measured": "2026-11-25T15:00:00Z", "engine": "eager", "context": [65, 128]}
@@ -124,7 +124,7 @@ MADE_OF: dict[str, tuple[str, ...]] = {
 
 
 def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
-    """Where two outputs part: the first index at which they differ, or the end of the shorter one.
+    """Find the place where two outputs part: the first index at which they differ, or the end of the shorter one.
 
     >>> first_difference([1, 2, 3], [1, 2]), first_difference([1, 2], [3])
     (2, 0)
@@ -210,9 +210,9 @@ def _quality(trace: Trace) -> dict[str, float | None]:
 
 
 def overlaps(trace: Trace) -> list[float]:
-    """What β is the mean of (GLIDE §2): the overlap at every position of a step that was decided, up to and including
-    the first at which all was rejected; a position counts once, however many tokens were drafted there. Empty where no
-    draft model's distributions were there to compare.
+    """The shares of which β is the mean (GLIDE §2): the overlap at every position of a step that was decided, up
+    to and including the first at which all was rejected; a position counts once, however many tokens were drafted
+    there. Empty where no draft model's distributions were there to compare.
     """
     nodes = trace.tables["nodes"]
     rows = zip(nodes.get("term:overlap", ()), nodes["status"], nodes["step"], nodes["parent"], strict=False)
@@ -263,7 +263,7 @@ def draft_cost(trace: Trace) -> float | None:
 
 
 def one_forward_per_token(trace: Trace) -> bool:
-    """Whether all drafts were chains of which every token took a draft forward, as formulas over γ and c have it."""
+    """True where all drafts were chains of which every token took a draft forward, as formulas over γ and c have it."""
     steps, (_, forwards) = trace.tables["steps"], _draft_forwards(trace)
     chains = all(drafted == depth for drafted, depth in zip(steps["drafted"], steps["depth"], strict=True))
     return chains and forwards == sum(steps["depth"])
@@ -297,7 +297,7 @@ def step_term_shares(trace: Trace) -> dict[str, float | None]:
 
 
 def time_parts(trace: Trace) -> dict[str, float]:
-    """Where a run's time went, in ms: reading the prompt, preparing to draft, and Σ draft_ms, verify_ms and commit_ms
+    """The parts of a run's time, in ms: reading the prompt, preparing to draft, and Σ draft_ms, verify_ms and commit_ms
     of its steps.
     """
     steps = trace.tables["steps"]
@@ -419,7 +419,7 @@ def confidence_bins(trace: Trace) -> list[tuple[int, int, int]]:
 
 
 def target_ranks(trace: Trace) -> dict[tuple[int, int], int]:
-    """How often what the target wrote at a depth of the draft had a rank in the drafter's distribution there.
+    """Count, by depth of the draft, the ranks that the target's tokens had in the drafter's distribution.
 
     {(depth from 1, rank from 0): count} over the positions reached (the accepted path and the token after it) where the
     drafter told its distribution; empty where no draft model did.

@@ -55,7 +55,7 @@ class Oracle:
 
     @property
     def words(self) -> str:
-        """What the ranking cost: "ranking costs 1 to 2 of 13 steps"."""
+        """The ranking's cost in words: "ranking costs 1 to 2 of 13 steps"."""
         if not self.cost:
             return f"ranking costs none of {self.recorded} steps"
         cost = f"{self.least} to {self.cost}" if self.least < self.cost else str(self.cost)
@@ -116,7 +116,7 @@ def unknown(trace: Trace) -> str:
 
 
 def _branches(trace: Trace) -> bool:
-    """Whether one candidate was chosen at a step and its draft branched all the same."""
+    """True where one candidate was chosen at a step and its draft branched all the same."""
     candidates, steps = trace.tables["candidates"], trace.tables["steps"]
     chosen = np.bincount(
         [step for step, won in zip(candidates["step"], candidates["chosen"], strict=True) if won],

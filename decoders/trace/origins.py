@@ -9,7 +9,7 @@ from .run import RunOrigin, RunRecord
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where nodes of a draft come from, as the views show it. Every node but the root names one.
+    """A source of drafted nodes, as the views show it. Every node but the root names one.
 
     ``letter`` marks a node in the tree ("" for the usual origin of a method), ``label`` names it in the legend, and
     ``sentence`` explains it. ``outline`` is the shape of its box: box, pointed, notched, spine, cut, ear or round.

@@ -59,7 +59,7 @@ class Policy:
         raise NotImplementedError
 
     def judged(self, offer: Offer, length: int, stood: int) -> None:
-        """How many of the tokens taken stood."""
+        """Learn from a step: ``stood`` of the tokens taken were accepted."""
 
 
 @dataclass

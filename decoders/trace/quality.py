@@ -1,4 +1,4 @@
-"""How good an answer is, against a reference: the scores of CASD's tables.
+"""The quality of an answer against a reference: the scores of CASD's tables.
 
 Every score is from 0 to 1. ``rouge-score`` and ``rapidfuzz`` are imported only where they are used.
 """

@@ -1,4 +1,4 @@
-"""Whether what a method is confident of comes true: reliability by bins, ECE, Brier score and AUROC (numpy only).
+"""The reliability of a method's confidence: reliability by bins, ECE, Brier score and AUROC (numpy only).
 
 Each confidence is held against what happened to the very thing it was told of: a node's token, the path to a node, or
 what a candidate offers. Where the method means a probability, the expected calibration error (Guo et al. 2017) and the
@@ -132,7 +132,7 @@ def pooled(parts: Sequence[tuple[np.ndarray, np.ndarray]], signal: Signal) -> Re
 
 
 def outcomes(trace: Trace, signal: Signal) -> tuple[np.ndarray, np.ndarray]:
-    """What a run told and whether it came true: floats and bools [told]; empty where it has no such confidence."""
+    """A run's confidences and outcomes: floats and bools [told]; empty where it has no such confidence."""
     column = trace.tables[signal.table].get(signal.key)
     if column is None:
         return np.zeros(0), np.zeros(0, dtype=bool)

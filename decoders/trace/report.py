@@ -1,4 +1,4 @@
-"""What a page is told of a run beside its trace: metrics with their parts, shares and lists, so that it computes none.
+"""A run's report for a page, beside its trace: metrics with their parts, shares and lists, so that it computes none.
 
 ``payload`` is a trace's JSON with its ``report``; reading a document leaves the report out, as it is made anew.
 """

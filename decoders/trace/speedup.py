@@ -1,4 +1,4 @@
-"""What drafting is expected to gain, from how often a drafted token stands and what drafting and verifying cost.
+"""The expected gain of drafting, from how often a drafted token stands and what drafting and verifying cost.
 
 >>> round(expected_tokens(0.8, 4), 2), round(expected_speedup(0.648, 0.067, 5), 2)  # the second: GLIDE table 1
 (3.36, 1.97)
@@ -22,7 +22,7 @@ def expected_tokens(acceptance: float, gamma: int) -> float:
 
 
 def expected_speedup(acceptance: float, cost: float, gamma: int, verify: float = 1.0) -> float:
-    """How much faster than plain decoding (Leviathan, theorem 3.8, whose verify forward costs as much as one of one
+    """Expected speedup over plain decoding (Leviathan, theorem 3.8, whose verify forward costs as much as one of one
     row): expected tokens ÷ (γ·c + L(γ+1) ÷ L(1)).
 
     ``cost`` is a draft forward's time ÷ a target forward's of one row, ``verify`` the last quotient.

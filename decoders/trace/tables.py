@@ -23,7 +23,7 @@ REQUIRED = object()  # the default of a column that every file has
 
 
 class TraceError(ValueError):
-    """What is wrong with a trace or its file, in one sentence."""
+    """A fault of a trace or its file, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.:+-]{0,79}")
 
 
 def may_be_named(name: object) -> bool:
-    """Whether a column or table of a later version may have this name: it begins a cell of a CSV, and names a file."""
+    """Allow a name of a later version's column or table: it begins a cell of a CSV, and names a file."""
     return isinstance(name, str) and NAME.fullmatch(name) is not None
 
 

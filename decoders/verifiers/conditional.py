@@ -54,7 +54,7 @@ class ConditionalVerifier(LossyVerifier):
         return replace(verdict, terms={"p_eos": np.asarray([nan, *columns[1]])})
 
     def _clause(self, p: float, p_eos: float, rank: int, first: bool) -> tuple[bool, str]:
-        """Whether a node passes on its own, and the clause that decided: by the target's probability of it and of the
+        """Judge a node on its own, and name the clause that decided: by the target's probability of it and of the
         likeliest stop token (nan without one), its rank, and whether it is the target's first choice.
         """
         bound, name = self.delta, f"δ = {self.delta:g}"

@@ -65,7 +65,7 @@ class LossyVerifier(Verifier):
 
 
 def down_the_tree(draft: Draft, own: Float[np.ndarray, "drafted"]) -> Float[np.ndarray, "nodes"]:
-    """How likely each node is to be accepted, from how likely it is once its parent is."""
+    """The chance of each node to be accepted, from its chance once its parent is."""
     chances = np.ones(len(draft.tree))
     for node, parent in enumerate(draft.tree.parents[1:], start=1):
         chances[node] = chances[parent] * own[node - 1]

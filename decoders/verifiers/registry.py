@@ -42,7 +42,7 @@ def forget_verifier(name: str) -> None:
 
 
 def verifier_fault(card: object) -> str:
-    """What keeps an object from being registered as a verifier, in plain words; "" where nothing does."""
+    """The reason why an object cannot be registered as a verifier, in plain words; "" where nothing does."""
     if not isinstance(card, VerifierCard):
         return f"VERIFIER is a {type(card).__name__}, and a decoders.VerifierCard is wanted"
     if not (isinstance(card.name, str) and card.name and set(card.name) <= NAMED and card.name[0].isalnum()):

@@ -39,7 +39,7 @@ def overlap(target: Float[Tensor, "*rows vocab"], drafter: Float[Tensor, "*rows 
 def residual(
     target: Float[Tensor, "*rows vocab"], drafter: Float[Tensor, "*rows vocab"]
 ) -> Float[Tensor, "*rows vocab"]:
-    """What a token is drawn from where a drafted one was rejected: the normalised positive part of p - q."""
+    """The distribution that replaces a rejected token: the normalised positive part of p - q."""
     left = (target.double() - drafter.double()).clamp_min(0)
     total = left.sum(-1, keepdim=True)
     return torch.where(total > 0, left / total, target.double())  # p = q: nothing is ever rejected
@@ -56,7 +56,7 @@ class ResidualVerifier(Verifier):
     ratio_words = "p/q"
 
     def stands(self, ratio: Float[Tensor, "drafted"]) -> Float[Tensor, "drafted"]:
-        """How likely a drawn token is to be accepted, from its p / q; above 1 it is certain."""
+        """The chance of a drawn token to be accepted, from its p / q; above 1 it is certain."""
         return ratio
 
     def by_ratio(self, draft: Draft) -> bool:

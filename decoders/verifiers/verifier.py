@@ -1,4 +1,4 @@
-"""What every verifier is, and its card in the registry."""
+"""The protocol of verifiers, and a verifier's card in the registry."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Verifier(ABC):
         return accepted + 1
 
     def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
-        """How likely each node is to be accepted, over the verifier's own random numbers; the root has 1. Their sum but
+        """The chance of each node to be accepted, over the verifier's own random numbers; the root has 1. Their sum but
         for the root is the expected number of accepted tokens.
 
         A greedy verdict has no chance in it. Of a verifier that does not compute them, they are counted over 200 seeds.

@@ -62,7 +62,7 @@ def add_address(parser: argparse.ArgumentParser) -> None:
 
 
 def sharing_options(args: argparse.Namespace) -> dict[str, Any]:
-    """What ``serve`` is told about other people."""
+    """Options of ``serve`` on other people."""
     pairs = [text.partition("=") for text in args.limit]
     limits = {name: value for name, _, value in pairs}
     public = args.public or (SPACE in os.environ and args.auth_file is None)

@@ -139,7 +139,7 @@ def _answer(file_or_text: str) -> str:
 
 
 def _way(args: argparse.Namespace) -> str:
-    """How links are counted, one of ``attribution.WAYS``."""
+    """The way links are counted, one of ``attribution.WAYS``."""
     return "drafted" if args.drafted else "whole" if args.parts else "words"
 
 

@@ -71,12 +71,12 @@ def prompt_record(args: argparse.Namespace) -> PromptRecord:
 
 
 def model_source(args: argparse.Namespace) -> str:
-    """Where the model asked for lies, or the default one (``catalog.default_model``)."""
+    """The place of the model asked for, or of the default one (``catalog.default_model``)."""
     return model_place(args.model or default_model())
 
 
 def wants_toy(args: argparse.Namespace) -> bool:
-    """Whether the model asked for, or the default one, is the bundled target."""
+    """True where the model asked for, or the default one, is the bundled target."""
     return (args.model or default_model()) == BUNDLED
 
 
@@ -258,7 +258,7 @@ def progress_bar(label: str, *, lines: bool = True, told_now: bool = False) -> I
 
 @contextmanager
 def opening() -> Iterator[Callable[[str, float], None]]:
-    """What ``load_target`` tells of its progress, on stderr: a bar for a model that takes long to open; where stderr is
+    """Progress of ``load_target`` on stderr: a bar for a model that takes long to open; where stderr is
     no terminal, a line.
     """
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn

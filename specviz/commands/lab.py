@@ -194,7 +194,7 @@ def _experiment(args: argparse.Namespace) -> Experiment:
 
 
 def _confirm(planned: Plan, per_token: float, yes: bool) -> bool:
-    """Whether to go on: long experiments are started only with --yes or after a question."""
+    """Ask whether to go on: long experiments are started only with --yes or after a question."""
     common.say(*planned.notes, error=True)
     question = planned.asks(per_token)
     if not question or yes:

@@ -166,13 +166,13 @@ def add_prompt(parser: argparse.ArgumentParser, *, required: bool = True) -> arg
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """How one prompt is read."""
+    """Options by which one prompt is read."""
     parser.add_argument("--index", type=whole(0), default=0, metavar="N", help="which prompt of a JSONL file (from 0)")
     flag(parser, "--chat", "send plain text through the model's chat template")
 
 
 def add_tracker(parser: argparse._ActionsContainer) -> None:
-    """Where numbers are sent as they come (``specviz.views.trackers``)."""
+    """Options for sending numbers as they come (``specviz.views.trackers``)."""
     parser.add_argument(
         "--log-to", choices=("tensorboard", "trackio", "wandb"), help="send the numbers there, too; each is an extra"
     )

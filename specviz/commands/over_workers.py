@@ -1,4 +1,4 @@
-"""What ``specviz lab`` and ``specviz bench`` share where workers do the runs: options, progress, and how to go on."""
+"""Shared parts of ``specviz lab`` and ``specviz bench`` where workers do the runs: options, progress, resuming."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add(
 
 
 def worker_count(args: argparse.Namespace) -> int:
-    """How many workers are asked for; 0 where none are. Raises UserError for options that contradict each other."""
+    """The number of workers asked for; 0 where none are. Raises UserError for options that contradict each other."""
     if args.resume and not args.results:
         raise UserError("--resume needs --results and the folder to go on with")
     return workers_of(args).count if args.workers or any(getattr(args, name) for name in OWN) else 0
@@ -101,7 +101,7 @@ def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Resul
 
 
 def line_of(standing: Standing) -> str:
-    """What workers do, in words: one by one where they are few.
+    """The workers' states in words: one by one where they are few.
 
     >>> from specviz.workers.sweep import Standing, WorkerState
     >>> line_of(Standing(4, workers=[WorkerState("worker 1", "starting", time.monotonic())]))

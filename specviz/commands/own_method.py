@@ -71,7 +71,7 @@ def _of(plugin: Plugin) -> list[Method]:
 
 
 def _check(method: Method, target: Target, prompts: list[Prompt]) -> bool:
-    """Whether a method keeps the contract; says rule by rule what does not."""
+    """Check a method against the contract; say rule by rule what it breaks."""
     from decoders.study.contract import MEANINGS, drafted_tokens, rules_of
     from decoders.study.contract import check as broken
 

@@ -128,7 +128,7 @@ def _doubt(result: dict[str, Any]) -> str | None:
 
 
 def _summarise(args: argparse.Namespace, result: dict[str, Any]) -> None:
-    """What is said of a turn on stderr: its numbers, and whether plain decoding writes the same."""
+    """A turn's line on stderr: its numbers, and whether plain decoding writes the same."""
     common.say("\n" + _numbers(result), error=True)
     if doubt := _doubt(result):
         common.say(f"‡ {doubt}", error=True)
@@ -146,7 +146,7 @@ def _summarise(args: argparse.Namespace, result: dict[str, Any]) -> None:
 
 
 def _turn_file(out: Path, turn: int) -> Path:
-    """Where a turn's trace is written."""
+    """The file of a turn's trace."""
     return out if turn == 1 else out.with_name(f"{out.stem}-turn{turn}{out.suffix}")
 
 
@@ -186,7 +186,7 @@ def _again(args: argparse.Namespace) -> int:
 
 
 def _how_lossy(result: dict[str, Any]) -> str:
-    """What a lossy run changed, in one line."""
+    """A line on the changes of a lossy run."""
     words = f"{result['differs']} of {result['tokens']} tokens are not the target's own first choice"
     if result["differs_from_plain"] is None:
         return words + "; --compare shows plain decoding's too"
@@ -252,7 +252,7 @@ def _decoded(args: argparse.Namespace, record: Any) -> Iterator[dict[str, Any]]:
 def _turn(
     args: argparse.Namespace, record: Any, target: Any, method: Any, params: Any, prompt: Any, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """What ``--json`` prints of one turn, with its text."""
+    """One turn as ``--json`` prints it, with its text."""
     if args.forced:
         trace = _forced(args, target, prompt, method, params, record.id)
         blank = dict.fromkeys(("differs_from_plain", "differs", "speedup", *QUALITY))

@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _state(out: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Where an earlier command of this folder stopped. Raises UserError for other settings than its own."""
+    """The state of an earlier command of this folder. Raises UserError for other settings than its own."""
     names = ("model", "data", "seed", "draft_vocab", "kv_layer", "rate", "distill")
     settings = {name: getattr(args, name) for name in names}
     try:

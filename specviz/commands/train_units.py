@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def wanted(args: argparse.Namespace) -> bool:
-    """Whether a command asks for units."""
+    """True for a command that asks for units."""
     return any(getattr(args, name) for name in OWN)
 
 
@@ -83,14 +83,14 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
 
 
 def _options(args: argparse.Namespace, part: str) -> dict[str, Any]:
-    """What determines a training but for its seed, as plain JSON."""
+    """Settings that determine a training but for its seed, as plain JSON."""
     names = [name for name in vars(args) if name not in NOT_TOLD and (args.part == part or name in COMMON)]
     told = {name: getattr(args, name) for name in names if name not in ("device", "threads", "resume")}
     return {name: str(value) if isinstance(value, Path) else value for name, value in told.items()}
 
 
 def _contents(data: Sequence[str]) -> list[str]:
-    """What is learnt from: files by a hash of what is in them."""
+    """The training's text: files by a hash of what is in them."""
     files = [Path(name) for name in data]
     return [hashlib.sha256(file.read_bytes()).hexdigest()[:24] if file.is_file() else str(file) for file in files]
 
@@ -121,7 +121,7 @@ def work_of(about: Mapping[str, Any], train: Callable[[str, dict[str, Any]], Non
 
 
 def _place(folder: Path, payload: Mapping[str, Any]) -> Path:
-    """Where a training is: by its part, its seed and its options."""
+    """The folder of a training: by its part, its seed and its options."""
     options = hashlib.sha256(json.dumps(payload["options"], sort_keys=True).encode()).hexdigest()[:8]
     return folder / "trainings" / f"{payload['part']}-seed{payload['seed']}-{options}"
 

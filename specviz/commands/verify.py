@@ -205,7 +205,7 @@ def _describe(first: Divergence, ids: list[str], target: Any) -> str:
 
 
 def _half_precision(outcomes: list[MethodCheck], dtype: str, tolerance: float | None) -> str:
-    """What a check in half precision can and cannot promise, in one line; "" in full precision."""
+    """A line on the promise of a check in half precision; "" in full precision."""
     from decoders.study.divergences import tolerance_of
     from decoders.sweep.lossless import FULL_PRECISION
 

@@ -1,4 +1,4 @@
-"""What all figures of the lab share: colours and markers, empty figures, axes, and how numbers and names are shown."""
+"""Shared parts of the lab's figures: colours and markers, empty figures, axes, and how numbers and names are shown."""
 
 from __future__ import annotations
 
@@ -159,5 +159,5 @@ def plain(text: str) -> str:
 
 
 def hover_texts(index: Sequence[int | None] | None, hovers: Sequence[str]) -> dict[str, Any]:
-    """What a Plotly trace says of its points: their places in ``points``, and the text under the pointer."""
+    """Facts that a Plotly trace carries on its points: their places in ``points``, and the text under the pointer."""
     return {"customdata": index, "hovertext": hovers, "hovertemplate": "%{hovertext}<extra></extra>"}

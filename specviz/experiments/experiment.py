@@ -125,7 +125,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is run and what is drawn.
+    """An experiment: its runs and its drawings.
 
     ``question`` is what the experiment answers; ``finding`` is what the paper found. ``prompts`` names a prompt set
     (``specviz.experiments.prompts``) of ``count`` prompts. ``x`` is what goes along the chart: a parameter,
@@ -214,7 +214,7 @@ class Experiment:
 
     @property
     def along(self) -> str:
-        """What x is."""
+        """The name of the x axis: a parameter, the tasks, or the lines."""
         return self.x or (self.axes[0].param if self.axes else CATEGORY if self.by_category else LINE)
 
     def quantity(self, key: str) -> Quantity | Breakdown | Profile:
@@ -226,17 +226,17 @@ class Experiment:
 
     @property
     def baseline(self) -> bool:
-        """Whether plain decoding has to be run beside it, for the speedup; what replaces runs measures its own."""
+        """True where plain decoding has to be run beside it, for the speedup; what replaces runs measures its own."""
         return "speedup" in self.metrics and self.measure is None and self.look is None
 
     @property
     def trains(self) -> bool:
-        """Whether parts are trained for it."""
+        """True where parts are trained for it."""
         return any(line.trains is not None for line in self.lines)
 
     @property
     def parts(self) -> tuple[str, str]:
-        """What is trained for it, in words: one, several.
+        """The parts that are trained for it, in words: one, several.
 
         >>> Experiment("x", "X", (Line("PPD", "ppd", trains={}),)).parts
         ('set of prompt tokens', 'sets of prompt tokens')

@@ -58,7 +58,7 @@ def charts(results: Results, metrics: Sequence[str] | None = None) -> list[Chart
 
 
 def caption(results: Results) -> str:
-    """What has to be known to read the charts, in sentences."""
+    """Notes for reading the charts, in sentences."""
     about = results.about
     model = about["model"]
     size = f", {model['parameters'] / 1e6:,.0f} M parameters" if model.get("parameters") else ""
@@ -174,7 +174,7 @@ def _looks(about: Mapping[str, Any], points: list[dict[str, Any]], papers: list[
 
 
 def _alike(series: Mapping[str, Any], key: str, points: list[dict[str, Any]]) -> bool:
-    """Whether a paper's numbers are of a size with ours, so that one axis can hold both."""
+    """True where a paper's numbers are of a size with ours, so that one axis can hold both."""
     ours = sorted(mean for p in points if (mean := mean_of(p, key)))
     theirs = sorted(y for _, y in series["points"])
     if not ours or not theirs:
@@ -272,7 +272,7 @@ def _heat(results: Results, quantity: Quantity, points: list[dict[str, Any]]) ->
 
 
 def _paper_note(series: Mapping[str, Any]) -> str:
-    """What is told of a paper's number."""
+    """The words on a paper's number."""
     source = f"paper, {plain(series['where'])}, {plain(series['model'])}"
     return f"{plain(series['label'])}: %{{y}}<br>{source}<extra></extra>"
 

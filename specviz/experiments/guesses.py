@@ -1,4 +1,4 @@
-"""How often PPD's guesses hold, on an experiment's prompts and in a training's log."""
+"""The accuracy of PPD's guesses, on an experiment's prompts and in a training's log."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def quoted_records(path: Path | None, count: int) -> list[PromptRecord]:
 
 
 def is_quotesum(path: Path) -> bool:
-    """Whether a file's first row has QuoteSum's form."""
+    """True where a file's first row has QuoteSum's form."""
     try:
         with path.open(encoding="utf-8-sig") as lines:
             row = json.loads(next((line for line in lines if line.strip()), ""))
@@ -58,7 +58,7 @@ def check_quoted(cases: Any) -> None:
 
 
 def maker(target: Target) -> Any:
-    """How runs are made here: the prompt's answer is given to the method."""
+    """The way runs are made here: the prompt's answer is given to the method."""
 
     def make(
         case: Any, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new_tokens: int

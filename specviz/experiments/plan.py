@@ -1,4 +1,4 @@
-"""What an experiment would run: its runs, how many and how long."""
+"""The plan of an experiment: its runs, how many and how long."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def runs_of(lines: int, cases: int, repeats: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an experiment will do on a target: its settings, its prompts, and what has to be said about them.
+    """A plan of an experiment on a target: its settings, its prompts, and what has to be said about them.
 
     ``variants`` are the parts that it still has to train, with the seconds that each will take; ``lossy`` the lines
     whose output need not be plain decoding's; ``absent`` those that cannot be run here, with the reason.
@@ -77,7 +77,7 @@ class Plan:
         return trained + self.runs * (0.1 + per_token * self.experiment.max_new_tokens)
 
     def text(self, per_token: float) -> str:
-        """What is done and about how long it takes, in words."""
+        """Its work and the time that takes, in words."""
         trained = ""
         if count := len(self.variants):
             parts = f"{count} {self.experiment.parts[count > 1]}"
@@ -125,15 +125,15 @@ class SkippedTurn:
     error: str
 
     def row(self) -> Row:
-        """What the row of each line has of it."""
+        """Its values in the row of each line."""
         name = f"{self.case.id}, turn {self.turn}"
         return {"prompt": name, "turn": float(self.turn), "error": f"turn {self.turn} was not reached: {self.error}"}
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a plan is run with. ``make`` makes a run of a case, a method with parameters, a title and a number of new
-    tokens; ``keep`` gets every finished trace.
+    """Tools by which a plan is run. ``make`` makes a run of a case, a method with parameters, a title and a number of
+    new tokens; ``keep`` gets every finished trace.
     """
 
     target: Target

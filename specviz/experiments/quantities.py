@@ -1,4 +1,4 @@
-"""What an experiment can draw: every metric of a run, a few more numbers, and breakdowns into shares or parts.
+"""Quantities that experiments draw: every metric of a run, a few more numbers, and breakdowns into shares or parts.
 
 A quantity is one number per run; a breakdown is a handful of them that belong together (the shares of a run's steps by
 outcome, say), kept in the columns ``breakdown:part``; a profile is amounts along something inside a run (confidence,
@@ -26,7 +26,7 @@ LONG = 5  # accepted lengths of so many tokens and more are one class
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Label:
-    """What is shown of anything that can be drawn."""
+    """The heading, unit and help of anything that can be drawn."""
 
     key: str
     label: str
@@ -214,7 +214,7 @@ QUANTITIES: dict[str, Quantity | Breakdown | Profile] = {
 
 
 def needs_clock(quantity: Quantity | Breakdown | Profile) -> bool:
-    """Whether the machine's state matters to it."""
+    """True where the machine's state matters to it."""
     return quantity.unit in CLOCKED or (isinstance(quantity, Breakdown) and not quantity.whole)
 
 

@@ -1,4 +1,4 @@
-"""What an experiment gave: one row per run, with its description; saved as JSON and CSV, opened again, drawn from.
+"""Results of an experiment: one row per run, with its description; saved as JSON and CSV, opened again, drawn from.
 
 Columns of text: ``series`` (the line), ``param:<name>`` (the varied parameters), ``prompt``, ``category``, ``method``,
 ``trace`` (the run's id), ``role``, ``error``, ``verdict`` (on a batch's output that is not plain decoding's) and

@@ -274,5 +274,5 @@ def _maker(target: Target, experiment: Experiment) -> Make:
 
 
 def _needs_clock(experiment: Experiment) -> bool:
-    """Whether the machine's state matters to what is measured."""
+    """True where the machine's state matters to what is measured."""
     return any(needs_clock(experiment.quantity(key)) for key in experiment.metrics)

@@ -93,7 +93,7 @@ def texts(sheet: Sheet, quantity: Quantity) -> tuple[tuple[str, ...], tuple[tupl
 
 
 def in_a_cell(missing: str) -> str:
-    """What would fill a row, as short as a figure's cell: the command, where the sentence has one.
+    """Shorten a sentence on what is missing to a figure's cell: to its command, where it has one.
 
     >>> in_a_cell("there is no EAGLE head for m: make one with `specviz train eagle` --model and this model")
     'not there: specviz train eagle'
@@ -104,7 +104,7 @@ def in_a_cell(missing: str) -> str:
 
 
 def title_of(sheet: Sheet, quantity: Quantity) -> str:
-    """What a sheet is headed by, as in "Speedup (×), SmolLM2"."""
+    """The heading of a sheet, as in "Speedup (×), SmolLM2"."""
     said = quantity.unit.replace("/", " per ") in quantity.label.lower()
     unit = "" if said else "%" if quantity.unit == "share" else quantity.unit
     return f"{quantity.label}{f' ({unit})' if unit else ''}, {sheet.about}"

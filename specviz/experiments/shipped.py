@@ -181,7 +181,7 @@ def example(path: Path) -> Results:
 
 @cache
 def comes_along(folder: Path = SHIPPED) -> Mapping[str, Mapping[str, Any]]:
-    """What the recorded results of recipes are about, by recipe."""
+    """Subjects of the recorded results, by recipe."""
     return {path.stem: example(path).about for path in sorted(folder.glob("*.zip"))}
 
 

@@ -1,4 +1,4 @@
-"""Whether a line is ahead of the others on the same prompts: a paired permutation test (Fisher's randomisation test).
+"""Tests whether lines differ on the same prompts: a paired permutation test (Fisher's randomisation test).
 
 If two lines were alike, each prompt's difference could as well have the other sign. p is the share of all choices of
 signs whose mean difference is at least the one that was measured; one-sided. GLIDE's table 1 marks p < .01, and does

@@ -212,7 +212,7 @@ class _Book:
 
 
 def progress_of(standing: Standing) -> Progress:
-    """How far a sweep is, as of an experiment: in units, with what its workers do."""
+    """Progress of a sweep, as of an experiment: in units, with what its workers do."""
     workers: list[dict[str, Any]] = [
         {"name": w.name, "state": w.state, "seconds": time.monotonic() - w.since, "done": w.done, "losses": w.losses}
         for w in standing.workers

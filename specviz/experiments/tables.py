@@ -147,7 +147,7 @@ def checks(results: Results) -> list[Check]:
 
 
 def warnings(results: Results) -> list[str]:
-    """What has to be said loudly: methods that are lossless and wrote something else than plain decoding."""
+    """Warnings above the tables: methods that are lossless and wrote something else than plain decoding."""
     sentences = []
     for check in checks(results):
         if check.bugs:
@@ -163,7 +163,7 @@ def warnings(results: Results) -> list[str]:
 
 
 def notes(results: Results) -> list[str]:
-    """What has to be known to read the tables: one sentence per line."""
+    """Notes for reading the tables: one sentence per line."""
     about = results.about
     model, machine, repeats = about["model"], about.get("machine", {}), int(about.get("repeats") or 1)
     size = f" ({model['parameters'] / 1e6:,.0f} M parameters)" if model.get("parameters") else ""

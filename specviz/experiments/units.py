@@ -44,7 +44,7 @@ ALIKE = ("max_new_tokens", "length", "repeats", "rounds", "forced", "chart")
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How a worker opens the target: as ``load_target`` takes it."""
+    """Options by which a worker opens the target: as ``load_target`` takes it."""
 
     model: str
     dtype: str | None = None
@@ -134,7 +134,7 @@ def _contents(place: Any) -> str:
 
 
 def about_of(target: Target, planned: Plan, opening: Opening) -> dict[str, Any]:
-    """What all workers of an experiment are told: what determines it, and how to open the model."""
+    """Facts for all workers of an experiment: what determines it, and how to open the model."""
     from decoders.method.part import OFFERED
 
     return {

@@ -49,7 +49,7 @@ class Variant:
 
     @property
     def recipe(self) -> Any:
-        """How it is trained."""
+        """The options of its training."""
         raise NotImplementedError
 
     def check(self, target: Target) -> None:
@@ -65,7 +65,7 @@ class Variant:
         raise NotImplementedError
 
     def finish(self, part: Path) -> None:
-        """What a trained part needs besides, in its folder; nothing by itself."""
+        """Files that a trained part needs besides, in its folder; nothing by itself."""
 
     @property
     def looks(self) -> int:
@@ -74,15 +74,15 @@ class Variant:
 
     @property
     def before(self) -> Variant | None:
-        """What it goes on from: trained first, and kept as well."""
+        """The part that it goes on from: trained first, and kept as well."""
         return None
 
     def source(self, source: Any) -> Any:
-        """What it learns from, of all there is to learn from."""
+        """The text that it learns from, of all there is to learn from."""
         return source
 
     def folder(self, key: str) -> Path:
-        """Where it is kept for the target with this fingerprint."""
+        """Its folder for the target with this fingerprint."""
         own = {name: value for name, value in asdict(self).items() if value or name not in LATER}
         settings = [key, SEED, own, asdict(self.recipe), [_stamp(name) for name in self.data]]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
@@ -238,7 +238,7 @@ def part_parameter(method: str) -> str:
 
 
 def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
-    """What has to be trained for a setting; None where it takes the part that is there."""
+    """The part that has to be trained for a setting; None where it takes the part that is there."""
     if setting.trains is None:
         return None
     kind = trainable(setting.line.method)
@@ -348,7 +348,7 @@ def _size_and_rate(target: Target) -> tuple[float, float]:
 
 
 def _stamp(name: str) -> list[Any]:
-    """What tells a data file from a later version of it."""
+    """The mark by which a data file differs from a later version of it."""
     path = Path(name).expanduser()
     if not path.is_file():
         return [name]

@@ -41,7 +41,7 @@ class Figure:
 
     @property
     def commands(self) -> list[str]:
-        """What makes the runs again, one line per run; their files are those of ``archive``."""
+        """Commands that make the runs again, one line per run; their files are those of ``archive``."""
         return [citing.command(trace, file) for file, trace in self._files().items()]
 
     @property

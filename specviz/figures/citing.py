@@ -1,4 +1,4 @@
-"""What stands beside a figure: its caption, the command that makes its run again, BibTeX of the method and the tool."""
+"""Texts beside a figure: its caption, the command that makes its run again, BibTeX of the method and the tool."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def check_comparable(traces: Sequence[Trace]) -> None:
 
 
 def comparison_sentence(traces: Sequence[Trace]) -> str:
-    """What the runs needed, in one sentence."""
+    """A sentence on the steps that the runs needed."""
     told = [
         f"{trace.run['method'].get('title') or trace.run['method']['name']} {counted(trace.rows('steps'), 'forward')}"
         for trace in traces
@@ -83,7 +83,7 @@ def _lane(sheet: Sheet, trace: Trace, base: Trace | None, top: float, scale: flo
 
 
 def _first_difference(trace: Trace, base: Trace | None) -> int | None:
-    """Where an output leaves plain decoding's; None where it does not, or plain decoding was not recorded."""
+    """The place where an output leaves plain decoding's; None where it does not, or plain decoding was not recorded."""
     if base is None or base is trace:
         return None
     pairs = zip(trace.output_ids, base.output_ids, strict=False)

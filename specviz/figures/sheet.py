@@ -136,14 +136,14 @@ def shorten(text: str, wide: float, size: float = BODY, face: Face = "sans") -> 
 
 
 def fitting(text: str, wide: float, size: float = BODY, face: Face = "sans") -> int:
-    """How many of a printable text's first characters are as wide at most."""
+    """Count the first characters of a printable text that are as wide at most."""
     advances, units = _metrics(face)
     widths = accumulate(advances[ord(c)] for c in text)
     return next((n for n, all_so_far in enumerate(widths) if all_so_far * size / units > wide), len(text))
 
 
 def width(text: str, size: float = BODY, face: Face = "sans") -> float:
-    """How wide a printable text is, in points.
+    """The width of a printable text, in points.
 
     >>> width("ii") < width("ww")
     True

@@ -38,7 +38,7 @@ def rows_of(trace: Trace, table: str, step: int) -> list[dict[str, Any]]:
 
 
 def place_of(trace: Trace, position: int, pool: int = -1) -> str:
-    """Where a position lies, in words: "the context, passage 2, token 31"; "" for none."""
+    """A position in words: "the context, passage 2, token 31"; "" for none."""
     if position < 0 and pool < 0:
         return ""
     part, token = part_of(trace, position, pool)
@@ -59,7 +59,7 @@ def part_of(trace: Trace, position: int, pool: int = -1) -> tuple[str, int]:
 
 
 def step_sentence(trace: Trace, step: int) -> str:
-    """What happened in a step (from 0), in one sentence."""
+    """A sentence on a step (from 0)."""
     steps, pieces = trace.tables["steps"], Pieces(trace)
     told = {name: values[step] for name, values in steps.items()}
     if partly := _partly_known(trace, told, pieces):
@@ -118,7 +118,7 @@ def _partly_known(trace: Trace, told: dict[str, Any], pieces: Pieces) -> str:
 
 
 def _offer(trace: Trace, step: int, told: dict[str, Any], root: int) -> str:
-    """Where the draft came from."""
+    """The source of the draft, in words."""
     quoted, drafted = Pieces(trace).quote(root), counted(told["drafted"], "token")
     candidates = rows_of(trace, "candidates", step)
     chosen = next((one for one in candidates if one["chosen"]), None)

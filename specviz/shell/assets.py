@@ -41,7 +41,7 @@ def _late() -> dict[str, Asset]:
 
 
 def plotly() -> str:
-    """Where the page finds plotly.js."""
+    """The address of plotly.js for the page."""
     return f"{BASE}/{next(iter(_late()))}"
 
 

@@ -58,7 +58,7 @@ def add(app: FastAPI, users: Users) -> None:
 
 
 def _inside(target: str) -> str:
-    """Where to go after signing in: an address of the page itself, never another site's."""
+    """The address to go to after signing in: an address of the page itself, never another site's."""
     return "?" + quote(target[1:500], safe="=&-._~,%+") if target.startswith("?") else ""
 
 

@@ -35,7 +35,7 @@ def part(name: str, elem_id: str, module: str = "", *, events: Sequence[str] = (
 
 
 def payload_of(payload: Any) -> dict[str, Any]:
-    """What the browser sent as a part's value; empty if it is not what a part sends."""
+    """The value that the browser sent for a part; empty if it is not what a part sends."""
     try:
         value = json.loads(payload) if isinstance(payload, str) and len(payload) < 100_000 else None
     except (ValueError, RecursionError):

@@ -33,7 +33,7 @@ def repository(root: Path) -> str:
 
 
 def colab_link(address: str) -> str:
-    """Where Colab opens the notebook of a repository. Raises UserError for an address that is not one on GitHub.
+    """The address of a repository's notebook in Colab. Raises UserError for an address that is not one on GitHub.
 
     >>> colab_link("https://github.com/someone/drafts.git")
     'https://colab.research.google.com/github/someone/drafts/blob/main/docs/five-papers.ipynb'

@@ -1,5 +1,5 @@
-"""What a static site holds beside its runs: comparisons of a prompt's runs, attributions of answers, lessons; each the
-document that the app's server answers with, made once.
+"""Documents of a static site beside its runs: comparisons of a prompt's runs, attributions of answers, lessons; each
+the document that the app's server answers with, made once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _together(traces: Mapping[str, Trace]) -> Iterator[Sequence[str]]:
 
 
 def _checked(trace: Trace, group: Any) -> dict[str, Any]:
-    """Whether a run wrote what plain decoding of the same prompt and settings did, as far as that was recorded."""
+    """True where a run wrote what plain decoding of the same prompt and settings did, as far as that was recorded."""
     if trace.run.get("forced"):
         return {"state": "unknown", "text": "This run wrote a given answer: there is nothing to compare it with."}
     if {"tokens", "tokens.id", "text"} & set(trace.run.get("unknown", ())):

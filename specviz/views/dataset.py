@@ -185,7 +185,7 @@ def _about(rows: Sequence[Mapping[str, Any]]) -> str:
 
 @dataclass(slots=True)
 class Read:
-    """What was found in a dataset: its runs as traces, and sentences on what could not be taken."""
+    """The contents of a dataset: its runs as traces, and sentences on what could not be taken."""
 
     traces: int = 0
     problems: list[str] = field(default_factory=list)
@@ -281,7 +281,7 @@ def _table(path: Path, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
 
 
 def is_hub(name: str) -> bool:
-    """Whether a dataset's name is an id on the hub: ``owner/name``, where no folder is called so.
+    """True for a dataset's name that is an id on the hub: ``owner/name``, where no folder is called so.
 
     >>> is_hub("someone/drafts"), is_hub("./someone/drafts"), is_hub("drafts"), is_hub("/tmp/drafts")
     (True, False, False, False)
@@ -292,7 +292,7 @@ def is_hub(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PushResult:
-    """What a push did: the runs it added, those that were there already, and where the dataset is now."""
+    """The result of a push: the runs it added, those that were there already, and where the dataset is now."""
 
     added: int
     there: int
@@ -391,7 +391,7 @@ class _Hub:
         self._parent: str | None = None
 
     def read(self, scratch: Path, *, everything: bool = False) -> Path:
-        """What there is: all of it, or the runs' rows and the card. A dataset that does not exist is empty."""
+        """Fetch the dataset: all of it, or the runs' rows and the card. A dataset that does not exist is empty."""
         from huggingface_hub import HfApi, snapshot_download
         from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -427,7 +427,7 @@ class _Hub:
 
 @contextmanager
 def _hub_faults(name: str) -> Iterator[None]:
-    """What the hub refuses, as sentences."""
+    """Turn refusals of the hub into sentences."""
     import httpx
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 

@@ -53,7 +53,7 @@ class Example:
 
     @property
     def fields(self) -> dict[str, str]:
-        """What a prompt's form holds with the example in it: mode, instruction, context, question, text, reference."""
+        """Values of a prompt's form with the example in it: mode, instruction, context, question, text, reference."""
         record = self.record
         fields = dict.fromkeys(("mode", "instruction", "context", "question", "text", "reference"), "")
         if record.messages or record.turns:
@@ -110,7 +110,7 @@ def titled_prompts(tokenizer: Any, count: int, *, toy: bool = False) -> list[tup
 
 
 def check_prompts(tokenizer: Any) -> list[Prompt]:
-    """What a method's contract is checked on: two examples, and two prompts made for it."""
+    """Prompts for checking a method's contract: two examples, and two prompts made for it."""
     from decoders.prompt.prompt import Prompt
 
     shown = [prompt for _, prompt in titled_prompts(tokenizer, 2, toy=True)]

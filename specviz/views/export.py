@@ -56,7 +56,7 @@ def standalone_page(title: str, main: str, data: tuple[str, Any], entry: str) ->
 
 
 def read_page(html: str) -> dict[str, Any]:
-    """What a page of ``standalone_page`` holds: {"imports": its modules, "data": its data as JSON}."""
+    """The contents of a page of ``standalone_page``: {"imports": its modules, "data": its data as JSON}."""
     packed = re.findall(r'<script type="application/json" id="[^"]+">([^<]*)</script>', html)[0]
     return json.loads(gzip.decompress(base64.b64decode(packed)))
 

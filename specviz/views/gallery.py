@@ -38,7 +38,7 @@ class GalleryRun:
 
     @property
     def name(self) -> str:
-        """What lessons call it: ``account-check-pld-h``."""
+        """Its name in lessons: ``account-check-pld-h``."""
         return f"{self.example}-{self.method.replace('+', '-')}{'-sampled' if self.temperature else ''}"
 
     @property

@@ -12,7 +12,7 @@ from .export import standalone_html
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """What ``trace.show()`` returns; a notebook draws it by itself.
+    """The result of ``trace.show()``; a notebook draws it by itself.
 
     ``height`` is in pixels; ``step`` counts from 0.
     """

@@ -1,4 +1,4 @@
-"""What the page explains: for every number it shows, one sentence, its formula, and the code that made it.
+"""The page's explanations: for every number it shows, one sentence, its formula, and the code that made it.
 
 A run's metrics have theirs in ``decoders.trace.metrics``; here are those of one step, and where each is computed. The
 browser adds the numbers (``assets/web/base/terms.js``).

@@ -79,7 +79,7 @@ def room(name: str) -> str:
 
 
 def _terms() -> str:
-    """What numbers mean, as a module: one export per table."""
+    """The meanings of numbers, as a module: one export per table."""
     tables = (
         f"export const {name} = {json.dumps(value, ensure_ascii=False)};" for name, value in terms.table().items()
     )

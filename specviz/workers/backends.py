@@ -46,7 +46,7 @@ class BackendLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """What all backends of a server, or of a sweep, have in common. ``open`` is a function of a module: from ``about``
+    """The part that all backends of a server, or of a sweep, share. ``open`` is a function of a module: from ``about``
     it makes what answers questions, a model's loading included, or raises Refused. ``threads`` are CPU threads of each;
     ``gpus`` those of each that a scheduler is asked for. ``what`` each is called where it could not begin.
     """

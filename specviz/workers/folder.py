@@ -35,7 +35,7 @@ class FolderFault(UserError):
 
 
 class Place(Protocol):
-    """Where files are: reading, writing whole or not at all, listing. Names are relative, with slashes."""
+    """A folder of files, anywhere: reading, writing whole or not at all, listing. Names are relative, with slashes."""
 
     def write(self, name: str, data: bytes) -> None: ...
     def create(self, name: str, data: bytes) -> None: ...
@@ -72,7 +72,7 @@ class Folder:
         return token
 
     def token(self) -> str | None:
-        """What tells it from any other folder; None where it is not a results folder."""
+        """The mark that tells it from any other folder; None where it is not a results folder."""
         with contextlib.suppress(FileNotFoundError, ValueError), self._explain("read"):
             described = json.loads(self._files.read(ABOUT))
             if isinstance(described, dict) and described.get("schema") == SCHEMA:
@@ -103,12 +103,12 @@ class Folder:
         return finished, failed - finished
 
     def has(self, key: str) -> bool:
-        """Whether a unit is finished."""
+        """True for a unit that is finished."""
         with self._explain("read"):
             return self._files.has(f"{UNITS}/{key}.json")
 
     def rows(self, key: str) -> list[Row] | None:
-        """What came out of a unit; None where it is not over, or its file is damaged (it is to be done again)."""
+        """The result of a unit; None where it is not over, or its file is damaged (it is to be done again)."""
         for kind in (UNITS, FAILED):
             with contextlib.suppress(FileNotFoundError, ValueError), self._explain("read"):
                 document = orjson.loads(self._files.read(f"{kind}/{key}.json"))

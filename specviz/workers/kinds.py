@@ -31,7 +31,7 @@ SPELT = re.compile(r"([a-z]+):(\d{1,4})")
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """How many workers, and of which kind (``KINDS``). ``threads`` of each: 0 shares this machine's cores out among
+    """The number of workers and their kind (``KINDS``). ``threads`` of each: 0 shares this machine's cores out among
     processes, and gives every other worker one. ``slurm`` are submitit's settings.
     """
 

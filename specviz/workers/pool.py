@@ -73,7 +73,7 @@ class Pool(ABC):
 
     @abstractmethod
     def wait(self, seconds: float) -> list[Answer]:
-        """What workers tell, as soon as one tells anything; after so many seconds nothing."""
+        """Messages of workers, as soon as one sends any; after so many seconds nothing."""
 
     @abstractmethod
     def close(self) -> None:

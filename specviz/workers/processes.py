@@ -46,7 +46,7 @@ def end(processes: Iterable[Any]) -> None:
 
 
 def settle(gpu: int | None = None) -> None:
-    """What a process that ``start_process`` started does first; with the number of a ``gpu`` it sees that one alone."""
+    """First action of a process that ``start_process`` started; with the number of a ``gpu`` it sees that one alone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the driver, who ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -70,7 +70,7 @@ def _threads(count: int) -> Iterator[None]:
 
 
 def worker_device(kind: str, asked: str | None, *, apart: bool = False) -> tuple[str, float]:
-    """Where each worker opens its model, as ``load_target`` takes it, and how many GPUs it gets of its own, by the
+    """The device of each worker's model, as ``load_target`` takes it, and how many GPUs it gets of its own, by the
     ``kind`` of device that the driver has and the one that the user ``asked`` for. A GPU that is named is all
     workers'. ``apart``: a scheduler deals GPUs out, which knows them by its own numbers.
 

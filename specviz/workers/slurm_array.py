@@ -105,7 +105,7 @@ class Array(Pool):
             self._tasks[name] = _Task(jobs[name], {unit.key: unit for unit in units})
 
     def _look(self) -> list[Answer]:
-        """What has changed in the folder, then among the tasks."""
+        """Messages on changes in the folder, then among the tasks."""
         ended = {name for name, task in self._tasks.items() if task.job.done()}  # before the folder is read
         finished, failed = self._folder.listed()
         answers: list[Answer] = []

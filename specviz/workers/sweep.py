@@ -25,7 +25,7 @@ LOOK_S = 0.5  # between looks at whether the sweep was stopped
 
 @dataclass(slots=True)
 class WorkerState:
-    """What a worker is doing: ``state`` since ``since`` (by the driver's own clock), and how many units it has done."""
+    """The state of a worker: ``state`` since ``since`` (by the driver's own clock), and how many units it has done."""
 
     name: str
     state: str = STARTING
@@ -36,7 +36,7 @@ class WorkerState:
 
 @dataclass(slots=True)
 class Standing:
-    """How far a sweep is: ``done`` of ``total`` units, ``before`` of them in earlier sweeps; units that failed, with
+    """Progress of a sweep: ``done`` of ``total`` units, ``before`` of them in earlier sweeps; units that failed, with
     their reasons (key → sentence).
     """
 

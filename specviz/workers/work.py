@@ -1,4 +1,4 @@
-"""What a unit of work is, what all units of a sweep share, and the worker that does one after another.
+"""A unit of work, the part that all units of a sweep share, and the worker that does one after another.
 
 >>> unit = Unit.of({"code": "1"}, {"prompt": "p1"})
 >>> unit == Unit.of({"code": "1"}, {"prompt": "p1"}), unit.key == Unit.of({"code": "2"}, {"prompt": "p1"}).key
@@ -26,7 +26,7 @@ class WorkerRefused(Exception):
 
 
 def open_model(make: Callable[[], Opened], what: str) -> Opened:
-    """What ``make`` opens. Raises Refused whatever goes wrong: ``what`` could not begin, and why."""
+    """Open by ``make``. Raises Refused whatever goes wrong: ``what`` could not begin, and why."""
     try:
         return make()
     except WorkerRefused:
@@ -58,7 +58,7 @@ def digest(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnitResult:
-    """What came out of a unit: its rows, and files to keep beside them (name → bytes)."""
+    """The result of a unit: its rows, and files to keep beside them (name → bytes)."""
 
     rows: list[Row]
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -74,7 +74,7 @@ Work: TypeAlias = Callable[[Mapping[str, Any]], UnitResult]  # does a unit, from
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all workers of a sweep have in common. ``open`` is a function of a module (workers import it by its name):
+    """The part that all workers of a sweep share. ``open`` is a function of a module (workers import it by its name):
     from ``about`` it makes the work, a model's loading included, or raises Refused. ``threads`` are CPU threads of each
     worker; ``gpus`` those of each that a scheduler is asked for. ``token`` is what the results folder says of itself.
     """
@@ -89,7 +89,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a worker tells of a unit that is over: a method's own ``error``, or "". ``stops``: the sweep cannot go on,
+    """A worker's message on a unit that is over: a method's own ``error``, or "". ``stops``: the sweep cannot go on,
     for this reason.
     """
 

@@ -1,4 +1,4 @@
-"""What AdaPLD's recipes measure beside runs: how many prompts each task has, and how they are."""
+"""Measurements of AdaPLD's recipes beside runs: the prompts of each task, their number and kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CASD's recipes measure and draw beside runs: lookups in pools of any size, and the best threshold of a sweep."""
+"""Measurements and figures of CASD's recipes beside runs: lookups in pools of any size, the best threshold."""
 
 from __future__ import annotations
 

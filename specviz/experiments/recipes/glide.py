@@ -1,4 +1,4 @@
-"""What GLIDE's recipes measure beside runs: throughput by the number of prompts that are decoded side by side."""
+"""Measurements of GLIDE's recipes beside runs: throughput by the number of prompts that are decoded side by side."""
 
 from __future__ import annotations
 

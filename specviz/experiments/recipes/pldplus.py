@@ -1,4 +1,4 @@
-"""What PLD+'s recipes measure beside runs: lengths of prompts, which of several places pays, tuning in two steps."""
+"""Measurements of PLD+'s recipes beside runs: lengths of prompts, which of several places pays, tuning in two steps."""
 
 from __future__ import annotations
 

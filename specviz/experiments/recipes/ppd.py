@@ -1,4 +1,4 @@
-"""What PPD's recipes measure beside runs: its trained parts, trees of every size, the training's loss."""
+"""Measurements of PPD's recipes beside runs: its trained parts, trees of every size, the training's loss."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _place(target: Any, method: str, params: Mapping[str, Any]) -> Path:
 
 
 def _numbers(target: Any, folder: Path) -> tuple[int, int]:
-    """How many numbers a part has, and how many its cache of a full context."""
+    """Count the numbers of a part, and those of its cache for a full context."""
     from safetensors import safe_open
 
     from decoders.draft_models.eagle_head import EagleConfig

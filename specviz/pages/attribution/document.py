@@ -1,4 +1,4 @@
-"""What the renderer draws of an attributed run: its links, and what they come to at every threshold."""
+"""The renderer's document of an attributed run: its links, and what they come to at every threshold."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def document(trace: Trace, gold: QuotedAnswer | None = None) -> dict[str, Any]:
 def thresholds(
     trace: Trace, every: Sequence[Link], rows: Sequence[Mapping[str, Any]], gold: QuotedAnswer | None = None
 ) -> list[dict[str, Any]]:
-    """What links come to at each ``min_run`` that changes something, in rising order: the outcome of any threshold is
+    """The outcome of links at each ``min_run`` that changes something, in rising order: the outcome of any threshold is
     that of the first entry with a ``min_run`` at least as large, or of the last entry, which has no link left.
 
     ``rows``: the same links as ``to_json`` has them. "sources" follow those of ``to_json``; "score" is None where no

@@ -139,7 +139,7 @@ class Scorings:
             scoring.state, scoring.error = "failed", sentence(problem)
 
     def state(self, key: str, answers: bool = False) -> dict[str, Any]:
-        """How far a scoring is: "rows" of the sweep over min_run, and with ``answers`` each answer's own scores.
+        """The progress of a scoring: "rows" of the sweep over min_run, and with ``answers`` each answer's own scores.
         Raises Missing where there is none (any more).
         """
         scoring = self.scoring(key)

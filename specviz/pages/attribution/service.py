@@ -202,7 +202,7 @@ class Attribution(Service):
 
     @get("scores/{key}")
     def scores(self, key: str, answers: bool = False) -> dict[str, Any]:
-        """How far a scoring is."""
+        """The progress of a scoring."""
         return self.scorings.state(key, answers)
 
     # --- runs ---

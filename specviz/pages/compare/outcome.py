@@ -28,7 +28,7 @@ METRICS = [{name: getattr(_BY_KEY[key], name) for name in _BY_KEY[key].__slots__
 
 
 def whole(trace: Trace) -> bool:
-    """Whether a run came to its own end."""
+    """True for a run that came to its own end."""
     from decoders.study.divergences import CUT_SHORT
 
     return trace.run.get("stop", "") not in CUT_SHORT

@@ -107,7 +107,7 @@ class Compare(Service):
 
     @get()
     def shown(self) -> dict[str, Any]:
-        """What the page starts with: what the examples' prompts are called, and how many lanes there may be."""
+        """The page's first state: what the examples' prompts are called, and how many lanes there may be."""
         prompts = [{"label": e.label, "prompt": e.fields} for e in listed_examples(self.desk.toy)]
         return {"examples": prompts, "most": MAX_LANES, "metrics": METRICS, "plotly": plotly()}
 
@@ -237,7 +237,7 @@ class Compare(Service):
         return verdicts
 
     def _trusted(self, key: str) -> bool:
-        """Whether others' runs may be held against this one: a file that somebody opened may say anything."""
+        """True where others' runs may be compared with this one: a file that somebody opened may say anything."""
         entry = self.desk.store.entry(key)
         return self.desk.loader.target is None or entry is None or entry.kind != "opened"
 

@@ -1,4 +1,4 @@
-"""Where runs of one prompt differ most: stretches of their shared output in which one needs fewer forwards."""
+"""Places where runs of one prompt differ most: stretches of their shared output in which one needs fewer forwards."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def stretches(traces: Mapping[str, Trace], baseline: str) -> list[dict[str, Any]
 
 
 def _agreement(traces: Mapping[str, Trace], baseline: str) -> dict[str, int]:
-    """How many output tokens of each run agree with the reference: plain decoding, else the longest lossless run."""
+    """Count each run's output tokens that agree with the reference: plain decoding, else the longest lossless run."""
     outputs = {key: trace.output_ids for key, trace in traces.items() if trace.output_ids}
     if not outputs:
         return {}

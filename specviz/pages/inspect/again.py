@@ -66,7 +66,7 @@ def _from_template(trace: Trace) -> PromptForm:
 
 
 def missing_note(trace: Trace) -> str:
-    """What the form could not take over of a run; "" where it holds all of it."""
+    """A note on what the form could not take over of a run; "" where it holds all of it."""
     pool = trace.run.get("pool") or {}
     if pool and not pool.get("in_prompt", True):
         return f"This run drafted from {pool.get('label', 'a text of its own')}: choose that file again under More."

@@ -37,7 +37,7 @@ def recipe_card(experiment: Experiment, info: Mapping[str, Any], available: set[
 
 
 def metrics_shown() -> list[dict[str, Any]]:
-    """What can be measured."""
+    """The quantities that can be measured."""
     return [
         {
             "key": q.key, "label": q.label, "formula": q.formula, "unit": q.unit, "help": q.help,
@@ -48,7 +48,7 @@ def metrics_shown() -> list[dict[str, Any]]:
 
 
 def progress_shown(progress: Progress | None) -> dict[str, Any] | None:
-    """How far an experiment is."""
+    """The progress of an experiment."""
     if progress is None:
         return None
     shown = {name: getattr(progress, name) for name in ("done", "total", "seconds", "left_s", "trains", "before")}
@@ -86,7 +86,7 @@ def drawn(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
 
 
 def _below(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
-    """What stands below charts and tables alike."""
+    """The notes below charts and tables alike."""
     return {
         "formulas": [{"label": q.label, "formula": q.formula, "help": q.help} for q in map(results.quantity, wanted)],
         "names": NAMES,
@@ -96,7 +96,7 @@ def _below(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
 
 
 def _draw_batch(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
-    """What a page shows of a batch."""
+    """A batch as a page shows it."""
     return {
         "charts": [], "points": [], "columns": [], "profiles": [], "caption": "",
         "tables": [table.to_json() for table in tables(results, wanted)],
@@ -122,7 +122,7 @@ def end_state(about: Mapping[str, Any]) -> str:
 
 
 def listed_card(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What a list of results shows of them."""
+    """Results as a list shows them."""
     keys = ("id", "name", "title", "figure", "paper", "created", "state", "cases")
     return {key: about.get(key) for key in keys} | {"model": about["model"].get("name")}
 

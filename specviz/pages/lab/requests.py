@@ -1,4 +1,4 @@
-"""What the page Lab asks for, checked, and the experiment and the prompts that come of it."""
+"""A request of the page Lab, checked, and the experiment and the prompts that come of it."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class Lab(Service):
 
     @post("estimate")
     def estimate(self, asked: ExperimentRequest) -> dict[str, Any]:
-        """How many runs it is and about how long; "asks" is the question to be answered before it is started."""
+        """Count the runs and estimate their time; "asks" is the question to be answered before it is started."""
         target = self.desk.target()
         planned = self.plan(asked, target)
         per_token = self._pace or pace(target)

@@ -106,7 +106,7 @@ def find_run(trace: str, folder: Path, shipped: Path) -> Path | bytes | None:
 
 
 def place_of(key: str, folder: Path, shipped: Path) -> Path | None:
-    """Where results lie: the lab's own in a folder, those that come along in a folder or a zip file."""
+    """Folders of results: the lab's own in a folder, those that come along in a folder or a zip file."""
     folders = [place / key for place in (folder, shipped) if (place / key / ABOUT).is_file()]
     files = [file for file in [shipped / f"{key}.zip"] if file.is_file()]
     return next(iter(folders + files), None)

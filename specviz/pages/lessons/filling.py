@@ -175,7 +175,7 @@ class Filler:
     # places
 
     def show(self, line: Line | None, view: View) -> list[dict[str, Any]]:
-        """What is highlighted: panels, nodes, candidate rows, tokens, metrics."""
+        """The highlighted things: panels, nodes, candidate rows, tokens, metrics."""
         shown: list[dict[str, Any]] = []
         for part in line.text.split(",") if line else ():
             name = part.strip()

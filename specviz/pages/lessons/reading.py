@@ -22,7 +22,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a line of a lesson."""
+    """A fault of a line of a lesson."""
 
     file: str
     line: int

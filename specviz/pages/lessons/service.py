@@ -47,7 +47,7 @@ def load(path: Path, runs: Runs | None = None) -> dict[str, Any]:
 
 
 def own_folder() -> Path:
-    """Where a teacher's lessons are, and the runs they are about."""
+    """Folders of a teacher's lessons, and of the runs they are about."""
     return home() / "lessons"
 
 

@@ -1,4 +1,4 @@
-"""What a lesson's names stand for: a run, a step, a node, a candidate, and how their values read."""
+"""Values of a lesson's names: a run, a step, a node, a candidate, and how their values read."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _trace(path: Path, _: int) -> Trace:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a name stands for: the value to compare by, and how it reads."""
+    """The value of a name: the value to compare by, and how it reads."""
 
     raw: Any
     shown: str

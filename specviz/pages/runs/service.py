@@ -16,7 +16,7 @@ from .difference import difference
 
 
 class Change(Body):
-    """What changes of some runs; None leaves it as it is."""
+    """Changes of some runs; None leaves it as it is."""
 
     ids: Texts
     title: str | None = None
@@ -26,7 +26,7 @@ class Change(Body):
 
 
 class Runs(Service):
-    """What a user may see and change of the stored runs."""
+    """The stored runs, as a user may see and change them."""
 
     name, title, order = "runs", "Runs", 70
     cannot = "The library cannot"
@@ -38,7 +38,7 @@ class Runs(Service):
         return {"runs": runs, "first": self.desk.first, "room": self.room(runs)}
 
     def listing(self, owner: str) -> list[dict[str, Any]]:
-        """What ``owner`` may see in a list, the running ones first; ``mine``: may be changed and deleted."""
+        """The list that ``owner`` may see, the running ones first; ``mine``: may be changed and deleted."""
         live = [
             {
                 "id": job.id, "title": job.title or "Untitled run", "kind": "live", "state": job.state,
@@ -50,9 +50,7 @@ class Runs(Service):
         return live + [{**row, "mine": self.may_change(row["id"], owner)} for row in self.desk.store.listing(owner)]
 
     def room(self, runs: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-        """How full the store is: of ``count`` runs ``others`` are not among a user's; and what is wrong with the disk,
-        if anything is.
-        """
+        """The store's room: of ``count`` runs ``others`` are not among a user's; and the disk's fault, if any."""
         library, taken = self.desk.library, self.desk.store.usage()
         if library is not None:
             library.save_unsaved()
@@ -60,7 +58,7 @@ class Runs(Service):
         return {**taken, "others": taken["count"] - listed, "problem": library.problem if library is not None else ""}
 
     def may_change(self, key: str, owner: str) -> bool:
-        """Whether a run is ``owner``'s; what belongs to everybody may be changed on a server of one's own."""
+        """True for a run that is ``owner``'s; what belongs to everybody may be changed on a server of one's own."""
         entry = self.desk.store.entry(key)
         if entry is None or entry.kind == "gallery":
             return False
@@ -107,7 +105,7 @@ class Runs(Service):
 
     @get("difference")
     def difference(self, runs: Listed) -> dict[str, Any]:
-        """Where each of two runs of one prompt accepted drafted tokens that the other did not. Raises UnknownTrace, and
+        """Places where one of two runs of a prompt accepted drafted tokens alone. Raises UnknownTrace, and
         Rejected where the two cannot be held against each other.
         """
         if len(runs) != 2:

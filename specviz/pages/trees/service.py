@@ -33,7 +33,7 @@ Table = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Source:
-    """What trees are designed from. ``place`` is the folder of the prompt tokens; ``missing`` and ``problem`` are
+    """Measurements to design trees from. ``place`` is the prompt tokens' folder; ``missing`` and ``problem`` are
     sentences, or ""."""
 
     table: Table
@@ -99,7 +99,7 @@ class Trees(Service):
 
     @get("latency")
     def latency(self) -> dict[str, Any]:
-        """What is kept of this machine's latency, how far a measurement is, and why the last one failed."""
+        """The latency kept of this machine, how far a measurement is, and why the last one failed."""
         return self._state(_saved_latency(self.desk.loader.target))
 
     @post("measure")
@@ -156,7 +156,7 @@ class Trees(Service):
 
 
 def source(target: Any) -> Source:
-    """What the trees of a target are designed from: what was measured with its prompt tokens, else an assumption."""
+    """Find the measurements for a target's trees: what was measured with its prompt tokens, else an assumption."""
     from decoders.prompt_tokens.design import assumed_acceptance
     from decoders.prompt_tokens.trees import FILE, load_trees, trained_acceptance
 
@@ -233,7 +233,7 @@ def _states(trees: dict[str, Any]) -> dict[str, Any]:
 
 
 def _within(table: Table) -> list[dict[str, Any]]:
-    """How often one of the first guesses holds, per distance: {"guesses": how many, "shares": [...]}.
+    """Shares of first guesses that hold, per distance: {"guesses": how many, "shares": [...]}.
 
     >>> _within(((0.5, 0.25),))
     [{'guesses': 2, 'shares': [0.75]}]

@@ -51,7 +51,7 @@ def redraft(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lens(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What every layer of the target says at a drafted ``node`` of a ``step`` of the run ``key``."""
+    """The first choices of every layer of the target at a drafted ``node`` of a ``step`` of the run ``key``."""
     from decoders.draft.needs import Needs
     from decoders.study import lens as study
 
@@ -93,7 +93,7 @@ def _trace(holder: Holder, asked: Mapping[str, Any]) -> Trace | None:
 
 
 def _needs(target: Target, method: Any, params: Mapping[str, Any]) -> Needs:
-    """What a method reads of a run."""
+    """The needs of a method on a run."""
     from decoders.draft.params import make_params
     from decoders.study.whatif import bounded_needs
 

@@ -92,7 +92,7 @@ class WhatIfs(Service):
 
     @get("{key}")
     def able(self, key: str) -> dict[str, str]:
-        """Whether a run's steps can be drafted again."""
+        """True where a run's steps can be drafted again."""
         return {"reason": self.reason(key)}
 
     def reason(self, key: str) -> str:
@@ -156,7 +156,7 @@ class WhatIfs(Service):
 
     @post("{key}/lens")
     def lens(self, key: str, asked: Place) -> dict[str, Any]:
-        """What every layer of the target says at a drafted node's place: ``decoders.study.lens.Lens``, computed now.
+        """Each layer's first choices at a drafted node's place: ``decoders.study.lens.Lens``, computed now.
 
         Raises UserError with a sentence, also for a model that cannot be read so; UnknownTrace.
         """
@@ -194,7 +194,7 @@ class WhatIfs(Service):
         return {"id": self.desk.store.put(made, kind="opened", owner=owner)}
 
     def _in_turn(self, work: Callable[[], Any]) -> Any:
-        """What ``work`` returns once it was done. Raises Busy where too many questions wait."""
+        """The result of ``work`` once it is done. Raises Busy where too many questions wait."""
         if not self._waiting.acquire(blocking=False):
             raise Busy("Many steps wait to be drafted again: try again in a moment.")
         try:
