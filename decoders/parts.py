@@ -20,7 +20,7 @@ from decoders.draft_models.fitted import Fitted
 from decoders.draft_models.part_files import PartFiles, Source
 from decoders.draft_models.published import Published
 from decoders.folders import settings_folder
-from decoders.method.part import OFFERED, Kind, kinds
+from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, kinds
 from decoders.model.catalog import SHIPPED, current_key, shipped_key
 from decoders.model.linear import pack, pack_if_faster, packable
 
@@ -239,8 +239,11 @@ def missing_part(target: Target, kind: str) -> str | None:
         return None
     model = " --model and this model" if target.name != "specviz-demo" else ""
     make = f"make one with `specviz train {kind}`{model}"
-    if kinds()[kind].training is None:
+    if (training := kinds()[kind].training) is None:
         make = "name a published one (`part`), or keep one with `specviz parts add PLACE --model M`"
+    elif training.family != DRAFT_MODELS:
+        untrained = target.shape.unlike_llama("none can be trained here for", "they can for")
+        make = f"{untrained}. Name one that fits (`part`)" if untrained else make
     reason = f"there is no {kinds()[kind].title} for {target.name}: {make}"
     return f"{reason}, or {elsewhere}" if (elsewhere := left_out(target.key, kind)) else reason
 

@@ -28,6 +28,7 @@ from decoders.model.load import load_target
 from decoders.model.recurrent import LayerState, Paths
 from decoders.model.shape import ModelShape
 from decoders.model.target import Target
+from decoders.parts import load_part
 from decoders.recorder.recorder import Recorder
 from decoders.study.lens import lens
 from decoders.study.stock import StockModel
@@ -44,6 +45,7 @@ from .tiers import matrix
 
 HYBRIDS = {case.family: case for case in cases() if case.window == "hybrid"}
 KINDS = ("qwen3_next", "lfm2", "granitemoehybrid")  # delta rule, convolution alone, Mamba-2
+OTHER = next(case for case in cases() if case.family == "llama")
 FAMILIES = matrix(HYBRIDS, KINDS, "the other hybrid families")
 FEW = matrix(KINDS, 1, "the other kinds of states")
 METHODS = ("pld", "pld+h", "pld+a", "adapld", "suffix", "recycling", "lookahead", "sam", "logitspec", "llma")
@@ -277,6 +279,15 @@ def test_every_part_drafts_for_a_hybrid(family: str, tmp_path: Path, monkeypatch
     assert sum(step.accepted for step in drafts["1 none"]) == 14 - len(drafts["1 none"])
     with pytest.raises(UserError, match="follows one text from forward to forward"):
         generate(target, prompt, "sps", {"drafter": str(folder), "expansion": "beam 4"}, max_new_tokens=4)
+
+
+def test_a_head_of_a_model_without_states_is_refused_on_one_with_them(tmp_path: Path) -> None:
+    """Of the same width and vocabulary, so that nothing but the model it was trained for tells it apart."""
+    target, other = opened(HYBRIDS["lfm2"]), Target(network(OTHER), tiny_tokenizer(), "of-attention")
+    for kind in ("eagle3", "dflash", "medusa"):
+        folder = save_tiny_part(other, kind, tmp_path / kind)
+        with pytest.raises(UserError, match="of-attention.*lfm2|lfm2.*of-attention"):
+            load_part(target, kind, folder)
 
 
 def test_a_checkpoint_that_lacks_a_states_weights_is_refused(tmp_path: Path) -> None:

@@ -68,6 +68,10 @@ def test_what_is_missing_and_the_command_that_makes_it(target, home):
             generate(target, Prompt.from_ids([5, 6]), name, max_new_tokens=4)
     save_tiny_part(target, "glide")
     assert find_method("glide").missing(target) is None is missing_part(target, "glide")
+    other = tiny_target("gemma2")
+    for kind in ("eagle3", "ppd", "dflash"):
+        assert "none can be trained here for 'gemma2' models: they can for llama" in str(missing_part(other, kind))
+    assert "make one with `specviz train drafter`" in str(missing_part(other, "drafter"))
 
 
 def test_a_run_records_the_part_that_drafted(target, home):
