@@ -53,7 +53,7 @@ def pair(case: Case) -> tuple[Target, Target]:
     known = {*dict(case.settings), *OWN[case.family]}
     own = {name: value for name, value in {**SIZES, **OWN[case.family]}.items() if name in known}
 
-    def made(mixed: bool) -> Target:
+    def build(mixed: bool) -> Target:
         layers = [here or not mixed for here in attends]
         if case.family == "bamba":
             which = {"attn_layer_indices": [layer for layer, here in enumerate(layers) if here]}
@@ -62,7 +62,7 @@ def pair(case: Case) -> tuple[Target, Target]:
         settings = (*case.settings, *own.items(), *which.items())
         return Target(network(replace(case, settings=settings)), None, case.family)
 
-    return made(True), made(False)
+    return build(True), build(False)
 
 
 @torch.inference_mode()
@@ -73,7 +73,7 @@ def forward_ms(session: Session) -> float:
     return (time.process_time() - started) * 1e3
 
 
-def compared(case: Case, behind: int, turns: int) -> tuple[float, float, float, float]:
+def compare_forwards(case: Case, behind: int, turns: int) -> tuple[float, float, float, float]:
     """Median milliseconds of the hybrid and of attention alone, and millions of parameters of both."""
     models = pair(case)
     sessions = [model.session(Needs(), behind + 1) for model in models]
@@ -101,7 +101,7 @@ def main() -> int:
         if case.window != "hybrid" or case.family not in OWN or args.only not in case.family:
             continue
         for behind in args.behind:
-            hybrid, alone, size, other = compared(case, behind, args.turns)
+            hybrid, alone, size, other = compare_forwards(case, behind, args.turns)
             slow += hybrid / alone > args.most
             line = f"{case.family:14}{behind:7}{hybrid:11.2f}{alone:14.2f}{hybrid / alone:8.2f}"
             print(f"{line}   {size:.1f}, {other:.1f}", flush=True)
