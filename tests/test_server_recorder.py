@@ -373,8 +373,15 @@ def test_watching_a_folder_counts_as_the_recorder_wrote(recorder, capsys):
     assert folder.look().drafts == 2, "each line once"
     live.write_text(json.dumps({"t": 1, "request": "b", "drafted": 1, "accepted": 1, "emitted": 2}) + "\n")
     assert folder.look().drafts == 3, "the file began anew"
+    bad = [{"drafted": 1e999}, {"drafted": -1}, {"accepted": 9}, {"emitted": -5}, {"t": "now"}, {"drafted": None}]
+    line = {"t": 1, "request": "\x1b[2J" + HOSTILE, "drafted": 1, "accepted": 0, "emitted": 1}
+    with open(live, "a") as file:
+        file.write("".join(json.dumps({**line, **one}) + "\n" for one in bad) + "[" * 100_000 + "\n")
+        file.write(json.dumps(line) + "\n")
+    assert (folder.look().drafts, folder.look().tokens) == (4, 8), "lines of nobody are passed over"
     assert main(["watch", str(recorder.folder), "--once"]) == 0
-    assert "mean acceptance length" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "mean acceptance length" in shown and "\x1b[2J" not in shown and "script" not in shown
 
 
 def test_watching_metrics(capsys):

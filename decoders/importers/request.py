@@ -81,7 +81,9 @@ class ServerStep:
     position, the drafted one first; ``ms`` is the time since the step before, as far as it is told. Recorders know
     more: the target's probability and rank of every drafted token (``judged``), after temperature and the like
     (``served``), its first choices in every row (``tops``), times, and the requests of the forward (``batch``);
-    ``confidence``: the drafter's own guess, per drafted token, that it is accepted.
+    ``confidence``: the drafter's own guess, per drafted token, that it is accepted. Of a tree ``parents`` has the node
+    above every drafted token (0: the root; each stands behind its parent), and ``path`` the nodes that stood; without
+    them a draft is a chain.
     """
 
     emitted: int
@@ -97,6 +99,21 @@ class ServerStep:
     verify_ms: float | None = None
     batch: int = 0
     confidence: Sequence[float | None] | None = None
+    parents: Sequence[int] | None = None
+    path: Sequence[int] = ()
+
+    def depths(self, drafted: int) -> list[int]:
+        """Depths of so many drafted nodes, the root first.
+
+        >>> ServerStep(2, 1, 3, parents=(0, 0, 2), path=(2,)).depths(3), ServerStep(2).depths(2)
+        ([0, 1, 1, 2], [0, 1, 2])
+        """
+        if self.parents is None:
+            return list(range(drafted + 1))
+        depths = [0]
+        for parent in self.parents:
+            depths.append(depths[parent] + 1)
+        return depths
 
 
 @dataclass(slots=True)
@@ -321,9 +338,10 @@ class _Rows:
         self.tokens["prob"] += [prob for prob, _ in judged]
         self.tokens["rank"] += [rank for _, rank in judged]
         self.elapsed += step.ms or 0.0
-        full = "full" if accepted == drafted else "partial" if accepted else "none"
+        depth = max(step.depths(drafted)) if step.parents else drafted
+        full = "full" if accepted == depth else "partial" if accepted else "none"
         row = {
-            "context": self.prompt + self.at, "route": "", "drafted": drafted, "depth": drafted, "accepted": accepted,
+            "context": self.prompt + self.at, "route": "", "drafted": drafted, "depth": depth, "accepted": accepted,
             "reason": "" if drafted else step.reason, "emitted": len(emitted),
             "bonus": self.output[emitted.stop - 1] if own else -1, "outcome": full if drafted else "plain",
             "origins": DRAFTER.name if accepted else "", "entropy": None, "draft_ms": step.draft_ms,
@@ -336,15 +354,20 @@ class _Rows:
     def _nodes(self, step: ServerStep, accepted: int, drafted: int, judged: Sequence[tuple[float | None, int]]) -> None:
         count, ids, known = drafted + 1, self.pieces.id, self.pieces.hexes
         offers = [() if depth > len(step.draft) else step.draft[depth - 1] for depth in range(1, count)]
-        verdicts = [judged[i] if i < accepted else (None, -1) for i in range(drafted)]
+        depths = step.depths(drafted)
+        if step.parents is None:
+            verdicts = [judged[i] if i < accepted else (None, -1) for i in range(drafted)]
+            tokens = [ids(*(offered[0][:2] if offered else (None, None))) for offered in offers[accepted:]]
+            tokens = [*self.output[self.at : self.at + accepted], *tokens]
+            rejected = min(drafted - accepted, int(len(judged) > accepted))
+            status = ["accepted"] * accepted + ["rejected"] * rejected + ["unreached"] * (drafted - accepted - rejected)
+        else:
+            verdicts, tokens, status = self._of_tree(step, depths, step.path[:accepted], judged)
         verdicts[: len(step.judged)] = [(share(prob), rank) for prob, rank in step.judged[:drafted]]
-        tokens = [ids(*(offered[0][:2] if offered else (None, None))) for offered in offers[accepted:]]
-        rejected = min(drafted - accepted, int(len(judged) > accepted))
-        status = ["accepted"] * accepted + ["rejected"] * rejected + ["unreached"] * (drafted - accepted - rejected)
         rows: dict[str, list[Any]] = {
-            "step": [self.step] * count, "token": [self.root, *self.output[self.at : self.at + accepted], *tokens],
-            "parent": list(range(-1, drafted)),
-            "depth": list(range(count)), "origin": ["root", *[DRAFTER.name] * drafted], "source": [-1] * count,
+            "step": [self.step] * count, "token": [self.root, *tokens],
+            "parent": list(range(-1, drafted)) if step.parents is None else [-1, *step.parents],
+            "depth": depths, "origin": ["root", *[DRAFTER.name] * drafted], "source": [-1] * count,
             "pool": [-1] * count, "draft_prob": [None, *(share(o[0][2]) if o else None for o in offers)],
             "prob": [None, *(prob for prob, _ in verdicts)], "rank": [-1, *(rank for _, rank in verdicts)],
             "status": ["root", *status], "reason": ["", *(REASONS.get(word, "") for word in status)],
@@ -356,7 +379,8 @@ class _Rows:
                 shares = [share(value) for value in (values or ())[:drafted]]
                 rows[name] = [None, *shares, *[None] * (drafted - len(shares))]
         _extend(self.tables, "nodes", count, **rows)
-        guesses = [(depth, rank, *choice) for depth, o in enumerate(offers) for rank, choice in enumerate(o)]
+        told = offers if step.parents is None else ()
+        guesses = [(depth, rank, *choice) for depth, o in enumerate(told) for rank, choice in enumerate(o)]
         nothing: list[None] = [None] * len(guesses)
         _extend(
             self.tables, "guesses", len(guesses), step=[self.step] * len(guesses),
@@ -380,6 +404,24 @@ class _Rows:
         )  # fmt: skip
         if drafted > accepted + len(step.draft[accepted:]):
             self.unknown.add("nodes.token")
+
+    def _of_tree(
+        self, step: ServerStep, depths: Sequence[int], path: Sequence[int], judged: Sequence[tuple[float | None, int]]
+    ) -> tuple[list[tuple[float | None, int]], list[int], list[str]]:
+        """Probabilities with ranks, tokens and statuses of a tree's drafted nodes."""
+        stood, verdicts, tokens, status = {0, *path}, list[tuple[float | None, int]](), list[int](), list[str]()
+        ended = len(judged) == len(path)  # the answer ended inside the draft: nothing behind the path was judged
+        for node, parent in enumerate(step.parents or (), start=1):
+            depth = depths[node]
+            if node in stood:
+                verdicts.append(judged[depth - 1])
+                tokens.append(self.output[self.at + depth - 1])
+                status.append("accepted")
+                continue
+            verdicts.append((None, -1))
+            tokens.append(self.pieces.id(*step.draft[node - 1][0][:2]))
+            status.append("unreached" if parent not in stood or (ended and depth > len(path)) else "rejected")
+        return verdicts, tokens, status
 
     def _probability_and_rank(self, place: int) -> tuple[float | None, int]:
         """The target's probability of an output token and its rank, where its first choices tell it."""

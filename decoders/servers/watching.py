@@ -119,7 +119,9 @@ class Folder:
             step: Any = json.loads(line)
             drafted, accepted, emitted = (int(step[name]) for name in ("drafted", "accepted", "emitted"))
             at, request = float(step["t"]), f"{path.name} {step['request']}"
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # of another version, or of nobody
+            return
+        if not 0 <= accepted <= drafted or emitted < 0:
             return
         self._requests.add(request)
         self._recent.append((at, emitted))
