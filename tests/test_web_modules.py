@@ -85,7 +85,7 @@ FLOORS = (
     ("inspect",),
     ("shell",),
     ("acceptance", "trees"),
-    ("attribution", "compare", "dev", "lab", "lesson", "models", "player", "runs", "servers", "whatif"),
+    ("attribution", "compare", "dev", "judges", "lab", "lesson", "models", "player", "runs", "servers", "whatif"),
     ("opening", "site"),
 )
 
