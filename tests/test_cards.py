@@ -33,7 +33,7 @@ OTHER = {  # the same word for another thing, by file
     "decoders/study/peers.py": {"plain", "pld", "pld+h", "sps"},  # which program of others does the same
     "specviz/views/frames.py": {"plain"}, "specviz/pages/compare/service.py": {"plain"},  # the table
     "specviz/pages/compare/outcome.py": {"plain"}, "specviz/pages/acceptance/service.py": {"plain", "rest"},
-    "specviz/site/documents.py": {"plain"},
+    "specviz/pages/acceptance/judging.py": {"rest"}, "specviz/site/documents.py": {"plain"},
     "specviz/commands/run.py": {"plain"}, "specviz/commands/compare.py": {"plain"},
     "specviz/commands/load.py": {"plain"},
     "specviz/experiments/experiment.py": {"adapld", "casd", "glide", "ppd", "eagle2", "eagle3"},  # papers

@@ -85,8 +85,10 @@ export function drawMaps(inspector, view) {
       add(one.position, one.position + 1, colors.heat, true, one.chosen ? 1 : 0.45);
   }
   const { shading, look } = inspector.picker;
-  for (const one of shading ? look : [])
-    add(one.position, one.position + 1, colors.heat, true, 0.2 + 0.8 * Math.sqrt((one.weight ?? 0) / (look[0].weight ?? 0)));
+  for (const { position, weight } of shading ? look : []) {
+    const share = (weight ?? 0) / (look[0].weight ?? 0);
+    add(position, position + 1, colors.heat, true, 0.2 + 0.8 * Math.sqrt(share));
+  }
   for (const span of view.spans) add(span.start, span.stop, colors.source, true);
   if (view.end > view.context) add(view.context, view.end, colors.accepted, true);
   for (const run of inspector.links.pinned) {

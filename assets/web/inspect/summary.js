@@ -6,7 +6,7 @@ import { NOT_RECORDED, OPEN, POOL } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import * as terms from "specviz/base/terms.js";
 import { safe } from "specviz/base/text.js";
-import { lanes, offered, quoted as token, stood } from "specviz/inspect/drafting.js";
+import { lanes, numberOf, offered, quoted as token, stood } from "specviz/inspect/drafting.js";
 import * as imported from "specviz/inspect/imported.js";
 import { follows, legend as hungLegend, offer as hungOffer } from "specviz/inspect/prompt_marks.js";
 import * as shares from "specviz/inspect/shares.js";
@@ -62,14 +62,19 @@ export function offer(owner, view) {
 function result(owner, view) {
   const ended = view.bonus < 0;
   const sampled = (owner.model.run.sampling?.temperature || 0) > 0;
+  const matched = view.nodes.some((node) => node.reason === "match" || node.reason === "mismatch");
+  const drawn = view.route === "drawn" && !matched;
+  const ratio = drawn && view.nodes.some((node) => numberOf(owner, node, "accept_ratio") !== null);
   const own = owner.model.run.forced
     ? "in the answer"
     : owner.model.run.imported
       ? "accepted by the server"
       : owner.model.lossy
         ? "passed the lossy rule"
-        : view.route === "drawn"
-          ? "accepted by ratio"
+        : drawn
+          ? ratio
+            ? "accepted by ratio"
+            : "accepted by the verifier"
           : sampled
             ? "drawn by the target too"
             : "the target's own choice";
@@ -90,7 +95,7 @@ function result(owner, view) {
   else if (chain) parts.push(accepted(`the first ${n === 1 ? "one" : n}`), ` ${verb[n === 1 ? 0 : 1]}${own}`);
   else parts.push("a path of ", accepted(plural(n, "token")), ` ${verb[0]}${own}`);
   if (ended) return [...parts, ", and a stop token ended the run."];
-  const redrawn = view.route === "drawn" && view.refused.length > 0;
+  const redrawn = drawn && view.refused.length > 0;
   parts.push(n ? ", then " : "", redrawn ? "the residual " : "the target ");
   parts.push(redrawn ? "gave " : view.refused.length ? "wrote " : "added ");
   parts.push(terms.term(owner, "step_bonus", token(owner, view.bonus)));
