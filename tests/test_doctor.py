@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from fastapi.testclient import TestClient
 
 from decoders import Prompt, UserError, find_method, generate
 from decoders.model.target import Target
@@ -20,12 +23,19 @@ from decoders.study.doctor_server import ServerNumbers, compared
 from decoders.study.doctor_setup import drafting_of, forms_of
 from decoders.study.forced_drafts import Drafted, Drafting, Text, drafts
 from specviz.cli import main
+from specviz.pages.doctor import examination
+from specviz.server.backend_host import Holder
+from specviz.server.http import COOKIE
+from specviz.server.limits import Rules
 from specviz.views import examples
 from specviz.views.doctor_page import doctor_page
 
+from . import synthetic
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
 from .planted import FAULTS, examined, found, rare_vocabulary
+from .stubs import StubDesk, app_of
+from .waiting import WAIT_S, until
 
 METHODS = {
     "eagle": ("eagle2", {"top_k": 1, "depth": 2, "total_tokens": 4}), "medusa": ("medusa", {"tree": "chain"}),
@@ -190,6 +200,87 @@ def test_the_command_examines_and_fails_in_ci(
     assert "draft vocabulary" in page.read_text("utf-8")
     assert main(["doctor", *more[:2], "--part", str(tmp_path / "none")]) == 2
     assert "none" in capsys.readouterr().err
+
+
+# --- the page
+
+
+FILE = {"name": "x.jsonl", "text": "".join(f'{{"turns": ["Who was number {n}?"]}}\n' for n in range(3))}
+
+
+@pytest.fixture
+def client(target: Target) -> Iterator[TestClient]:
+    save_tiny_part(target, "medusa")
+    save_tiny_part(target, "ppd")
+    desk = StubDesk(load=lambda: target, gallery=(synthetic.chain(),))
+    with TestClient(app_of(desk)) as made:
+        assert desk.loader.wait(WAIT_S)
+        made.cookies.set(COOKIE, "0" * 32)
+        made.desk = desk
+        yield made
+
+
+def begin(client: Any, **more: Any) -> Any:
+    sent = {"part": "own:medusa", "prompts": FILE, "count": 2, "max_new_tokens": 16, "places": 20, **more}
+    return client.post("/api/doctor/start", json=sent)
+
+
+def test_the_page_lists_parts_and_refuses_what_will_not_do(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = client.get("/api/doctor").json()
+    assert shown["parts"] == [{"id": "own:medusa", "title": "Set of Medusa heads", "kind": "medusa", "own": True}]
+    assert {"examples", "gsm8k", "mt-bench"} <= shown["sets"].keys() and shown["examinations"] == []
+    for sent, words in (
+        ({"part": "../medusa"}, "no such part"), ({"prompts": "/etc/passwd"}, "no prompts called '/etc/passwd'"),
+        ({"count": 0}, "number of prompts is 0"), ({"server": {"name": "a.log", "text": "no"}}, "holds nothing"),
+        ({"prompts": {"name": "../x.jsonl", "text": "{}"}}, "x.jsonl, line 1: none of 'turns'"),
+        ({"temperature": 0.0}, "temperature is 0.0"),
+    ):  # fmt: skip
+        answer = begin(client, **sent)
+        assert answer.status_code == 422 and words in answer.json()["error"], answer.text
+    assert client.get("/api/doctor/of/none").status_code == 404
+    client.desk.rules = Rules(public=True)
+    assert begin(client).status_code == 403 and "own" in client.get("/api/doctor").json()["reason"]
+    stages = iter([])
+    monkeypatch.setattr("specviz.pages.doctor.examination._begin", lambda *_: stages)
+    holder = Holder(client.desk.loader.target)
+    with pytest.raises(UserError, match="the model was exchanged, or its backend lost"):
+        examination.advance(holder, {"key": "a"})
+    with pytest.raises(AttributeError):  # an empty report: nothing of it stays
+        examination.advance(holder, {"key": "a", "begin": {}})
+    assert holder.memory == {examination.MEMORY: {}}
+
+
+@pytest.mark.slow("examines a part with every control, twice")
+def test_the_page_examines_in_the_background_and_stops(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = begin(client).json()
+    over = until(lambda: (now := state(client, one))["state"] not in ("queued", "running") and now, "it is over")
+    assert over["state"] == "done" and over["done"] == over["total"] > 5, over
+    report = over["report"]
+    assert report["part"] == "Set of Medusa heads (your own)" and report["places"] >= 20 and report["texts"] == 2
+    assert {"anchor", "norm"} <= {control["cause"] for control in report["controls"]}
+    page = client.get(f"/api/doctor/of/{one['id']}/report")
+    assert page.headers["content-disposition"].startswith("attachment") and "<h2>Controls</h2>" in page.text
+    assert client.get(f"/api/doctor/of/{one['id']}/report?format=json").json() == report
+    assert client.get("/api/doctor").json()["examinations"][0]["state"] == "done"
+    client.cookies.set(COOKIE, "1" * 32)  # another browser
+    assert client.get(f"/api/doctor/of/{one['id']}").status_code == 404
+    gate, real = threading.Event(), examination.advance
+
+    def advance(holder: Any, asked: Any) -> Any:
+        assert gate.wait(WAIT_S)
+        return real(holder, asked)
+
+    monkeypatch.setattr(examination, "advance", advance)
+    two = begin(client).json()
+    client.post("/api/doctor/stop", json={"id": two["id"]})
+    gate.set()
+    until(lambda: state(client, two)["state"] == "stopped", "it was stopped")
+    assert client.get(f"/api/doctor/of/{two['id']}/report").status_code == 404
+    until(lambda: client.desk.memory.get(examination.MEMORY) == {}, "nothing of it is held")
+
+
+def state(client: Any, one: dict[str, Any]) -> dict[str, Any]:
+    return client.get(f"/api/doctor/of/{one['id']}").json()
 
 
 # --- planted faults

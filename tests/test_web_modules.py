@@ -84,7 +84,7 @@ FLOORS = (
     ("ui",),
     ("inspect",),
     ("shell",),
-    ("acceptance", "trees"),
+    ("acceptance", "doctor", "trees"),
     ("attribution", "compare", "dev", "judges", "lab", "lesson", "models", "player", "runs", "servers", "whatif"),
     ("opening", "site"),
 )

@@ -11,9 +11,10 @@ A change helps where, over the same places, the log-probability that the drafter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,7 +92,33 @@ class Form:
     prompts: Sequence[Prompt]
 
 
+class Stage(NamedTuple):
+    """A stage of an examination that is over: the ``done``-th of ``total``, in words."""
+
+    done: int
+    total: int
+    words: str
+
+
 def examine(
+    drafting: Drafting, prompts: Sequence[Prompt], *, progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> Report:  # fmt: skip
+    """Examine a drafter on prompts, at once; ``settings`` are those of ``examination``.
+
+    Raises UserError where the answers are too short for a draft.
+    """
+    stages = examination(drafting, prompts, **settings)
+    while True:
+        try:
+            stage = next(stages)
+        except StopIteration as end:
+            return end.value
+        if progress is not None:
+            progress(stage.done, stage.total)
+
+
+def examination(
     drafting: Drafting,
     prompts: Sequence[Prompt],
     *,
@@ -104,54 +131,58 @@ def examine(
     server: ServerNumbers | None = None,
     skipped: Sequence[str] = (),
     answers: Sequence[Sequence[int]] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Report:
-    """Examine a drafter on prompts. ``forms`` are the prompts in other forms; ``exact`` opens the same drafter beside
-    the target in full precision; ``server`` is what a server says of its acceptance; ``answers`` are the target's own,
-    where they are known.
+) -> Generator[Stage, None, Report]:
+    """Stages of an examination, which returns the report: between two of them the target may do other work.
 
+    ``forms`` are the prompts in other forms; ``exact`` opens the same drafter beside the target in full precision;
+    ``server`` is what a server says of its acceptance; ``answers`` are the target's own, where they are known.
     Raises UserError where the answers are too short for a draft.
     """
     target, depth = drafting.target, drafting.deepest
+    listed = list(controls(drafting))
+    total = (2 - (answers is not None)) * len(prompts) + len(listed) + len(forms) + (exact is not None) + 2
+    done = count(1)
     if answers is None:
-        answers = [generate(target, prompt, QUICK, max_new_tokens=max_new_tokens) for prompt in prompts]
+        answers = []
+        for number, prompt in enumerate(prompts, 1):
+            answers.append(generate(target, prompt, QUICK, max_new_tokens=max_new_tokens))
+            yield Stage(next(done), total, f"answer {number} of {len(prompts)}")
     every = [[*prompt.tokens, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
     sizes = [(len(prompt.tokens), len(tokens)) for prompt, tokens in zip(prompts, every, strict=True)]
     chosen = places_of(sizes, depth, places)
-    listed = list(controls(drafting))
     if not any(chosen):
         raise UserError(
             f"the answers are too short to draft {depth} tokens along them: give prompts with longer answers, or a "
             "larger --max-new-tokens"
         )
     layers = {layer for one in (drafting, *(control.drafting for control in listed)) for layer in _read(one)}
-    texts = [
-        Text.read(target, tokens, start, sorted(layers), at)
-        for tokens, (start, _), at in zip(every, sizes, chosen, strict=True) if at
-    ]  # fmt: skip
-    total = len(listed) + len(forms) + (exact is not None) + 2
-    tell = progress or (lambda done, of: None)
+    texts = list[Text]()
+    for tokens, (start, _), at in zip(every, sizes, chosen, strict=True):
+        if at:
+            texts.append(Text.read(target, tokens, start, sorted(layers), at))
+        yield Stage(next(done), total, "the target reads the answers")
     base = drafts(drafting, texts, temperature)
-    tell(1, total)
+    yield Stage(next(done), total, "drafts as they are")
     measured, findings = list[Measured](), list[Finding]()
-    for done, control in enumerate(listed, 2):
+    for control in listed:
         made = drafts(control.drafting, texts, temperature)
         measured.append(one := _measured(control.cause, control.change, base, made))
         findings += _helps(control, one, base)
-        tell(done, total)
+        yield Stage(next(done), total, f"{control.cause}: {control.change}")
     for form in forms:
         one, finding = _form(form, drafting, answers, chosen, sizes, base, temperature)
         measured.append(one)
         findings += finding
+        yield Stage(next(done), total, f"{form.cause}: {form.change}")
     if exact is not None:
         one, finding = _exact(exact(), every, sizes, chosen, base, temperature)
         measured.append(one)
         findings += finding
+        yield Stage(next(done), total, one.change)
     findings += [*_vocabulary(base), *_later(drafting, base), *_rows(target, texts), *_decay(base)]
     findings += [*_drawing(base, temperature)]
     if server is not None:
         findings += [Finding(*row) for row in compared(server, base, measured)]
-    tell(total, total)
     if not any(finding.level == FAULT for finding in findings) and base.length < WEAK:
         findings.append(Finding(
             NOTE, "training", f"{base.length:.2f} tokens per step", f"none of {len(measured)} controls helps",
@@ -159,6 +190,7 @@ def examine(
             "(specviz train goes on from its checkpoint)", 0.0,
         ))  # fmt: skip
     findings.sort(key=lambda one: (one.level != FAULT, -one.gain))
+    yield Stage(next(done), total, "verify rows against single rows")
     first = _measured("as it is", "", base, base)
     return Report(
         target.name, part, len(texts), len(base.own), temperature, first, float(base.drawn.mean()),

@@ -1,8 +1,10 @@
-"""What the drafter doctor is given: a part by any name it has, and the prompts in other forms."""
+"""Setup of an examination: a part by any name it has, the parts that a target has, and the prompts in other forms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from decoders.drafters.sps import opened
 from decoders.errors import UserError
 from decoders.method.part import kinds
 from decoders.model.target import Target
-from decoders.parts import is_part, load_part, read_part
+from decoders.parts import PACKAGED, is_part, load_part, own_place, read_part
 from decoders.prompt.files import PromptRecord
 from decoders.prompt.prompt import Prompt
 
@@ -42,13 +44,44 @@ def drafting_of(target: Target, part: str) -> Drafting:
     else:
         network = opened(target, part)
     if not isinstance(network, NETWORKS):
-        drafters = ((name, kind.network) for name, kind in kinds().items())
-        allowed = ", ".join(name for name, made in drafters if isinstance(made, type) and issubclass(made, NETWORKS))
+        allowed = ", ".join(_drafters())
         raise UserError(
             f"the part {part} drafts inside the target's own forward, so it has no drafts to force: the doctor takes "
             f"{allowed}, or a draft model (of prompt tokens, specviz tree design measures the guesses)"
         )
     return Drafting(target, network)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A trained part of a target: its ``kind``, the folder, and whether it is the user's ``own`` or one shipped."""
+
+    kind: str
+    folder: Path
+    own: bool
+
+    @property
+    def title(self) -> str:
+        return kinds()[self.kind].title
+
+
+def parts_of(target: Target) -> list[Place]:
+    """The parts of a target that can be examined: of each kind the user's own, then the one shipped."""
+    places = list[Place]()
+    for kind in _drafters():
+        for own, folder in ((True, own_place(kind, target.key)), *((False, packaged / kind) for packaged in PACKAGED)):
+            with suppress(UserError):
+                part = read_part(folder)
+                if (part.kind, part.model_key) == (kind, target.key):
+                    places.append(Place(kind, folder, own))
+    return places
+
+
+def _drafters() -> list[str]:
+    """Kinds of parts that draft by themselves."""
+    return [
+        name for name, kind in kinds().items() if isinstance(kind.network, type) and issubclass(kind.network, NETWORKS)
+    ]
 
 
 def _published(part: str) -> str | None:
@@ -84,6 +117,30 @@ def forms_of(tokenizer: Any, records: Sequence[PromptRecord], prompts: Sequence[
             change = f"thinking {'on' if on else 'off'}"
             made += _form(tokenizer, users, "thinking", change, now, {"enable_thinking": on})
     return made
+
+
+def prompts_of(tokenizer: Any, records: Sequence[PromptRecord], raw: bool) -> list[Prompt]:
+    """The records' prompts; ``raw``: without the chat template. Raises UserError for raw conversations."""
+    if not raw:
+        return [record.prompt(tokenizer) for record in records]
+    if not all(text_of(record) for record in records):
+        raise UserError("prompts without the chat template (--raw) have one turn: these are conversations")
+    return [Prompt.from_text(tokenizer, text_of(record)) for record in records]
+
+
+def skip_reasons(target: Target, forms: Sequence[Form], server: bool) -> list[str]:
+    """Controls that an examination leaves out, each with the reason; precision is the caller's."""
+    reasons = [] if forms else ["chat template, system prompt, thinking: the model has no chat template"]
+    if forms and not any(form.cause == "thinking" for form in forms):
+        reasons.append("thinking on and off: the chat template has no such switch")
+    if not is_rounded(target):
+        reasons.append("precision: the target is in float32 already")
+    return reasons if server else [*reasons, "a server: no log of one was given"]
+
+
+def is_rounded(target: Target) -> bool:
+    """True where the target computes in less than float32."""
+    return target.info["dtype"] != "float32" or "weights" in target.info
 
 
 def _form(

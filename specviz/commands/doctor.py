@@ -72,31 +72,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _examined(args: argparse.Namespace, target: Target, records: Any, server: Any) -> tuple[Report, str]:
-    from decoders.prompt.prompt import Prompt
     from decoders.study.doctor import examine
-    from decoders.study.doctor_setup import drafting_of, forms_of, text_of
+    from decoders.study.doctor_setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
 
     drafting = drafting_of(target, args.part)
     prompts, kept, note = common.fitting(target, records, args.max_new_tokens + 64)
     if args.raw:
-        if not all(text_of(record) for record in kept):
-            raise UserError("--raw takes prompts of one turn: these are conversations")
-        prompts = [Prompt.from_text(target.tokenizer, text_of(record)) for record in kept]
+        prompts = prompts_of(target.tokenizer, kept, True)
     forms = forms_of(target.tokenizer, kept, prompts, args.raw)
-    skipped = [] if forms else ["chat template, system prompt, thinking: the model has no chat template"]
-    if forms and not any(form.cause == "thinking" for form in forms):
-        skipped.append("thinking on and off: the chat template has no such switch")
+    skipped = skip_reasons(target, forms, server is not None)
 
     def whole() -> Any:
         """The same drafter beside the target in float32."""
         named = argparse.Namespace(**{**vars(args), "dtype": "float32", "weights": None})
         return drafting_of(common.open_target(named), args.part)
 
-    exact = whole if target.info["dtype"] != "float32" or "weights" in target.info else None
-    if exact is None:
-        skipped.append("precision: the target is in float32 already")
-    if server is None:
-        skipped.append("a server: give its log with --server")
+    exact = whole if is_rounded(target) else None
     with common.progress_bar("examining") as progress:
         report = examine(
             drafting, prompts, part=args.part, max_new_tokens=args.max_new_tokens, places=args.places,

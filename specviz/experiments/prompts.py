@@ -7,6 +7,7 @@ name is a prompt file.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -26,6 +27,7 @@ from .prompt_templates import fill_template
 if TYPE_CHECKING:
     from decoders.trace.trace import Trace
 
+MAX_FILE = 4 << 20  # characters of a prompt file that is sent
 SEED = 2027  # of the held-out stream: not the one that the target was judged with
 SETS = {
     "demo": "Held-out prompts with references",
@@ -97,6 +99,24 @@ def _sample_records(names: Sequence[str], count: int) -> list[PromptRecord]:
 def read_file(path: Path, count: int) -> list[PromptRecord]:
     """The prompts of a file, of which rows in QuoteSum's form have their known quotes. Raises UserError."""
     return quoted_records(path, count) if is_quotesum(path) else read_prompts(path, count)
+
+
+def sent_records(name: str, text: str, count: int) -> list[PromptRecord]:
+    """The prompts of a file that a page sent as text. Raises UserError, naming the file as it was sent."""
+    if len(text) > MAX_FILE:
+        raise UserError(f"this prompt file has {len(text):,} characters and at most {MAX_FILE:,} are read: shorten it")
+    with tempfile.TemporaryDirectory(prefix="specviz-") as folder:
+        path = Path(folder) / short_name(name)
+        path.write_text(text, encoding="utf-8")
+        try:
+            return read_file(path, count)
+        except UserError as problem:
+            raise UserError(str(problem).replace(f"{folder}/", "")) from None
+
+
+def short_name(name: str) -> str:
+    """A file's name without its folders."""
+    return Path(name.replace("\\", "/")).name[-60:].lstrip(".") or "prompts.jsonl"  # 60: a file's name has 255 bytes
 
 
 def _in_turn(lists: Sequence[Sequence[PromptRecord]]) -> list[PromptRecord]:

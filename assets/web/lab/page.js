@@ -6,6 +6,7 @@ import { alertNote, getJson, sentence } from "specviz/base/json.js";
 import { when } from "specviz/base/numbers.js";
 import * as batch from "specviz/lab/batch.js";
 import { onTheme } from "specviz/base/plotly.js";
+import { doctorView } from "specviz/doctor/view.js";
 import { drawMain } from "specviz/lab/form.js";
 import { drawResults, show } from "specviz/lab/results.js";
 import {
@@ -18,7 +19,7 @@ import { treesView } from "specviz/trees/view.js";
 /** @type {Record<string, string>} */
 const NAMES = { [OWN]: "Your own sweep", [BATCH]: "Methods × prompts", ...TOOLS };
 /** What draws a tool, when it is first looked at. @type {Record<string, () => HTMLElement>} */
-const VIEWS = { trees: treesView, speedup: speedupView };
+const VIEWS = { doctor: doctorView, trees: treesView, speedup: speedupView };
 /** @type {Map<string, HTMLElement>} */
 const drawnTools = new Map();
 const side = h("details.svl-side", parts.chosen, parts.list);
@@ -63,6 +64,7 @@ function items() {
     h("h2.svp-unseen", "Experiments"),
     item(OWN, "", NAMES[OWN], "A method, one or two parameters, values, prompts and a metric"),
     item(BATCH, "", NAMES[BATCH], "Batch mode: a table of tasks and methods, as in the papers"),
+    item("doctor", "", TOOLS.doctor, "Why a head or draft model has little accepted"),
     item("trees", "", TOOLS.trees, "PPD's trees of every state: which size pays on this machine"),
     item("speedup", "", TOOLS.speedup, "What a draft of K tokens is expected to gain"),
     ...(earlier.length ? [h("details.svl-earlier", { open }, h("summary", count), earlier)] : []),

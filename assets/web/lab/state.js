@@ -10,7 +10,9 @@ import { app } from "specviz/shell/state.js";
 export const OWN = "own";
 export const BATCH = "batch";
 /** What is looked at and not run, in place of an experiment. @type {Record<string, string>} */
-export const TOOLS = { trees: "Trees of prompt tokens", speedup: "Speedup of a draft length" };
+export const TOOLS = {
+  doctor: "Drafter doctor", trees: "Trees of prompt tokens", speedup: "Speedup of a draft length",
+};
 
 /** @type {Record<string, string>} */
 export const SHORT = {

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import GroupedMetadata
@@ -17,7 +15,7 @@ from decoders.errors import UserError
 from specviz.experiments.batch import METRICS, MOST_REPEATS, batch
 from specviz.experiments.experiment import Experiment
 from specviz.experiments.free import free
-from specviz.experiments.prompts import SETS, Case, cases, check_tokens, of_trace, read_file, records
+from specviz.experiments.prompts import SETS, Case, cases, check_tokens, of_trace, records, sent_records, short_name
 from specviz.experiments.recipes import find_recipe
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Desk
@@ -27,7 +25,6 @@ from specviz.workers.kinds import Workers
 
 MOST_WORKERS = 64
 PAGE_KINDS = {"processes": "", "ray": "ray"}  # and the package that each needs
-MAX_FILE = 4 << 20  # characters of a prompt file that is sent
 
 
 EMPTY = BeforeValidator(lambda value: None if value == "" else value)  # fields are sent as they are typed
@@ -162,7 +159,7 @@ def experiment_of(asked: ExperimentRequest, methods: Mapping[str, Any]) -> Exper
         experiment = find_recipe(asked.recipe)
     prompts = asked.prompts
     if isinstance(prompts, Source):
-        prompts = _short(prompts.file.name) if prompts.file is not None else "the prompt of a recorded run"
+        prompts = short_name(prompts.file.name) if prompts.file is not None else "the prompt of a recorded run"
     changed = {
         "count": asked.count,
         "max_new_tokens": asked.max_new_tokens,
@@ -190,7 +187,7 @@ def cases_of(asked: ExperimentRequest, experiment: Experiment, desk: Desk, targe
         check_tokens(target, trace)
         return [of_trace(trace)]
     if isinstance(source, Source) and source.file is not None:
-        return cases(target.tokenizer, _records(source.file, experiment.count))
+        return cases(target.tokenizer, sent_records(source.file.name, source.file.text, experiment.count))
     if experiment.prompts.partition(":")[0] not in SETS:  # a page names no files of this computer
         raise UserError(f"there are no prompts called {experiment.prompts[:60]!r}: choose of {', '.join(SETS)}")
     return cases(target.tokenizer, records(experiment.prompts, experiment.count, toy=desk.toy))
@@ -202,23 +199,3 @@ def _no_files(methods: Mapping[str, Any], method: str, params: Mapping[str, Any]
     for name, value in params.items():
         if name in kinds and kinds[name].kind == "str" and value not in ("", None):
             raise UserError(f"{kinds[name].label} names a file: it can be set in the commands only (--set)")
-
-
-def _records(file: File, count: int) -> list[Any]:
-    """The prompts of a file that a page sent as text."""
-    if len(file.text) > MAX_FILE:
-        raise UserError(
-            f"this prompt file has {len(file.text):,} characters and at most {MAX_FILE:,} are read: shorten it"
-        )
-    with tempfile.TemporaryDirectory(prefix="specviz-") as folder:
-        path = Path(folder) / _short(file.name)
-        path.write_text(file.text, encoding="utf-8")
-        try:
-            return read_file(path, count)
-        except UserError as problem:
-            raise UserError(str(problem).replace(f"{folder}/", "")) from None
-
-
-def _short(name: str) -> str:
-    """A file's name without its folders."""
-    return Path(name.replace("\\", "/")).name[-60:].lstrip(".") or "prompts.jsonl"  # 60: a file's name has 255 bytes

@@ -1,0 +1,23 @@
+/* What ``api/doctor`` answers (specviz/pages/doctor/service.py). Global. */
+
+interface DoctorPart { id: string; title: string; kind: string; own: boolean }
+/** A cause with its number, the control that isolates it, and the sentence that says what to change. */
+interface DoctorFinding { level: string; cause: string; number: string; control: string; advice: string; gain: number }
+/** A control's outcome (``decoders.study.doctor_controls.Measured``). */
+interface DoctorControl {
+  cause: string; change: string; length: number; conditional: number[]; by_position: number[]; gain: number; z: number;
+  unit: string;
+}
+interface DoctorReport {
+  model: string; part: string; texts: number; places: number; temperature: number; base: DoctorControl; beta: number;
+  outside: number; controls: DoctorControl[]; findings: DoctorFinding[]; skipped: string[];
+}
+/** An examination: queued, running, done, stopped or failed. */
+interface DoctorCard {
+  id: string; title: string; model: string; state: string; done: number; total: number; words: string; error: string;
+  faults: number;
+}
+interface DoctorAnswer {
+  model: string; reason: string; parts: DoctorPart[]; sets: Record<string, string>; examinations: DoctorCard[];
+}
+interface DoctorProgress extends DoctorCard { report: DoctorReport | null }

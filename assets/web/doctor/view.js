@@ -1,0 +1,182 @@
+/* The Lab's view of the drafter doctor: which part, on which prompts; how far it is; findings, positions, controls. */
+
+import { on } from "specviz/base/bus.js";
+import { h } from "specviz/base/dom.js";
+import { getJson, postJson, sentence } from "specviz/base/json.js";
+import { plural } from "specviz/base/numbers.js";
+import { Choice, Field, Slider } from "specviz/ui/field.js";
+import { batch, html, render, signal } from "specviz/ui/html.js";
+import { Report } from "specviz/doctor/report.js";
+
+const LOOK_MS = 600;
+const FILE = "file";
+
+const answer = signal(/** @type {DoctorAnswer | null} */ (null));
+const asked = signal({ part: "", prompts: "examples", count: 12, max_new_tokens: 48, places: 240, temperature: 1,
+  raw: false });
+/** Files as they were chosen: the prompts, and a server's log. @type {{ prompts: File | null, server: File | null }} */
+const files = { prompts: null, server: null };
+const now = signal(/** @type {DoctorProgress | null} */ (null));
+const wrong = signal("");
+const busy = signal(false); // it was asked to begin, and has not answered yet
+
+/** @param {DoctorCard} card */
+const goesOn = ({ state }) => state === "queued" || state === "running";
+
+/** What there is to examine, and the examinations of this user. */
+async function load() {
+  try {
+    const got = /** @type {DoctorAnswer} */ (await getJson("api/doctor"));
+    const { parts, examinations } = got;
+    const { part } = asked.value;
+    batch(() => {
+      answer.value = got;
+      if (!parts.some(({ id }) => id === part)) asked.value = { ...asked.value, part: parts[0]?.id ?? "" };
+    });
+    if (!now.value && examinations.length) await show(examinations[0].id);
+  } catch (problem) {
+    wrong.value = sentence(problem);
+  }
+}
+
+/** Shows an examination, and follows it until it is over. @param {string} id */
+async function show(id) {
+  wrong.value = "";
+  for (let first = true; first || (now.value?.id === id && goesOn(now.value)); first = false) {
+    if (!first) await new Promise((later) => setTimeout(later, LOOK_MS));
+    if (!first && now.value?.id !== id) return; // another one is looked at
+    try {
+      now.value = await getJson(`api/doctor/of/${encodeURIComponent(id)}`);
+    } catch (problem) {
+      wrong.value = sentence(problem);
+      return;
+    }
+  }
+  answer.value = await getJson("api/doctor").catch(() => answer.value);
+}
+
+/** @param {File | null} file */
+const sent = async (file) => (file ? { name: file.name, text: await file.text() } : null);
+
+/** @param {Event} event */
+async function start(event) {
+  event.preventDefault();
+  if (busy.value) return;
+  busy.value = true;
+  wrong.value = "";
+  try {
+    if (asked.value.prompts === FILE && !files.prompts) throw new Error("Choose a prompt file first.");
+    const prompts = asked.value.prompts === FILE ? await sent(files.prompts) : asked.value.prompts;
+    const card = await postJson("api/doctor/start", { ...asked.value, prompts, server: await sent(files.server) });
+    show(card.id);
+  } catch (problem) {
+    wrong.value = sentence(problem);
+  }
+  busy.value = false;
+}
+
+const stop = () =>
+  postJson("api/doctor/stop", { id: now.value?.id }).catch((problem) => (wrong.value = sentence(problem)));
+
+/** A field that takes a file. */
+/** @param {{ label: string, help: string, name: "prompts" | "server", accept: string }} props */
+const Upload = ({ label, help, name, accept }) => html`<${Field} label=${label} help=${help}>
+  ${(/** @type {object} */ tied) => html`<input type="file" accept=${accept} ...${tied}
+    onChange=${(/** @type {Event & { currentTarget: HTMLInputElement }} */ { currentTarget }) =>
+      (files[name] = currentTarget.files?.[0] ?? null)} />`}
+</${Field}>`;
+
+/** @param {{ of: DoctorAnswer }} props */
+function Form({ of }) {
+  const { part, prompts, count, max_new_tokens: length, places, temperature, raw } = asked.value;
+  /** @type {(name: string) => (value: string | number | boolean) => void} */
+  const change = (name) => (value) => {
+    asked.value = { ...asked.value, [name]: value };
+  };
+  const parts = of.parts.map(({ id, title, own }) => ({
+    value: id, label: title, group: own ? "Your own" : "Shipped",
+  }));
+  const sets = Object.entries({ ...of.sets, [FILE]: "A prompt file …" }).map(([value, label]) => ({ value, label }));
+  return html`<form class="svdr-form" onSubmit=${start}>
+    <${Choice} label="Part" value=${part} options=${parts} change=${change("part")}
+      help=${`What drafts for ${of.model}. Another model is chosen by a click on its name at the top.`} />
+    <${Choice} label="Prompts" value=${prompts} options=${sets} change=${change("prompts")}
+      help="The target writes its own answers to them, and the part drafts along these." />
+    ${prompts === FILE && html`<${Upload} label="Prompt file" name="prompts" accept=".jsonl,.ndjson,.json,.txt,.md"
+      help="Plain text, or JSONL in Spec-Bench's form, among others." />`}
+    <${Slider} label="How many" value=${count} low=${1} high=${48} change=${change("count")} />
+    <details>
+      <summary>More</summary>
+      <${Slider} label="New tokens" value=${length} low=${8} high=${512} change=${change("max_new_tokens")} />
+      <${Slider} label="Places" value=${places} low=${20} high=${5000} step=${20} change=${change("places")}
+        help="At which drafts are made, of all answers together: more make z larger." />
+      <${Slider} label="Temperature" value=${temperature} low=${0.05} high=${2} step=${0.05}
+        change=${change("temperature")} help="Of the target, for greedy against drawn drafts." />
+      <label class="svdr-check"><input type="checkbox" checked=${raw}
+        onChange=${(/** @type {Event & { currentTarget: HTMLInputElement }} */ { currentTarget }) =>
+          change("raw")(currentTarget.checked)} /> Send prompts without the chat template</label>
+      <${Upload} label="Server's log" name="server" accept=".log,.txt,.json,.jsonl,.out"
+        help="Optional: of a vLLM, llama.cpp or SGLang that drafts with this part. Its acceptance is compared." />
+    </details>
+    <button type="submit" class="ui-button ui-call" disabled=${busy.value || !part}>Examine</button>
+  </form>`;
+}
+
+/** @param {{ one: DoctorProgress }} props */
+function Progress({ one }) {
+  const text = one.state === "queued" ? "Waits for its turn."
+    : one.total ? `${one.done} of ${one.total}: ${one.words}` : "The target reads the prompts; runs go first.";
+  return html`<div class="svdr-progress">
+    <b>${one.title}</b>
+    <progress max=${one.total || 1} value=${one.done} aria-label="Examining" />
+    <span role="status">${text}</span>
+    <button type="button" class="ui-button" onClick=${stop}>Stop</button>
+  </div>`;
+}
+
+/** @param {DoctorCard} card */
+const stateOf = ({ state, faults }) =>
+  state !== "done" ? state : faults ? `${plural(faults, "fault")} found` : "no fault found";
+
+/** @param {{ cards: DoctorCard[] }} props */
+const Earlier = ({ cards }) => html`<nav class="svdr-earlier" aria-label="Examinations">
+  ${cards.map((card) => html`<button type="button" class="ui-button" key=${card.id}
+    aria-current=${card.id === now.value?.id ? "true" : null} onClick=${() => show(card.id)}>
+    ${card.title} beside ${card.model}: ${stateOf(card)}</button>`)}
+</nav>`;
+
+/** @param {{ one: DoctorProgress }} props */
+function Outcome({ one }) {
+  if (goesOn(one)) return html`<${Progress} one=${one} />`;
+  if (one.report) return html`<${Report} id=${one.id} report=${one.report} />`;
+  return html`<p class="svp-note ${one.error ? "svp-error" : ""}" role="status">
+    ${one.error || `${one.title}: stopped before it was over.`}</p>`;
+}
+
+function Doctor() {
+  const of = answer.value;
+  if (!of) return html`<p class="svp-empty">${wrong.value || "Looking for parts …"}</p>`;
+  const none = `${of.model} has no part that drafts by itself: train one (specviz train), or add a published head ` +
+    "(specviz parts add).";
+  return html`
+    <section class="svdr-setup">
+      <p class="svdr-cite">Drafter doctor</p>
+      <h2>Why does it accept so little?</h2>
+      <p class="svdr-question">A head or draft model drafts along the target's own answers, as it is and with one thing
+        changed at a time. A change that helps names the fault.</p>
+      ${of.reason ? html`<p class="svp-note">${of.reason}</p>`
+        : of.parts.length ? html`<${Form} of=${of} />` : html`<p class="svp-note">${none}</p>`}
+      ${wrong.value && html`<p class="svp-note svp-error" role="alert">${wrong.value}</p>`}
+      ${of.examinations.length > 1 && html`<${Earlier} cards=${of.examinations} />`}
+    </section>
+    ${now.value && html`<${Outcome} one=${now.value} />`}`;
+}
+
+/** The view in a place of its own: nothing is looked for before it is first shown. @returns {HTMLElement} */
+export function doctorView() {
+  const box = h("div.svp-doctor");
+  render(html`<${Doctor} />`, box);
+  load().then(() => (box.dataset.ready = "true"));
+  on("model", load);
+  return box;
+}

@@ -1,0 +1,76 @@
+"""An examination of the drafter doctor where the model is, a stage at a time: by the app, or by a backend of it.
+
+Functions of a ``Holder`` and plain JSON; between two stages runs of others are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from decoders.errors import UserError
+from decoders.prompt.files import PromptRecord
+from specviz.server.backend_host import Holder
+
+MEMORY = "doctor"
+ROOM = 64  # tokens that a prompt in another form may have more
+
+
+def advance(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Do the next stage of the examination ``key``, which ``begin`` describes where it is the first: ``Stage``'s
+    fields, or the {"report"} behind the last one.
+
+    Raises UserError where the examination is not held here (any more), and as ``doctor.examination``.
+    """
+    under_way, key = _under_way(holder), asked["key"]
+    if "begin" in asked:
+        under_way[key] = _begin(holder, asked["begin"])
+    if key not in under_way:
+        raise UserError("the model was exchanged, or its backend lost, while it was examined: examine it again")
+    try:
+        return next(under_way[key])._asdict()
+    except StopIteration as end:
+        del under_way[key]
+        return {"report": end.value.to_json()}
+    except BaseException:
+        del under_way[key]
+        raise
+
+
+def forget(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Let go of an examination that was stopped."""
+    _under_way(holder).pop(asked["key"], None)
+    return {}
+
+
+def _under_way(holder: Holder) -> dict[str, Generator[Any, None, Any]]:
+    return holder.memory.setdefault(MEMORY, {})
+
+
+def _begin(holder: Holder, asked: Mapping[str, Any]) -> Generator[Any, None, Any]:
+    from decoders.study.doctor import examination
+    from decoders.study.doctor_server import ServerNumbers
+    from decoders.study.doctor_setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
+
+    target, new, raw = holder.target, asked["max_new_tokens"], asked["raw"]
+    records = [_record(one) for one in asked["records"]]
+    pairs = zip(records, prompts_of(target.tokenizer, records, raw), strict=True)
+    fitting = [(one, prompt) for one, prompt in pairs if len(prompt.tokens) + new + ROOM <= target.context_length]
+    if not fitting:
+        raise UserError(f"no prompt fits the {target.context_length:,} tokens that {target.name} reads: take others")
+    records, prompts = [one for one, _ in fitting], [prompt for _, prompt in fitting]
+    forms = forms_of(target.tokenizer, records, prompts, raw)
+    server = None if asked["server"] is None else ServerNumbers(asked["server"][0], tuple(asked["server"][1]))
+    skipped = skip_reasons(target, forms, server is not None)
+    if is_rounded(target):
+        skipped.append("precision: specviz doctor examines it, which opens the target in float32 too")
+    return examination(
+        drafting_of(target, asked["part"]), prompts, part=asked["title"], max_new_tokens=new, places=asked["places"],
+        temperature=asked["temperature"], forms=forms, server=server, skipped=skipped,
+    )  # fmt: skip
+
+
+def _record(data: Mapping[str, Any]) -> PromptRecord:
+    """A record back from JSON, which has lists for tuples."""
+    tuples = {name: tuple(data[name]) for name in ("turns", "context", "further_references")}
+    return PromptRecord(**{**data, **tuples, "messages": tuple((role, text) for role, text in data["messages"])})

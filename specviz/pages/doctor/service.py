@@ -1,0 +1,235 @@
+"""The drafter doctor on a page: examinations in the background, one after another, and their reports to keep."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import OrderedDict
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import Response
+from pydantic import Field
+
+from decoders.errors import UserError
+from specviz.experiments.prompts import SETS, records, sent_records, short_name
+from specviz.places import new_id
+from specviz.server.bodies import Body, Id, needs
+from specviz.server.desk import Desk, Service, get, post
+from specviz.server.forms import Missing
+from specviz.server.http import Owner, attachment, problem
+from specviz.server.runner import QueueFull
+from specviz.views.doctor_page import doctor_page
+from specviz.views.examples import SAMPLES
+from specviz.words import sentence
+
+from . import examination
+
+if TYPE_CHECKING:
+    from decoders.study.doctor_server import ServerNumbers
+    from decoders.study.doctor_setup import Place
+
+log = logging.getLogger(__name__)
+
+OFFERED = ("examples", "demo", "turns", *SAMPLES)  # prompt sets
+MOST_WAITING, MOST_KEPT = 3, 8
+MAX_LOG = 4 << 20  # characters of a server's log that is sent
+PUBLIC = "Nothing is examined on a public server: run specviz on a computer of your own."
+
+
+class File(Body):
+    """A file that is sent as text."""
+
+    name: Annotated[str, Field(max_length=400)]
+    text: str
+
+
+class Request(Body):
+    """A part by its id in the list, the prompts (a set's name, or a file), and how much of them."""
+
+    part: Annotated[str, Field(max_length=200), needs("choose a part of the list")]
+    prompts: Annotated[str | File, needs(f"the prompts are a file, or one of {', '.join(OFFERED)}")]
+    count: Annotated[int, Field(ge=1, le=48), needs("the number of prompts is {given}: 1 to 48, please")] = 12
+    max_new_tokens: Annotated[
+        int, Field(ge=8, le=512), needs("the new tokens are {given}: a whole number from 8 to 512, please")
+    ] = 48
+    places: Annotated[
+        int, Field(ge=20, le=5000), needs("the places are {given}: a whole number from 20 to 5,000, please")
+    ] = 240
+    temperature: Annotated[
+        float, Field(gt=0, le=2), needs("the temperature is {given}: a number above 0, up to 2, please")
+    ] = 1.0
+    raw: bool = False
+    server: File | None = None
+
+
+@dataclass(eq=False)
+class Examination:
+    """An examination: whose, of which part beside which model, how far it is, and the report of one that is over."""
+
+    id: str
+    owner: str
+    title: str
+    model: str
+    begin: dict[str, Any]
+    state: str = "queued"
+    done: int = 0
+    total: int = 0
+    words: str = ""
+    error: str = ""
+    report: dict[str, Any] | None = None
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def goes_on(self) -> bool:
+        return self.state in ("queued", "running")
+
+    def card(self) -> dict[str, Any]:
+        """For the page's list."""
+        names = ("id", "title", "model", "state", "done", "total", "words", "error")
+        faults = [one for one in self.report["findings"] if one["level"] == "fault"] if self.report else []
+        return {**{name: getattr(self, name) for name in names}, "faults": len(faults)}
+
+
+class Doctor(Service):
+    """The Lab's view of the doctor: parts, examinations, reports."""
+
+    name, order = "doctor", 65
+    cannot = "The doctor cannot"
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self._change, self._turn = threading.Lock(), threading.Lock()
+        self._examinations: OrderedDict[str, Examination] = OrderedDict()
+
+    def close(self) -> None:
+        """Stop what goes on."""
+        with self._change:
+            for one in self._examinations.values():
+                one.cancel.set()
+
+    @get()
+    def catalog(self, owner: Owner) -> dict[str, Any]:
+        """The parts of the model in use, the prompt sets, and the owner's examinations, the newest first."""
+        target = self.desk.loader.target
+        public = self.desk.rules.public
+        with self._change:
+            mine = [one.card() for one in reversed(self._examinations.values()) if one.owner == owner]
+        return {
+            "model": "" if target is None else target.name,
+            "reason": PUBLIC if public else "" if target is not None else self.desk.reason() or "There is no model.",
+            "parts": [] if target is None else [
+                {"id": key, "title": _capital(place.title), "kind": place.kind, "own": place.own}
+                for key, place in _parts(target).items()
+            ],
+            "sets": {name: SETS[name] for name in OFFERED},
+            "examinations": mine,
+        }  # fmt: skip
+
+    @post("start")
+    def start(self, asked: Request, owner: Owner) -> dict[str, Any] | Response:
+        """Queue an examination; its card. Raises UserError for a part, prompts or a log that will not do."""
+        if self.desk.rules.public:
+            return problem(403, PUBLIC)
+        target = self.desk.target()
+        place = _parts(target).get(asked.part)
+        if place is None:
+            raise UserError(f"{target.name} has no such part to examine: choose one of the list")
+        server = None if asked.server is None else _server(asked.server)
+        if isinstance(asked.prompts, File):
+            chosen = sent_records(asked.prompts.name, asked.prompts.text, asked.count)
+        elif asked.prompts in OFFERED:  # a page names no files of this computer
+            chosen = records(asked.prompts, asked.count, toy=self.desk.toy)
+        else:
+            raise UserError(f"there are no prompts called {asked.prompts[:60]!r}: choose of {', '.join(OFFERED)}")
+        title = f"{_capital(place.title)} ({'your own' if place.own else 'shipped'})"
+        begin = {
+            "part": str(place.folder), "title": title, "records": [asdict(one) for one in chosen], "raw": asked.raw,
+            "max_new_tokens": asked.max_new_tokens, "places": asked.places, "temperature": asked.temperature,
+            "server": server and [server.length, list(server.by_position)],
+        }  # fmt: skip
+        one = Examination(new_id(), owner, title, target.name, json.loads(json.dumps(begin)))
+        with self._change:
+            if sum(other.goes_on for other in self._examinations.values()) >= MOST_WAITING:
+                raise UserError(f"{MOST_WAITING} parts are being examined or wait: try again when one is over")
+            over = [key for key, other in self._examinations.items() if not other.goes_on]
+            for key in over[: max(0, len(self._examinations) + 1 - MOST_KEPT)]:
+                del self._examinations[key]
+            self._examinations[one.id] = one
+        threading.Thread(target=self._work, args=(one, target), name="examine a part", daemon=True).start()
+        return one.card()
+
+    @get("of/{key}")
+    def of(self, key: str, owner: Owner) -> dict[str, Any]:
+        """An examination as far as it is, with its report where it is over. Raises Missing."""
+        one = self._mine(key, owner)
+        return {**one.card(), "report": one.report}
+
+    @get("of/{key}/report")
+    def report(self, key: str, owner: Owner, format: Literal["html", "json"] = "html") -> Response:
+        """The report as a file. Raises Missing."""
+        one = self._mine(key, owner)
+        if one.report is None:
+            raise Missing("this examination has no report: examine the part again")
+        name = f"doctor-{key}.{format}"
+        if format == "json":
+            return attachment(json.dumps(one.report, ensure_ascii=False), "application/json", name)
+        return attachment(doctor_page(one.report), "text/html; charset=utf-8", name)
+
+    @post("stop")
+    def stop(self, id: Id, owner: Owner) -> dict[str, Any]:
+        """Stop an examination at its next stage; its card. Raises Missing."""
+        one = self._mine(id, owner)
+        one.cancel.set()
+        return one.card()
+
+    def _mine(self, key: str, owner: str) -> Examination:
+        with self._change:
+            one = self._examinations.get(key)
+        if one is None or one.owner != owner:
+            raise Missing("this examination is not kept any more: examine the part again")
+        return one
+
+    def _work(self, one: Examination, target: Any) -> None:
+        try:
+            with self._turn:
+                self._examine(one, target)
+        except QueueFull:
+            one.state = "stopped"
+        except Exception as problem:
+            if not isinstance(problem, ValueError):
+                log.exception("examination %s failed", one.id)
+            one.error, one.state = sentence(problem), "failed"
+
+    def _examine(self, one: Examination, target: Any) -> None:
+        asked: dict[str, Any] = {"key": one.id, "begin": one.begin}
+        while not one.cancel.is_set():
+            one.state = "running"
+            stage = self.desk.work_on(target, examination.advance, asked, one.id)
+            if "report" in stage:
+                one.report, one.done, one.words, one.state = stage["report"], one.total, "", "done"
+                return
+            one.done, one.total, one.words = stage["done"], stage["total"], stage["words"]
+            asked = {"key": one.id}
+        one.state = "stopped"
+        self.desk.work_on(target, examination.forget, {"key": one.id}, one.id)
+
+
+def _parts(target: Any) -> dict[str, Place]:
+    """Parts of a target by what the page calls them: no folder is named to it."""
+    from decoders.study.doctor_setup import parts_of
+
+    return {f"{'own' if place.own else 'shipped'}:{place.kind}": place for place in parts_of(target)}
+
+
+def _capital(title: str) -> str:
+    return title[:1].upper() + title[1:]
+
+
+def _server(file: File) -> ServerNumbers:
+    from decoders.study.doctor_server import ServerNumbers
+
+    if len(file.text) > MAX_LOG:
+        raise UserError(f"this log has {len(file.text):,} characters and at most {MAX_LOG:,} are read: shorten it")
+    return ServerNumbers.read(file.text.encode(), short_name(file.name))

@@ -1,0 +1,80 @@
+"""The Lab's drafter doctor in real Chromium: a part is chosen, examined, stopped; its report is read and saved."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders.model.target import Target
+from specviz.pages.doctor import examination
+from tests import synthetic
+from tests.drafts import save_tiny_part
+from tests.models import tiny_target
+from tests.stubs import StubDesk, nothing_wrong
+from tests.waiting import WAIT_S, expect, fits
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        made = tiny_target()
+        save_tiny_part(made, "medusa")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def desk(target: Target) -> StubDesk:
+    return StubDesk(load=lambda: target, gallery=(synthetic.chain(),))
+
+
+@pytest.mark.slow("examines a part of a tiny target with every control")
+def test_a_part_is_examined_stopped_and_its_report_saved(
+    page: Any, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decoders.study.doctor.OUTSIDE", -1.0)  # a fault in any part
+    prompts = tmp_path / "mine.jsonl"
+    prompts.write_text('{"turns": ["Who was <b>it</b>?"]}\n{"turns": ["Where was it?"]}\n', encoding="utf-8")
+    gate, real = threading.Event(), examination.advance
+
+    def advance(holder: Any, asked: Any) -> Any:
+        assert "begin" in asked or gate.wait(WAIT_S)
+        return real(holder, asked)
+
+    monkeypatch.setattr(examination, "advance", advance)
+    page.goto(f"http://127.0.0.1:{port}/?tab=lab&lab=doctor")
+    page.wait_for_selector(".svp-doctor[data-ready]")
+    expect(page.locator(".svdr-form select").first).to_have_value("own:medusa")
+    page.select_option(".svdr-form select >> nth=1", "file")
+    page.click("text=Examine")
+    expect(page.locator(".svdr-setup [role=alert]")).to_have_text("Choose a prompt file first.")
+    page.set_input_files(".svdr-form input[type=file] >> nth=0", prompts)
+    page.click(".svdr-form summary")
+    for name, value in (("New tokens", "16"), ("Places", "20")):
+        page.locator(".svdr-form").get_by_label(name).fill(value)
+    page.click("text=Examine")
+    expect(page.locator(".svdr-progress [role=status]")).to_contain_text("1 of ")
+    page.click(".svdr-progress button")
+    gate.set()
+    expect(page.locator(".svp-doctor > .svp-note")).to_contain_text("stopped before it was over")
+    page.click("text=Examine")
+    expect(page.locator(".svdr-state")).to_have_text("✗ 1 fault found")
+    first = page.locator(".svdr-finding").first
+    expect(first).to_contain_text("draft vocabulary")
+    expect(first.locator(".svdr-advice")).to_contain_text("Take a draft vocabulary that is larger")
+    assert page.locator("[aria-label='Controls'] tbody tr").count() >= 3
+    with page.expect_download() as saved:
+        page.click("text=Report: HTML")
+    assert "draft vocabulary" in Path(saved.value.path()).read_text("utf-8")
+    expect(page.locator(".svdr-earlier button")).to_have_count(2)
+    page.locator(".svdr-earlier button", has_text="stopped").click()
+    expect(page.locator(".svdr-report")).to_have_count(0)
+    page.reload()
+    expect(page.locator(".svdr-state")).to_be_visible()  # the newest is there again
+    for width in (400, 1000):
+        fits(page, width, 820)
+    nothing_wrong(page, port)
