@@ -62,7 +62,7 @@ def main() -> None:
     import decoders
     import specviz as package
     from decoders.folders import ASSETS
-    from decoders.model.catalog import SMOLLM2, shipped_key
+    from decoders.model.files.catalog import SMOLLM2, shipped_key
     from decoders.parts import find_part, left_out
 
     here = Path(__file__).resolve().parent.parent

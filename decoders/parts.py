@@ -21,14 +21,14 @@ from decoders.draft_models.part_files import PartFiles, Source
 from decoders.draft_models.published import Published
 from decoders.folders import settings_folder
 from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, kinds
-from decoders.model.catalog import SHIPPED, current_key, shipped_key
-from decoders.model.linear import pack, pack_if_faster, packable
+from decoders.model.engines.linear import pack, pack_if_faster, packable
+from decoders.model.files.catalog import SHIPPED, current_key, shipped_key
 
 from .errors import UserError
 from .folders import ASSETS, replacing, write_bytes
 
 if TYPE_CHECKING:
-    from decoders.model.target import Target
+    from decoders.model.target.target import Target
 
 log = logging.getLogger(__name__)
 

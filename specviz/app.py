@@ -24,7 +24,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.middleware.gzip import GZipMiddleware
 
 from decoders.errors import UserError
-from decoders.model.catalog import default_model, model_name, model_place
+from decoders.model.files.catalog import default_model, model_name, model_place
 from specviz.model_records import places_of, remember
 from specviz.pages import pages
 from specviz.places import GALLERY, home
@@ -114,7 +114,7 @@ def open_desk(
             return target
 
         def other(key: str) -> Any:
-            from decoders.model.size import check_fits, size_of
+            from decoders.model.target.size import check_fits, size_of
 
             for place in places_of(key)[:1]:
                 size = size_of(place, device=device, dtype=dtype, weights=loader.weights)

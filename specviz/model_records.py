@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.folders import settings_folder, write_json
-from decoders.model.catalog import NAMES, SMOLLM2, current_key, missing_smollm2, precision_of, shipped_key
+from decoders.model.files.catalog import NAMES, SMOLLM2, current_key, missing_smollm2, precision_of, shipped_key
 
 MOST = 20
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from decoders.errors import UserError
-from decoders.model.catalog import (
+from decoders.model.files.catalog import (
     BUNDLED,
     NAMES,
     SMOLLM2,
@@ -49,7 +49,7 @@ def list_models(*, dtype: str | None = None, device: str | None = None, weights:
 
     Their memory is told for a dtype, device and weights as ``load_target`` takes them. Nothing is asked of a hub.
     """
-    from decoders.model.gguf import converted_models, gguf_file
+    from decoders.model.files.gguf import converted_models, gguf_file
 
     opened = {one.source: one for one in list_records()}
     models: list[ModelEntry] = []
@@ -101,7 +101,7 @@ def same_place(model: str, other: str) -> bool:
 
 
 def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **opening: str | None) -> ModelEntry:
-    from decoders.model.size import size_of
+    from decoders.model.target.size import size_of
 
     key, dtype, name, notes = "", "", Path(place).stem, []
     if model == BUNDLED:
@@ -128,7 +128,7 @@ def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **openi
 
 
 def _is_converted(file: Path) -> bool:
-    from decoders.model.gguf import is_converted
+    from decoders.model.files.gguf import is_converted
 
     return is_converted(file)
 
@@ -136,7 +136,7 @@ def _is_converted(file: Path) -> bool:
 def _parts(key: str) -> list[str]:
     """Parts and calibrations of the model with this fingerprint, in the methods' words."""
     from decoders.method.part import kinds
-    from decoders.model.calibration import has_calibration
+    from decoders.model.files.calibration import has_calibration
     from decoders.parts import find_part
 
     there = [about.title for kind, about in kinds().items() if find_part(key, kind) is not None]

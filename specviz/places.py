@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 
 from decoders.folders import ASSETS
-from decoders.model.catalog import BUNDLED_FOLDER
+from decoders.model.files.catalog import BUNDLED_FOLDER
 from decoders.trace.files import SUFFIX
 
 __all__ = ["BUNDLED", "GALLERY", "SUFFIX", "TRACES", "home", "is_id", "new_id"]

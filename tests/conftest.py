@@ -133,7 +133,7 @@ def smollm2():
     installed its tests are skipped, or fail (``SPECVIZ_REQUIRE_SMOLLM2``, as in CI).
     """
     from decoders import load_target
-    from decoders.model.catalog import missing_smollm2
+    from decoders.model.files.catalog import missing_smollm2
 
     if reason := missing_smollm2():
         if os.environ.get("SPECVIZ_REQUIRE_SMOLLM2") == "1":

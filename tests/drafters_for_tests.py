@@ -12,7 +12,7 @@ from decoders.draft.params import NoParams
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.memory import Context
+from decoders.model.state.memory import Context
 from decoders.verifiers.match import judged
 from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.verifier import Verifier

@@ -49,7 +49,7 @@ class Machine:
         import torch
         from transformers import AutoModelForCausalLM, LlamaConfig
 
-        from decoders.model.target import Target
+        from decoders.model.target.target import Target
 
         sizes = (64, 128, 2, 4, 2, 320) if self.rehearse else (4096, 14336, 32, 32, 8, 128_256)
         hidden, mlp, layers, heads, kv_heads, vocab = sizes
@@ -74,7 +74,7 @@ class Machine:
 
     def milliseconds(self, call: Callable[[], Any], times: int = 20) -> float:
         """Of one call: the median, each waited for."""
-        from decoders.model.transfer import wait
+        from decoders.model.state.transfer import wait
 
         taken = list[float]()
         for _ in range(3 if self.rehearse else times + 3):
@@ -124,7 +124,7 @@ def attention(machine: Machine, cudnn: bool) -> Iterator[Row]:
     import torch
     import torch.nn.functional as F
 
-    from decoders.model.attention import Masks, tree_attention
+    from decoders.model.state.attention import Masks, tree_attention
 
     torch.backends.cuda.enable_cudnn_sdp(cudnn)
     worst, tried = 0.0, 0
@@ -196,7 +196,7 @@ def steps(machine: Machine) -> Iterator[Row]:
 def clocks(machine: Machine) -> Iterator[Row]:
     """6. What steps say they took, against the time that passed."""
     from decoders.engine.decoding import Decoding
-    from decoders.model.transfer import wait
+    from decoders.model.state.transfer import wait
 
     target = machine.bundled("bfloat16")
     prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
@@ -221,8 +221,8 @@ def sizes(machine: Machine) -> Iterator[Row]:
     from decoders.draft.draft import Draft
     from decoders.draft.needs import Needs
     from decoders.draft.tree import DraftTree
-    from decoders.model.room import RunSize
-    from decoders.model.target import READ_ROWS, SPARE_ROWS
+    from decoders.model.state.room import RunSize
+    from decoders.model.target.target import READ_ROWS, SPARE_ROWS
 
     target = machine.large()
     weights = sum(parameter.nbytes for parameter in target.model.parameters())

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from decoders.model.room import gigabytes
+from decoders.model.state.room import gigabytes
 
 TEXT = "The old lamp in the hall of the old house was sold to the city museum, with the letters that lay in it. " * 400
 
@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--here", action="store_true", help="in this process")
     args = parser.parse_args()
     if not args.here:
-        opened = f"from decoders.model.load import load_network; load_network({args.model!r})"
+        opened = f"from decoders.model.target.load import load_network; load_network({args.model!r})"
         subprocess.run([sys.executable, "-c", opened], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return subprocess.run([sys.executable, "-m", "tests.memory", *sys.argv[1:], "--here"], check=False).returncode
 

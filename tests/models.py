@@ -10,7 +10,7 @@ import torch
 import transformers as hf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from decoders.model.target import Target
+from decoders.model.target.target import Target
 
 from .tiers import matrix
 

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decoders.model.target import Target
+from decoders.model.target.target import Target
 from decoders.parts import WEIGHTS, _read_weights, find_part, read_part, save_part
 from decoders.prompt.prompt import Prompt
-from decoders.study.doctor import Report, examine
-from decoders.study.doctor_server import ServerNumbers
-from decoders.study.doctor_setup import drafting_of
-from decoders.study.forced_drafts import Drafting
+from decoders.study.doctor.doctor import Report, examine
+from decoders.study.doctor.forced_drafts import Drafting
+from decoders.study.doctor.server import ServerNumbers
+from decoders.study.doctor.setup import drafting_of
 
 HEALTHY = ("drafter", "glide", "medusa", "hydra", "eagle", "eagle3")
 Weights = dict[str, Tensor]

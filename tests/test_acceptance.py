@@ -12,8 +12,8 @@ from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 from decoders.prompt_tokens.design import design
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
-from decoders.study import guess_acceptance as measuring
-from decoders.study.guess_acceptance import guess_ranks, measure_acceptance
+from decoders.study.measure import guess_acceptance as measuring
+from decoders.study.measure.guess_acceptance import guess_ranks, measure_acceptance
 
 from .drafts import tiny_prompts
 from .models import prompt_ids, tiny_target

@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 
 from decoders import generate
 from decoders.errors import UserError
-from decoders.model.target import Target
-from decoders.study import two_outputs as judging
-from decoders.study.two_outputs import NOT_GREEDY, SAME, two_outputs
+from decoders.model.target.target import Target
+from decoders.study.judge import two_outputs as judging
+from decoders.study.judge.two_outputs import NOT_GREEDY, SAME, two_outputs
 from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.files import save
 from decoders.trace.load import Cell, Load
@@ -116,7 +116,7 @@ def test_other_servers_lengths_are_replayed_by_method(
     assert policies[0]["policy"] == "oracle" and policies[0]["regret"] == 0
     model = RUNS[0].run["model"]["name"]
     load = Load(model, {}, tuple(Cell(b, r, 64, 10.0, 9.0, 11.0) for b in (1, 2) for r in (1, 4)))
-    monkeypatch.setattr("decoders.study.load.kept_load", lambda target: load)
+    monkeypatch.setattr("decoders.study.measure.load.kept_load", lambda target: load)
     monkeypatch.setattr(desk.loader, "target", object())
     sets = client.post("/api/acceptance/lengths", json=sent).json()["sets"]
     batches = sets[0]["batches"]

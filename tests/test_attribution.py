@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from decoders import Prompt, UserError, record
-from decoders.study import attribution, attribution_export
-from decoders.study.attribution import Link, link_mask, links, uncopied, verbatim
-from decoders.study.attribution_export import split_by_link, to_json
-from decoders.study.attribution_text import TokenText, grapheme_breaks
-from decoders.study.forced import answer_ids, forced
-from decoders.study.quotes import (
+from decoders.study.attribute import attribution
+from decoders.study.attribute import export as attribution_export
+from decoders.study.attribute.attribution import Link, link_mask, links, uncopied, verbatim
+from decoders.study.attribute.export import split_by_link, to_json
+from decoders.study.attribute.quotes import (
     Quote,
     QuotedAnswer,
     gold_tokens,
@@ -36,7 +35,9 @@ from decoders.study.quotes import (
     sweep,
     token_score,
 )
-from decoders.study.verbatim import quotations
+from decoders.study.attribute.text import TokenText, grapheme_breaks
+from decoders.study.attribute.verbatim import quotations
+from decoders.study.look.forced import answer_ids, forced
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
 from decoders.training.demo.quotes import demo_quotes

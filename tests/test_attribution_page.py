@@ -12,9 +12,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from decoders.prompt.files import PromptRecord
-from decoders.study.attribution import WAYS, links
-from decoders.study.attribution_export import to_json
-from decoders.study.quotes import read_quotesum, sweep
+from decoders.study.attribute.attribution import WAYS, links
+from decoders.study.attribute.export import to_json
+from decoders.study.attribute.quotes import read_quotesum, sweep
 from specviz.experiments import plan, run_experiment
 from specviz.experiments.experiment import Experiment
 from specviz.experiments.known_quotes import MIN_RUNS, QuotedRecord

@@ -351,7 +351,7 @@ def test_a_models_runs_are_the_same_and_what_if_is_built_again_when_its_backend_
     model is opened once, for all of this.
     """
     from decoders import Prompt, record
-    from decoders.model.rounding import _unable
+    from decoders.model.engines.rounding import _unable
     from specviz.app import open_desk
     from specviz.pages.whatif.service import Continuation, Redraft
 

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from decoders import Prompt, Sampling, generate, record
 from decoders.engine.decoding import Decoding
 from decoders.prompt.prompt import Pool
-from decoders.study.whatif import ReadRun
+from decoders.study.look.whatif import ReadRun
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser
 

@@ -125,7 +125,7 @@ def test_a_turn_that_cannot_be_reached_is_a_row_with_the_reason(target: Any, mon
     def full(*args: Any, **options: Any) -> Any:
         raise UserError("the prompt does not fit")
 
-    monkeypatch.setattr("decoders.study.turns.generate", full)
+    monkeypatch.setattr("decoders.study.measure.turns.generate", full)
     for experiment in (replace(SMALL, repeats=1), replace(SMALL, repeats=0)):
         cases = [Case("p0", "a", talked(target, "the old lamp", "the red door")), Case("p1", "b", talked(target, "a"))]
         rows = run(target, plan(target, experiment, cases)).rows
@@ -479,7 +479,7 @@ def bench(*args: object) -> int:
 @pytest.fixture
 def prompts(monkeypatch: pytest.MonkeyPatch, target: Any, tmp_path: Path) -> Path:
     monkeypatch.setattr("decoders.load_target", lambda *_, **__: target)
-    monkeypatch.setattr("decoders.model.compiling.compiler", lambda: None)  # compiling takes minutes
+    monkeypatch.setattr("decoders.model.engines.compiling.compiler", lambda: None)  # compiling takes minutes
     path = tmp_path / "set.jsonl"
     path.write_text(ASKED["prompts"]["file"]["text"])
     return path
@@ -512,7 +512,7 @@ def test_the_same_from_the_shell(capsys: pytest.CaptureFixture[str], prompts: Pa
 def test_peers_and_no_trace_from_the_shell(
     capsys: pytest.CaptureFixture[str], prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from decoders.study.stock import StockModel
+    from decoders.study.measure.stock import StockModel
 
     from .models import network
 

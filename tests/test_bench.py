@@ -12,11 +12,11 @@ import torch
 
 from decoders import Prompt, Sampling, UserError, find_method, methods
 from decoders.drafters import chosen
-from decoders.model.target import Session, Target
-from decoders.study.divergences import first_difference
-from decoders.study.peers import GENERATE, LOOKUP, Peer, peers_of
-from decoders.study.stock import Generated, StockModel
-from decoders.study.tool_calls import calls_in, changed_share
+from decoders.model.target.target import Session, Target
+from decoders.study.judge.divergences import first_difference
+from decoders.study.judge.tool_calls import calls_in, changed_share
+from decoders.study.measure.peers import GENERATE, LOOKUP, Peer, peers_of
+from decoders.study.measure.stock import Generated, StockModel
 from decoders.sweep.bench import (
     Spread,
     bench,

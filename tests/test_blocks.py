@@ -20,7 +20,7 @@ from decoders.draft_models.block_network import BlockConfig, BlockNetwork
 from decoders.draft_models.block_published import FIRST_ROOT, ROOT_EVERY
 from decoders.draft_models.eagle_published import TEXT
 from decoders.drafters import chosen
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 from decoders.parts import Part, load_part, save_part
 from decoders.trace.trace import Trace
 from decoders.training.block_drafters import Blocks

@@ -29,8 +29,8 @@ OTHER = {  # the same word for another thing, by file
     "decoders/draft_models/mtp_published.py": FORMATS, "decoders/draft_models/functional.py": {"eagle"},  # a network
     "decoders/engine/rows.py": {"plain"}, "decoders/importers/request.py": {"plain"},  # a table, a kind, an outcome
     "decoders/importers/vllm_log.py": {"rest"},  # the rest of a line
-    "decoders/study/judge.py": {"rest"},  # of the mass that a trace does not hold
-    "decoders/study/peers.py": {"plain", "pld", "pld+h", "sps"},  # which program of others does the same
+    "decoders/study/judge/judge.py": {"rest"},  # of the mass that a trace does not hold
+    "decoders/study/measure/peers.py": {"plain", "pld", "pld+h", "sps"},  # which program of others does the same
     "specviz/views/frames.py": {"plain"}, "specviz/pages/compare/service.py": {"plain"},  # the table
     "specviz/pages/compare/outcome.py": {"plain"}, "specviz/pages/acceptance/service.py": {"plain", "rest"},
     "specviz/pages/acceptance/judging.py": {"rest"}, "specviz/site/documents.py": {"plain"},

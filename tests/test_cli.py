@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 
 from decoders import load, methods, save
-from decoders.model import catalog
+from decoders.model.files import catalog
 from decoders.sweep.bench import Spread
 from specviz import cli
 from specviz.commands import COMMANDS, FIRST, GROUPS, bench, common, lab, options
@@ -351,7 +351,7 @@ def test_long_commands_are_not_silent_in_a_pipe(capsys, monkeypatch):
 
 
 def test_verify_fails_with_1_on_a_difference(capsys, model, prompts, monkeypatch):
-    from decoders.study.stock import StockModel
+    from decoders.study.measure.stock import StockModel
 
     monkeypatch.setattr(StockModel, "generate", lambda self, tokens, n, stop_ids: [7] * n)
     assert (
@@ -375,7 +375,7 @@ def test_verify_says_what_half_precision_promises(capsys, model, prompts):
 
 
 def test_a_near_tie_carries_its_number():
-    from decoders.study.divergences import Divergence
+    from decoders.study.judge.divergences import Divergence
     from decoders.sweep.lossless import MethodCheck
     from specviz.commands import verify
 
@@ -389,7 +389,7 @@ def test_a_near_tie_carries_its_number():
 
 @pytest.mark.slow("test_bench.py has the same for the function")
 def test_bench_measures_and_writes(capsys, model, prompts, tmp_path, monkeypatch):
-    monkeypatch.setattr("decoders.model.compiling.compiler", lambda: None)  # compiling takes minutes
+    monkeypatch.setattr("decoders.model.engines.compiling.compiler", lambda: None)  # compiling takes minutes
     out, page = tmp_path / "bench.json", tmp_path / "bench.html"
     args = ["--model", model, "--prompts", prompts, "--methods", "pld", "--max-new-tokens", 6, "--repeats", 1]
     assert specviz("bench", *args, "--peers", "--json", out, "--html", page, "--set", "pld.k=3") == 0
@@ -822,7 +822,7 @@ def test_fewer_than_four_numbers_have_no_quartiles():
 
 def test_compile_compiles_what_is_missing_and_says_so(capsys, model, monkeypatch):
     """The model's layers, then those of its draft models; what is there already stays."""
-    from decoders.model import compiling
+    from decoders.model.engines import compiling
 
     opened, made = {}, []
 
@@ -838,6 +838,7 @@ def test_compile_compiles_what_is_missing_and_says_so(capsys, model, monkeypatch
     assert specviz("compile", "--model", model) == 1
     said = capsys.readouterr().out
     assert f"0 of {len(made)} parts are compiled" in said and "2 of " in said and "(no space)" in said
-    assert "the model's layers, one row" in said and [part.maker for part in made[:2]] == ["decoders.model.layer"] * 2
+    assert "the model's layers, one row" in said
+    assert [part.maker for part in made[:2]] == ["decoders.model.engines.layer"] * 2
     count, first = len(made), made[1]
     assert specviz("compile", "--model", model) == 0 and made[count:] == [first]

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
 from decoders import Prompt, Trace, drafters, generate, record
-from decoders.study.divergences import BUG, LOSSY
+from decoders.study.judge.divergences import BUG, LOSSY
 from decoders.trace import metrics
 from specviz.pages import pages
 from specviz.pages.compare.outcome import TABLE, check_output
@@ -147,7 +147,7 @@ def test_what_cannot_be_run_is_refused_with_a_sentence(desk: Tiny) -> None:
 
 
 def test_the_lens_computes_plain_decoding_once(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from decoders.study import divergences
+    from decoders.study.judge import divergences
 
     desk, asked = Tiny(target), []
     plain_output = divergences.plain_output

@@ -1,4 +1,4 @@
-"""What every registered method owes (``decoders.study.contract``), and that what is broken is found."""
+"""What every registered method owes (``decoders.study.judge.contract``), and that what is broken is found."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from decoders import Prompt, generate, methods, record
 from decoders.drafters.sps import offer_drafter, opened
 from decoders.engine.decoding import Decoding, read_once
 from decoders.method.part import kinds
-from decoders.study import contract
-from decoders.study.contract import NEW
+from decoders.study.judge import contract
+from decoders.study.judge.contract import NEW
 
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer

@@ -6,9 +6,9 @@ import pytest
 
 from decoders import Prompt, find_method, record
 from decoders.drafters import add_plugin
-from decoders.study import saves
-from decoders.study.live import LiveRun
-from decoders.study.whatif import ReadRun
+from decoders.study.look import saves
+from decoders.study.look.live import LiveRun
+from decoders.study.look.whatif import ReadRun
 from specviz.cli import main
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer

@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 
 from decoders import Prompt, record
 from decoders.errors import UserError
-from decoders.study.live import LiveRun
-from decoders.study.saves import default_traces, draft_save, mean
+from decoders.study.look.live import LiveRun
+from decoders.study.look.saves import default_traces, draft_save, mean
 from specviz.pages.dev import service
 from specviz.server.limits import rules_for
 from specviz.server.loader import Loader

@@ -14,8 +14,8 @@ from decoders import Prompt, Sampling, UserError, generate, load_target, methods
 from decoders.drafters.sps import offer_drafter, opened
 from decoders.engine.decoding import Decoding
 from decoders.method.part import kinds
-from decoders.model.target import Target
-from decoders.model.transfer import fetched, rows_of, sent, stretches
+from decoders.model.state.transfer import fetched, rows_of, sent, stretches
+from decoders.model.target.target import Target
 
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
@@ -193,7 +193,7 @@ class TestTheSimulation:
 def test_a_long_prompt_is_read_in_pieces(monkeypatch):
     """And what is kept of it is the same: hidden states, likeliest tokens, queries, and what is said after it."""
     from decoders.draft.needs import Needs
-    from decoders.model import target as engine
+    from decoders.model.target import target as engine
 
     target, tokens = tiny_target("mistral-window"), prompt_ids(3, 150)
     needs = Needs(layers=(1, 3), heads=((0, 1), (2, 3)), top_tokens=4)
@@ -216,7 +216,7 @@ def test_a_long_prompt_is_read_in_pieces(monkeypatch):
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "mistral-window"])
 def test_reference_logits_of_a_long_text_are_read_in_pieces(family, monkeypatch):
-    from decoders.model import reference
+    from decoders.model.target import reference
 
     target, tokens = tiny_target(family), prompt_ids(5, 150)
     whole = target.reference_logits(tokens), target.reference_logits(tokens, rows=70)

@@ -11,8 +11,8 @@ import torch
 import decoders
 from decoders import Prompt, generate, record
 from decoders.errors import UserError
-from decoders.model.target import Target
-from decoders.study.divergences import (
+from decoders.model.target.target import Target
+from decoders.study.judge.divergences import (
     BUG,
     DRAWN,
     LOSSY,

@@ -14,14 +14,14 @@ import torch
 from fastapi.testclient import TestClient
 
 from decoders import Prompt, UserError, find_method, generate
-from decoders.model.target import Target
+from decoders.model.target.target import Target
 from decoders.parts import load_part
 from decoders.prompt.files import PromptRecord
-from decoders.study.doctor import FAULT, Report, examine
-from decoders.study.doctor_controls import Measured, controls
-from decoders.study.doctor_server import ServerNumbers, compared
-from decoders.study.doctor_setup import drafting_of, forms_of
-from decoders.study.forced_drafts import Drafted, Drafting, Text, drafts
+from decoders.study.doctor.controls import Measured, controls
+from decoders.study.doctor.doctor import FAULT, Report, examine
+from decoders.study.doctor.forced_drafts import Drafted, Drafting, Text, drafts
+from decoders.study.doctor.server import ServerNumbers, compared
+from decoders.study.doctor.setup import drafting_of, forms_of
 from specviz.cli import main
 from specviz.pages.doctor import examination
 from specviz.server.backend_host import Holder
@@ -189,7 +189,7 @@ def test_the_report_is_a_page_of_text() -> None:
 def test_the_command_examines_and_fails_in_ci(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decoders.study.doctor.OUTSIDE", -1.0)  # a fault in any part
+    monkeypatch.setattr("decoders.study.doctor.doctor.OUTSIDE", -1.0)  # a fault in any part
     more = ["--model", "bundled", "--part", "medusa", "--limit", "2", "--places", "6", "--max-new-tokens", "16"]
     page, data = tmp_path / "report.html", tmp_path / "report.json"
     assert main(["doctor", *more, "--html", str(page), "--out", str(data)]) == 1

@@ -21,8 +21,8 @@ from decoders.draft_models.functional import ROW, TEXT, ForwardShape, TensorForw
 from decoders.draft_models.network import DraftRun, target_rotary
 from decoders.drafters import sps
 from decoders.drafters.sps import LanguageModelRun
-from decoders.model import compiling, engines
-from decoders.model.engines import Engines
+from decoders.model.engines import compiling, engines
+from decoders.model.engines.engines import Engines
 
 from .drafts import save_tiny_part, tiny_draft, tiny_eagle
 from .models import prompt_ids, tiny_target

@@ -13,13 +13,13 @@ from decoders.draft.draft import Draft, Probe
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Decoding
-from decoders.model import families
-from decoders.model.attention import Masks, RowMasks
-from decoders.model.families import TESTED, TESTED_ROTARIES
-from decoders.model.linear import PackedLinear
-from decoders.model.load import load_target
-from decoders.model.shape import ModelShape
-from decoders.model.target import Target
+from decoders.model.engines.linear import PackedLinear
+from decoders.model.files import families
+from decoders.model.files.families import TESTED, TESTED_ROTARIES
+from decoders.model.files.shape import ModelShape
+from decoders.model.state.attention import Masks, RowMasks
+from decoders.model.target.load import load_target
+from decoders.model.target.target import Target
 
 from .drafters_for_tests import WildTrees, method_of
 from .families.cases import cases

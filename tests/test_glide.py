@@ -22,7 +22,7 @@ from decoders.draft_models.network import (
     target_rotary,
 )
 from decoders.engine.decoding import Decoding, read_once
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 
 from .drafts import save_tiny_part, tiny_draft
 from .models import VOCAB, configs, prompt_ids, tiny_target

@@ -13,13 +13,13 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from decoders.draft.needs import Needs
 from decoders.engine.decoding import decode
 from decoders.errors import UserError
-from decoders.model.calibration import Calibration, fingerprint, load_calibration, rank_heads, save_calibration
-from decoders.model.catalog import EARLIER, bundled_key, current_key
-from decoders.model.target import Target
+from decoders.model.files.calibration import Calibration, fingerprint, load_calibration, rank_heads, save_calibration
+from decoders.model.files.catalog import EARLIER, bundled_key, current_key
+from decoders.model.target.target import Target
 from decoders.prompt.prompt import Prompt
-from decoders.study import calibrate as cal
-from decoders.study.calibrate import calibrate, simulate_hidden
-from decoders.study.heads import copy_sources, count_copies, strongest_positions
+from decoders.study.measure import calibrate as cal
+from decoders.study.measure.calibrate import calibrate, simulate_hidden
+from decoders.study.measure.heads import copy_sources, count_copies, strongest_positions
 
 torch.set_num_threads(1)  # toys: more threads only cost
 
@@ -183,7 +183,7 @@ def test_it_is_kept_beside_the_settings_and_found_again(tmp_path, monkeypatch):
 
 def test_the_packaged_one_serves_its_own_model_only(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("decoders.model.calibration.PACKAGED", (tmp_path / "calibration.json",))
+    monkeypatch.setattr("decoders.model.files.calibration.PACKAGED", (tmp_path / "calibration.json",))
     result = calibrate(target_of(), PROMPTS, max_new_tokens=8)
     save_calibration(result, tmp_path / "calibration.json")
     assert calibration_of(target_of()) == result

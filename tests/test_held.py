@@ -5,7 +5,7 @@ import torch
 
 from decoders import Needs, Prompt, record
 from decoders.engine.memory_use import drafter_bytes
-from decoders.model.memory import Memory
+from decoders.model.state.memory import Memory
 
 from .drafters_for_tests import WildTrees, method_of
 from .models import network, prompt_ids, tiny_target

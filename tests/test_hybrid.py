@@ -22,18 +22,18 @@ from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Decoding
 from decoders.errors import TooLarge
-from decoders.model import recurrent, room
-from decoders.model import target as engine
-from decoders.model.load import load_target
-from decoders.model.recurrent import LayerState, Paths
-from decoders.model.shape import ModelShape
-from decoders.model.target import Target
+from decoders.model.files.shape import ModelShape
+from decoders.model.state import recurrent, room
+from decoders.model.state.recurrent import LayerState, Paths
+from decoders.model.target import target as engine
+from decoders.model.target.load import load_target
+from decoders.model.target.target import Target
 from decoders.parts import load_part
 from decoders.recorder.recorder import Recorder
-from decoders.study.lens import lens
-from decoders.study.stock import StockModel
-from decoders.study.together import decode_together
-from decoders.study.whatif import ReadRun
+from decoders.study.look.lens import lens
+from decoders.study.look.whatif import ReadRun
+from decoders.study.measure.stock import StockModel
+from decoders.study.measure.together import decode_together
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser
 

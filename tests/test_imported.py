@@ -15,8 +15,8 @@ from decoders import Prompt, generate, load, record
 from decoders.errors import UserError
 from decoders.importers import open_log
 from decoders.importers.request import NOT_RECORDED
-from decoders.model.target import Target
-from decoders.study.imported_run import read_again, redraft
+from decoders.model.target.target import Target
+from decoders.study.look.imported_run import read_again, redraft
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
 from specviz.cli import main

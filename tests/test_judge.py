@@ -13,8 +13,8 @@ from decoders import Prompt, Sampling, load_target, record, save
 from decoders.draft.draft import Scored
 from decoders.engine.decoding import Decoding
 from decoders.errors import UserError
-from decoders.study.judge import Draws, chosen_rules, fault, judged, totals
-from decoders.study.rebuilt import rebuilt
+from decoders.study.judge.judge import Draws, chosen_rules, fault, judged, totals
+from decoders.study.look.rebuilt import rebuilt
 from decoders.verifiers.sampling import Chooser
 from specviz.cli import main
 from specviz.server.store import summary

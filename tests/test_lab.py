@@ -545,7 +545,7 @@ def test_guesses_are_counted_by_distance_and_number(
         asked.append((len(tokens), start))
         return [torch.tensor([0, 0, 4, 12]), torch.tensor([1, 5])]
 
-    monkeypatch.setattr("decoders.study.guess_acceptance.guess_ranks", ranked)
+    monkeypatch.setattr("decoders.study.measure.guess_acceptance.guess_ranks", ranked)
     for name, expected in (
         ("ppd-fig10", {"@1 top-1": 0.5, "@1 top-5": 0.75, "@2 top-1": 0, "@2 top-5": 0.5}),
         ("ppd-fig6", {("distance 1", "10"): 0.75, ("distance 2", "2"): 0.5, ("distance 2", "6"): 1}),
@@ -590,7 +590,7 @@ def test_speedup_in_theory_is_tokens_per_step_over_latency(
 ) -> None:
     times = {"rows": (1, 64), "median": (1.0, 7.3), "low": (1.0, 7.3), "high": (1.0, 7.3)}  # 1 + 0.1 per further row
     latency = Latency(Setup.of(target), target.name, 8, **times, rounds=1)
-    monkeypatch.setattr("decoders.study.latency.latency_for", lambda *_: latency)
+    monkeypatch.setattr("decoders.study.measure.latency.latency_for", lambda *_: latency)
     results = run(target, plan(target, find_recipe("ppd-fig8b"), []))
     assert results.failures == 0
     by = {(p["series"], p["x"]): p["values"] for p in points(results)}

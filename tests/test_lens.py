@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 
 from decoders import Prompt, record, save
 from decoders.errors import UserError
-from decoders.model.target import Target
-from decoders.study.lens import lens
-from decoders.study.whatif import ReadRun
+from decoders.model.target.target import Target
+from decoders.study.look.lens import lens
+from decoders.study.look.whatif import ReadRun
 from specviz.cli import main
 from tests.models import EVERY_FAMILY, network, prompt_ids, tiny_target, tiny_tokenizer
 

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from decoders.folders import cache_folder
-from decoders.model import joint, linear
-from decoders.model.joint import JointPart, pack_joined
-from decoders.model.linear import NEVER, NOTES, TRIED_ROWS, PackedLinear, crossover, pack, packable
+from decoders.model.engines import joint, linear
+from decoders.model.engines.joint import JointPart, pack_joined
+from decoders.model.engines.linear import NEVER, NOTES, TRIED_ROWS, PackedLinear, crossover, pack, packable
 
 pytestmark = pytest.mark.skipif(
     not packable(torch.float32, torch.device("cpu")), reason="this build of torch packs no weights"

@@ -13,8 +13,8 @@ import pytest
 
 from decoders.importers import open_log
 from decoders.importers.request import NOT_RECORDED
-from decoders.model.catalog import missing_smollm2, model_place
-from decoders.study.llama_cpp import LlamaServer, PeerLost, missing_llama_cpp
+from decoders.model.files.catalog import missing_smollm2, model_place
+from decoders.study.measure.llama_cpp import LlamaServer, PeerLost, missing_llama_cpp
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
 

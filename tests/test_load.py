@@ -10,10 +10,10 @@ import torch
 import transformers as hf
 
 from decoders import Prompt, UserError, record, save
-from decoders.model.target import Target
-from decoders.study import load as study
-from decoders.study import load_check
-from decoders.study.load import kept_load, measure_load, save_load, unique_experts
+from decoders.model.target.target import Target
+from decoders.study.measure import load as study
+from decoders.study.measure import load_check
+from decoders.study.measure.load import kept_load, measure_load, save_load, unique_experts
 from decoders.trace.load import (
     Cell,
     Load,
@@ -248,7 +248,7 @@ def test_every_policy_is_held_against_the_oracle(tmp_path, capsys: pytest.Captur
 
 def test_the_commands_measure_and_show(home, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     from decoders import load_target
-    from decoders.model.catalog import BUNDLED
+    from decoders.model.files.catalog import BUNDLED
 
     name = str(BUNDLED) if not isinstance(BUNDLED, str) else BUNDLED
     sizes = ["--batches", "1,2", "--rows", "1,4", "--contexts", "16", "--rounds", "1"]

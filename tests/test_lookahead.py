@@ -11,7 +11,7 @@ import torch
 from decoders import Prompt, Sampling, generate, record
 from decoders.drafters.lookahead import LookaheadParams, NgramCache, rows_of, window_probes
 from decoders.engine.decoding import Decoding
-from decoders.study.whatif import ReadRun
+from decoders.study.look.whatif import ReadRun
 
 from .models import prompt_ids, tiny_target
 

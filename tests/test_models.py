@@ -12,8 +12,16 @@ import pytest
 
 from decoders import UserError, load_target
 from decoders.method.part import kinds
-from decoders.model import catalog
-from decoders.model.catalog import BUNDLED, SMOLLM2, default_model, missing_smollm2, model_name, model_place, toy_note
+from decoders.model.files import catalog
+from decoders.model.files.catalog import (
+    BUNDLED,
+    SMOLLM2,
+    default_model,
+    missing_smollm2,
+    model_name,
+    model_place,
+    toy_note,
+)
 from specviz import cli
 from specviz.app import open_desk
 from specviz.model_records import MOST, list_records, places_of, remember

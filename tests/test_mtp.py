@@ -22,9 +22,9 @@ from transformers.modeling_layers import MtpModel
 from decoders import Prompt, Sampling, UserError, find_method, generate, load, record, save
 from decoders.drafters import chosen
 from decoders.engine.decoding import Decoding
-from decoders.model.load import load_target
-from decoders.model.recurrent import LayerState
-from decoders.model.target import Target
+from decoders.model.state.recurrent import LayerState
+from decoders.model.target.load import load_target
+from decoders.model.target.target import Target
 from decoders.parts import keep_published
 from decoders.verifiers.sampling import Chooser
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from decoders.model.norms import FusedRMSNorm, fuse_norms
+from decoders.model.engines.norms import FusedRMSNorm, fuse_norms
 
 from .models import network, tiny_target
 

@@ -172,7 +172,7 @@ def test_a_state_that_servers_give_before_its_norm_is_refused(target, home):
 
 
 def test_the_command_names_the_model_and_what_servers_differ_in(home, capsys):
-    from decoders.model.load import load_target
+    from decoders.model.target.load import load_target
 
     model = save_model(home / "model")
     save_tiny_part(load_target(model), "eagle3", draft_vocab=90)

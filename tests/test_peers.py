@@ -12,11 +12,11 @@ import torch
 
 from decoders import Prompt, UserError, generate
 from decoders.drafters import chosen
-from decoders.model.target import Target
+from decoders.model.target.target import Target
 from decoders.parts import load_part
-from decoders.study import llama_cpp, peers
-from decoders.study.llama_cpp import LlamaCpp, PeerLost
-from decoders.study.peers import (
+from decoders.study.measure import llama_cpp, peers
+from decoders.study.measure.llama_cpp import LlamaCpp, PeerLost
+from decoders.study.measure.peers import (
     ASSISTED,
     GENERATE,
     LLAMA_CPP,
@@ -27,7 +27,7 @@ from decoders.study.peers import (
     as_llama,
     peers_of,
 )
-from decoders.study.stock import StockModel
+from decoders.study.measure.stock import StockModel
 from decoders.sweep.bench import bench
 
 from .drafts import save_tiny_part

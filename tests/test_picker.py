@@ -16,8 +16,9 @@ import transformers as hf
 from fastapi.testclient import TestClient
 
 from decoders.errors import TooLarge, UserError
-from decoders.model import catalog, size
-from decoders.model.rounding import _unable
+from decoders.model.engines.rounding import _unable
+from decoders.model.files import catalog
+from decoders.model.target import size
 from specviz.app import open_desk
 from specviz.cli import main
 from specviz.places import BUNDLED as BUNDLED_FOLDER

@@ -13,7 +13,7 @@ import pytest
 from decoders import Prompt, UserError, drafters, find_method, generate, methods, record
 from decoders.method import plugins
 from decoders.method.plugin_files import VARIABLE, name_plugin_files
-from decoders.study import contract
+from decoders.study.judge import contract
 from specviz.cli import main
 from specviz.commands.own_method import TEMPLATE
 from specviz.server import desk as desks

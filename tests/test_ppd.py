@@ -19,7 +19,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.drafters.ppd import NO_GUESSES, PpdDrafter, PpdParams, chain, trees_of
 from decoders.engine.decoding import Decoding
-from decoders.model.attention import NAME
+from decoders.model.state.attention import NAME
 from decoders.names import TREE_KINDS
 from decoders.parts import load_part, read_part
 from decoders.prompt_tokens.design import default_trees

@@ -20,7 +20,7 @@ import specviz
 from decoders import load, recording
 from decoders.errors import UserError
 from decoders.recorder.recorder import PLACES, Recorder
-from decoders.study.whatif import ReadRun
+from decoders.study.look.whatif import ReadRun
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
 

@@ -21,10 +21,10 @@ from decoders.engine.numbers import HEAD_LEAST, higher, most_likely
 from decoders.engine.recording import EVENT_SECONDS, Run
 from decoders.engine.rows import WHOLE_POOL, Rows
 from decoders.method.drafter import Drafter
-from decoders.model.target import Session
+from decoders.model.target.target import Session
 from decoders.prompt import codec
 from decoders.prompt.prompt import Pool, Segment
-from decoders.study.whatif import ReadRun
+from decoders.study.look.whatif import ReadRun
 from decoders.trace import metrics
 from decoders.trace.baseline import unlike
 from decoders.trace.check import check

@@ -24,7 +24,7 @@ from decoders.drafters.recycling import (
 )
 from decoders.engine.decoding import Decoding
 from decoders.method.kept import MOST_OWNERS, PersistentState, kept_with, owner
-from decoders.study.whatif import ReadRun
+from decoders.study.look.whatif import ReadRun
 from decoders.verifiers.match import judged
 
 from .models import prompt_ids, tiny_target

@@ -18,7 +18,7 @@ from decoders.errors import UserError
 from decoders.prompt import datastore
 from decoders.prompt.datastore import Datastore, fingerprint, open_datastore
 from decoders.prompt.prompt import Pool
-from decoders.study.whatif import ReadRun
+from decoders.study.look.whatif import ReadRun
 
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 

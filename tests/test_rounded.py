@@ -14,14 +14,14 @@ from decoders import Prompt, UserError, generate, load_target, record
 from decoders.draft.draft import Draft, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
-from decoders.model import rounding
-from decoders.model.catalog import precision_of
-from decoders.model.compiled_layers import why_not
-from decoders.model.rounding import RoundedLinear, _unable, round_weights
-from decoders.model.target import Session, Target
-from decoders.study.divergences import TOLERANCES, divergence
-from decoders.study.recorded import other_model
-from decoders.study.stock import IN_DOUBLE, StockModel
+from decoders.model.engines import rounding
+from decoders.model.engines.compiled_layers import why_not
+from decoders.model.engines.rounding import RoundedLinear, _unable, round_weights
+from decoders.model.files.catalog import precision_of
+from decoders.model.target.target import Session, Target
+from decoders.study.judge.divergences import TOLERANCES, divergence
+from decoders.study.look.recorded import other_model
+from decoders.study.measure.stock import IN_DOUBLE, StockModel
 from decoders.sweep.lossless import check_lossless
 
 from .families.compare import network as hybrid

@@ -13,7 +13,7 @@ from decoders.drafters.recycling import TEMPLATES
 from decoders.drafters.sam import MOST_SHOWN, SamDrafter, SamParams, far_enough, match_lengths
 from decoders.engine.decoding import Decoding
 from decoders.prompt.prompt import Pool
-from decoders.study.whatif import ReadRun
+from decoders.study.look.whatif import ReadRun
 
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target

@@ -12,12 +12,12 @@ import transformers as hf
 from decoders import UserError, load_target
 from decoders.draft.needs import Needs
 from decoders.errors import TooLarge
-from decoders.model import room
-from decoders.model import size as sizes
-from decoders.model.joint import JointPart
-from decoders.model.rounding import RoundedLinear, _unable
-from decoders.model.size import check_fits, free_memory, gigabytes, size_of
-from decoders.model.target import SPARE_ROWS
+from decoders.model.engines.joint import JointPart
+from decoders.model.engines.rounding import RoundedLinear, _unable
+from decoders.model.state import room
+from decoders.model.target import size as sizes
+from decoders.model.target.size import check_fits, free_memory, gigabytes, size_of
+from decoders.model.target.target import SPARE_ROWS
 
 from .gguf_files import write_gguf
 from .models import GROUPED, network, tiny_target, tiny_tokenizer

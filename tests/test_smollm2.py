@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from decoders import Prompt, methods
-from decoders.model.catalog import SMOLLM2, default_model, model_place
-from decoders.model.gguf import is_converted
+from decoders.model.files.catalog import SMOLLM2, default_model, model_place
+from decoders.model.files.gguf import is_converted
 from decoders.prompt.files import PromptRecord
-from decoders.study.forced import answer_ids, forced
-from decoders.study.quotes import parse_quotesum, sweep
-from decoders.study.stock import StockModel
+from decoders.study.attribute.quotes import parse_quotesum, sweep
+from decoders.study.look.forced import answer_ids, forced
+from decoders.study.measure.stock import StockModel
 from decoders.sweep.lossless import check_lossless
 
 pytestmark = pytest.mark.smollm2

@@ -22,15 +22,15 @@ from decoders.draft.draft import Draft, Ran
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
-from decoders.model import compiling, engines
-from decoders.model.compiled_layers import CompiledForward, why_not
-from decoders.model.compiling import Part, Workshop
-from decoders.model.engines import Engines
-from decoders.model.graphs import GraphForward
-from decoders.model.layer import LayerShape, LlamaLayer
-from decoders.model.linear import packable
-from decoders.model.static import ROWS, bucket_of
-from decoders.model.target import Target
+from decoders.model.engines import compiling, engines
+from decoders.model.engines.compiled_layers import CompiledForward, why_not
+from decoders.model.engines.compiling import Part, Workshop
+from decoders.model.engines.engines import Engines
+from decoders.model.engines.graphs import GraphForward
+from decoders.model.engines.layer import LayerShape, LlamaLayer
+from decoders.model.engines.linear import packable
+from decoders.model.engines.static import ROWS, bucket_of
+from decoders.model.target.target import Target
 from decoders.sweep.lossless import check_lossless
 
 from .models import network, tiny_tokenizer
@@ -205,7 +205,7 @@ def test_padding_and_unused_slots_change_no_bit(way):
 
 def test_a_mask_that_shows_the_padding_would_be_seen(monkeypatch):
     """The control of the test above."""
-    from decoders.model.static import Buffers
+    from decoders.model.engines.static import Buffers
 
     fill = Buffers.fill
 
@@ -293,7 +293,7 @@ PROMPT = Prompt.from_ids([5, 6, 7])
 
 def test_auto_takes_what_is_compiled_and_runs_eagerly_what_is_not(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    monkeypatch.setattr("decoders.model.compiled_layers.WORKSHOP", Workshop())
+    monkeypatch.setattr("decoders.model.engines.compiled_layers.WORKSHOP", Workshop())
     target = target_of()
     stock = record(target, PROMPT, "plain", max_new_tokens=8)
     target.engines = made = unchecked(target)
@@ -338,7 +338,7 @@ def test_a_server_compiles_while_nothing_runs_or_under_compiled_at_once(paramete
         each.begin(busy)
     expected = [(made["auto"].parts, busy), (made["compiled"].parts, None)]
     assert shop == expected[parameters > 5 :] and len(made["auto"].parts) == 2
-    draft = Part.of("decoders.model.layer", {"any": 3})
+    draft = Part.of("decoders.model.engines.layer", {"any": 3})
     made["auto"].add([draft])  # of a draft model that a run opened
     assert parameters > 5 or shop[-1] == ([*expected[0][0], draft], busy)
 
@@ -366,7 +366,7 @@ time.sleep(100)
 def part(workshop, monkeypatch) -> Part:
     """Any part; what is made of it need not be one that can be opened."""
     monkeypatch.setattr(compiling, "OpenPart", lambda package: package.read_text())
-    return Part.of("decoders.model.layer", {"any": 1})
+    return Part.of("decoders.model.engines.layer", {"any": 1})
 
 
 @pytest.fixture
@@ -615,7 +615,8 @@ def test_a_package_is_named_by_all_files_that_its_content_depends_on(tmp_path):
             changes.add(name)
         (tmp_path / name).write_text(text, "utf-8")
     assert changes == {*files} - {"own/other.py"} and texts() == before
-    names = {Part.of(maker, {}).package for maker in ("decoders.model.layer", "decoders.draft_models.functional")}
+    makers = ("decoders.model.engines.layer", "decoders.draft_models.functional")
+    names = {Part.of(maker, {}).package for maker in makers}
     assert len(names) == 2 and len(compiling._texts("decoders.draft_models.functional")) > 5
 
 
@@ -687,6 +688,6 @@ def test_a_later_start_opens_what_was_compiled(compiled, monkeypatch):
     monkeypatch.setattr(compiling, "_child", lambda *_: pytest.fail("nothing is missing"))
     target, shop = target_of(), Workshop()
     monkeypatch.setattr(engines, "WORKSHOP", shop)
-    monkeypatch.setattr("decoders.model.compiled_layers.WORKSHOP", shop)
+    monkeypatch.setattr("decoders.model.engines.compiled_layers.WORKSHOP", shop)
     target.engines = Engines(target, "compiled")
     assert target.engines.ready() and len(shop.opened) == 2

@@ -11,7 +11,7 @@ import pytest
 from decoders import Prompt, Sampling, generate, record
 from decoders.drafters.suffix import Answers, SuffixDrafter, SuffixParams
 from decoders.method.kept import kept_with
-from decoders.study.whatif import ReadRun
+from decoders.study.look.whatif import ReadRun
 
 from .models import prompt_ids, tiny_target
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from decoders import Prompt, UserError, generate, load_target
-from decoders.model.calibration import fingerprint
-from decoders.model.load import stock_network
+from decoders.model.files.calibration import fingerprint
+from decoders.model.target.load import stock_network
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 
@@ -70,7 +70,7 @@ def test_a_damaged_folder_is_one_sentence(folder, tmp_path):
 
 def test_a_hub_id_is_asked_of_the_hub(monkeypatch):
     """org/name reaches from_pretrained unchanged (there is no hub in the tests)."""
-    from decoders.model import load as module
+    from decoders.model.target import load as module
 
     asked = []
     monkeypatch.setattr(

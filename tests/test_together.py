@@ -10,9 +10,9 @@ import pytest
 from decoders import Prompt, UserError, generate
 from decoders.engine.row_costs import Curve, RowCosts
 from decoders.prompt_tokens.latency import Setup
-from decoders.study import together
-from decoders.study.load import save_load
-from decoders.study.together import batch_costs, decode_together
+from decoders.study.measure import together
+from decoders.study.measure.load import save_load
+from decoders.study.measure.together import batch_costs, decode_together
 from decoders.trace.load import Cell, Load
 
 from .drafts import save_tiny_part

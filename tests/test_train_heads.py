@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from decoders import Prompt, find_method, generate
 from decoders.draft_models.heads import ParallelHeads
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 from decoders.parts import load_part, own_place, read_part
 from decoders.training.batches import PROMPT, RESPONSE, Document, pad
 from decoders.training.heads import RANKS, Lesson, Recipe, places_of, rank_tokens

@@ -14,7 +14,7 @@ import torch
 
 from decoders import Prompt, UserError, find_method, generate, load_target
 from decoders.draft.needs import Needs
-from decoders.model.calibration import fingerprint
+from decoders.model.files.calibration import fingerprint
 from decoders.parts import find_part, own_place, read_part
 from decoders.training.batches import RESPONSE
 from decoders.training.data import DistilledSource, FileSource, encode

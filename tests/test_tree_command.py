@@ -14,7 +14,7 @@ from decoders.parts import Part, save_part
 from decoders.prompt_tokens.design import design
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 from decoders.prompt_tokens.trees import FILE, load_trees, save_trees
-from decoders.study import latency
+from decoders.study.measure import latency
 from specviz import cli
 
 from .models import network, prompt_ids, tiny_tokenizer

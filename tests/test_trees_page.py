@@ -167,7 +167,7 @@ def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monke
         order.append("run")
         raise ValueError("not this time")
 
-    monkeypatch.setattr("decoders.study.latency.latency_for", measured)
+    monkeypatch.setattr("decoders.study.measure.latency.latency_for", measured)
     assert stub.services["trees"].measure()["measuring"] == {"done": 0, "total": 1}
     assert stub.services["trees"].measure()["measuring"] is not None  # one at a time
     assert began.wait(WAIT_S)
@@ -192,7 +192,7 @@ def test_a_server_that_ends_waits_for_the_forwards_of_a_measurement(
         finally:
             ended.set()
 
-    monkeypatch.setattr("decoders.study.latency.latency_for", measured)
+    monkeypatch.setattr("decoders.study.measure.latency.latency_for", measured)
     stub.services["trees"].measure()
     assert began.wait(WAIT_S)
     stub.services["trees"].close()
@@ -206,10 +206,10 @@ def test_a_failed_measurement_is_told_and_can_be_repeated(stub: StubDesk, monkey
     def broken(*_: Any, **__: Any) -> Latency:
         raise MemoryError
 
-    monkeypatch.setattr("decoders.study.latency.latency_for", broken)
+    monkeypatch.setattr("decoders.study.measure.latency.latency_for", broken)
     stub.services["trees"].measure()
     assert "out of memory" in finished(stub)["failed"]
-    monkeypatch.setattr("decoders.study.latency.latency_for", lambda *_, **__: None)
+    monkeypatch.setattr("decoders.study.measure.latency.latency_for", lambda *_, **__: None)
     stub.services["trees"].measure()
     assert finished(stub)["failed"] == ""
 
@@ -219,7 +219,7 @@ def test_nothing_is_measured_unasked(kept: Kept, monkeypatch: pytest.MonkeyPatch
     for file in (own_place("ppd", kept.target.key).parents[2] / "latency").iterdir():
         file.unlink()
     asked = threading.Event()
-    monkeypatch.setattr("decoders.study.latency.latency_for", lambda *_, **__: asked.set())
+    monkeypatch.setattr("decoders.study.measure.latency.latency_for", lambda *_, **__: asked.set())
     before = {thread.name for thread in threading.enumerate()}
     desk = desk_of(lambda: kept.target)
     desk.services["trees"].begin()

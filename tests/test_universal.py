@@ -21,9 +21,9 @@ from decoders.draft_models.vocabularies import Vocabularies
 from decoders.drafters import chosen
 from decoders.drafters.sps import offer_drafter
 from decoders.engine.decoding import Decoding
-from decoders.model.target import Target
-from decoders.study.peers import assistant_of
-from decoders.study.whatif import ReadRun
+from decoders.model.target.target import Target
+from decoders.study.look.whatif import ReadRun
+from decoders.study.measure.peers import assistant_of
 from decoders.verifiers.sampling import Chooser
 
 from .models import network, prompt_ids, tiny_tokenizer

@@ -25,13 +25,13 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def model():
     """SmolLM2 as a folder that vLLM opens."""
-    from decoders.model.catalog import missing_smollm2, model_place
+    from decoders.model.files.catalog import missing_smollm2, model_place
 
     if reason := missing_smollm2():
         pytest.skip(reason)
     import torch
 
-    from decoders.model.gguf import convert
+    from decoders.model.files.gguf import convert
 
     return convert(Path(model_place("smollm2")), torch.float32)
 
@@ -81,9 +81,9 @@ def test_a_crowd_with_aborted_and_preempted_requests(model, tmp_path):
 @pytest.mark.parametrize("form", ["speculators", "eagle"])
 def test_a_head_that_was_exported_drafts_there_as_here(model, tmp_path, form):
     """SmolLM2's EAGLE-3 head: every draft of the server is this engine's, token by token, and so is what stood."""
-    from decoders.model.load import load_target
+    from decoders.model.target.load import load_target
     from decoders.parts import export_part
-    from decoders.study.imported_run import read_again, redraft
+    from decoders.study.look.imported_run import read_again, redraft
 
     target, runs = load_target("smollm2"), tmp_path / "runs"
     export_part(target, "eagle3", form, tmp_path / "head")

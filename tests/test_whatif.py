@@ -14,9 +14,9 @@ from decoders.drafters.sps import opened
 from decoders.errors import UserError
 from decoders.method.part import kinds
 from decoders.prompt.prompt import Pool
-from decoders.study.forced import forced
-from decoders.study.recorded import other_model, sampling_of
-from decoders.study.whatif import ReadRun, go_on
+from decoders.study.look.forced import forced
+from decoders.study.look.recorded import other_model, sampling_of
+from decoders.study.look.whatif import ReadRun, go_on
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
 from specviz.cli import main
@@ -181,7 +181,7 @@ def test_other_methods_and_parameters(target, ranked):
 
 
 def test_a_run_is_read_only_for_what_is_asked_where_it_is_long(target, ranked, monkeypatch):
-    monkeypatch.setattr("decoders.study.whatif.MOST_KEPT", 10)
+    monkeypatch.setattr("decoders.study.look.whatif.MOST_KEPT", 10)
     found = whatif(target, ranked.trace, 2)
     assert found.same and found.read_ms > 0
     narrow = ReadRun(target, ranked.trace)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from decoders.method.method import Method
-from decoders.model.target import Target
-from decoders.study.recorded import redraft_method
-from decoders.study.whatif import ReadRun, WhatIf, bounded_needs
+from decoders.model.target.target import Target
+from decoders.study.look.recorded import redraft_method
+from decoders.study.look.whatif import ReadRun, WhatIf, bounded_needs
 from decoders.trace.trace import Trace
 
 

@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from decoders.errors import UserError
-from decoders.model.shape import ROTARIES, ModelShape
+from decoders.model.files.shape import ROTARIES, ModelShape
 
 from .borrowing import Borrowing
 from .eagle_head import MLP, THETA, Attention, rotary

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from decoders.draft.needs import Needs
 from decoders.errors import UserError
-from decoders.model.target import Target
+from decoders.model.target.target import Target
 
 from .block_network import BlockConfig, BlockNetwork
 from .block_run import visible

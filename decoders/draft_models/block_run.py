@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoders.model.memory import Context
-from decoders.model.transfer import sent
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import sent
 
 from .block_network import BlockConfig, BlockNetwork
 from .network import READ_ROWS, common_prefix

@@ -18,15 +18,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.model.compiling import WORKSHOP, OpenPart, Part
-from decoders.model.engines import TOLERANCE, say_once
-from decoders.model.linear import PackedLinear
+from decoders.model.engines.compiling import WORKSHOP, OpenPart, Part
+from decoders.model.engines.engines import TOLERANCE, say_once
+from decoders.model.engines.linear import PackedLinear
 
 from .functional import ROW, TEXT, ForwardShape, TensorForward
 from .network import DraftModel, DraftRun
 
 if TYPE_CHECKING:
-    from decoders.model.target import Target
+    from decoders.model.target.target import Target
 
 MAKER = "decoders.draft_models.functional"
 MOST_ROWS = 64  # of the text, at a time: more run eagerly

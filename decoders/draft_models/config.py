@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from decoders.errors import UserError
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 
 LARGE_VOCAB = 8192  # beyond this, a draft model has the target's embedding and head
 

@@ -17,9 +17,9 @@ from decoders.draft.draft import Draft, Looks, Past, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
-from decoders.model.memory import Context
-from decoders.model.target import Tokens
-from decoders.model.transfer import Span, fetched, mark
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import Span, fetched, mark
+from decoders.model.target.target import Tokens
 from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.sampling import Chooser, drawn_tokens

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from decoders.model.shape import ROTARIES, ModelShape
+from decoders.model.files.shape import ROTARIES, ModelShape
 
 from .borrowing import Borrowing
 from .network import Norm, attend, rotate

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from decoders.draft.needs import Needs
 from decoders.errors import UserError
-from decoders.model.target import Target
+from decoders.model.target.target import Target
 
 from .eagle_head import EagleConfig, EagleHead
 from .fitted import Fitted

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoders.model.memory import Context
-from decoders.model.transfer import rows_of, sent
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import rows_of, sent
 
 from .eagle_head import EagleHead
 from .network import READ_ROWS, common_prefix

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.tree import DraftTree
-from decoders.model.transfer import Mark, fetched, mark
+from decoders.model.state.transfer import Mark, fetched, mark
 
 from .eagle_head import EagleHead
 from .head_trees import Places, RankTree

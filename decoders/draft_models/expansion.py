@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.tree import DraftTree
-from decoders.model.transfer import fetched, sent
+from decoders.model.state.transfer import fetched, sent
 
 BINS = (8, 8, 8, 6, 6, 6, 4, 4, 2, 2)  # candidates at a position by tenth of confidence, the first choice included
 EXPANSIONS = ("none", "confidence", "fixed", "beam 4", "beam 8")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from decoders.model.layer import EXAMPLE_CAPACITY, EXAMPLE_KEYS, EXAMPLE_ROWS, take_packed_weights
+from decoders.model.engines.layer import EXAMPLE_CAPACITY, EXAMPLE_KEYS, EXAMPLE_ROWS, take_packed_weights
 
 from .config import DraftConfig
 from .eagle_head import EagleConfig, EagleHead

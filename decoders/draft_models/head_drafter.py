@@ -18,8 +18,8 @@ from decoders.draft.said import DraftVocab, Said
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
-from decoders.model.memory import Context
-from decoders.model.transfer import Span, fetched, mark
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import Span, fetched, mark
 from decoders.trace.origins import Origin
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decoders.draft.draft import Draft, Layout, layout_of
 from decoders.draft.tree import DraftTree
-from decoders.model.transfer import sent
+from decoders.model.state.transfer import sent
 
 Ranks = tuple[int, ...]
 # Medusa's tree of 63 nodes, from simulated acceptances on Vicuna 7B (medusa/model/medusa_choices.py): Hydra's, too

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from decoders.errors import UserError
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 
 from .borrowing import Borrowing
 from .eagle_head import EagleConfig

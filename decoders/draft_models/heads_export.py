@@ -110,7 +110,7 @@ def _output(source: Source, config: HeadsConfig, number: int, biased: bool) -> d
 
 
 def _prefix(source: Source) -> dict[str, Tensor]:
-    from decoders.model.shape import rotaries
+    from decoders.model.files.shape import rotaries
 
     config, shape = source.config.prefix, source.target.shape
     rope = {"rope_type": "default", **(rotaries(source.target.config) or [{}])[0]}

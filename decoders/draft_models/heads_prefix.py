@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from decoders.model.memory import Context
+from decoders.model.state.memory import Context
 
 from .eagle_head import EagleConfig, EagleLayer
 from .network import READ_ROWS, Norm, attend, common_prefix

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from decoders.errors import UserError
-from decoders.model.shape import rotaries
-from decoders.model.target import Target
+from decoders.model.files.shape import rotaries
+from decoders.model.target.target import Target
 
 from .eagle_head import EagleConfig
 from .fitted import Fitted

@@ -18,8 +18,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from decoders.errors import UserError, first_line
-from decoders.model.attention import NAME as ATTENTION
-from decoders.model.shape import FULL, ModelShape
+from decoders.model.files.shape import FULL, ModelShape
+from decoders.model.state.attention import NAME as ATTENTION
 
 from .borrowing import Borrowing
 

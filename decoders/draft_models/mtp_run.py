@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoders.model.memory import Context
-from decoders.model.transfer import rows_of, sent
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import rows_of, sent
 
 from .mtp_head import MtpHead
 from .network import READ_ROWS, common_prefix

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from decoders.model.transfer import rows_of, sent
+from decoders.model.state.transfer import rows_of, sent
 
 from .borrowing import Borrowing
 from .config import DraftConfig as DraftConfig
@@ -26,7 +26,7 @@ from .config import refusal as refusal
 from .own_cache import OwnCache, Remember
 
 if TYPE_CHECKING:
-    from decoders.model.memory import Context
+    from decoders.model.state.memory import Context
 
 THETA = 10_000.0  # of the draft model's own positions
 READ_ROWS = 1024  # most rows of a forward that reads a text

@@ -10,8 +10,8 @@ import torch
 
 from decoders.draft.draft import Draft, Translated
 from decoders.draft.tree import DraftTree
-from decoders.model.memory import Context
-from decoders.model.transfer import Span, fetched, mark
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import Span, fetched, mark
 
 from .drafter import ModelDrafter, Running, likeliest, one_by_one
 from .vocabularies import Vocabularies

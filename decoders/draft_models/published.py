@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from decoders.errors import TooLarge, UserError, first_line
-from decoders.model.room import free_memory, gigabytes
+from decoders.model.state.room import free_memory, gigabytes
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -29,10 +29,10 @@ from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.linear import table_rows
-from decoders.model.memory import Context, Memory
-from decoders.model.target import Target
-from decoders.model.transfer import fetched
+from decoders.model.engines.linear import table_rows
+from decoders.model.state.memory import Context, Memory
+from decoders.model.state.transfer import fetched
+from decoders.model.target.target import Target
 from decoders.trace.origins import BRANCH, MAIN, SUCCESSOR
 
 from .pldplus import LAYER, NO_PREDECESSOR, hidden_layer

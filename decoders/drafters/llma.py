@@ -18,7 +18,7 @@ from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.memory import Context
+from decoders.model.state.memory import Context
 from decoders.prompt.pool import Match, PoolIndex
 from decoders.prompt.prompt import Pool
 from decoders.trace.origins import DATASTORE

@@ -21,8 +21,8 @@ from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.memory import Context
-from decoders.model.transfer import fetched
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import fetched
 from decoders.trace.origins import MAIN, Origin
 
 from .pld import suffix_lengths

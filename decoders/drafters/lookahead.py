@@ -24,8 +24,8 @@ from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.memory import Context
-from decoders.model.target import SPARE_ROWS, Target
+from decoders.model.state.memory import Context
+from decoders.model.target.target import SPARE_ROWS, Target
 from decoders.trace.origins import Origin
 
 

@@ -6,7 +6,7 @@ from decoders.draft.draft import Draft
 from decoders.draft.params import NoParams
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.memory import Context
+from decoders.model.state.memory import Context
 
 
 class EmptyDrafter(Drafter):

@@ -11,7 +11,7 @@ from decoders.draft.params import check_order, param
 from decoders.draft.terms import Term
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.memory import Context
+from decoders.model.state.memory import Context
 
 
 @dataclass(frozen=True)

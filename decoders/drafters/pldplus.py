@@ -21,9 +21,9 @@ from decoders.draft.terms import Term
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.memory import Context
-from decoders.model.target import Target
-from decoders.model.transfer import fetched, sent
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import fetched, sent
+from decoders.model.target.target import Target
 
 PAPER = "PLD+: accelerating LLM inference by leveraging language model artifacts"
 BIBTEX = r"""

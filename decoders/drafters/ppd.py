@@ -37,9 +37,9 @@ from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.method.part import PROMPT_TOKENS, Kind, Training
-from decoders.model.memory import Context
-from decoders.model.target import SPARE_ROWS, Target
-from decoders.model.transfer import fetched
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import fetched
+from decoders.model.target.target import SPARE_ROWS, Target
 from decoders.names import DESIGNED, TREE_KINDS
 from decoders.parts import TrainedPart, find_part
 from decoders.prompt_tokens.design import assumed_acceptance, naive_trees, random_trees, trees_for, wide_trees

@@ -24,9 +24,9 @@ from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.method.kept import kept_with
 from decoders.method.method import Method
-from decoders.model.memory import Context
-from decoders.model.target import Target
-from decoders.model.transfer import fetched
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import fetched
+from decoders.model.target.target import Target
 from decoders.trace.origins import Origin
 
 RANKS = 8

@@ -21,8 +21,8 @@ from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.kept import kept_with
 from decoders.method.method import Method
-from decoders.model.memory import Context
-from decoders.model.target import Target
+from decoders.model.state.memory import Context
+from decoders.model.target.target import Target
 from decoders.prompt.datastore import DEEPEST, LONGEST, Datastore, open_datastore
 from decoders.prompt.pool import PoolIndex
 from decoders.prompt.prompt import Pool

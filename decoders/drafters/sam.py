@@ -23,8 +23,8 @@ from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.memory import Context
-from decoders.model.target import Target
+from decoders.model.state.memory import Context
+from decoders.model.target.target import Target
 from decoders.prompt.pool import PoolIndex
 from decoders.prompt.prompt import Pool
 from decoders.trace.origins import DATASTORE, MAIN

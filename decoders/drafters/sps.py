@@ -35,14 +35,14 @@ from decoders.draft_models.vocabularies import Vocabularies
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, Training
-from decoders.model.attention import Masks
-from decoders.model.cache import TreeCache
-from decoders.model.capture import Capture
-from decoders.model.load import load_target
-from decoders.model.memory import Context
-from decoders.model.static import ROWS, Rows
-from decoders.model.target import SPARE_ROWS, Target, Tokens
-from decoders.model.transfer import sent
+from decoders.model.engines.static import ROWS, Rows
+from decoders.model.state.attention import Masks
+from decoders.model.state.cache import TreeCache
+from decoders.model.state.capture import Capture
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import sent
+from decoders.model.target.load import load_target
+from decoders.model.target.target import SPARE_ROWS, Target, Tokens
 from decoders.parts import TrainedPart, is_part, load_part
 from decoders.trace import origins
 from decoders.verifiers.block import RULE, drawn_verifier

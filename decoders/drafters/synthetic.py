@@ -16,8 +16,8 @@ from decoders.draft.params import param
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.memory import Context
-from decoders.model.target import Session, Target
+from decoders.model.state.memory import Context
+from decoders.model.target.target import Session, Target
 from decoders.trace.origins import Origin
 from decoders.verifiers.match import judged
 

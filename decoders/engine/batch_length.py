@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from decoders.draft.draft import Draft, Verdict
-from decoders.model.memory import Context
+from decoders.model.state.memory import Context
 
 from .length import RECENT, AutoLength
 from .row_costs import RowCosts

@@ -20,9 +20,9 @@ from decoders.draft.settings import FIXED
 from decoders.drafters import chosen
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.memory import Context
-from decoders.model.target import SPARE_ROWS, Session, Target
-from decoders.model.transfer import Mark, Span, mark, wait
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import Mark, Span, mark, wait
+from decoders.model.target.target import SPARE_ROWS, Session, Target
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import MatchVerifier, stopped

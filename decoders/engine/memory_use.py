@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from decoders.model.storage import storage_sizes
+from decoders.model.state.storage import storage_sizes
 
 if TYPE_CHECKING:
-    from decoders.model.target import Target
+    from decoders.model.target.target import Target
 
 
 def drafter_bytes(drafter: Any, target: Target, session: Any) -> int:

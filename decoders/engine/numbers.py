@@ -14,7 +14,7 @@ from torch import Tensor
 
 from decoders.draft.draft import Looks
 from decoders.draft.said import Said
-from decoders.model.transfer import fetched, rows_of, sent
+from decoders.model.state.transfer import fetched, rows_of, sent
 from decoders.trace.tables import TABLES
 from decoders.verifiers.residual import overlap, residual
 from decoders.verifiers.sampling import Chooser

@@ -11,7 +11,7 @@ import numpy as np
 
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
-from decoders.model.target import Session, Target
+from decoders.model.target.target import Session, Target
 
 PLACES = 5
 SHARE = 0.02  # of the time that runs take: so much goes into measuring it anew

@@ -19,9 +19,9 @@ from decoders.draft.params import controls
 from decoders.draft.settings import AUTO
 from decoders.drafters import chosen
 from decoders.method.method import Method
-from decoders.model.linear import machine
-from decoders.model.load import versions
-from decoders.model.target import Target
+from decoders.model.engines.linear import machine
+from decoders.model.target.load import versions
+from decoders.model.target.target import Target
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.trace import metrics
@@ -61,7 +61,7 @@ class Run:
     decoding of the given prompt, by the same sampling, when the method is done: its output goes into the table
     ``plain`` and its speed into the timings. ``first_choices``: so many of the target's and the drafter's first
     choices are recorded at every position, by which other verifiers judge the run more exactly
-    (``decoders.study.judge``). When the loop is over, ``trace.run`` has ``complete``, ``stop``, ``timings`` and
+    (``decoders.study.judge.judge``). When the loop is over, ``trace.run`` has ``complete``, ``stop``, ``timings`` and
     ``metrics``, and every candidate its ``would_accept``. A failure inside a step ends the run with stop "error"
     and is raised again after the trace was closed.
     """

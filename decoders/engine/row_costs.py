@@ -15,7 +15,7 @@ import torch
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
-from decoders.model.target import SPARE_ROWS, Target
+from decoders.model.target.target import SPARE_ROWS, Target
 from decoders.prompt_tokens.latency import load_latency
 
 SIZES = (1, 16, 4, 64, 8, 32, 128)  # rows that are timed where nothing was measured, the most useful first

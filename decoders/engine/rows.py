@@ -10,7 +10,7 @@ import numpy as np
 
 from decoders.draft.draft import Candidates, Draft, Later
 from decoders.draft.lattice import Lattice
-from decoders.model.transfer import fetched
+from decoders.model.state.transfer import fetched
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt
 from decoders.trace.tables import REQUIRED, TABLES, TERMS, columns_of

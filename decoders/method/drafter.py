@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
-from decoders.model.memory import Context
+from decoders.model.state.memory import Context
 from decoders.verifiers.sampling import Chooser
 
 

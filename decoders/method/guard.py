@@ -13,8 +13,8 @@ from typing import Any
 
 from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
 from decoders.errors import UserError, first_line
-from decoders.model.memory import Context
-from decoders.model.target import SPARE_ROWS
+from decoders.model.state.memory import Context
+from decoders.model.target.target import SPARE_ROWS
 from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.verifier import Verifier, VerifierCard
 

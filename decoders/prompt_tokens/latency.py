@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from decoders.folders import settings_folder, write_json
-from decoders.model.target import Target
+from decoders.model.target.target import Target
 from decoders.trace.speedup import WIDEST
 
 SCHEMA = "speclatency/2"  # 1 timed the forward alone

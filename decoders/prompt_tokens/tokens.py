@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from decoders.draft.draft import Probe, Reading
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 from decoders.names import MASKS
 
 MOST_TOKENS, MOST_VECTORS, MOST_PREFIX = 16, 128, 16

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from decoders.engine.rows import Recording
 from decoders.errors import first_line
-from decoders.model.load import versions
-from decoders.model.shape import token_ids
-from decoders.model.transfer import Mark, Span, mark
+from decoders.model.files.shape import token_ids
+from decoders.model.state.transfer import Mark, Span, mark
+from decoders.model.target.load import versions
 from decoders.prompt.pieces import Pieces
 from decoders.trace import metrics
 from decoders.trace.trace import Trace

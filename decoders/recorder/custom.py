@@ -21,8 +21,8 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 from decoders.engine.decoding import Decoding
 from decoders.engine.recording import Run
 from decoders.errors import UserError
-from decoders.model.shape import token_ids
-from decoders.model.target import Target
+from decoders.model.files.shape import token_ids
+from decoders.model.target.target import Target
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt, Segment
 from decoders.verifiers.sampling import Sampling

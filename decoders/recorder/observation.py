@@ -14,7 +14,7 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Later, Scored, Verdict
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Step
-from decoders.model.transfer import Mark, Span, fetched
+from decoders.model.state.transfer import Mark, Span, fetched
 from decoders.verifiers.match import judged
 from decoders.verifiers.sampling import Chooser, Sampling
 

@@ -20,11 +20,11 @@ import torch
 from decoders.draft.settings import FIXED
 from decoders.drafters import chosen
 from decoders.errors import UserError
-from decoders.model.load import versions
-from decoders.model.target import Target
+from decoders.model.target.load import versions
+from decoders.model.target.target import Target
 from decoders.prompt.prompt import Prompt
-from decoders.study.llama_cpp import PeerLost
-from decoders.study.peers import BESIDE, Peer
+from decoders.study.measure.llama_cpp import PeerLost
+from decoders.study.measure.peers import BESIDE, Peer
 from decoders.verifiers.sampling import Sampling
 
 from .contenders import contenders_of

@@ -13,13 +13,13 @@ from decoders.draft.settings import FIXED
 from decoders.drafters import find_method
 from decoders.engine.decoding import Decoding
 from decoders.engine.recording import record
-from decoders.model.transfer import Span, wait
-from decoders.study.peers import Peer
+from decoders.model.state.transfer import Span, wait
+from decoders.study.measure.peers import Peer
 
 from .plan import TRACED, Contender, Measurement, Sample
 
 if TYPE_CHECKING:
-    from decoders.model.target import Session, Target
+    from decoders.model.target.target import Session, Target
     from decoders.prompt.prompt import Prompt
     from decoders.verifiers.sampling import Sampling
 

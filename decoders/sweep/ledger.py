@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from decoders.study.divergences import divergence
-from decoders.study.peers import BESIDE
+from decoders.study.judge.divergences import divergence
+from decoders.study.measure.peers import BESIDE
 
 from .plan import PLAIN, TRACED, Contender, Failure, Measurement, Outcome, Row, Sample, Turn, alternated, execute
 from .timing import REPEATED, find_disturbed
 
 if TYPE_CHECKING:
-    from decoders.model.target import Target
+    from decoders.model.target.target import Target
     from decoders.trace.trace import Trace
     from decoders.verifiers.sampling import Sampling
 

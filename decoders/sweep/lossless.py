@@ -12,13 +12,13 @@ from typing import Any
 from decoders.drafters import chosen
 from decoders.engine.decoding import Decoding, read_once
 from decoders.method.method import Method
-from decoders.model.catalog import precision_of
-from decoders.model.target import Target
+from decoders.model.files.catalog import precision_of
+from decoders.model.target.target import Target
 from decoders.prompt.prompt import Prompt
-from decoders.study.divergences import DRAWN, LOSSY, Divergence, first_difference, judged, tolerance_of
-from decoders.study.peers import GENERATE
-from decoders.study.stock import StockModel
-from decoders.study.tool_calls import judged_calls
+from decoders.study.judge.divergences import DRAWN, LOSSY, Divergence, first_difference, judged, tolerance_of
+from decoders.study.judge.tool_calls import judged_calls
+from decoders.study.measure.peers import GENERATE
+from decoders.study.measure.stock import StockModel
 from decoders.verifiers.sampling import Sampling
 
 from .contenders import unrecorded

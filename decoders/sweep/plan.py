@@ -18,7 +18,7 @@ from decoders.names import BASELINE
 
 if TYPE_CHECKING:
     from decoders.prompt.prompt import Prompt
-    from decoders.study.quotes import QuotedAnswer
+    from decoders.study.attribute.quotes import QuotedAnswer
     from decoders.trace.trace import Trace
 
 PLAIN, TRACED = BASELINE, " traced"  # the baseline's name; behind a method's name: with recording on

@@ -1,7 +1,7 @@
 """Load: a verify step's time by rows, batch and context, L(rows, batch, context), and what drafting gains under it.
 
 All of it is a model: a batch of alike runs, each with as many rows as the others. Its error is measured against batches
-that really ran (``decoders.study.load``).
+that really ran (``decoders.study.measure.load``).
 """
 
 from __future__ import annotations

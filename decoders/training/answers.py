@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from decoders.model.shape import token_ids
+from decoders.model.files.shape import token_ids
 
 
 @torch.no_grad()

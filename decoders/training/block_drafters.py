@@ -15,7 +15,7 @@ from torch import Tensor
 
 from decoders.draft_models.block_network import BlockConfig, BlockNetwork
 from decoders.draft_models.block_run import visible
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 
 from .heads import HeadKind, Lesson, Recipe
 

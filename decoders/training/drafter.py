@@ -17,8 +17,8 @@ from torch import Tensor
 from decoders.draft_models.network import DraftConfig, DraftModel, TargetView, block_mask
 from decoders.errors import UserError
 from decoders.method.part import training_of
-from decoders.model.shape import ModelShape
-from decoders.model.transfer import wait
+from decoders.model.files.shape import ModelShape
+from decoders.model.state.transfer import wait
 from decoders.trace.speedup import expected_speedup
 from decoders.verifiers.residual import overlap
 

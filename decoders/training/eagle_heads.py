@@ -16,7 +16,7 @@ from torch import Tensor
 
 from decoders.draft_models.eagle_head import EagleConfig, EagleHead
 from decoders.draft_models.network import attend
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 
 from .heads import HeadKind, Lesson, Recipe
 

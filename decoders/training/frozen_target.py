@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 
 from .teacher import KeysValues, window_mask
 

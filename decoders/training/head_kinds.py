@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, no_grad, stack
 
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 
 from .block_drafters import Blocks
 from .eagle_heads import Eagle, Eagle3

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from decoders.draft_models.borrowing import Borrowing
 from decoders.errors import UserError
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 
 from .batches import IGNORED, Batch
 from .borrowing import BorrowingRun

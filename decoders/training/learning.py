@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from decoders.model.shape import token_ids
+from decoders.model.files.shape import token_ids
 
 from .batches import PROMPT, RESPONSE, Batch, Document
 from .muon import Muon

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from decoders.errors import UserError, first_line
 from decoders.folders import replacing
 from decoders.method.part import kinds
-from decoders.model.calibration import fingerprint
+from decoders.model.files.calibration import fingerprint
 from decoders.parts import Part, own_place, save_part
 
 from .batches import Batch, batches_of

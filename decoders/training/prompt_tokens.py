@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.errors import UserError
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens, visibility
 
 from .batches import IGNORED, Batch

@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.model.calibration import fingerprint
-from decoders.model.shape import ModelShape
+from decoders.model.files.calibration import fingerprint
+from decoders.model.files.shape import ModelShape
 
 from .batches import IGNORED, Batch
 from .frozen_target import FrozenTarget

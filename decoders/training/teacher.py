@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from decoders.draft_models.network import rotate
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 
 KeysValues = tuple[Tensor, Tensor]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from decoders.draft.draft import Draft, Scored, Verdict
-from decoders.model.transfer import fetched
+from decoders.model.state.transfer import fetched
 
 from .match import LossyVerifier, before_nodes, likely_path
 from .sampling import Chooser

@@ -12,7 +12,7 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.model.transfer import fetched, rows_of, sent
+from decoders.model.state.transfer import fetched, rows_of, sent
 
 from .match import judged
 from .residual import NODE_TERMS, PointVerifier, residual

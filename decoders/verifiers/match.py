@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
-from decoders.model.transfer import fetched, rows_of, sent
+from decoders.model.state.transfer import fetched, rows_of, sent
 
 from .sampling import Chooser
 from .verifier import Verifier, VerifierCard

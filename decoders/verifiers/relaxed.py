@@ -11,7 +11,7 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.model.transfer import fetched
+from decoders.model.state.transfer import fetched
 
 from .match import LossyVerifier, before_nodes, likely_path
 from .sampling import Chooser

@@ -14,7 +14,7 @@ from decoders.draft.draft import Draft, Later, Scored, Verdict
 from decoders.draft.said import Said
 from decoders.draft.terms import Term
 from decoders.errors import UserError
-from decoders.model.transfer import fetched, rows_of, sent
+from decoders.model.state.transfer import fetched, rows_of, sent
 
 from .match import MatchVerifier, down_the_tree, judged
 from .sampling import Chooser, drawn_tokens

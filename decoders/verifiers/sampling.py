@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from decoders.draft.settings import Sampling
-from decoders.model.transfer import fetched, sent
+from decoders.model.state.transfer import fetched, sent
 
 
 def drawn_token(distribution: Float[Tensor, "vocab"], point: float) -> int:

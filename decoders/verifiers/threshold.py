@@ -10,7 +10,7 @@ from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import param
-from decoders.model.transfer import fetched
+from decoders.model.state.transfer import fetched
 
 from .match import MatchVerifier, down_the_tree, judged
 from .residual import NODE_TERMS

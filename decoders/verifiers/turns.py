@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from decoders.draft.draft import Draft, Scored, Verdict
-from decoders.model.transfer import fetched
+from decoders.model.state.transfer import fetched
 
 from .match import judged
 from .residual import NODE_TERMS, ResidualVerifier, overlaps

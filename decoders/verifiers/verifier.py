@@ -16,7 +16,7 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import NoParams
 from decoders.draft.terms import Term
-from decoders.model.transfer import fetched, rows_of
+from decoders.model.state.transfer import fetched, rows_of
 
 if TYPE_CHECKING:
     from .sampling import Chooser

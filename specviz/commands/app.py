@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from decoders.imports import nothing_collected
-from decoders.model.catalog import DEFAULT
+from decoders.model.files.catalog import DEFAULT
 from specviz.workers.kinds import BACKENDS, Workers
 
 from . import common, options

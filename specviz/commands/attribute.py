@@ -20,8 +20,8 @@ from . import common, options
 if TYPE_CHECKING:
     from decoders import Target, Trace
     from decoders.prompt.files import PromptRecord
-    from decoders.study.attribution import Link
-    from decoders.study.quotes import QuotedAnswer, SweepRow
+    from decoders.study.attribute.attribution import Link
+    from decoders.study.attribute.quotes import QuotedAnswer, SweepRow
 
 SCHEMA = "specattribution-score/1"
 METHOD = USUAL
@@ -99,7 +99,7 @@ def _refuse(args: argparse.Namespace, by: str, names: Sequence[str], why: str = 
 
 def _load_or_record(args: argparse.Namespace) -> Trace:
     from decoders import record, save
-    from decoders.study.forced import answer_ids, forced
+    from decoders.study.look.forced import answer_ids, forced
 
     source = _in_passages(common.prompt_record(args))
     answer = None if args.answer is None else _answer(args.answer)
@@ -144,7 +144,8 @@ def _way(args: argparse.Namespace) -> str:
 
 
 def _show(args: argparse.Namespace, trace: Trace) -> int:
-    from decoders.study import attribution, attribution_export
+    from decoders.study.attribute import attribution
+    from decoders.study.attribute import export as attribution_export
 
     links = attribution.links(trace, *(args.min_run or (2,)), **attribution.WAYS[_way(args)])
     if args.markdown:
@@ -169,7 +170,8 @@ def _show(args: argparse.Namespace, trace: Trace) -> int:
 def _sources(
     args: argparse.Namespace, trace: Trace, links: Sequence[Link], numbers: dict[tuple[str, int], int]
 ) -> None:
-    from decoders.study import attribution, attribution_export
+    from decoders.study.attribute import attribution
+    from decoders.study.attribute import export as attribution_export
     from decoders.trace.metrics import ratio
 
     data = attribution_export.to_json(trace, links)
@@ -205,9 +207,9 @@ def _sources(
 
 def _score(args: argparse.Namespace) -> int:
     from decoders import record
-    from decoders.study.attribution import COUNTED
-    from decoders.study.forced import answer_ids, forced
-    from decoders.study.quotes import read_quotesum, sweep
+    from decoders.study.attribute.attribution import COUNTED
+    from decoders.study.attribute.quotes import read_quotesum, sweep
+    from decoders.study.look.forced import answer_ids, forced
     from decoders.training.demo.quotes import demo_quotes
 
     if args.score in DEMOS:
@@ -246,7 +248,7 @@ def _score(args: argparse.Namespace) -> int:
 
 def _fitting(target: Target, gold: Sequence[QuotedAnswer], new: int) -> tuple[list[QuotedAnswer], str]:
     """Those that leave room for their answer (or ``new`` tokens), and one sentence about the others ("" if none)."""
-    from decoders.study.forced import answer_ids
+    from decoders.study.look.forced import answer_ids
 
     kept = []
     for one in gold:

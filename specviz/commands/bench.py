@@ -18,7 +18,7 @@ from . import common, options, over_workers, turns
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
-    from decoders.study.peers import Peer
+    from decoders.study.measure.peers import Peer
     from decoders.sweep.bench import Report, Spread
     from decoders.sweep.ledger import Ledger
     from decoders.sweep.plan import Case
@@ -158,10 +158,10 @@ def _peers(
     args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: Sequence[Prompt]
 ) -> tuple[list[Peer], list[str]]:
     """Who is measured beside these methods, and a sentence for each that cannot be."""
-    from decoders.model.compiling import compiler
-    from decoders.model.gguf import gguf_file
-    from decoders.study.llama_cpp import missing_llama_cpp
-    from decoders.study.peers import peers_of
+    from decoders.model.engines.compiling import compiler
+    from decoders.model.files.gguf import gguf_file
+    from decoders.study.measure.llama_cpp import missing_llama_cpp
+    from decoders.study.measure.peers import peers_of
 
     said, length, gguf = [], 0, gguf_file(Path(common.model_source(args)))
     if compiler() is None:
@@ -224,7 +224,7 @@ def _ledger(
     they are kept, with the trace of every method's first run of a prompt.
     """
     from decoders import find_method, save
-    from decoders.study.peers import NAMES
+    from decoders.study.measure.peers import NAMES
     from decoders.sweep.ledger import Ledger
     from decoders.sweep.plan import PLAIN
     from specviz.experiments import batch

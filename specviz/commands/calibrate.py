@@ -10,7 +10,7 @@ from specviz.words import column_texts, counted
 from . import common, options, turns
 
 if TYPE_CHECKING:
-    from decoders.model.calibration import Calibration
+    from decoders.model.files.calibration import Calibration
 
 SHADES = " ░▒▓█"
 
@@ -34,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
     target = common.open_target(args)
     prompts, _, note = common.fitting(target, records, args.max_new_tokens)
 
-    from decoders.model.calibration import save_calibration
-    from decoders.study.calibrate import calibrate
+    from decoders.model.files.calibration import save_calibration
+    from decoders.study.measure.calibrate import calibrate
 
     with common.progress_bar("calibrating") as progress:
         calibration = calibrate(target, prompts, max_new_tokens=args.max_new_tokens, progress=progress)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from decoders.model.catalog import BUNDLED, default_model, model_place
+from decoders.model.files.catalog import BUNDLED, default_model, model_place
 from specviz.model_records import remember
 from specviz.quiet import settle
 from specviz.words import counted
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from decoders import Prompt, Target, Trace
     from decoders.prompt.files import PromptRecord
     from decoders.prompt.prompt import Pool
-    from decoders.study.stock import StockModel
+    from decoders.study.measure.stock import StockModel
 
 LINE_SECONDS = 20  # between lines of progress, where no bar can be drawn
 
@@ -100,7 +100,7 @@ def open_target(args: argparse.Namespace) -> Target:
 
 def stock_model(args: argparse.Namespace, target: Target) -> StockModel:
     """transformers' own model, to compare the target with."""
-    from decoders.study.stock import StockModel
+    from decoders.study.measure.stock import StockModel
 
     return StockModel.load(model_source(args), target.dtype, target.device, target.info.get("weights"))
 

@@ -154,7 +154,7 @@ def _run(target: Target, name: str, values: dict[str, Any], prompt: Prompt, **se
 
 
 def _is_plain(trace: Trace) -> bool:
-    from decoders.study.divergences import CUT_SHORT
+    from decoders.study.judge.divergences import CUT_SHORT
 
     return trace.run["method"]["name"] == BASELINE and trace.run.get("stop", "") not in CUT_SHORT
 
@@ -167,7 +167,7 @@ def _reference(trace: Trace, plain: Trace | None) -> list[int] | None:
 
 
 def _judge(target: Target, trace: Trace, plain: list[int]) -> Any:
-    from decoders.study.divergences import divergence
+    from decoders.study.judge.divergences import divergence
 
     return lambda: divergence(target, trace, plain=plain)
 

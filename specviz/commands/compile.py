@@ -11,8 +11,8 @@ from decoders.errors import UserError
 from . import common, options
 
 if TYPE_CHECKING:
-    from decoders.model.compiling import Part
-    from decoders.model.target import Target
+    from decoders.model.engines.compiling import Part
+    from decoders.model.target.target import Target
 
 DESCRIPTION = "Compile a model's forwards, and its draft models', once for this machine; needs a C++ compiler."
 SOME_S = 60  # of a part, at most, on an idle machine
@@ -24,8 +24,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.model.compiled_layers import why_not
-    from decoders.model.compiling import NO_COMPILER, WORKSHOP, compiler
+    from decoders.model.engines.compiled_layers import why_not
+    from decoders.model.engines.compiling import NO_COMPILER, WORKSHOP, compiler
 
     target = common.open_target(args)
     if reason := why_not(target):
@@ -59,7 +59,7 @@ def named_parts(target: Target) -> dict[str, Part]:
     from decoders.draft_models.eagle_head import EagleHead
     from decoders.draft_models.network import DraftModel, target_rotary
     from decoders.method.part import kinds
-    from decoders.model.compiled_layers import CompiledForward
+    from decoders.model.engines.compiled_layers import CompiledForward
     from decoders.parts import load_part, missing_part
 
     layers = CompiledForward(target).parts

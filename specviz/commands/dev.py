@@ -13,8 +13,8 @@ from specviz.words import counted, decimals
 from . import common, options
 
 if TYPE_CHECKING:
-    from decoders.study.live import LiveDrafts, LiveRun
-    from decoders.study.saves import Row
+    from decoders.study.look.live import LiveDrafts, LiveRun
+    from decoders.study.look.saves import Row
 
 SHOWN = 15  # steps listed, the worst first
 EXAMPLES = 3  # that are run where no run of the model is recorded
@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders import find_method
-    from decoders.study.saves import digests, draft_save, rows
+    from decoders.study.look.saves import digests, draft_save, rows
 
     if not args.file.is_file():
         raise UserError(f"there is no file {args.file}: specviz methods new NAME writes one")
@@ -87,8 +87,8 @@ def _page(args: argparse.Namespace) -> int:
 def _runs(args: argparse.Namespace, target: Any) -> list[LiveRun]:
     """The recorded runs, read by the model."""
     from decoders import load
-    from decoders.study.live import LiveRun
-    from decoders.study.saves import default_traces
+    from decoders.study.look.live import LiveRun
+    from decoders.study.look.saves import default_traces
     from specviz.places import GALLERY
     from specviz.views.examples import titled_prompts
 
@@ -105,7 +105,7 @@ def _show(
     other: Sequence[LiveDrafts] | None, ms: float,
 ) -> None:  # fmt: skip
     """The worst steps, and all of them in one line."""
-    from decoders.study.saves import changes, mean
+    from decoders.study.look.saves import changes, mean
 
     listed = [row for row in all_rows if row.step.error or row.change][:SHOWN]
     if listed:

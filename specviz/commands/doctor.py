@@ -15,7 +15,7 @@ from . import common, options
 
 if TYPE_CHECKING:
     from decoders import Target
-    from decoders.study.doctor import Report
+    from decoders.study.doctor.doctor import Report
 
 DESCRIPTION = (
     "Find out why a head or draft model has little accepted: it drafts along the target's own answers, as it is and "
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         common.check_writable(path)
     server = None
     if args.server is not None:
-        from decoders.study.doctor_server import ServerNumbers
+        from decoders.study.doctor.server import ServerNumbers
 
         server = ServerNumbers.read(_bytes(args.server), args.server.name)
     records = common.prompt_records(args)
@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _examined(args: argparse.Namespace, target: Target, records: Any, server: Any) -> tuple[Report, str]:
-    from decoders.study.doctor import examine
-    from decoders.study.doctor_setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
+    from decoders.study.doctor.doctor import examine
+    from decoders.study.doctor.setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
 
     drafting = drafting_of(target, args.part)
     prompts, kept, note = common.fitting(target, records, args.max_new_tokens + 64)

@@ -88,7 +88,7 @@ def _read_again(args: argparse.Namespace, traces: list[Any]) -> list[Any]:
     with a note.
     """
     from decoders import load_target
-    from decoders.study.imported_run import read_again, redraft
+    from decoders.study.look.imported_run import read_again, redraft
 
     with common.opening() as progress:
         target = load_target(args.target, dtype=args.dtype, device=args.device, progress=progress)

@@ -14,7 +14,7 @@ from . import common, options
 
 if TYPE_CHECKING:
     from decoders import Trace
-    from decoders.study.judge import Range, StepJudged
+    from decoders.study.judge.judge import Range, StepJudged
 
 DESCRIPTION = (
     "Judge the drafts of recorded runs by every verifier, by the p and q that were recorded: tokens per step that each "
@@ -40,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders import load
-    from decoders.study.judge import Total, chosen_rules, fault, judged, totals
+    from decoders.study.judge.judge import Total, chosen_rules, fault, judged, totals
 
     if args.step is not None and len(args.traces) > 1:
         raise UserError(f"--step is of one run, and {len(args.traces)} are given: leave all but one out")
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 def _sets(pairs: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
     """``--set``'s parameters of each verifier: K=V is of all that have it. Raises UserError for one that none has."""
     from decoders.draft.params import controls
-    from decoders.study.judge import chosen_rules
+    from decoders.study.judge.judge import chosen_rules
 
     sets: dict[str, dict[str, str]] = {}
     for key, value in options.parse_sets(pairs).items():

@@ -11,7 +11,7 @@ from specviz.words import decimals
 from . import common, options
 
 if TYPE_CHECKING:
-    from decoders.study.lens import Lens
+    from decoders.study.look.lens import Lens
 
 DESCRIPTION = (
     "Read a place of a recorded run layer by layer (the logit lens): the probability and the rank of the drafted token "
@@ -29,8 +29,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders import Needs, load
-    from decoders.study.lens import LIMITS, lens
-    from decoders.study.whatif import ReadRun
+    from decoders.study.look.lens import LIMITS, lens
+    from decoders.study.look.whatif import ReadRun
 
     trace = load(args.trace)
     step = common.step_number(args.step, trace)

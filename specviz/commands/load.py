@@ -84,7 +84,7 @@ def listed(parser: argparse.ArgumentParser, name: str, usual: str, help: str) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.study.load import measure_load, save_load
+    from decoders.study.measure.load import measure_load, save_load
 
     target = common.open_target(args)
     with common.progress_bar("measuring") as progress:
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _load_of(target: Target) -> Load:
-    from decoders.study.load import kept_load
+    from decoders.study.measure.load import kept_load
 
     load = kept_load(target)
     if load is None:
@@ -185,7 +185,7 @@ def run_at(args: argparse.Namespace) -> int:
 
 def run_check(args: argparse.Namespace) -> int:
     from decoders import find_method, record
-    from decoders.study.load_check import check_load
+    from decoders.study.measure.load_check import check_load
 
     method = find_method(str(options.one_method(args, QUICK)))
     params = make_params(method.params, options.sets_of(args.set, [method.name])[method.name])

@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from decoders.model.catalog import SMOLLM2, default_model, missing_smollm2
+from decoders.model.files.catalog import SMOLLM2, default_model, missing_smollm2
 from specviz.models import list_models
 from specviz.words import short_number
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from decoders.draft.params import Control, controls
 from decoders.errors import UserError
-from decoders.model.catalog import WEIGHTS
+from decoders.model.files.catalog import WEIGHTS
 
 ENGINES = ("auto", "eager", "compiled", "graph")
 ENGINE_HELP = "how forwards run: eager, compiled (CPU), graph (CUDA), or auto (default): compiled where it is"

@@ -72,8 +72,8 @@ def _of(plugin: Plugin) -> list[Method]:
 
 def _check(method: Method, target: Target, prompts: list[Prompt]) -> bool:
     """Check a method against the contract; say rule by rule what it breaks."""
-    from decoders.study.contract import MEANINGS, drafted_tokens, rules_of
-    from decoders.study.contract import check as broken
+    from decoders.study.judge.contract import MEANINGS, drafted_tokens, rules_of
+    from decoders.study.judge.contract import check as broken
 
     findings = broken(method, target, prompts)
     left = {finding.rule for finding in findings}

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace, target: Target) -> int:
     import torch
 
-    from decoders.model.catalog import upstream
+    from decoders.model.files.catalog import upstream
     from decoders.parts import export_part
 
     dtype = getattr(torch, args.store) if args.store else target.dtype

@@ -154,7 +154,7 @@ def _again(args: argparse.Namespace) -> int:
     """A recorded run decoded anew; its prompt, method, parameters and seed are the recorded ones."""
     from decoders import find_method, load, record, save
     from decoders.prompt.codec import of_trace, pool_is_partial
-    from decoders.study.recorded import check_model, own_params, sampling_of
+    from decoders.study.look.recorded import check_model, own_params, sampling_of
     from decoders.trace.metrics import first_difference
 
     if settled := [name for name in OF_THE_RUN if getattr(args, name)]:
@@ -213,7 +213,7 @@ def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, par
 def _forced(args: argparse.Namespace, target: Any, prompt: Any, method: Any, params: Any, title: str) -> Any:
     """The trace of a run that writes the answer hoped for. Raises UserError where there is none."""
     from decoders import save
-    from decoders.study.forced import answer_ids, forced
+    from decoders.study.look.forced import answer_ids, forced
 
     if args.compare or args.temperature:
         raise UserError("--forced writes a given answer: leave --compare and --temperature out")

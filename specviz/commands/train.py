@@ -11,7 +11,7 @@ from typing import Any
 
 from decoders.folders import write_text
 from decoders.method.part import DRAFT_MODELS, HEADS, MINUTES, PROMPT_TOKENS, Kind, kinds, training_of
-from decoders.model.catalog import BUNDLED, model_place
+from decoders.model.files.catalog import BUNDLED, model_place
 from decoders.training.recipes import RECIPES, DraftModelRecipe, HeadRecipe, PromptTokenRecipe
 from specviz.workers.work import Work
 
@@ -181,7 +181,7 @@ def _train_for(
         return train_units.train_all(args, [kind.name], open_trainings)
     common.settle(args.threads)
 
-    from decoders.model.load import load_network
+    from decoders.model.target.load import load_network
     from decoders.training.demo.source import source_of
     from decoders.training.loop import train
     from specviz.views import trackers

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
-from decoders.model.catalog import BUNDLED, model_place
+from decoders.model.files.catalog import BUNDLED, model_place
 from specviz.words import counted, decimal
 from specviz.workers.folder import Folder
 from specviz.workers.plain import code_of
@@ -59,7 +59,7 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
     folder = Folder(args.results or RESULTS)
     if folder.path is None:
         raise UserError(f"trainings write checkpoints, and {folder.place} is no folder of a disk: give --results one")
-    from decoders.model.load import chosen_device
+    from decoders.model.target.load import chosen_device
 
     kind = chosen_device(args.device).split(":")[0]
     device, gpus = worker_device(kind, args.device, apart=workers.on != "processes")

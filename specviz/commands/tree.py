@@ -94,8 +94,8 @@ def run(args: argparse.Namespace) -> int:
     from decoders.parts import find_part, load_part
     from decoders.prompt_tokens import design
     from decoders.prompt_tokens.trees import FILE, save_trees
-    from decoders.study.guess_acceptance import measure_acceptance
-    from decoders.study.latency import latency_for
+    from decoders.study.measure.guess_acceptance import measure_acceptance
+    from decoders.study.measure.latency import latency_for
 
     tokens = load_part(target, PROMPT_TOKENS, args.part)
     folder = args.part.expanduser() if args.part else find_part(target.key, PROMPT_TOKENS)
@@ -165,7 +165,7 @@ def run_show(args: argparse.Namespace) -> int:
 def run_latency(args: argparse.Namespace) -> int:
     target = common.open_target(args)
 
-    from decoders.study.latency import latency_for
+    from decoders.study.measure.latency import latency_for
 
     with common.progress_bar("measuring latency") as progress:
         latency = latency_for(target, args.max_size, again=args.again, progress=progress)

@@ -21,7 +21,7 @@ def every_turn(
     """Prompts with their further user turns, each behind plain decoding's answer to the one before (``turns_of``, with
     its options), the record of each, and a sentence about them ("" where no prompt has several).
     """
-    from decoders.study.turns import turns_of
+    from decoders.study.measure.turns import turns_of
     from decoders.sweep.plan import turn_id
 
     several = sum(prompt.turns > 1 for prompt in prompts)

@@ -19,7 +19,7 @@ from . import common, options, turns
 if TYPE_CHECKING:
     from decoders import Target
     from decoders.prompt.files import PromptRecord
-    from decoders.study.divergences import Divergence
+    from decoders.study.judge.divergences import Divergence
     from decoders.sweep.lossless import MethodCheck
 
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.pool is not None and not any(_takes_pool(target, name, params) for name, params in methods.items()):
         raise UserError(f"--pool is of no use to {', '.join(methods)}: they take their drafts from elsewhere")
 
-    from decoders.model.catalog import precision_of
+    from decoders.model.files.catalog import precision_of
     from decoders.sweep.lossless import check_lossless
 
     stock = None if args.no_generate or not sampling.greedy else common.stock_model(args, target)
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _calls(outcomes: Sequence[MethodCheck]) -> Iterator[str]:
     """A line per method on outputs that hold tool calls or JSON: how many a program would read otherwise."""
-    from decoders.study.tool_calls import OTHER_CALL, SAME_CALL, changed_share
+    from decoders.study.judge.tool_calls import OTHER_CALL, SAME_CALL, changed_share
 
     for outcome in outcomes:
         changed, total, share = changed_share(outcome.calls)
@@ -206,7 +206,7 @@ def _describe(first: Divergence, ids: list[str], target: Any) -> str:
 
 def _half_precision(outcomes: list[MethodCheck], dtype: str, tolerance: float | None) -> str:
     """A line on the promise of a check in half precision; "" in full precision."""
-    from decoders.study.divergences import tolerance_of
+    from decoders.study.judge.divergences import tolerance_of
     from decoders.sweep.lossless import FULL_PRECISION
 
     if dtype in FULL_PRECISION:

@@ -3,9 +3,9 @@
 A row of its results is one method on one prompt in one repeat: ``repeat`` from 1 and, of a prompt with several user
 turns, ``turn`` from 1; ``tokens_per_s`` and ``speedup`` of a run that was not recorded; ``same``, 1 where every output
 was plain decoding's, else 0, with ``differs_at`` (an output token's number from 0) and ``verdict``
-(``decoders.study.divergences``). All other quantities are of the recorded run, which each method makes once per prompt:
-they stand in the rows of repeat 1, with the ``trace`` to open. What was disturbed (``decoders.sweep.timing``) is
-measured again beside plain decoding, in further repeats.
+(``decoders.study.judge.divergences``). All other quantities are of the recorded run, which each method makes once per
+prompt: they stand in the rows of repeat 1, with the ``trace`` to open. What was disturbed (``decoders.sweep.timing``)
+is measured again beside plain decoding, in further repeats.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from decoders.model.catalog import precision_of
+from decoders.model.files.catalog import precision_of
 from specviz.views.charts import GREY
 from specviz.words import counted
 

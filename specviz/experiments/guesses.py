@@ -27,7 +27,7 @@ def look(target: Target, _: str, params: Mapping[str, Any], prompt: Prompt, max_
     """
     from decoders.engine.decoding import generate
     from decoders.parts import load_part
-    from decoders.study.guess_acceptance import guess_ranks
+    from decoders.study.measure.guess_acceptance import guess_ranks
 
     prompts = load_part(target, PROMPT_TOKENS, params.get("part"))
     answer = generate(target, prompt, QUICK, max_new_tokens=max_new_tokens)

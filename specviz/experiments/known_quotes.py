@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.prompt.files import PromptRecord
-from decoders.study.attribution import COUNTED
-from decoders.study.quotes import QuotedAnswer, read_quotesum, scores
+from decoders.study.attribute.attribution import COUNTED
+from decoders.study.attribute.quotes import QuotedAnswer, read_quotesum, scores
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -63,7 +63,7 @@ def maker(target: Target) -> Any:
     def make(
         case: Any, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new_tokens: int
     ) -> Any:
-        from decoders.study.forced import answer_ids, forced_run
+        from decoders.study.look.forced import answer_ids, forced_run
 
         answer = answer_ids(target, case.gold.answer)
         return forced_run(

@@ -168,7 +168,7 @@ class Session:
     def _turns(self, case: Case) -> Iterator[Case]:
         """A case's user turns, one after another, each behind plain decoding's answer to the one before it."""
         from decoders import Sampling
-        from decoders.study.turns import turns_of
+        from decoders.study.measure.turns import turns_of
 
         experiment = self.planned.experiment
         yield case

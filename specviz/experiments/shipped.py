@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.folders import ASSETS, replacing, write_bytes
-from decoders.model.catalog import BUNDLED, model_place
+from decoders.model.files.catalog import BUNDLED, model_place
 from decoders.names import QUICK, USUAL
 from decoders.trace import files as tracefile
 from specviz import __version__

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from decoders.errors import UserError
-from decoders.model.catalog import precision_of
+from decoders.model.files.catalog import precision_of
 from decoders.sweep.timing import REPEATED, TIMED, WIDEST, Spot, Timing, spot, timings
 from specviz.words import column, counted
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.method.plugin_files import VARIABLE, plugin_files
-from decoders.model.catalog import precision_of
+from decoders.model.files.catalog import precision_of
 from decoders.prompt.codec import from_json, to_json
 from specviz.places import SUFFIX, TRACES
 from specviz.workers.plain import code_of
@@ -264,7 +264,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
 
 def case_from_json(data: Mapping[str, Any]) -> Case:
     """Back from ``case_to_json``."""
-    from decoders.study.quotes import Quote, QuotedAnswer
+    from decoders.study.attribute.quotes import Quote, QuotedAnswer
 
     gold = data["gold"]
     if gold is not None:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from decoders.model.catalog import NAMES, precision_of, recorded_key, shipped_key
+from decoders.model.files.catalog import NAMES, precision_of, recorded_key, shipped_key
 from decoders.trace.decisions import verified
 from decoders.trace.trace import Trace
 from specviz import __version__

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from decoders.method.plugin_files import VARIABLE, plugin_files
-from decoders.model.catalog import precision_of
+from decoders.model.files.catalog import precision_of
 from decoders.prompt.codec import from_json
 from decoders.trace.trace import Trace
 from specviz.workers.backends import Answers, Hosting

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from decoders.draft.params import Control, controls
-from decoders.model.catalog import BUNDLED, toy_note
+from decoders.model.files.catalog import BUNDLED, toy_note
 from decoders.names import BASELINE, COMPARED, UNDER, USUAL
 from decoders.trace import files as tracefile
 from decoders.trace.run import RunRecord

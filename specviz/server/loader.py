@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decoders.errors import TooLarge
-from decoders.model.catalog import precision_of, recorded_key
+from decoders.model.files.catalog import precision_of, recorded_key
 from decoders.trace.run import RunRecord
 from specviz.words import sentence, short_number
 
@@ -53,7 +53,7 @@ class Loader:
 
     ``state`` is none (nothing to load: viewing only), loading, ready or failed. ``number`` counts the models that were
     ready, so that pages notice another one. ``model`` is the source of the one in use, as ``--model`` takes it, and
-    ``weights`` what it is opened on (``decoders.model.catalog.WEIGHTS``).
+    ``weights`` what it is opened on (``decoders.model.files.catalog.WEIGHTS``).
 
     Args:
         load: Opens the first model; None for viewing only, for the ``reason``.

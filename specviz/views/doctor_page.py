@@ -45,7 +45,7 @@ UNITS = {"nats": "the log-probability that the drafter gives to the text's token
 
 
 def doctor_page(report: Mapping[str, Any]) -> str:
-    """The page of a report (``decoders.study.doctor.Report.to_json``)."""
+    """The page of a report (``decoders.study.doctor.doctor.Report.to_json``)."""
     title = f"{report['part']} beside {report['model']}"
     faults = sum(one["level"] == "fault" for one in report["findings"])
     state = f"{faults} fault{'s' if faults > 1 else ''} found" if faults else "no fault found"

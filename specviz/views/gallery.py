@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from decoders.model.catalog import SMOLLM2
+from decoders.model.files.catalog import SMOLLM2
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY, SUFFIX
 

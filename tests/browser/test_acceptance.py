@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, generate, load_target
-from decoders.model.catalog import BUNDLED, model_place
+from decoders.model.files.catalog import BUNDLED, model_place
 from tests import synthetic
 from tests.stubs import StubDesk, nothing_wrong, serving, visiting
 from tests.waiting import becomes, expect, fits

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from decoders.model import catalog
+from decoders.model.files import catalog
 from decoders.trace import files as tracefile
 from specviz.pages import pages
 from specviz.places import BUNDLED

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from decoders.study.attribution import WAYS, links
-from decoders.study.attribution_export import split_by_link, to_json
-from decoders.study.forced import answer_ids, forced
-from decoders.study.quotes import gold_json, parse_quotesum, score_links
+from decoders.study.attribute.attribution import WAYS, links
+from decoders.study.attribute.export import split_by_link, to_json
+from decoders.study.attribute.quotes import gold_json, parse_quotesum, score_links
+from decoders.study.look.forced import answer_ids, forced
 from decoders.trace.trace import Trace
 from specviz.pages.attribution.document import document, standalone
 from tests import synthetic

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from decoders.model.target import Target
+from decoders.model.target.target import Target
 from specviz.pages.doctor import examination
 from tests import synthetic
 from tests.drafts import save_tiny_part
@@ -36,7 +36,7 @@ def desk(target: Target) -> StubDesk:
 def test_a_part_is_examined_stopped_and_its_report_saved(
     page: Any, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decoders.study.doctor.OUTSIDE", -1.0)  # a fault in any part
+    monkeypatch.setattr("decoders.study.doctor.doctor.OUTSIDE", -1.0)  # a fault in any part
     prompts = tmp_path / "mine.jsonl"
     prompts.write_text('{"turns": ["Who was <b>it</b>?"]}\n{"turns": ["Where was it?"]}\n', encoding="utf-8")
     gate, real = threading.Event(), examination.advance

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, record
-from decoders.study.lens import lens
-from decoders.study.whatif import ReadRun
+from decoders.study.look.lens import lens
+from decoders.study.look.whatif import ReadRun
 from decoders.trace.trace import Trace
 from tests.models import prompt_ids, tiny_target
 from tests.stubs import gallery_desk, nothing_wrong, serving

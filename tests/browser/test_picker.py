@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from decoders.model import catalog
+from decoders.model.files import catalog
 from specviz.models import ModelEntry
 from specviz.pages.models import service
 from tests import synthetic
@@ -47,7 +47,7 @@ class Models:
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[Models]:
     """Four that are here, one with a hostile name, and one that is not. Nothing is read of them."""
-    import decoders.study.recorded  # noqa: F401 (the page's first questions import torch; a browser has six connections)
+    import decoders.study.look.recorded  # noqa: F401 (the page's first questions import torch; a browser has six connections)
 
     hostile = "/models/<img src=x onerror=alert(1)>"
     here = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, record
-from decoders.study.whatif import ReadRun
+from decoders.study.look.whatif import ReadRun
 from decoders.trace.metrics import regrets
 from decoders.trace.trace import Trace
 from tests.models import prompt_ids, tiny_target

@@ -130,7 +130,7 @@ def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
 
     page = visit()
     page.gate = threading.Event()
-    monkeypatch.setattr("decoders.study.latency.latency_for", measured)
+    monkeypatch.setattr("decoders.study.measure.latency.latency_for", measured)
     before = page.evaluate("specviz.app.pages.trees.data.budgets[3].best")
     assert page.locator(".svt-disturbed").count() == 0
     page.focus(".svt-measure")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, Sampling, load_target, record
-from decoders.study.judge import judged
+from decoders.study.judge.judge import judged
 from decoders.trace.trace import Trace
 from tests.stubs import gallery_desk, nothing_wrong, serving
 from tests.waiting import becomes, expect

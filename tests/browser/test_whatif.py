@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, record
-from decoders.study.whatif import ReadRun
+from decoders.study.look.whatif import ReadRun
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
 from specviz.views.export import standalone_html

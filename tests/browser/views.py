@@ -11,7 +11,7 @@ from typing import Any
 
 from decoders import Prompt, load_target, record
 from decoders.folders import ASSETS
-from decoders.model.catalog import BUNDLED, model_place
+from decoders.model.files.catalog import BUNDLED, model_place
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY
 from tests.stubs import gallery_desk, serving

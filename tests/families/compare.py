@@ -15,10 +15,10 @@ from decoders.draft.needs import Needs
 from decoders.drafters import find_method
 from decoders.engine.decoding import generate
 from decoders.errors import UserError
-from decoders.model.self_check import check
-from decoders.model.target import Target
+from decoders.model.target.self_check import check
+from decoders.model.target.target import Target
 from decoders.prompt.prompt import Prompt
-from decoders.study.stock import StockModel
+from decoders.study.measure.stock import StockModel
 
 from ..drafters_for_tests import WildTrees, method_of
 from ..models import prompt_ids, tiny_tokenizer

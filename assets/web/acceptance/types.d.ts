@@ -64,7 +64,7 @@ interface OutputsAnswer {
   texts: { plain: string[]; drafted: string[] }; calls: string;
 }
 
-/** A verifier and its sums over the chosen runs' drafts: ``Total`` of decoders/study/judge.py; ranges are [low, high]. */
+/** A verifier and its sums over the chosen runs' drafts: ``Total`` of study/judge/judge.py; ranges are [low, high]. */
 interface JudgedRule {
   name: string; title: string; summary: string; source: string; lossless: boolean;
   steps: number; drafted: number; accepted: number; differs: number; open: number;

@@ -21,7 +21,7 @@ interface AttributedSource extends SourceShare {
   kind: SourceKind; passage: number; name: string; text: string; tokens: number;
 }
 
-/** Token precision, recall and F1 against known quotes (decoders/study/quotes.py). */
+/** Token precision, recall and F1 against known quotes (decoders/study/attribute/quotes.py). */
 interface QuoteScore { precision: number; recall: number; f1: number; right_passage: number | null }
 
 /** What links come to at thresholds above the entry before and up to ``min_run``. */

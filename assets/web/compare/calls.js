@@ -1,4 +1,4 @@
-/* Page "Compare": what two outputs are to a program that reads tool calls or JSON (decoders/study/tool_calls.py). */
+/* Page "Compare": what two outputs are to a program that reads tool calls or JSON (study/judge/tool_calls.py). */
 
 /** @type {Record<string, string>} A sentence per verdict; none where neither output holds a call or JSON. */
 export const CALLS = {

@@ -8,9 +8,9 @@ interface Redraft {
 /** What is asked: a place of the ranking, or a method with its parameters. */
 interface RedraftQuestion { step: number; candidate?: number; method?: string; params?: Record<string, unknown> }
 
-/** A token through the layers, the embedding first: ``decoders.study.lens.Course``. */
+/** A token through the layers, the embedding first: ``decoders.study.look.lens.Course``. */
 interface LensCourse { token: number; probs: number[]; ranks: number[] }
-/** What ``api/whatif/<run>/lens`` answers: ``decoders.study.lens.Lens``. */
+/** What ``api/whatif/<run>/lens`` answers: ``decoders.study.look.lens.Lens``. */
 interface LensCourses {
   step: number; node: number; position: number; layers: number; drafted: LensCourse; own: LensCourse;
   tops: [token: number, prob: number][]; decided: number | null; settled: number | null; apart: number; ms: number;

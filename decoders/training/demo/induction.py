@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from decoders.model.shape import ModelShape
+from decoders.model.files.shape import ModelShape
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from decoders.study.quotes import Quote, QuotedAnswer
+from decoders.study.attribute.quotes import Quote, QuotedAnswer
 
 from .tasks import stream
 from .tasks.example import Example

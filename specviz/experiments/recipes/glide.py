@@ -17,7 +17,7 @@ def batches(target: Any, _: str, params: Mapping[str, Any]) -> Iterator[Row]:
     counted. Every size takes the 16 prompts' first ones.
     """
     from decoders import methods
-    from decoders.study.together import decode_together
+    from decoders.study.measure.together import decode_together
     from specviz.experiments.prompts import cases, records
 
     prompts = [case.prompt for case in cases(target.tokenizer, records("demo:chat,summary", SIZES[-1]))]

@@ -72,7 +72,7 @@ def by_tree_size(target: Any, _: str, params: Mapping[str, Any]) -> Iterator[Row
     from decoders.parts import load_part
     from decoders.prompt_tokens.design import design_sizes, naive_trees, random_trees
     from decoders.prompt_tokens.trees import least_size
-    from decoders.study.latency import latency_for
+    from decoders.study.measure.latency import latency_for
 
     vectors = load_part(target, "ppd", params.get("part")).config.vectors
     table = acceptance_of(target, params)
@@ -128,7 +128,7 @@ def batches(target: Any, method: str, params: Mapping[str, Any]) -> Iterator[Row
     """A row per batch size: the speedup over plain decoding in batches of that size. Each size takes the same twelve
     prompts, plain and drafted batch by batch in turn; a first batch of each is not counted.
     """
-    from decoders.study.together import decode_together
+    from decoders.study.measure.together import decode_together
     from specviz.experiments.prompts import cases, records
 
     prompts = [case.prompt for case in cases(target.tokenizer, records("demo:chat,summary", BATCHED))]

@@ -18,7 +18,7 @@ from decoders.errors import UserError
 from decoders.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from decoders.study.judge import StepJudged, Total
+    from decoders.study.judge.judge import StepJudged, Total
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Judging:
             return self._runs[key]
 
     def _judge(self, trace: Trace, run: RunJudgement) -> None:
-        from decoders.study.judge import fault, judged
+        from decoders.study.judge.judge import fault, judged
 
         if problem := fault(trace):
             run.fault = problem
@@ -113,7 +113,7 @@ class Judging:
 
 def add(run: RunJudgement, one: StepJudged) -> None:
     """Add a step to a run's judgement."""
-    from decoders.study.judge import Total
+    from decoders.study.judge.judge import Total
 
     run.steps.append(step_json(one))
     run.rest = max(run.rest, *one.rest)
@@ -150,7 +150,7 @@ def pool_runs(runs: Sequence[RunJudgement]) -> dict[str, Any]:
     """Runs that were judged, together: each rule's card and sums, how much of p or q is not recorded at most, and a
     sentence for each run of which something is left out.
     """
-    from decoders.study.judge import Total
+    from decoders.study.judge.judge import Total
 
     sums: dict[str, Total] = {}
     for name, total in itertools.chain.from_iterable(run.totals.items() for run in runs):

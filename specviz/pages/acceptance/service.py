@@ -88,7 +88,7 @@ class AcceptancePage(Service):
         """
         if not ids:
             raise Rejected("runs", "No run is chosen: choose one, or several to pool them by method.")
-        from decoders.study.load import kept_load
+        from decoders.study.measure.load import kept_load
 
         target = self.desk.loader.target
         load = None if target is None else kept_load(target)
@@ -139,8 +139,8 @@ class AcceptancePage(Service):
     @post("outputs")
     def outputs(self, given: Outputs) -> dict[str, Any]:
         """Where two outputs part and what that means, by the model in use. Raises UserError without one."""
-        from decoders.study.tool_calls import judged_calls
-        from decoders.study.two_outputs import two_outputs
+        from decoders.study.judge.tool_calls import judged_calls
+        from decoders.study.judge.two_outputs import two_outputs
 
         target = self.desk.target()
         for text in (given.prompt, given.plain, given.drafted):

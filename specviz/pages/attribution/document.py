@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from decoders.study.attribution import WAYS, Link, coverage, links, uncopied
-from decoders.study.attribution_export import to_json
-from decoders.study.quotes import Quote, QuotedAnswer, gold_json, score_links
-from decoders.study.verbatim import quotations
+from decoders.study.attribute.attribution import WAYS, Link, coverage, links, uncopied
+from decoders.study.attribute.export import to_json
+from decoders.study.attribute.quotes import Quote, QuotedAnswer, gold_json, score_links
+from decoders.study.attribute.verbatim import quotations
 from decoders.trace.trace import Trace
 from specviz.views.export import standalone_page
 

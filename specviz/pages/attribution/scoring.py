@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from decoders.errors import UserError
-from decoders.study.quotes import QuotedAnswer, QuoteScore, mean_score, parse_rows, scores
+from decoders.study.attribute.quotes import QuotedAnswer, QuoteScore, mean_score, parse_rows, scores
 from specviz.places import new_id
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Desk
@@ -201,7 +201,7 @@ class Scorings:
 
 
 def _fits(target: Any, gold: QuotedAnswer) -> bool:
-    from decoders.study.forced import answer_ids
+    from decoders.study.look.forced import answer_ids
 
     prompt = gold.record().prompt(target.tokenizer)
     return len(prompt.tokens) + len(answer_ids(target, gold.answer)) <= target.context_length
@@ -209,7 +209,7 @@ def _fits(target: Any, gold: QuotedAnswer) -> bool:
 
 def _score(target: Any, gold: QuotedAnswer, name: str) -> dict[str, list[QuoteScore]] | None:
     """An answer's scores by ``MIN_RUNS`` under both ways to count; None where it does not hold its quotes."""
-    from decoders.study.forced import answer_ids, forced
+    from decoders.study.look.forced import answer_ids, forced
 
     trace = forced(target, gold.record().prompt(target.tokenizer), answer_ids(target, gold.answer), name)
     both = {counted: scores(trace, gold, MIN_RUNS, whole=counted == "whole") for counted in ("whole", "drafted")}

@@ -14,9 +14,9 @@ from pydantic import Field
 
 from decoders.errors import UserError
 from decoders.prompt.codec import of_trace
-from decoders.study.attribution import COUNTED, WAY_WORDS, WAYS, links
-from decoders.study.attribution_export import markdown, to_json
-from decoders.study.quotes import QuotedAnswer
+from decoders.study.attribute.attribution import COUNTED, WAY_WORDS, WAYS, links
+from decoders.study.attribute.export import markdown, to_json
+from decoders.study.attribute.quotes import QuotedAnswer
 from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
 from specviz.server.bodies import Body, Id, Listed, PageSession, needs
@@ -233,7 +233,7 @@ class Attribution(Service):
                 return {"runs": [{"method": names[0], "id": job.id}], "notes": []}
             prompt = form.prompt(target.tokenizer)
             answer = self._tokens(target, asked.answer)
-        from decoders.study.forced import check_answer
+        from decoders.study.look.forced import check_answer
 
         check_answer(target, answer, len(prompt.tokens))
         made, notes = [], []
@@ -243,7 +243,7 @@ class Attribution(Service):
                 continue
 
             def build(cancel: threading.Event, name: str = name) -> Any:
-                from decoders.study.forced import forced_run
+                from decoders.study.look.forced import forced_run
 
                 return forced_run(target, prompt, answer, name, title=title, cancel=cancel)
 
@@ -270,7 +270,7 @@ class Attribution(Service):
         return PromptForm("segments", sources.instruction or "", sources.context or "", sources.question or "")
 
     def _tokens(self, target: Any, text: str) -> list[int]:
-        from decoders.study.forced import answer_ids
+        from decoders.study.look.forced import answer_ids
 
         if len(text) > MAX_ANSWER:
             raise UserError(f"the answer has {len(text):,} characters and at most {MAX_ANSWER:,} are taken: shorten it")

@@ -29,7 +29,7 @@ METRICS = [{name: getattr(_BY_KEY[key], name) for name in _BY_KEY[key].__slots__
 
 def whole(trace: Trace) -> bool:
     """True for a run that came to its own end."""
-    from decoders.study.divergences import CUT_SHORT
+    from decoders.study.judge.divergences import CUT_SHORT
 
     return trace.run.get("stop", "") not in CUT_SHORT
 
@@ -96,8 +96,8 @@ def check_output(trace: Trace, plain: Sequence[int], judge: Callable[[], Any] | 
     reads the place again with the model, where there is one; else what the run recorded of it decides. ``calls`` is
     what the difference is to a program that reads tool calls or JSON ("" where a token's text was not recorded).
     """
-    from decoders.study.divergences import recorded_divergence
-    from decoders.study.tool_calls import judged_calls
+    from decoders.study.judge.divergences import recorded_divergence
+    from decoders.study.judge.tool_calls import judged_calls
 
     difference = recorded_divergence(trace, plain)
     if difference is not None and judge is not None:

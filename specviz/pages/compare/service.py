@@ -258,7 +258,7 @@ class Compare(Service):
         plain, judged = self._reference(trace), None
         if target is not None:
             target = self.desk.target_of(trace.run)
-            from decoders.study.recorded import check_model
+            from decoders.study.look.recorded import check_model
 
             try:
                 check_model(target, trace.run, exact=True)
@@ -286,8 +286,8 @@ class Compare(Service):
         return with_it
 
     def _decoded(self, trace: Trace, target: Any) -> tuple[int, ...]:
-        from decoders.study.divergences import plain_output
-        from decoders.study.recorded import sampling_of
+        from decoders.study.judge.divergences import plain_output
+        from decoders.study.look.recorded import sampling_of
 
         run = trace.run
 
@@ -301,7 +301,7 @@ class Compare(Service):
         return self._keep(plain_key(trace), ids)
 
     def _judged(self, trace: Trace, plain: Sequence[int], target: Any) -> Any:
-        from decoders.study.divergences import divergence
+        from decoders.study.judge.divergences import divergence
 
         return self.desk.on_worker(lambda: divergence(target, trace, plain=plain))
 

@@ -25,9 +25,9 @@ from specviz.words import sentence
 
 if TYPE_CHECKING:
     from decoders import Method, Target, Trace
-    from decoders.study.contract import Finding
-    from decoders.study.live import LiveDrafts, LiveRun
-    from decoders.study.saves import Row, Save
+    from decoders.study.judge.contract import Finding
+    from decoders.study.look.live import LiveDrafts, LiveRun
+    from decoders.study.look.saves import Row, Save
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class Dev(Service):
         while self.desk.loader.target is None and not self._over.wait(0.1):
             if self.desk.loader.state == "failed" and self._state.get("problem") != self.desk.reason():
                 self._tell(state="", problem=self.desk.reason())  # another model may be chosen in the header
-        from decoders.study.saves import POLL_S, digest
+        from decoders.study.look.saves import POLL_S, digest
 
         seen = ""
         while not self._over.is_set():
@@ -149,7 +149,7 @@ class Dev(Service):
         """All that is told of a save, in the order in which it is wanted: drafts, the contract, a run; ``saves`` could
         be used so far, this one included.
         """
-        from decoders.study.saves import draft_save
+        from decoders.study.look.saves import draft_save
 
         target = self.desk.target()
         if target is not self._target:
@@ -172,8 +172,8 @@ class Dev(Service):
 
     def _read(self, target: Target) -> None:
         from decoders.drafters import find_method
-        from decoders.study.live import LiveRun
-        from decoders.study.saves import default_traces
+        from decoders.study.look.live import LiveRun
+        from decoders.study.look.saves import default_traces
 
         store = self.desk.store
         keys = self._opened or [row["id"] for row in store.listing("") if row["kind"] == "gallery"]
@@ -191,7 +191,7 @@ class Dev(Service):
         self._tell(runs=runs)
 
     def _describe(self, save: Save) -> dict[str, Any]:
-        from decoders.study.saves import changes, mean, rows
+        from decoders.study.look.saves import changes, mean, rows
 
         before, other = self._before, self._other
         every = rows(save.drafts, before, other)
@@ -209,7 +209,7 @@ class Dev(Service):
         """A run of the method on the chosen prompt, among the runs; the one of the save before goes."""
         from decoders import Run
         from decoders.prompt.codec import of_trace
-        from decoders.study.recorded import sampling_of
+        from decoders.study.look.recorded import sampling_of
 
         trace: Trace = self._runs[self._chosen][1].trace
         title = f"{method.title}, save {self._state['saves']}"
@@ -228,7 +228,7 @@ class Dev(Service):
 
 def _rules(method: Method, target: Target) -> list[dict[str, Any]]:
     """Every rule of the contract, in words, with what is broken of it."""
-    from decoders.study.contract import MEANINGS, check, rules_of
+    from decoders.study.judge.contract import MEANINGS, check, rules_of
 
     findings: list[Finding] = check(method, target, check_prompts(target.tokenizer))
     return [

@@ -48,9 +48,9 @@ def _under_way(holder: Holder) -> dict[str, Generator[Any, None, Any]]:
 
 
 def _begin(holder: Holder, asked: Mapping[str, Any]) -> Generator[Any, None, Any]:
-    from decoders.study.doctor import examination
-    from decoders.study.doctor_server import ServerNumbers
-    from decoders.study.doctor_setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
+    from decoders.study.doctor.doctor import examination
+    from decoders.study.doctor.server import ServerNumbers
+    from decoders.study.doctor.setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
 
     target, new, raw = holder.target, asked["max_new_tokens"], asked["raw"]
     records = [_record(one) for one in asked["records"]]

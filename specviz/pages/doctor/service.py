@@ -27,8 +27,8 @@ from specviz.words import sentence
 from . import examination
 
 if TYPE_CHECKING:
-    from decoders.study.doctor_server import ServerNumbers
-    from decoders.study.doctor_setup import Place
+    from decoders.study.doctor.server import ServerNumbers
+    from decoders.study.doctor.setup import Place
 
 log = logging.getLogger(__name__)
 
@@ -218,7 +218,7 @@ class Doctor(Service):
 
 def _parts(target: Any) -> dict[str, Place]:
     """Parts of a target by what the page calls them: no folder is named to it."""
-    from decoders.study.doctor_setup import parts_of
+    from decoders.study.doctor.setup import parts_of
 
     return {f"{'own' if place.own else 'shipped'}:{place.kind}": place for place in parts_of(target)}
 
@@ -228,7 +228,7 @@ def _capital(title: str) -> str:
 
 
 def _server(file: File) -> ServerNumbers:
-    from decoders.study.doctor_server import ServerNumbers
+    from decoders.study.doctor.server import ServerNumbers
 
     if len(file.text) > MAX_LOG:
         raise UserError(f"this log has {len(file.text):,} characters and at most {MAX_LOG:,} are read: shorten it")

@@ -237,9 +237,9 @@ class View:
         }
 
     def rule_values(self, name: str) -> Names:
-        """A verifier's judgement of the step by name: ``decoders.study.judge``."""
+        """A verifier's judgement of the step by name: ``decoders.study.judge.judge``."""
         from decoders.errors import UserError
-        from decoders.study.judge import chosen_rules, judged
+        from decoders.study.judge.judge import chosen_rules, judged
 
         try:
             steps = list(judged(self.trace, chosen_rules([name]), steps=[self.step]))

@@ -12,7 +12,7 @@ from fastapi import Response
 from pydantic import Field
 
 from decoders.errors import UserError
-from decoders.model.catalog import NAMES, WEIGHTS, Weights, model_name
+from decoders.model.files.catalog import NAMES, WEIGHTS, Weights, model_name
 from specviz.model_records import source_of_key
 from specviz.models import absent, list_models, same_place
 from specviz.places import is_id
@@ -68,7 +68,7 @@ class Models(Service):
         target, loader = self.desk.loader.target, self.desk.loader
         if target is None or (is_id(key) and self.desk.runner.job(key) is not None):
             return {"same": True, "name": "", "loaded": "", "model": "", "beside": False}
-        from decoders.study.recorded import other_model
+        from decoders.study.look.recorded import other_model
 
         run = self.desk.trace(key).run
         made = run.get("model") or {}
@@ -111,14 +111,14 @@ class Models(Service):
         """The weights that a model can be loaded on here."""
         from torch import device
 
-        from decoders.model.load import chosen_device, chosen_dtype
-        from decoders.model.rounding import weights_for
+        from decoders.model.engines.rounding import weights_for
+        from decoders.model.target.load import chosen_device, chosen_dtype
 
         where = device(chosen_device(self.desk.device))
         return list(weights_for(where, chosen_dtype(self.desk.dtype, where)))
 
     def _check_fits(self, model: str, weights: str) -> None:
-        from decoders.model.size import check_fits, size_of
+        from decoders.model.target.size import check_fits, size_of
 
         size = size_of(model, dtype=self.desk.dtype, device=self.desk.device, weights=weights)
         check_fits(model_name(model), size, device=self.desk.device)

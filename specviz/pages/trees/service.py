@@ -130,7 +130,7 @@ class Trees(Service):
         }
 
     def _measure(self, target: Any) -> None:
-        from decoders.study.latency import latency_for
+        from decoders.study.measure.latency import latency_for
 
         runner = self.desk.runner
 

@@ -18,7 +18,7 @@ from specviz.server.backend_host import Holder
 
 if TYPE_CHECKING:
     from decoders import Needs, Target
-    from decoders.study.whatif import ReadRun
+    from decoders.study.look.whatif import ReadRun
 
 MEMORY = "whatif"
 MOST_READ, MOST_BYTES = 3, 2 << 30  # runs that stay read, and what they hold together
@@ -53,7 +53,7 @@ def redraft(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
 def lens(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The first choices of every layer of the target at a drafted ``node`` of a ``step`` of the run ``key``."""
     from decoders.draft.needs import Needs
-    from decoders.study import lens as study
+    from decoders.study.look import lens as study
 
     if (trace := _trace(holder, asked)) is None:
         return LACKS
@@ -64,7 +64,7 @@ def lens(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
 def own_of(trace: Trace) -> dict[str, Any]:
     """The run's own parameters but those that name files."""
     from decoders import methods
-    from decoders.study.recorded import own_params
+    from decoders.study.look.recorded import own_params
 
     name, known = str(trace.run["method"]["name"]), methods()
     if name not in known:
@@ -95,14 +95,14 @@ def _trace(holder: Holder, asked: Mapping[str, Any]) -> Trace | None:
 def _needs(target: Target, method: Any, params: Mapping[str, Any]) -> Needs:
     """The needs of a method on a run."""
     from decoders.draft.params import make_params
-    from decoders.study.whatif import bounded_needs
+    from decoders.study.look.whatif import bounded_needs
 
     return bounded_needs(method.needs(target, make_params(method.params, params)))
 
 
 def _ready(holder: Holder, key: str, trace: Trace, needs: Needs) -> tuple[ReadRun, float]:
     """The run, read; and the milliseconds that took, 0 where it was read before."""
-    from decoders.study.whatif import ReadRun
+    from decoders.study.look.whatif import ReadRun
 
     read = _read(holder)
     run = read.pop(key, None)

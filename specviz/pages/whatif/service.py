@@ -104,7 +104,7 @@ class WhatIfs(Service):
             self.desk.trace(key)
             return self.desk.reason() or "There is no model."
         if key not in self._reasons:
-            from decoders.study.recorded import other_model
+            from decoders.study.look.recorded import other_model
             from specviz.experiments.prompts import check_tokens
 
             trace = self.desk.trace(key)
@@ -156,7 +156,7 @@ class WhatIfs(Service):
 
     @post("{key}/lens")
     def lens(self, key: str, asked: Place) -> dict[str, Any]:
-        """Each layer's first choices at a drafted node's place: ``decoders.study.lens.Lens``, computed now.
+        """Each layer's first choices at a drafted node's place: ``decoders.study.look.lens.Lens``, computed now.
 
         Raises UserError with a sentence, also for a model that cannot be read so; UnknownTrace.
         """
@@ -166,7 +166,7 @@ class WhatIfs(Service):
 
     @post("{key}/read")
     def read(self, key: str, asked: Reading, owner: Owner) -> dict[str, str]:
-        """An imported run read by the model in use, as a new run among the owner's: ``decoders.study.imported_run``.
+        """An imported run read by the model in use, a new run among the owner's (``decoders.study.look.imported_run``).
 
         Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
@@ -183,7 +183,7 @@ class WhatIfs(Service):
         chosen, params = self._method(asked.method, asked.params, target)
 
         def work() -> Trace:
-            from decoders.study.imported_run import read_again, redraft
+            from decoders.study.look.imported_run import read_again, redraft
 
             again = trace if trace.run.get("recomputed") else read_again(target, trace)
             return again if chosen is None else redraft(target, again, chosen.name, params)
@@ -211,7 +211,7 @@ class WhatIfs(Service):
 
         Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
-        from decoders.study.whatif import go_on
+        from decoders.study.look.whatif import go_on
 
         self._check(key)
         trace = self.desk.trace(key)

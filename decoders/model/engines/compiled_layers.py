@@ -1,0 +1,99 @@
+"""Compiled forwards of Llama's build: one compiled layer, run once per layer of the model on the cache itself.
+
+Two parts are compiled, one for one row and one for several, and serve every bucket: keys and rows are numbers to them.
+Embedding, final norm and head are stock modules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoders.draft.needs import Needs, heads_by_layer
+
+from ..state.capture import Capture
+from ..state.transfer import rows_of
+from .compiling import WORKSHOP, OpenPart, Part
+from .layer import LayerShape, layer_shape, layer_weights
+from .static import FINE_ROWS, Bucket, Buffers, Rows, StaticForward
+
+MAKER = "decoders.model.engines.layer"
+
+
+def why_not(target: Any) -> str | None:
+    """Why a target's layers cannot be compiled, in one sentence; None where they can."""
+    shape, config = target.shape, target.config
+    if target.device.type != "cpu" or target.dtype != torch.float32:
+        return f"forwards are compiled on a CPU in float32: {target.name} runs eagerly"
+    if reason := shape.unlike_llama("forwards cannot be compiled of", "they can of"):
+        return reason
+    if getattr(config, "hidden_act", "silu") != "silu" or shape.attention_softcap or shape.logits_softcap:
+        return f"forwards of {target.name} cannot be compiled: its layers differ from Llama's"
+    try:
+        shapes = {_shape(target, layer, True) for layer in target.layers}
+        layer_weights(target.layers[0], next(iter(shapes)))
+    except AttributeError:
+        shapes = set()
+    return None if len(shapes) == 1 else f"forwards of {target.name} cannot be compiled: its layers differ"
+
+
+def _shape(target: Any, layer: Any, one_row: bool) -> LayerShape:
+    return layer_shape(layer, target.shape, one_row)
+
+
+class CompiledForward(StaticForward):
+    """Forwards of a target through compiled layers, as far as they are there (``ready``)."""
+
+    engine = "compiled"
+    sizes = FINE_ROWS  # one compiled layer serves them all
+    step = 32  # keys that are hidden are attended to all the same
+
+    def __init__(self, target: Any) -> None:
+        super().__init__(target)
+        shapes = {one_row: _shape(target, target.layers[0], one_row) for one_row in (True, False)}
+        self.parts = {one_row: Part.of(MAKER, shape.to_json()) for one_row, shape in shapes.items()}
+        self.weights = {
+            one_row: [layer_weights(layer, shape) for layer in target.layers] for one_row, shape in shapes.items()
+        }
+        self.layers: dict[bool, OpenPart] = {}
+        self._turns = torch.zeros(0), torch.zeros(0)  # cos and sin by position
+
+    def ready(self, rows: int) -> bool:
+        """Whether the layer for so many rows is there; one that was made meanwhile is opened."""
+        one_row = rows == 1
+        if one_row not in self.layers and (opened := WORKSHOP.open(self.parts[one_row])) is not None:
+            self.layers[one_row] = opened
+        return one_row in self.layers
+
+    def forward(
+        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture
+    ) -> Float[Tensor, "rows vocab"]:
+        store, count, target = rows.cache.store, rows.count, self.target
+        assert store is not None
+        cos, sin = self._rotary(buffers.positions, int(rows.positions.max()))
+        run, slots, windows = self.layers[bucket.rows == 1].run, buffers.slots, target.shape.layer_windows
+        queries, scale = heads_by_layer(needs.heads), target.shape.head_dim**-0.5
+        x = buffers.embeddings
+        for layer, weights in enumerate(self.weights[bucket.rows == 1]):
+            if layer in needs.layers:
+                captured.hidden[layer] = x[:count].clone() if x is buffers.embeddings else x[:count]
+            mask = buffers.mask(bucket.keys, windows[layer])
+            x, query = run([x, cos, sin, slots, mask, store[2 * layer], store[2 * layer + 1], *weights])
+            if layer in queries:
+                captured.queries[layer] = rows_of(query[:, :count], queries[layer]) * scale
+        final = target.stack.norm(x[:count])
+        if len(target.layers) in needs.layers:
+            captured.hidden[len(target.layers)] = final
+        return target.head(final[None])[0].float()
+
+    def _rotary(self, positions: Tensor, last: int) -> tuple[Tensor, Tensor]:
+        """cos and sin ``[rows, head_dim]`` of the target's own rotary positions."""
+        have = len(self._turns[0])
+        if last >= have:
+            places = torch.arange(max(2 * have, 512 * (last // 512 + 1)))
+            cos, sin = self.target.stack.rotary_emb(self.target.stack.norm.weight, position_ids=places[None])
+            self._turns = cos[0].contiguous(), sin[0].contiguous()
+        return self._turns[0][positions], self._turns[1][positions]

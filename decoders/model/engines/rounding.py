@@ -1,0 +1,166 @@
+"""Linear layers with weights of eight or four bits, by torch's own kernels for the CPU.
+
+Rows are rounded to bfloat16 and the weights stay small: fewer bytes are read, which is what one row waits for. A row's
+result is the same bit for bit whatever stands beside it; beside such layers norms, activations, attention, recurrent
+states and linear layers of sizes that the kernels do not take are computed in double, so that this holds for whole
+forwards, compiled or not. Embedding and head stay. Models with experts, whose weights are none of linear layers, are
+refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from decoders.errors import UserError
+
+from ..files.catalog import WEIGHTS
+from .joint import join
+from .linear import give_back, mapped_weights
+from .norms import compute_in_double, fuse_norms
+
+BITS = {"int8": 8, "int4": 5}  # of a weight, with its share of scales and offsets
+GROUP = 32  # weights of a row that share scale and offset in int4, as in GGUF's Q4_1
+BLOCK = 16  # outputs that the int4 kernel takes at a time, and inputs that the int8 kernel does
+
+
+class RoundedLinear(nn.Module):
+    """A linear layer on int8 weights, each row with a scale, or int4 weights, each ``GROUP`` with a scale and an offset
+    (w = (q - 8) · scale + offset, q from 0 to 15).
+    """
+
+    def __init__(self, weight: Float[Tensor, "out in"], bias: Tensor | None, bits: int) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.bits, self.bias = bits, bias
+        self.numbers: Tensor
+        self.scale: Tensor
+        if bits == 8:
+            scale = (weight.abs().amax(1) / 127).clamp_min(1e-12).bfloat16()
+            self.numbers = (weight / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
+            self.scale = scale
+            return
+        groups = weight.unflatten(1, (-1, GROUP))
+        least, most = groups.amin(-1), groups.amax(-1)
+        scale = ((most - least) / 15).clamp_min(1e-12).bfloat16()
+        offset = (least + 8 * scale.float()).bfloat16()
+        q = ((groups - offset.float()[..., None]) / scale.float()[..., None]).round().clamp(-8, 7) + 8
+        self.numbers = torch.ops.aten._convert_weight_to_int4pack_for_cpu(q.flatten(1).to(torch.int32), 2)
+        self.scale = torch.stack([scale, offset], -1).transpose(0, 1).contiguous()
+
+    def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
+        out = rounded_product(x.reshape(-1, self.in_features), self.numbers, self.scale, self.bits)
+        out = out.reshape(*x.shape[:-1], self.out_features)
+        return out if self.bias is None else out + self.bias
+
+    @property
+    def weight(self) -> Float[Tensor, "out in"]:
+        """The weights that it computes with, in fp32."""
+        with torch.inference_mode(False), torch.no_grad():
+            if self.bits == 8:
+                return self.numbers.float() * self.scale.float()[:, None]
+            ones = torch.eye(self.in_features, dtype=torch.bfloat16)
+            return torch.ops.aten._weight_int4pack_mm_for_cpu(ones, self.numbers, GROUP, self.scale).float().mT
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        destination[f"{prefix}weight"] = self.weight
+        if self.bias is not None:
+            destination[f"{prefix}bias"] = self.bias
+
+
+class ExactLinear(nn.Module):
+    """A linear layer as it is, its sums formed in double: the order of their terms is lost in rounding."""
+
+    def __init__(self, plain: nn.Linear) -> None:
+        super().__init__()
+        self.out_features, self.in_features = plain.weight.shape
+        self.weight, self.bias = plain.weight, plain.bias
+
+    def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
+        bias = None if self.bias is None else self.bias.double()
+        return F.linear(x.double(), self.weight.double(), bias).to(x.dtype)
+
+
+def fits(outputs: int, inputs: int, bits: int) -> bool:
+    """True where the kernel takes a layer's sizes; beyond them the one of int8 reads memory that is not there."""
+    return inputs % BLOCK == 0 if bits == 8 else inputs % GROUP == 0 and outputs % BLOCK == 0
+
+
+def rounded_product(rows: Float[Tensor, "rows in"], numbers: Tensor, scale: Tensor, bits: int) -> Tensor:
+    """Rows times the weights of a ``RoundedLinear``, ``[rows, out]`` in the rows' dtype."""
+    half = rows.bfloat16()
+    if bits == 4:
+        return torch.ops.aten._weight_int4pack_mm_for_cpu(half, numbers, GROUP, scale).to(rows.dtype)
+    return torch.ops.aten._weight_int8pack_mm(half, numbers, scale).to(rows.dtype)
+
+
+@torch.no_grad()
+def weights_for(device: torch.device, dtype: torch.dtype) -> tuple[str, ...]:
+    """The weights that a model on this device and in this dtype can be opened on."""
+    return WEIGHTS if device.type == "cpu" and dtype == torch.float32 else WEIGHTS[:1]
+
+
+def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
+    """Replace the linear layers below a model's head by ones on ``weights`` of fewer bits; returns how many. Norms, and
+    linear layers that do not fit, compute in double then. fp32 and None change nothing.
+
+    Raises UserError for unknown weights, for a model that is not on a CPU in fp32 or has experts, and where the kernels
+    are missing.
+    """
+    if weights in (None, "fp32"):
+        return 0
+    if weights not in WEIGHTS:
+        raise UserError(f"weights {weights!r} are unknown: use one of {', '.join(WEIGHTS)}")
+    first = next(model.parameters())
+    if weights not in weights_for(first.device, first.dtype):
+        kind = str(first.dtype).removeprefix("torch.")
+        raise UserError(f"{weights} weights are for a CPU in float32, and {name} is on the {first.device} in {kind}")
+    if any(param.ndim == 3 for module in model.modules() if not isinstance(module, nn.Conv1d)
+           for param in module.parameters(recurse=False)):  # fmt: skip
+        raise UserError(
+            f"{weights} weights are of linear layers, and {name} has experts: theirs would stay in float32, and their "
+            "sums would depend on which rows are read together, so that a draft could change a token. Leave --weights "
+            "out"
+        )
+    bits = int(weights.removeprefix("int"))
+    if (reason := _unable(bits)) is not None:
+        raise UserError(f"this build of torch does not compute with {weights} weights ({reason}): leave --weights out")
+    head: Any = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
+    mapped = mapped_weights()
+    count = join(
+        model, lambda outputs, inputs: fits(outputs, inputs, bits),
+        lambda weight, bias: RoundedLinear(weight, bias, bits),
+    )  # fmt: skip
+    for parent in list(model.modules()):
+        child: Any
+        for place, child in list(parent.named_children()):
+            if type(child) is not nn.Linear or child is head:
+                continue
+            if not fits(child.out_features, child.in_features, bits):
+                setattr(parent, place, ExactLinear(child))
+                continue
+            setattr(parent, place, RoundedLinear(child.weight.detach(), child.bias, bits))
+            give_back(child.weight, mapped)
+            count += 1
+    if not count:
+        raise UserError(f"{name} has no linear layers that {weights} weights fit: leave --weights out")
+    fuse_norms(model, exact=True)
+    compute_in_double(model)
+    return count
+
+
+def _unable(bits: int) -> str | None:
+    """Why the kernel for so many bits cannot be used; None where it computes what its weights say."""
+    generator = torch.Generator().manual_seed(0)
+    weight, x = (torch.randn(size, 64, generator=generator) for size in (64, 5))
+    try:
+        layer = RoundedLinear(weight, None, bits)
+        apart = float((layer(x) - x.bfloat16().float() @ layer.weight.T).abs().max())
+    except (RuntimeError, AttributeError, NotImplementedError) as error:
+        return str(error).splitlines()[0][:120]
+    return None if apart < 0.2 else f"it is off by {apart:.2g}"

@@ -1,0 +1,178 @@
+"""Forwards of fixed sizes: rows are padded to a bucket, keys to another, and what a forward gets lies in buffers that
+stay. So one compiled or captured forward serves all steps of its size.
+
+A padded row sees nothing of the text, and nothing sees it: its keys lie behind those of the real rows, in slots that
+the next forward writes over, and every mask hides them. A hidden slot has the weight 0, exactly, whatever lies in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from decoders.draft.draft import Ran
+from decoders.draft.needs import Needs
+
+from ..state.attention import Masks
+from ..state.cache import TreeCache
+from ..state.capture import Capture
+from ..state.transfer import sent
+
+ROWS = (1, 4, 8, 16, 32, 64, 128)  # row buckets; larger forwards run eagerly
+# where a bucket costs nothing to have
+FINE_ROWS = (*range(1, 16), *range(16, 32, 4), *range(32, 64, 8), *range(64, 129, 16))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What one forward is asked for: rows behind the cache, as ``Target.forward`` takes them. ``special``: some are
+    read in a way of their own (``reading``), which stock code alone does.
+    """
+
+    cache: TreeCache
+    masks: Masks
+    tokens: Any
+    positions: np.ndarray
+    sees: np.ndarray | None
+    embed: Callable[[Int[Tensor, "rows"]], Float[Tensor, "1 rows hidden"]] | None = None
+    prefixes: np.ndarray | None = None
+    special: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self.positions)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The size of a static forward."""
+
+    rows: int
+    keys: int
+
+
+def bucket_of(
+    count: int, length: int, capacity: int, step: int, *, doubling: bool = False, sizes: Sequence[int] = ROWS
+) -> Bucket | None:
+    """The smallest bucket for ``count`` rows behind ``length`` others in a cache of ``capacity``; None where no bucket
+    is large enough, or the cache has no room for the padded rows. Rows come in ``sizes``, keys in steps, or
+    (``doubling``) in powers of two from ``step`` on.
+
+    >>> bucket_of(5, 300, 1024, 128), bucket_of(1, 127, 1024, 128), bucket_of(17, 0, 30, 128)
+    (Bucket(rows=8, keys=384), Bucket(rows=1, keys=128), None)
+    >>> bucket_of(1, 300, 1024, 128, doubling=True), bucket_of(1, 300, 400, 128, doubling=True)
+    (Bucket(rows=1, keys=512), Bucket(rows=1, keys=400))
+    """
+    rows = next((rows for rows in sizes if rows >= count), None)
+    if rows is None or length + rows > capacity:
+        return None
+    keys = -(-(length + rows) // step) * step
+    if doubling:
+        keys = step << max(0, (keys // step - 1).bit_length())
+    return Bucket(rows, min(keys, capacity))
+
+
+class Buffers:
+    """What static forwards of one number of rows get: embeddings, positions, slots, and masks by number of keys, which
+    are in the cache's dtype (``cached``).
+    """
+
+    def __init__(
+        self, rows: int, hidden: int, dtype: torch.dtype, device: torch.device, cached: torch.dtype | None = None
+    ) -> None:
+        self.rows, self.cached, self.device = rows, cached or dtype, device
+        self.least = torch.finfo(self.cached).min
+        self.embeddings = torch.zeros((rows, hidden), dtype=dtype, device=device)
+        self.positions = torch.zeros(rows, dtype=torch.long, device=device)
+        self.slots = torch.zeros(rows, dtype=torch.long, device=device)
+        self.ahead = torch.arange(rows, device=device)
+        self.masks: dict[tuple[int, int | None], Tensor] = {}  # (keys, window) → mask
+
+    def fill(self, rows: Rows, keys: int, windows: frozenset[int], embedding: Any) -> None:
+        """Take the rows of a forward; the padding keeps what it held."""
+        count, length = rows.count, rows.cache.length
+        here = not isinstance(rows.tokens, Tensor)
+        arrays = [np.asarray(rows.tokens, dtype=np.int64)] if here else []
+        arrays += [np.asarray(rows.positions, dtype=np.int64), *([] if rows.sees is None else [rows.sees])]
+        parts = sent(self.device, *arrays)
+        ids = parts.pop(0) if here else rows.tokens
+        self.embeddings[:count] = embedding(ids) if rows.embed is None else rows.embed(ids)[0]
+        self.positions[:count] = parts[0]
+        torch.add(self.ahead, length, out=self.slots)
+        mask = self.mask(keys)
+        mask.fill_(self.least)
+        mask[:count, : length if rows.sees is not None or count > 1 else length + 1] = 0
+        if rows.sees is not None:
+            mask[:count, length : length + count].masked_fill_(parts[1], 0)
+        elif count > 1:
+            mask[:count, length : length + count] = mask[:count, length : length + count].triu(1)
+        for window in windows:
+            text = torch.arange(length, device=self.device)
+            keys_at = torch.cat([text, parts[0]])
+            far = parts[0][:, None] - keys_at >= window
+            seen = self.mask(keys, window)
+            seen.copy_(mask)
+            seen[:count, : length + count].masked_fill_(far, self.least)
+
+    def mask(self, keys: int, window: int | None = None) -> Float[Tensor, "rows keys"]:
+        kept = self.masks.get((keys, window))
+        if kept is None:
+            if len(self.masks) >= 8:
+                self.masks.clear()
+            kept = self.masks[keys, window] = torch.zeros((self.rows, keys), dtype=self.cached, device=self.device)
+        return kept
+
+
+class StaticForward:
+    """A target's forwards of fixed sizes; subclasses run them. ``sizes`` are the row buckets, and keys of a bucket are
+    a multiple of ``step``.
+    """
+
+    engine = ""
+    sizes: Sequence[int] = ROWS
+    step = 128
+    doubling = False
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+        self.windows = frozenset(window for window in target.shape.layer_windows if window)
+        self._buffers: dict[int, Buffers] = {}
+
+    def bucket(self, rows: Rows) -> Bucket | None:
+        """The bucket of these rows; None where they run eagerly."""
+        if rows.special or rows.prefixes is not None or rows.cache.store is None:
+            return None
+        return bucket_of(
+            rows.count, rows.cache.length, rows.cache.capacity, self.step, doubling=self.doubling, sizes=self.sizes
+        )
+
+    def ready(self, rows: int) -> bool:
+        """Whether forwards of so many rows can run now."""
+        raise NotImplementedError
+
+    def run(self, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
+        """Logits of the rows, in fp32; what ``needs`` names goes to ``captured``."""
+        buffers = self.buffers(bucket.rows)
+        buffers.fill(rows, bucket.keys, self.windows, self.target.embeddings)
+        return self.forward(buffers, bucket, rows, needs, captured)
+
+    def forward(
+        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture
+    ) -> Float[Tensor, "rows vocab"]:
+        raise NotImplementedError
+
+    def buffers(self, rows: int) -> Buffers:
+        if rows not in self._buffers:
+            target = self.target
+            width = target.embeddings.embedding_dim
+            self._buffers[rows] = Buffers(rows, width, target.dtype, target.device, target.cached_as)
+        return self._buffers[rows]
+
+    def ran(self, bucket: Bucket) -> Ran:
+        return Ran(self.engine, bucket.rows, bucket.keys)

@@ -1,0 +1,183 @@
+"""Opens a model folder, GGUF file, hub id or named model as a target."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from decoders.errors import UserError, first_line
+
+from ..engines.engines import DEFAULT
+from ..files.catalog import model_place
+from ..files.gguf import Progress, convert, gguf_file, source_of
+from ..files.shape import ModelShape
+from .target import Target
+
+DTYPES = {
+    "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16,
+    "fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16,
+}  # fmt: skip
+
+
+def load_target(
+    model: str | Path, *, dtype: str | None = None, device: str | None = None, progress: Progress | None = None,
+    engine: str | None = None, weights: str | None = None,
+) -> Target:  # fmt: skip
+    """Open a model folder, a GGUF file (or a folder with one), a hub id, or a model by its name (``catalog.NAMES``).
+
+    dtype and device are chosen where not given: cuda → bfloat16, cpu → float32. ``progress`` hears what is done, where
+    that takes long: a GGUF file is converted when it is opened for the first time. ``engine`` is how forwards run
+    (``engines.ENGINES``); where not given, what SPECVIZ_ENGINE says, or auto. ``weights`` (``catalog.WEIGHTS``) are of
+    fewer bits where that is asked for, on a CPU in float32.
+
+    Raises UserError with one sentence for a missing or incomplete folder, a file that cannot be read, a refused family,
+    an unknown dtype, device, engine or weights.
+    """
+    network, tokenizer, name = load_network(model, dtype=dtype, device=device, progress=progress)
+    engine = engine or os.environ.get("SPECVIZ_ENGINE") or DEFAULT
+    target = Target(network, tokenizer, name, engine=engine, weights=weights)
+    source = source_of(Path(network.config._name_or_path))
+    if source is not None:
+        target.info["dequantised"] = source.to_json()
+    return target
+
+
+def load_network(
+    model: str | Path, *, dtype: str | None = None, device: str | None = None, attention: str = "eager",
+    progress: Progress | None = None,
+) -> tuple[Any, Any, str]:  # fmt: skip
+    """The transformers model as it is, its tokenizer and its name; arguments and errors as of ``load_target``."""
+    where = torch.device(chosen_device(device))
+    kind = chosen_dtype(dtype, where)
+    source, name = model_place(model), str(model)
+    folder = Path(source).expanduser()
+    if folder.exists() or source.startswith((".", "/", "~")) or source.count("/") > 1 or folder.suffix == ".gguf":
+        if (file := gguf_file(folder)) is not None:
+            folder, name = convert(file, kind, progress), file.stem
+        else:
+            check_folder(folder)
+            name = _folder_name(folder)
+        source = str(folder)
+    try:
+        config = AutoConfig.from_pretrained(source).get_text_config(decoder=True)
+        ModelShape.of(config)  # refuses a family before its weights are read
+        # not through the host's memory
+        straight = {"device_map": {"": where}} if where.type == "cuda" and torch.cuda.is_available() else {}
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            source, dtype=kind, config=copy.deepcopy(config), attn_implementation=attention, output_loading_info=True,
+            **straight,
+        )  # fmt: skip
+        network, about = loaded
+        if lacking := sorted(about["missing_keys"]):  # transformers would go on with random numbers
+            more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+            raise UserError(
+                f"the model {str(model)!r} lacks weights that its config.json names: {', '.join(lacking[:3])}{more}. "
+                "Give the whole checkpoint, with the configuration that belongs to it"
+            )
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"the model {str(model)!r} could not be loaded: {first_line(error, 240)}. Give a folder with config.json, "
+            "weights and tokenizer, a GGUF file, or a hub id such as org/name."
+        ) from error
+    return network if straight else network.to(where), tokenizer, name
+
+
+def model_folder(model: str | Path) -> str:
+    """Where transformers opens a model: a folder or hub id; of a GGUF file the folder that it is converted to.
+
+    Raises UserError as ``load_target`` does for named models and GGUF files; a missing folder is not looked for.
+    """
+    place = model_place(model)
+    file = gguf_file(Path(place))
+    return place if file is None else str(convert(file, torch.float32))
+
+
+def stock_network(target: Target) -> Any:
+    """The target as plain transformers code on the same weights, to be read by a training: the target itself is
+    arranged for decoding.
+    """
+    config = copy.deepcopy(target.config)
+    config._attn_implementation = "sdpa"
+    stored = target.model.state_dict()  # the head is wrapped, and in fp32
+    weights = {name.replace(".inner.", "."): value.to(target.dtype) for name, value in stored.items()}
+    with torch.device("meta"):
+        network: Any = AutoModelForCausalLM.from_config(config, dtype=target.dtype)
+    network.load_state_dict(weights, assign=True)
+    network.tie_weights()
+    network.model.rotary_emb = type(network.model.rotary_emb)(config=config).to(target.device)  # it has no weights
+    network.generation_config = copy.deepcopy(target.model.generation_config)
+    return network.eval().requires_grad_(False)
+
+
+def chosen_device(device: str | None) -> str:
+    """The device meant; without one, or with auto, cuda where torch sees one. Raises UserError."""
+    if device in (None, "", "auto"):
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise UserError(
+            f"device {device!r} is not there: use cpu, cuda (where torch sees one) or leave it out"
+        ) from None
+    return str(device)
+
+
+def chosen_dtype(dtype: str | None, device: torch.device) -> torch.dtype:
+    """The dtype meant; without one, or with auto, bfloat16 on cuda and float32 elsewhere. Raises UserError."""
+    if dtype in (None, "", "auto"):
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    if dtype not in DTYPES:
+        raise UserError(
+            f"dtype {dtype!r} is unknown: use one of {', '.join(k for k in DTYPES if k.startswith(('float', 'bf')))}"
+        )
+    return DTYPES[dtype]
+
+
+def check_folder(folder: Path) -> None:
+    """Raise UserError for a model folder that is not there, or lacks configuration, weights or tokenizer."""
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no model folder {str(folder)!r}: give the folder that holds config.json, "
+            "a GGUF file, or a hub id such as org/name"
+        )
+    missing = [] if (folder / "config.json").is_file() else ["config.json"]
+    if (
+        not any(folder.glob("*.safetensors"))
+        and not any(folder.glob("*.safetensors.index.json"))
+        and not any(folder.glob("*.bin"))
+    ):
+        missing.append("the weights (*.safetensors)")
+    if not any(
+        (folder / f).is_file() for f in ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+    ):
+        missing.append("the tokenizer (tokenizer.json)")
+    if missing:
+        raise UserError(f"the model folder {str(folder)!r} is incomplete: it lacks {' and '.join(missing)}")
+
+
+def _folder_name(folder: Path) -> str:
+    """A folder's own name; a model made by specviz carries one in its config."""
+    try:
+        return str(json.loads((folder / "config.json").read_text())["specviz_name"])[:80]
+    except (KeyError, ValueError, OSError):
+        return folder.resolve().name
+
+
+def versions() -> dict[str, str]:
+    """Versions a trace is stamped with."""
+    return {
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

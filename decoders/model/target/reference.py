@@ -1,0 +1,42 @@
+"""What a target is judged by: a plain forward through the model's own attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..files.shape import ROTARIES
+from ..state.transfer import sent
+
+REFERENCE_SCORES = 1 << 28  # of a layer at a time, of all heads
+
+
+@torch.inference_mode()
+def reference_logits(target: Any, tokens: Sequence[int], rows: int = 0) -> Float[Tensor, "rows vocab"]:
+    """Logits (fp64, CPU) of a plain forward through the model's own eager attention and recurrent layers, without a
+    cache; of the last ``rows`` tokens, or (0) of all. A text whose scores would not fit is read in pieces, with
+    transformers' own cache.
+    """
+    count = len(tokens)
+    (ids,) = sent(target.device, np.asarray(tokens, dtype=np.int64))
+    wanted = min(rows or count, count)
+    piece = max(64, REFERENCE_SCORES // (target.shape.heads * count))
+    with target.by_own_attention():
+        if piece >= count or target.shape.rotary not in ROTARIES:
+            output = target.model(input_ids=ids[None], use_cache=False, logits_to_keep=rows)
+            return output.logits[0].double().cpu()
+        logits, cache = list[Tensor](), None
+        for start in range(0, count, piece):
+            stop = min(start + piece, count)
+            keep = min(stop - start, max(0, stop - (count - wanted)))
+            output = target.model(
+                input_ids=ids[None, start:stop], use_cache=True, past_key_values=cache, logits_to_keep=max(keep, 1)
+            )
+            cache = output.past_key_values
+            logits.append(output.logits[0, :keep].double().cpu())
+    return torch.cat(logits)

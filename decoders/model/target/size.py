@@ -1,0 +1,259 @@
+"""How much memory a model takes, from what its files say of it before a weight is read, and how much is free."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from decoders.errors import TooLarge, UserError, first_line
+
+from ..engines.rounding import BITS
+from ..files.catalog import model_place
+from ..files.gguf import check_magic, gguf_file, is_converted
+from ..files.shape import ModelShape
+from ..state.room import free_memory, gigabytes
+from .load import check_folder, chosen_device, chosen_dtype
+
+TEXT = 2048  # tokens whose keys and values are counted
+SPARE_ROWS = 512  # cache rows beside them
+MOST_HEADER = 100 << 20  # bytes of a safetensors header, as the format has it
+# how GGUF writes a setting's type, and in how many bytes: numbers and truth values
+GGUF_TYPES = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")
+GGUF_TEXT, GGUF_LIST = 8, 9
+ALIGNMENT = 32  # bytes, of a GGUF file's tensors where it names no other
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a model takes in a dtype on a device, in bytes.
+
+    Args:
+        parameters: How many there are; those that two layers share count once.
+        weights: Of the opened model, a head in fp32 included.
+        opening: Of weights while they are read: a GGUF file is dequantised when it is opened for the first time.
+        cache: Of the keys and values of ``TEXT`` tokens.
+    """
+
+    parameters: int
+    weights: int
+    opening: int
+    cache: int
+
+    @property
+    def bytes(self) -> int:
+        """The most that is needed at a time."""
+        return max(self.weights + self.cache, self.opening)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFacts:
+    """What a text's cache depends on, the size of the head, and that of the embedding and the head together."""
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    context_length: int
+    head: int
+    tables: int
+
+    @classmethod
+    def of(cls, config: Any) -> CacheFacts:
+        shape = ModelShape.of(config)
+        head = shape.vocab * shape.hidden
+        return cls(*shape.cache_shape, shape.context_length, head, head * (1 if config.tie_word_embeddings else 2))
+
+
+def size_of(
+    model: str | Path, *, dtype: str | None = None, device: str | None = None, weights: str | None = None,
+    parameters: int = 0, fetch: bool = True,
+) -> Size:  # fmt: skip
+    """The size of a folder, GGUF file, hub id or named model; dtype, device and weights as of ``load_target``.
+
+    ``parameters`` is their number where it was counted before. Without ``fetch`` nothing is asked of a hub.
+
+    Raises UserError in one sentence for a model that is not there, whose files are damaged, or of a refused family.
+    """
+    where = torch.device(chosen_device(device))
+    kind = chosen_dtype(dtype, where)
+    place = model_place(model)
+    folder = Path(place).expanduser()
+    if folder.exists() or place.startswith((".", "/", "~")) or place.count("/") > 1 or folder.suffix == ".gguf":
+        if (file := gguf_file(folder)) is not None:
+            stat = file.stat()
+            count, cached = _read_gguf(file, stat.st_size, stat.st_mtime_ns)
+            opened = is_converted(file, kind)
+            dequantised = 0 if opened else count * torch.float32.itemsize
+            return _size(count, cached, kind, where, weights, dequantised=dequantised)
+        check_folder(folder)
+        place = str(folder)
+    try:
+        config = AutoConfig.from_pretrained(place, local_files_only=not fetch).get_text_config(decoder=True)
+        cached = CacheFacts.of(config)
+        count = _count_stored(folder) or parameters or _counted(config)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"the model {str(model)!r} is not there, or cannot be read: {first_line(error, 200)}; give a folder with "
+            "config.json, weights and tokenizer, a GGUF file, or a hub id such as org/name"
+        ) from error
+    return _size(count, cached, kind, where, weights)
+
+
+def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
+    """Raise TooLarge, with both numbers, where a model needs more memory than is free on a device."""
+    where = chosen_device(device)
+    free = free_memory(where)
+    if free is not None and size.bytes > free:
+        raise TooLarge(
+            f"about {gigabytes(size.bytes)} of memory are needed for {name}, and {gigabytes(free)} are free on "
+            f"{where}: choose a smaller model, or start again with it alone (--model) or in a smaller dtype "
+            "(--dtype bfloat16)"
+        )
+
+
+def _size(
+    count: int, cached: CacheFacts, kind: torch.dtype, where: torch.device, rounded: str | None, *, dequantised: int = 0
+) -> Size:
+    """``rounded``: what the weights between embedding and head are rounded to, once they are read."""
+    read = weights = count * kind.itemsize
+    if rounded in BITS:
+        weights = cached.tables * kind.itemsize + int(max(0, count - cached.tables) * BITS[rounded] / 8)
+    copies = cached.head * torch.float32.itemsize if kind.itemsize < 4 else 0
+    rows = min(TEXT, cached.context_length) + SPARE_ROWS
+    cache = 2 * cached.layers * cached.kv_heads * cached.head_dim * rows * kind.itemsize
+    return Size(count, weights + copies, read + dequantised, cache)
+
+
+def _counted(config: Any) -> int:
+    """The parameters of a model made from a configuration, without its weights."""
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(config)
+    network.tie_weights()
+    return sum(p.numel() for p in {id(p): p for p in network.parameters()}.values())
+
+
+# --- folders
+
+
+def _count_stored(folder: Path) -> int:
+    """The numbers that a folder's safetensors files hold; 0 where there are none."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        files = [folder / str(name) for name in sorted(names)]
+    else:
+        files = [folder / "model.safetensors"]
+        files = files if files[0].is_file() else sorted(folder.glob("*.safetensors"))
+    return sum(_numbers(file) for file in files)
+
+
+def _numbers(file: Path) -> int:
+    """How many numbers a safetensors file holds, by its header. Raises UserError for a damaged one."""
+    try:
+        with file.open("rb") as opened:
+            (length,) = struct.unpack("<Q", opened.read(8))
+            header = json.loads(opened.read(min(length, MOST_HEADER)))
+        tensors = [entry for name, entry in header.items() if name != "__metadata__"]
+        whole = 8 + length + max((entry["data_offsets"][1] for entry in tensors), default=0)
+        if file.stat().st_size < whole:
+            raise ValueError(f"{file.stat().st_size:,} of {whole:,} bytes are there")
+        return sum(math.prod(entry["shape"]) for entry in tensors)
+    except OSError as error:
+        raise UserError(f"{file.name} cannot be read: {error.strerror or first_line(error)}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise UserError(f"{file.name} is truncated or damaged ({first_line(error, 120)}): bring it again") from error
+
+
+# --- GGUF files
+
+
+@functools.lru_cache(maxsize=64)
+def _read_gguf(file: Path, size: int, mtime_ns: int) -> tuple[int, CacheFacts]:
+    """The numbers that a GGUF file holds, and what its cache depends on; ``size`` and ``mtime_ns`` tell files apart."""
+    check_magic(file)
+    try:
+        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            settings, tensors, end = _GgufReader(data).read()
+        if size < end:
+            raise ValueError(f"{size:,} of {end:,} bytes are there")
+        family = settings["general.architecture"]
+
+        def setting(name: str) -> int:
+            value = settings[f"{family}.{name}"]
+            return max(value) if isinstance(value, list) else int(value)
+
+        heads, hidden = setting("attention.head_count"), setting("embedding_length")
+        kv_heads = setting("attention.head_count_kv") if f"{family}.attention.head_count_kv" in settings else heads
+        head_dim = setting("attention.key_length") if f"{family}.attention.key_length" in settings else hidden // heads
+        head = math.prod(tensors["token_embd.weight"])
+        tables = head * (2 if "output.weight" in tensors else 1)
+        cached = CacheFacts(setting("block_count"), kv_heads, head_dim, setting("context_length"), head, tables)
+        return sum(math.prod(shape) for shape in tensors.values()), cached
+    except KeyError as error:
+        raise UserError(f"{file.name} holds no model: it does not say {error.args[0]!r}") from error
+    except (ValueError, IndexError, TypeError, struct.error, UnicodeDecodeError, ZeroDivisionError) as error:
+        raise UserError(
+            f"{file.name} is truncated or damaged ({size:,} bytes; {first_line(error, 120)}): download it again"
+        ) from error
+
+
+class _GgufReader:
+    """Settings and shapes of tensors at the beginning of a GGUF file.
+
+    Written by hand: the package gguf makes arrays of every token of a vocabulary, which takes seconds.
+    """
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data, self.at = data, 4
+
+    def read(self) -> tuple[dict[str, Any], dict[str, tuple[int, ...]], int]:
+        """Settings, shapes by name, and where the last tensor ends."""
+        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+        self.number("I")  # the format's version
+        tensors, settings = self.number("Q"), self.number("Q")
+        if max(tensors, settings) > len(self.data):
+            raise ValueError(f"{max(tensors, settings):,} entries")
+        read = {self.text(): self.value(self.number("I")) for _ in range(settings)}
+        shapes, end = {}, 0
+        for _ in range(tensors):
+            name = self.text()
+            shapes[name] = tuple(self.number("Q") for _ in range(self.number("I")))
+            numbers, width = GGML_QUANT_SIZES[GGMLQuantizationType(self.number("I"))]  # of a block
+            end = max(end, self.number("Q") + math.prod(shapes[name]) // numbers * width)
+        step = int(read.get("general.alignment", ALIGNMENT))
+        return read, shapes, -(-self.at // step) * step + end
+
+    def number(self, kind: str) -> Any:
+        (value,) = struct.unpack_from(f"<{kind}", self.data, self.at)
+        self.at += struct.calcsize(f"<{kind}")
+        return value
+
+    def text(self) -> str:
+        length = self.number("Q")
+        if self.at + length > len(self.data):
+            raise ValueError("it ends within a text")
+        self.at += length
+        return self.data[self.at - length : self.at].decode()
+
+    def value(self, kind: int) -> Any:
+        if kind == GGUF_TEXT:
+            return self.text()
+        if kind != GGUF_LIST:
+            return self.number(GGUF_TYPES[kind])
+        of, count = self.number("I"), self.number("Q")
+        if of not in (GGUF_TEXT, GGUF_LIST):  # numbers: at once
+            values = struct.unpack_from(f"<{count}{GGUF_TYPES[of]}", self.data, self.at)
+            self.at += struct.calcsize(f"<{count}{GGUF_TYPES[of]}")
+            return list(values)
+        return [self.value(of) for _ in range(count)]

@@ -1,0 +1,100 @@
+"""Verbatim quotations: which words of an output stand in its sources, by their text alone. No signal, no recorded copy.
+
+Words are compared, and what stands between them but for blanks; case counts. From left to right, every word takes the
+longest run of words that one source has in the same order. Runs of fewer than two words are no quotations.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from decoders.trace.trace import Trace
+
+from .attribution import Link, Passage, _Source, passages
+from .text import TokenText
+
+WORD = re.compile(r"\w+|[^\w\s]")
+SHORTEST = 2  # words of a quotation
+
+
+class _Words:
+    """The words of some tokens, and the tokens that hold them."""
+
+    def __init__(self, trace: Trace, ids: Sequence[int]) -> None:
+        self.text = TokenText(trace, ids)
+        spans = [match.span() for match in WORD.finditer(self.text.text)]
+        self.words = [self.text.text[a:b] for a, b in spans]
+        self.starts, self.stops = [a for a, _ in spans], [b for _, b in spans]
+
+    def tokens(self, first: int, last: int) -> tuple[int, int]:
+        """The tokens [start, stop) that hold nothing but the words [first, last), and blanks."""
+        low, high = self.starts[first], self.stops[last - 1]
+        start = bisect_right(self.text.stops, low)
+        while start < len(self.text.starts) and self.text.core(start)[0] < low:
+            start += 1
+        stop = bisect_left(self.text.starts, high)
+        while stop > start and self.text.core(stop - 1)[1] > high:
+            stop -= 1
+        return start, stop
+
+
+def quotations(trace: Trace) -> list[Link]:
+    """The verbatim quotations of a run's output, as links, in the order of the output.
+
+    Sources are the passages of the context and the pool; of a prompt without any, the prompt but for its template.
+    """
+    output = _Words(trace, trace.output_ids)
+    sources = [(source, _Words(trace, source.ids)) for source in _sources(trace)]
+    places: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)  # two words → source, first word
+    for number, (_, text) in enumerate(sources):
+        for at in range(len(text.words) - SHORTEST + 1):
+            places[tuple(text.words[at : at + SHORTEST])].append((number, at))
+    found, at = [], 0
+    while at < len(output.words):
+        spot, length = _longest(output.words, at, sources, places)
+        link = spot and _link(output, at, at + length, *sources[spot[0]], spot[1])
+        if link:
+            found.append(link)
+        at += max(1, length)
+    return found
+
+
+def _longest(
+    words: Sequence[str], at: int, sources: Sequence[tuple[Passage, _Words]],
+    places: dict[tuple[str, ...], list[tuple[int, int]]],
+) -> tuple[tuple[int, int] | None, int]:  # fmt: skip
+    """Where the longest run of words from ``at`` on stands (source, first word), and how many words it has."""
+    best: tuple[tuple[int, int] | None, int] = (None, 0)
+    for number, begin in places.get(tuple(words[at : at + SHORTEST]), ()):
+        theirs, length = sources[number][1].words, SHORTEST
+        most = min(len(words) - at, len(theirs) - begin)
+        if best[1] >= most or (best[1] and words[at + best[1]] != theirs[begin + best[1]]):
+            continue  # it cannot become longer than the best
+        while length < most and words[at + length] == theirs[begin + length]:
+            length += 1
+        if length > best[1]:
+            best = (number, begin), length
+    return best
+
+
+def _link(output: _Words, first: int, last: int, source: Passage, text: _Words, begin: int) -> Link | None:
+    start, stop = output.tokens(first, last)
+    low, high = text.tokens(begin, begin + last - first)
+    if stop <= start or high <= low:
+        return None
+    return Link(start, stop, source.at[low], source.at[high - 1] + 1, source.passage, source.kind)
+
+
+def _sources(trace: Trace) -> Iterator[Passage]:
+    """Passages of context and pool; without any, the prompt's own text."""
+    first, segments = trace.run["prompt_length"], trace.tables["tokens"]["segment"]
+    every = [Link(0, 0, place, place + 1, passage, "pool") for place, (_, passage) in _Source(trace).pool.items()]
+    given = [one for one in passages(trace, every) if one.kind in ("context", "pool")]
+    if given:
+        yield from given
+        return
+    at = [place for place in range(first) if segments[place] != "template"]
+    yield Passage("prompt", -1, at, [trace.tables["tokens"]["id"][place] for place in at])

@@ -1,0 +1,370 @@
+"""The drafter doctor: why a head or draft model has little accepted, from teacher-forced drafts and controls.
+
+The target writes its own greedy answers; a drafter drafts along them (``forced_drafts``), as it is and with one thing
+changed at a time (``doctor_controls``). A change that helps names a fault of the setup. What no change explains is
+measured by itself: a draft vocabulary that misses the text, later positions that collapse, verify rows that differ from
+single ones, a long context.
+
+A change helps where, over the same places, the log-probability that the drafter gives to the text's tokens rises by
+``GAIN`` nats or more with a paired z of ``SURE`` or more: this moves long before the acceptance does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from decoders.draft.draft import Draft
+from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
+from decoders.draft_models.heads import ParallelHeads
+from decoders.engine.decoding import generate
+from decoders.errors import UserError
+from decoders.model.target.target import Target
+from decoders.names import QUICK
+from decoders.prompt.prompt import Prompt
+
+from .controls import Control, Measured, controls
+from .forced_drafts import PLACES, Drafted, Drafting, Text, drafts, places_of
+from .server import ServerNumbers, compared
+
+SCHEMA = "specdoctor/1"
+GAIN, SURE = 0.1, 4.0  # nats, and standard errors
+FORM_GAIN = 0.03  # of β, where the prompt is written in another form
+OUTSIDE = 0.12  # share of the text's tokens that cannot be drafted
+COLLAPSE = 0.5  # of the first position's acceptance, which later ones should keep behind the text's own tokens
+FLIPS = 0.005  # share of the target's first choices that change with the rows beside them
+LONG = 512  # tokens of context from which a decay is looked for
+WEAK = 1.3  # an acceptance length below which a part that is wired right needs more training
+ROWS_PLACES, ROWS = 12, 6
+FAULT, NOTE = "fault", "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A cause with its ``number``, the ``control`` that isolates it, and the sentence that says what to change.
+    ``level``: a fault, or a note that fails no check. ``gain`` ranks findings: nats, or what is nearest to them.
+    """
+
+    level: str
+    cause: str
+    number: str
+    control: str
+    advice: str
+    gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the doctor measured and concludes. ``base`` is the drafter as it is."""
+
+    model: str
+    part: str
+    texts: int
+    places: int
+    temperature: float
+    base: Measured
+    beta: float
+    outside: float
+    controls: list[Measured] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    @property
+    def faults(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.level == FAULT]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The same prompts written in another form (chat template, system prompt, thinking)."""
+
+    cause: str
+    change: str
+    advice: str
+    prompts: Sequence[Prompt]
+
+
+class Stage(NamedTuple):
+    """A stage of an examination that is over: the ``done``-th of ``total``, in words."""
+
+    done: int
+    total: int
+    words: str
+
+
+def examine(
+    drafting: Drafting, prompts: Sequence[Prompt], *, progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> Report:  # fmt: skip
+    """Examine a drafter on prompts, at once; ``settings`` are those of ``examination``.
+
+    Raises UserError where the answers are too short for a draft.
+    """
+    stages = examination(drafting, prompts, **settings)
+    while True:
+        try:
+            stage = next(stages)
+        except StopIteration as end:
+            return end.value
+        if progress is not None:
+            progress(stage.done, stage.total)
+
+
+def examination(
+    drafting: Drafting,
+    prompts: Sequence[Prompt],
+    *,
+    part: str = "",
+    max_new_tokens: int = 48,
+    places: int = PLACES,
+    temperature: float = 1.0,
+    forms: Sequence[Form] = (),
+    exact: Callable[[], Drafting] | None = None,
+    server: ServerNumbers | None = None,
+    skipped: Sequence[str] = (),
+    answers: Sequence[Sequence[int]] | None = None,
+) -> Generator[Stage, None, Report]:
+    """Stages of an examination, which returns the report: between two of them the target may do other work.
+
+    ``forms`` are the prompts in other forms; ``exact`` opens the same drafter beside the target in full precision;
+    ``server`` is what a server says of its acceptance; ``answers`` are the target's own, where they are known.
+    Raises UserError where the answers are too short for a draft.
+    """
+    target, depth = drafting.target, drafting.deepest
+    listed = list(controls(drafting))
+    total = (2 - (answers is not None)) * len(prompts) + len(listed) + len(forms) + (exact is not None) + 2
+    done = count(1)
+    if answers is None:
+        answers = []
+        for number, prompt in enumerate(prompts, 1):
+            answers.append(generate(target, prompt, QUICK, max_new_tokens=max_new_tokens))
+            yield Stage(next(done), total, f"answer {number} of {len(prompts)}")
+    every = [[*prompt.tokens, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
+    sizes = [(len(prompt.tokens), len(tokens)) for prompt, tokens in zip(prompts, every, strict=True)]
+    chosen = places_of(sizes, depth, places)
+    if not any(chosen):
+        raise UserError(
+            f"the answers are too short to draft {depth} tokens along them: give prompts with longer answers, or a "
+            "larger --max-new-tokens"
+        )
+    layers = {layer for one in (drafting, *(control.drafting for control in listed)) for layer in _read(one)}
+    texts = list[Text]()
+    for tokens, (start, _), at in zip(every, sizes, chosen, strict=True):
+        if at:
+            texts.append(Text.read(target, tokens, start, sorted(layers), at))
+        yield Stage(next(done), total, "the target reads the answers")
+    base = drafts(drafting, texts, temperature)
+    yield Stage(next(done), total, "drafts as they are")
+    measured, findings = list[Measured](), list[Finding]()
+    for control in listed:
+        made = drafts(control.drafting, texts, temperature)
+        measured.append(one := _measured(control.cause, control.change, base, made))
+        findings += _helps(control, one, base)
+        yield Stage(next(done), total, f"{control.cause}: {control.change}")
+    for form in forms:
+        one, finding = _form(form, drafting, answers, chosen, sizes, base, temperature)
+        measured.append(one)
+        findings += finding
+        yield Stage(next(done), total, f"{form.cause}: {form.change}")
+    if exact is not None:
+        one, finding = _exact(exact(), every, sizes, chosen, base, temperature)
+        measured.append(one)
+        findings += finding
+        yield Stage(next(done), total, one.change)
+    findings += [*_vocabulary(base), *_later(drafting, base), *_rows(target, texts), *_decay(base)]
+    findings += [*_drawing(base, temperature)]
+    if server is not None:
+        findings += [Finding(*row) for row in compared(server, base, measured)]
+    if not any(finding.level == FAULT for finding in findings) and base.length < WEAK:
+        findings.append(Finding(
+            NOTE, "training", f"{base.length:.2f} tokens per step", f"none of {len(measured)} controls helps",
+            "the setup is right and the part has learnt little: train it on more of the target's own answers "
+            "(specviz train goes on from its checkpoint)", 0.0,
+        ))  # fmt: skip
+    findings.sort(key=lambda one: (one.level != FAULT, -one.gain))
+    yield Stage(next(done), total, "verify rows against single rows")
+    first = _measured("as it is", "", base, base)
+    return Report(
+        target.name, part, len(texts), len(base.own), temperature, first, float(base.drawn.mean()),
+        float(base.outside[:, 0].mean()), measured, findings, list(skipped),
+    )  # fmt: skip
+
+
+def _read(drafting: Drafting) -> set[int]:
+    return {drafting.reads.layers.get(layer, layer) for layer in drafting.layers}
+
+
+def paired(difference: np.ndarray) -> tuple[float, float]:
+    """A mean difference and how many of its standard errors it is.
+
+    >>> paired(np.array([1.0, 1.0, 1.0, 1.0]))[0], round(paired(np.array([0.0, 2.0]))[1], 3)
+    (1.0, 1.0)
+    """
+    mean = float(difference.mean()) if len(difference) else 0.0
+    error = float(difference.std(ddof=1)) / len(difference) ** 0.5 if len(difference) > 1 else 0.0
+    if error == 0.0:
+        return mean, float(np.sign(mean)) * SURE * 10
+    return mean, mean / error
+
+
+def _measured(cause: str, change: str, base: Drafted, made: Drafted) -> Measured:
+    inside = ~(base.outside | made.outside)
+    rise = np.where(inside, made.told - base.told, 0.0).sum(1) / np.maximum(inside.sum(1), 1)
+    gain, z = paired(rise[inside.any(1)])
+    return Measured(cause, change, made.length, made.conditional, made.by_position, gain, z)
+
+
+def _helps(control: Control, one: Measured, base: Drafted) -> Iterator[Finding]:
+    if one.gain >= GAIN and one.z >= SURE:
+        number = f"acceptance length {base.length:.2f} → {one.length:.2f}, +{one.gain:.2f} nats (z {one.z:.1f})"
+        yield Finding(FAULT, control.cause, number, control.change, control.advice, one.gain)
+
+
+def _form(
+    form: Form, drafting: Drafting, answers: Sequence[Sequence[int]], chosen: Sequence[Sequence[int]],
+    sizes: Sequence[tuple[int, int]], base: Drafted, temperature: float,
+) -> tuple[Measured, list[Finding]]:  # fmt: skip
+    """The same answers behind prompts in another form: how well drafter and target agree there (β)."""
+    texts = list[Text]()
+    for prompt, answer, places, (start, _) in zip(form.prompts, answers, chosen, sizes, strict=True):
+        if places:
+            moved = [place - start + len(prompt.tokens) for place in places]
+            tokens = [*prompt.tokens, *answer]
+            texts.append(Text.read(drafting.target, tokens, len(prompt.tokens), sorted(_read(drafting)), moved))
+    made = drafts(drafting, texts, temperature)
+    gain, z = paired(made.drawn - base.drawn)
+    one = Measured(form.cause, form.change, made.length, made.conditional, made.by_position, gain, z, "β")
+    if gain < max(FORM_GAIN, 0.15 * float(base.drawn.mean())) or z < SURE:
+        return one, []
+    number = f"β {base.drawn.mean():.3f} → {made.drawn.mean():.3f} on the same answers (z {z:.1f})"
+    return one, [Finding(FAULT, form.cause, number, form.change, form.advice, gain * 10)]
+
+
+def _exact(
+    drafting: Drafting, every: Sequence[Sequence[int]], sizes: Sequence[tuple[int, int]],
+    chosen: Sequence[Sequence[int]], base: Drafted, temperature: float,
+) -> tuple[Measured, list[Finding]]:  # fmt: skip
+    """The same texts with states of the target in full precision."""
+    texts = [
+        Text.read(drafting.target, tokens, start, sorted(_read(drafting)), at)
+        for tokens, (start, _), at in zip(every, sizes, chosen, strict=True) if at
+    ]  # fmt: skip
+    one = _measured("precision", "states of the target in float32", base, drafts(drafting, texts, temperature))
+    if one.gain < GAIN or one.z < SURE:
+        return one, []
+    number = f"acceptance length {base.length:.2f} → {one.length:.2f}, +{one.gain:.2f} nats (z {one.z:.1f})"
+    advice = (
+        "the target's precision costs acceptance: the head was trained on states of another one. Serve the target in "
+        "the precision that the head was trained for, or train the head on this target's states"
+    )
+    return one, [Finding(FAULT, one.cause, number, one.change, advice, one.gain)]
+
+
+def _vocabulary(base: Drafted) -> Iterator[Finding]:
+    missed = float(base.outside[:, 0].mean())
+    if missed > OUTSIDE:
+        hit = float(base.hits[:, 0][~base.outside[:, 0]].mean()) if not base.outside[:, 0].all() else 0.0
+        yield Finding(
+            FAULT, "draft vocabulary", f"{missed:.0%} of the text's tokens cannot be drafted",
+            f"where they can, the first token is accepted {hit:.0%} of the time, over all {base.hits[:, 0].mean():.0%}",
+            "take a draft vocabulary that is larger, or counted on text like yours (specviz train … --draft-vocab)",
+            missed * 5,
+        )  # fmt: skip
+
+
+def _later(drafting: Drafting, base: Drafted) -> Iterator[Finding]:
+    """Later positions of a drafter that reads its own states, behind the text's own tokens."""
+    rates = base.conditional
+    if not isinstance(drafting.network, ParallelHeads) and len(rates) > 1:
+        gain, z = paired(COLLAPSE * base.hits[:, 0] - base.hits[:, 1:].mean(1))
+        if gain > 0 and z >= SURE:
+            shares = ", ".join(f"{rate:.2f}" for rate in rates)
+            yield Finding(
+                FAULT, "later positions", f"acceptance by position {shares}, behind the text's own tokens",
+                "the first position reads the target's states, later ones the drafter's own",
+                "later tokens suffer from the states that the drafter feeds back: check what is fed back, or train "
+                "with test-time training (its own states, five steps)", max(GAIN, gain * 10),
+            )  # fmt: skip
+    if isinstance(drafting.network, ParallelHeads):
+        inside = ~base.outside[:, 0]
+        gain, z = paired((base.later - base.told)[:, 0][inside])
+        if gain >= GAIN and z >= SURE:
+            yield Finding(
+                FAULT, "anchor", f"the first head expects the token after next by {gain:.2f} nats more (z {z:.1f})",
+                "the same drafts against the text one token later",
+                "the heads are counted from another token: the first one here guesses the second token behind the "
+                "root. Look for a head that was left out or dropped", gain,
+            )  # fmt: skip
+
+
+def _rows(target: Target, texts: Sequence[Text]) -> Iterator[Finding]:
+    """Rows that are verified together against the same rows one by one."""
+    flips = total = 0
+    farthest = 0.0
+    for text in texts[:ROWS_PLACES]:
+        place, tokens, session = text.places[len(text.places) // 2], text.tokens, text.session
+        ahead = [int(token) for token in tokens[place + 1 : place + 1 + ROWS]]
+        with session.at(place + 1, Needs()) as part:
+            rows = part.score(Draft(DraftTree.chain(int(tokens[place]), ahead))).logits.float().clone()
+        for number in range(len(ahead) + 1):
+            with session.at(place + 1 + number, Needs()) as part:
+                one = part.score(Draft(DraftTree.chain(int(tokens[place + number]), []))).logits[0].float()
+            flips += int(one.argmax()) != int(rows[number].argmax())
+            farthest = max(farthest, float((one - rows[number]).abs().max()))
+            total += 1
+    if flips > FLIPS * total:
+        yield Finding(
+            FAULT if flips > 3 * FLIPS * total else NOTE, "verify rows",
+            f"{flips} of {total} first choices change with the rows beside them (logits by up to {farthest:.2g})",
+            f"{ROWS + 1} rows in one forward against each alone",
+            "what is verified is not what plain decoding computes: drafts are rejected by rounding. Compute in "
+            "float32, or use kernels whose rows do not depend on the batch", 10 * flips / total,
+        )  # fmt: skip
+
+
+def _decay(base: Drafted) -> Iterator[Finding]:
+    """Places behind long contexts against those behind short ones."""
+    if base.lengths.max() < LONG:
+        return
+    far = base.lengths >= max(LONG, int(np.median(base.lengths)))
+    near, late = base.drawn[~far], base.drawn[far]
+    if len(near) < 20 or len(late) < 20:
+        return
+    error = (near.var() / len(near) + late.var() / len(late)) ** 0.5
+    if late.mean() < 0.6 * near.mean() and near.mean() - late.mean() > SURE * error:
+        yield Finding(
+            FAULT, "context", f"β {near.mean():.3f} behind short contexts, {late.mean():.3f} from {LONG} tokens on",
+            "places behind long contexts against those behind short ones",
+            "the drafter was trained on shorter texts, or its windows or rotary scaling are not applied: train it on "
+            "longer ones, or check both", float(near.mean() - late.mean()) * 10,
+        )  # fmt: skip
+
+
+def _drawing(base: Drafted, temperature: float) -> Iterator[Finding]:
+    """Where the target draws: drafts of first choices against drawn ones."""
+    gain, z = paired(base.drawn - base.greedy)
+    if abs(z) < SURE:
+        return
+    better, worse = ("drawn", "first choices") if gain > 0 else ("first choices", "drawn")
+    yield Finding(
+        NOTE, "drawn drafts",
+        f"first token accepted: drawn {base.drawn.mean():.3f}, first choice {base.greedy.mean():.3f}",
+        f"at temperature {temperature:g}, p of the drafter's first choice against Σ min(p, q)",
+        f"where the target draws its tokens, drafts that are {better} are accepted more often than {worse}",
+        abs(gain),
+    )  # fmt: skip
+
+
+def summary(report: Mapping[str, Any]) -> str:
+    """A report in one sentence."""
+    faults = [one["cause"] for one in report["findings"] if one["level"] == FAULT]
+    said = f"{len(faults)} faults: {', '.join(faults)}" if len(faults) > 1 else f"1 fault: {faults[0]}"
+    return said if faults else "no fault found"

@@ -1,0 +1,216 @@
+"""Where an output leaves plain decoding's, and what that means: a near tie, lossy by design, or a bug.
+
+The verdict on the first place at which they differ:
+
+==================  ====================================================================================================
+near tie            neither token, nor any later one of the output, lies more than the tolerance below the best logit at
+                    its place, by the plain model teacher-forced on the output: rounding decided
+lossy by design     the method may leave the target's first choice
+other draws         tokens were drawn, and drawn differently: that is no fault, and says nothing of losslessness
+bug                 anything else: a lossless method wrote what the target would not have
+==================  ====================================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+from decoders.model.files.catalog import precision_of
+from decoders.trace.metrics import first_difference
+from decoders.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from decoders.model.target.target import Target
+    from decoders.prompt.prompt import Prompt
+    from decoders.verifiers.sampling import Sampling
+
+# how far below the best logit a token may lie to pass as a near tie, by the dtype that the target runs in
+TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 0.5, "float16": 0.1, "int8": 1e-4, "int4": 1e-4}
+NEAR_TIE, LOSSY, DRAWN, BUG = "near tie", "lossy by design", "other draws", "bug"
+CUT_SHORT = ("cancelled", "error", "")  # runs that ended so are compared as far as they came
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first place at which an output differs from plain decoding's, and the verdict on it.
+
+    ``position`` counts output tokens from 0; ``expected`` is plain decoding's token there, ``got`` the output's (None:
+    it had ended). ``expected_prob`` and ``got_prob`` are the target's probabilities of them (temperature 1), ``gap``
+    the difference of the two best logits there, and ``shortfall`` the most that a token of the output lies below the
+    best logit at its place (at ``shortfall_at``). ``source`` says whose logits these are: "teacher-forced" (the plain
+    model's) or "recorded" (the run's own). ``prompt`` numbers the prompt, where several were compared.
+    """
+
+    position: int
+    expected: int | None
+    got: int | None
+    verdict: str
+    expected_prob: float | None = None
+    got_prob: float | None = None
+    gap: float | None = None
+    shortfall: float | None = None
+    shortfall_at: int | None = None
+    tolerance: float = 0.0
+    source: str = "teacher-forced"
+    prompt: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def tolerance_of(dtype: str) -> float:
+    """The tolerance for a dtype's name; 0 for one that is not listed."""
+    return TOLERANCES.get(dtype, 0.0)
+
+
+def verdict_on(
+    shortfalls: Sequence[float | None], tolerance: float, *, lossless: bool = True, drawn: bool = False
+) -> str:
+    """The verdict on outputs that differ, from how far below the best logit the tokens lie (None: there is no token).
+
+    >>> verdict_on((0.0, 0.3), 0.5), verdict_on((0.0, 0.3), 0.1), verdict_on((0.0, 0.3), 0.1, lossless=False)
+    ('near tie', 'bug', 'lossy by design')
+    """
+    if not lossless:
+        return LOSSY
+    if drawn:
+        return DRAWN
+    return NEAR_TIE if all(s is not None and s <= tolerance for s in shortfalls) else BUG
+
+
+def divergence(
+    target: Target,
+    output: Trace | Sequence[int],
+    prompt: Prompt | Sequence[int] | None = None,
+    *,
+    plain: Sequence[int] | None = None,
+    lossless: bool = True,
+    sampling: Sampling | None = None,
+    max_new_tokens: int | None = None,
+    tolerance: float | None = None,
+    cancel: threading.Event | None = None,
+) -> Divergence | None:
+    """Where a run left plain decoding, judged by the plain model; None where it did not.
+
+    ``output`` is a trace, which brings its prompt and settings, or token ids, which need a ``prompt``. ``plain`` is
+    plain decoding's output where it is known; else it is decoded here. A run that was cut short is compared as far as
+    it came. ``tolerance`` (logits) is that of the target's dtype unless given.
+
+    Raises UserError for a trace of another model or of a given answer, or ids without a prompt.
+    """
+    from ..look.recorded import check_model, sampling_of  # torch
+
+    stop_ids: Collection[int] | None = None
+    whole = True
+    if isinstance(output, Trace):
+        run = output.run
+        check_model(target, run, exact=True)
+        if run.get("forced"):
+            raise UserError("this run was made to write a given answer: there is nothing to compare it with")
+        ids, written = output.prompt_ids, output.output_ids
+        lossless, stop_ids = run["method"].get("lossless", True), run.get("stop_ids")
+        max_new_tokens = run["max_new_tokens"]
+        sampling, whole = sampling_of(run), run.get("stop", "") not in CUT_SHORT
+    else:
+        if prompt is None:
+            raise UserError("token ids are compared for a prompt: give it as prompt, or give the run's trace")
+        ids, written = list(prompt if isinstance(prompt, Sequence) else prompt.tokens), list(output)
+    if plain is None:
+        most = max_new_tokens or len(written)
+        plain = plain_output(target, ids, sampling=sampling, max_new_tokens=most, stop_ids=stop_ids, cancel=cancel)
+    at = first_difference(plain, written)
+    if at == len(written) and (at == len(plain) or not whole):
+        return None
+    drawn = sampling is not None and not sampling.greedy
+    return judged(target, ids, plain, written, at, lossless=lossless, drawn=drawn, tolerance=tolerance)
+
+
+def plain_output(target: Target, prompt: Sequence[int], **options: Any) -> list[int]:
+    """What plain decoding writes after a prompt's token ids. Options as in ``Decoding.of``."""
+    from decoders.engine.decoding import generate
+    from decoders.prompt.prompt import Prompt
+
+    return generate(target, Prompt.from_ids(prompt), **options)
+
+
+def judged(
+    target: Target,
+    prompt: Sequence[int],
+    plain: Sequence[int],
+    output: Sequence[int],
+    at: int,
+    *,
+    lossless: bool = True,
+    drawn: bool = False,
+    tolerance: float | None = None,
+    number: int = 0,
+) -> Divergence:
+    """The divergence of two outputs that differ first ``at`` a place, by the plain model's own logits.
+
+    They are those of one forward over prompt and output through the model's own attention, without a cache
+    (``Target.reference_logits``), so no part of the engine judges itself.
+    """
+    allowed = tolerance_of(precision_of(target.info)) if tolerance is None else tolerance
+    expected, got = (tokens[at] if at < len(tokens) else None for tokens in (plain, output))
+    logits: Tensor = target.reference_logits([*prompt, *output], rows=len(output) + 1)
+    here = logits[at]
+    best = here.topk(2).values
+    log_sum = float(here.logsumexp(-1))
+    probs = [None if token is None else math.exp(float(here[token]) - log_sum) for token in (expected, got)]
+    expected_shortfall = None if expected is None else float(best[0] - here[expected])
+    worst, where = 0.0, at
+    if output:
+        rows = logits[: len(output)]
+        below = rows.max(-1).values - rows.gather(1, rows.new_tensor(output).long()[:, None])[:, 0]
+        where = int(below.argmax())
+        worst = float(below[where])
+    below_best = expected_shortfall, None if got is None else worst
+    verdict = verdict_on(below_best, allowed, lossless=lossless, drawn=drawn)
+    return Divergence(
+        at, expected, got, verdict, probs[0], probs[1], float(best[0] - best[1]), worst, where, allowed, prompt=number
+    )
+
+
+def recorded_divergence(trace: Trace, plain: Sequence[int]) -> Divergence | None:
+    """The same without a model, from what the run recorded of the target's choices; None where the outputs agree.
+
+    Only the first place can be judged so, and by the logits that the run itself had.
+    """
+    run, written = trace.run, trace.output_ids
+    at = first_difference(plain, written)
+    if at == len(written) and (at == len(plain) or run.get("stop", "") in CUT_SHORT):
+        return None
+    expected, got = (tokens[at] if at < len(tokens) else None for tokens in (plain, written))
+    choices = _choices(trace, at)
+    best = sorted(choices.values(), reverse=True)
+    got_prob = trace.tables["tokens"]["prob"][run["prompt_length"] + at] if got is not None else None
+    expected_prob = choices.get(expected) if expected is not None else None
+    gap = math.log(best[0] / best[1]) if len(best) > 1 and best[1] > 0 else None
+    below = [math.log(best[0] / p) if best and p else None for p in (expected_prob, got_prob)]
+    allowed = tolerance_of(precision_of(run["model"]))
+    lossless, drawn = run["method"].get("lossless", True), bool(run["sampling"].get("temperature"))
+    verdict = verdict_on(below, allowed, lossless=lossless, drawn=drawn)
+    return Divergence(
+        at, expected, got, verdict, expected_prob, got_prob, gap, below[1], at, allowed, source="recorded"
+    )
+
+
+def _choices(trace: Trace, at: int) -> dict[int, float]:
+    """The target's recorded first choices for output token ``at``: token → probability."""
+    position = trace.run["prompt_length"] + at
+    if position >= trace.rows("tokens"):
+        return {}
+    step = trace.tables["tokens"]["step"][position]
+    nodes, targets = trace.tables["nodes"], trace.tables["targets"]
+    mine = [row for row, owner in enumerate(nodes["step"]) if owner == step]
+    path = [number for number, row in enumerate(mine) if nodes["status"][row] in ("root", "accepted")]
+    node = path[position - trace.tables["steps"]["context"][step]]
+    rows = zip(targets["step"], targets["node"], targets["token"], targets["prob"], strict=True)
+    return {token: prob for owner, at_node, token, prob in rows if owner == step and at_node == node}

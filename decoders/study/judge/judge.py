@@ -1,0 +1,266 @@
+"""A recorded run judged by every verifier: the same drafts, the same p and q, other verdicts.
+
+The rules' own code judges drafts that are rebuilt from what the trace holds of p and q: the first choices of target and
+drafter and every drafted token. What the trace does not hold (``rest``) is put in twice: on as few tokens as the
+recorded ranks allow, alike for p and q ("narrow"), and on all other tokens, apart from each other ("wide"). These are
+the extremes for a target's entropy and for the residual's mass, so that numbers come as a range: [low, high]. Where
+both are one number, the record decides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from decoders.draft.draft import Draft, Scored
+from decoders.draft.params import make_params
+from decoders.draft.tree import DraftTree
+from decoders.drafters import verifiers
+from decoders.errors import UserError
+from decoders.trace.decisions import verified
+from decoders.trace.trace import Trace
+from decoders.verifiers.sampling import Chooser, Sampling
+from decoders.verifiers.verifier import Verifier, VerifierCard
+
+from ..look.rebuilt import Position, rebuilt
+from ..look.recorded import drawn_before
+
+Range = tuple[float, float]
+AHEAD = 1000  # random numbers behind the last step's, where a rule takes more than the run's own
+SETTLED = 1e-4  # with less mass than this left out, nothing is left open
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One rule's judgement of one step.
+
+    ``expected``: accepted tokens, over the rule's random numbers. ``accepted``: those of one verdict, whose draws are
+    the run's own at that step (where it drew) and then the seed's, alike for all rules. ``other``: how many tokens of
+    the step the target would have written otherwise, expected (Σ TV of the next token's distribution from p over the
+    positions that are reached; greedy: tokens that are not its first choice); None where the rule does not say.
+    ``chances`` is how likely each node is to be accepted, ``status`` and ``reasons`` that verdict's, per node.
+    ``bonus`` is the token that follows what it accepts, None where the record does not settle it. ``open``: the record
+    does not settle that verdict.
+    """
+
+    expected: Range
+    accepted: int
+    other: Range | None
+    chances: tuple[float, ...]
+    status: tuple[str, ...]
+    reasons: tuple[str, ...]
+    bonus: int | None
+    open: bool
+
+    def differing(self, recorded: Sequence[str]) -> list[tuple[int, str]]:
+        """Nodes that this rule accepts and the run did not, or the other way round, with its reason."""
+        both = enumerate(zip(self.status, recorded, strict=True))
+        return [(node, self.reasons[node]) for node, pair in both if pair.count("accepted") == 1]
+
+
+@dataclass(frozen=True, slots=True)
+class StepJudged:
+    """A step with a draft: what the run accepted, each rule's judgement, and how much of p and q the record lacks."""
+
+    step: int
+    drafted: int
+    accepted: int
+    status: tuple[str, ...]
+    rest: Range
+    rules: dict[str, Judgement]
+
+    def to_json(self) -> dict[str, Any]:
+        own = {"step": self.step, "drafted": self.drafted, "accepted": self.accepted, "rest": self.rest}
+        rules = {name: {**asdict(one), "differs": one.differing(self.status)} for name, one in self.rules.items()}
+        return {**own, "rules": rules}
+
+
+@dataclass(slots=True)
+class Total:
+    """One rule's sums over steps with a draft, of one run or of several. ``steps`` counts them; ``known`` those whose
+    ``other`` tokens the rule says, ``of`` the tokens that these wrote.
+    """
+
+    steps: int = 0
+    drafted: int = 0
+    expected: Range = (0.0, 0.0)
+    accepted: int = 0
+    known: int = 0
+    of: Range = (0.0, 0.0)
+    other: Range = (0.0, 0.0)
+    differs: int = 0
+    open: int = 0
+
+    def add(self, step: StepJudged, one: Judgement) -> None:
+        self.steps += 1
+        self.drafted += step.drafted
+        self.expected = _sum(self.expected, one.expected)
+        self.accepted += one.accepted
+        self.differs += bool(one.differing(step.status))
+        self.open += one.open
+        if one.other is not None:
+            self.known += 1
+            self.of = _sum(self.of, (one.expected[0] + 1, one.expected[1] + 1))
+            self.other = _sum(self.other, one.other)
+
+    def __iadd__(self, more: Total) -> Total:
+        for name in ("steps", "drafted", "accepted", "known", "differs", "open"):
+            setattr(self, name, getattr(self, name) + getattr(more, name))
+        for name in ("expected", "of", "other"):
+            setattr(self, name, _sum(getattr(self, name), getattr(more, name)))
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """The sums, and what they come to: tokens per step (the target's own included), and the share of tokens that
+        the target would have written otherwise.
+        """
+        per_step = None if not self.steps else [1 + one / self.steps for one in self.expected]
+        share = None if not self.known or self.known < self.steps else [
+            self.other[0] / self.of[0], self.other[1] / self.of[1]
+        ]  # fmt: skip
+        return {**asdict(self), "tokens_per_step": per_step, "other_share": share}
+
+
+def _sum(a: Range, b: Range) -> Range:
+    return a[0] + b[0], a[1] + b[1]
+
+
+def chosen_rules(
+    names: Sequence[str] = (), sets: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, tuple[VerifierCard, Any]]:
+    """Verifiers by name with their parameters; no ``names``: all. Raises UserError for one that there is not, and
+    ValueError for a parameter.
+    """
+    from decoders.drafters import find_verifier
+
+    cards = [find_verifier(name) for name in names] or [*verifiers().values()]
+    return {card.name: (card, make_params(card.params, (sets or {}).get(card.name, {}))) for card in cards}
+
+
+def fault(trace: Trace) -> str:
+    """Why a run cannot be judged again, in a sentence; "" where it can."""
+    nodes = trace.tables["nodes"]
+    if trace.run.get("forced"):
+        return "its answer was given, so no rule decided on its drafts"
+    unknown = set(trace.run.get("unknown", ()))
+    if not verified(trace) or unknown & {"nodes.prob", "nodes.rank"}:
+        return "its source does not say what the target's probabilities of the drafted tokens were"
+    drafted = [p for p, parent in zip(nodes["prob"], nodes["parent"], strict=True) if parent >= 0]
+    if not drafted:
+        return "it drafted nothing"
+    if all(p is None for p in drafted):
+        return "it holds no probability of the target's"
+    return ""
+
+
+def judged(
+    trace: Trace, rules: Mapping[str, tuple[VerifierCard, Any]] | None = None, *, sampled: bool | None = None,
+    steps: Sequence[int] | None = None,
+) -> Iterator[StepJudged]:  # fmt: skip
+    """Every step with a draft under every rule. ``sampled`` judges a greedy run as if its tokens were drawn, at
+    temperature 1; None: as the run did. Undrawn runs are judged at temperature 1, at which their p is recorded.
+    ``steps`` picks some.
+
+    Raises UserError for a run that cannot be judged (``fault``).
+    """
+    if problem := fault(trace):
+        raise UserError(f"this run cannot be judged again: {problem}")
+    rules = chosen_rules() if rules is None else rules
+    recorded = trace.run.get("sampling") or {}
+    greedy = not recorded.get("temperature") if sampled is None else not sampled
+    seed = int(recorded.get("seed") or 0)
+    taken = [] if greedy or not recorded.get("temperature") else _numbers_taken(trace)
+    numbers = np.random.default_rng(seed).random(taken[-1] + AHEAD if taken else 0)
+    for at in rebuilt(trace, steps):
+        if at.missing:
+            continue
+        draws = numbers[taken[at.step] :][: len(at.tokens) + 2].tolist() if taken else at.draws
+        yield _step(at, rules, greedy, draws, (seed, at.step))
+
+
+def _numbers_taken(trace: Trace) -> list[int]:
+    """Random numbers that a sampled run's own verifier had taken before each step, and in all; none where its method is
+    not here to say.
+    """
+    try:
+        return drawn_before(trace)
+    except (UserError, ValueError):
+        return []
+
+
+def totals(judgements: Sequence[StepJudged]) -> dict[str, Total]:
+    """Each rule's sums over the steps."""
+    made: dict[str, Total] = {}
+    for step in judgements:
+        for name, one in step.rules.items():
+            made.setdefault(name, Total()).add(step, one)
+    return made
+
+
+class Draws:
+    """A run's own numbers at a step, in order, then others: what ``Chooser`` draws from."""
+
+    def __init__(self, recorded: Sequence[float], seed: tuple[int, int]) -> None:
+        self.left, self.after = list(recorded), np.random.default_rng(seed)
+
+    def random(self, count: int | None = None) -> Any:
+        if count is not None:
+            return np.asarray([self.random() for _ in range(count)])
+        return self.left.pop(0) if self.left else float(self.after.random())
+
+
+def _step(
+    at: Position, rules: Mapping[str, tuple[VerifierCard, Any]], greedy: bool, draws: Sequence[float],
+    seed: tuple[int, int],
+) -> StepJudged:  # fmt: skip
+    drawn = at.drawn and not greedy
+    made: dict[str, Judgement] = {}
+    both = max(at.rest) > SETTLED and not (greedy and all(card.greedy_match for card, _ in rules.values()))
+    sides = [at.rows(wide) for wide in ((False, True) if both else (False,))]
+    matched: Judgement | None = None
+    for name, (card, params) in rules.items():
+        if greedy and card.greedy_match and matched is not None:
+            made[name] = matched
+            continue
+        results = []
+        for side, (p, q, tokens) in enumerate(sides[: 1 if greedy and card.greedy_match else 2]):
+            draft = Draft(DraftTree(tokens, at.parents), distributions=dict(q) if drawn else None, drawn=drawn)
+            scored, chooser = Scored(p.log()), Chooser(Sampling(temperature=0.0 if greedy else 1.0))
+            chooser.random = Draws(draws, seed)  # type: ignore[assignment]
+            verifier = card.build(params, chooser, frozenset())
+            verdict = verifier(draft, scored)
+            chooser.random = np.random.default_rng(seed)
+            chances = verifier.chances(draft, scored)
+            others = _others(at, verifier, draft, scored, chances, greedy, verdict.path)
+            bonus = verdict.bonus if verdict.bonus is None else at.token_at(verdict.bonus, p.shape[1], bool(side))
+            results.append((verdict, chances, others, bonus))
+        (verdict, chances, _, bonus), (other_verdict, other_chances, _, other_bonus) = results[0], results[-1]
+        expected = sorted(float(one[1:].sum()) for one in (chances, other_chances))
+        others = [one for _, _, one, _ in results]
+        moved = [one for one in others if one is not None]
+        middle = (chances + other_chances) / 2
+        made[name] = Judgement(
+            (expected[0], expected[-1]), verdict.accepted, (min(moved), max(moved)) if moved else None,
+            tuple(middle.tolist()),
+            verdict.status, verdict.reasons, bonus if bonus == other_bonus else None,
+            verdict.status != other_verdict.status,
+        )  # fmt: skip
+        if greedy and card.greedy_match:
+            matched = made[name]
+    return StepJudged(at.step, len(at.parents) - 1, at.accepted, at.status, at.rest, made)
+
+
+def _others(
+    at: Position, verifier: Verifier, draft: Draft, scored: Scored, chances: np.ndarray, greedy: bool,
+    path: Sequence[int],
+) -> float | None:  # fmt: skip
+    """How many tokens of a step the target would have written otherwise; None where the verifier does not say."""
+    if greedy:
+        return float(sum(at.ranks[node] > 0 for node in path[1:]))
+    if verifier.lossless:
+        return 0.0
+    away = verifier.distances(draft, scored)
+    return None if away is None else float(chances[:-1] @ away[1:])

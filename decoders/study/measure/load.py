@@ -1,0 +1,188 @@
+"""Measures L(rows, batch, context) of a target on this machine."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from decoders.draft.draft import Draft
+from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
+from decoders.errors import UserError
+from decoders.folders import settings_folder, write_json
+from decoders.model.state.transfer import wait
+from decoders.model.target.target import Session, Target
+from decoders.model.target.together import check_together, score_together
+from decoders.prompt_tokens.latency import Setup
+from decoders.trace.load import Cell, Load
+from decoders.verifiers.match import MatchVerifier
+from decoders.verifiers.sampling import Chooser, Sampling
+
+MEASURED, ROWS, CONTEXTS = (1, 2, 4, 8), (1, 2, 4, 8, 16), (128,)
+ROUNDS = 5
+MOST_BATCH, MOST_ROWS = 64, 128
+
+log = logging.getLogger(__name__)
+
+
+@torch.inference_mode()
+def measure_load(
+    target: Target,
+    batches: Sequence[int] = MEASURED,
+    rows: Sequence[int] = ROWS,
+    contexts: Sequence[int] = CONTEXTS,
+    *,
+    rounds: int = ROUNDS,
+    clock: Callable[[], float] = time.perf_counter,
+    progress: Callable[[int, int], None] | None = None,
+) -> Load:
+    """Verify steps of every size in turn, ``rounds`` times behind one that is not timed: a shared forward of ``batch``
+    runs with ``rows`` rows each, its verdicts and commits. Nothing that is drafted stands.
+
+    Of a mixture of experts, the unique experts that a layer reads are counted. Raises UserError for sizes that a
+    forward cannot have, and for a model whose runs share none.
+    """
+    batches, rows, contexts = (sorted({1, *batches}), sorted({1, *rows}), sorted(set(contexts)))
+    check_sizes(target, batches, rows, contexts)
+    cells, total = list[Cell](), (rounds + 1) * len(batches) * len(rows) * len(contexts)
+    for place, context in enumerate(contexts):
+        sizes = StepTimes(target, batches, rows, context, clock)
+        before = place * total // len(contexts)
+        for number in range(rounds + 1):
+            for done in sizes.measured_round():
+                if progress:
+                    progress(before + number * len(sizes.every) + done, total)
+        cells += sizes.cells()
+    return Load(target.name, asdict(Setup.of(target)), tuple(cells), rounds)
+
+
+class StepTimes:
+    """Verify steps of every size behind a context, timed in turn; the first round, of which the unique experts are
+    counted, is left out of the times.
+    """
+
+    def __init__(
+        self, target: Target, batches: Sequence[int], rows: Sequence[int], context: int, clock: Callable[[], float]
+    ) -> None:
+        self.target, self.context, self.clock = target, context, clock
+        self.verifier = MatchVerifier(Chooser(Sampling()))
+        vocab = int(target.info["vocab"])
+        self.sessions = []
+        for number in range(batches[-1]):
+            session = target.session(Needs(), context + rows[-1] + 1)
+            session.prefill([(token * 7 + number) % vocab for token in range(context + 1)])
+            self.sessions.append(session)
+        check_together(target, self.sessions)
+        self.every = [(batch, count) for batch in batches for count in rows]
+        self.times: dict[tuple[int, int], list[float]] = {size: [] for size in self.every}
+        self.experts: dict[tuple[int, int], float | None] = {}
+        self.wrong, self.rounds = _refused(self.sessions), -1
+        gc.collect()
+
+    def measured_round(self) -> Iterator[int]:
+        """Take every size once; how many are done."""
+        shift = max(0, self.rounds) % len(self.every)
+        for done, size in enumerate(self.every[shift:] + self.every[:shift], 1):
+            batch, count = size
+            taking = self.sessions[:batch]
+            drafts = [
+                Draft(DraftTree.chain(session.context.root, (bad,) * (count - 1)))
+                for session, bad in zip(taking, self.wrong, strict=False)
+            ]
+            if self.rounds < 0:
+                with unique_experts(self.target) as counted:
+                    _step(self.target, taking, drafts, self.verifier)
+                self.experts[size] = float(np.mean(counted)) if counted else None
+            else:
+                wait(self.target.device)
+                started = self.clock()
+                _step(self.target, taking, drafts, self.verifier)
+                wait(self.target.device)
+                self.times[size].append((self.clock() - started) * 1e3)
+            for session in taking:
+                session.cut(self.context + 1)
+            yield done
+        self.rounds += 1
+
+    def cells(self) -> list[Cell]:
+        """Medians and quartiles."""
+        made = []
+        for (batch, count), taken in self.times.items():
+            low, median, high = (float(ms) for ms in np.percentile(taken, [25, 50, 75]))
+            made.append(Cell(batch, count, self.context, median, low, high, self.experts[batch, count]))
+        return made
+
+
+def check_sizes(target: Target, batches: Sequence[int], rows: Sequence[int], contexts: Sequence[int]) -> None:
+    """Raise UserError for ascending sizes that a forward cannot have."""
+    longest = target.context_length - rows[-1] - 2
+    if batches[0] < 1 or batches[-1] > MOST_BATCH:
+        raise UserError(f"batches {list(batches)} are not allowed: whole numbers from 1 to {MOST_BATCH}")
+    if rows[0] < 1 or rows[-1] > MOST_ROWS:
+        raise UserError(f"rows {list(rows)} are not allowed: whole numbers from 1 to {MOST_ROWS}")
+    if not contexts or contexts[0] < 1 or contexts[-1] > longest:
+        raise UserError(f"contexts {list(contexts)} are not allowed: 1 to {longest} tokens for {target.name}")
+
+
+def _refused(sessions: Sequence[Session]) -> list[int]:
+    """Per session a token that the target does not write next."""
+    written = [int(s.score(Draft.empty(s.context.root, "one row")).logits[0].argmax()) for s in sessions]
+    return [1 if token == 0 else 0 for token in written]
+
+
+def _step(target: Target, sessions: Sequence[Session], drafts: Sequence[Draft], verifier: MatchVerifier) -> None:
+    for session, draft, scored in zip(sessions, drafts, score_together(target, sessions, drafts), strict=True):
+        session.commit(verifier(draft, scored))
+
+
+@contextmanager
+def unique_experts(target: Target) -> Iterator[list[int]]:
+    """How many different experts each router of a mixture of experts chose, forward by forward and layer by layer; the
+    list stays empty where the model has none.
+    """
+    counted: list[int] = []
+
+    def count(module: Any, given: Any, output: Any) -> None:
+        chosen = [t for t in output if isinstance(t, torch.Tensor) and not t.is_floating_point()]
+        if chosen:
+            counted.append(int(chosen[-1].unique().numel()))
+
+    routers = [module for module in target.model.modules() if "router" in type(module).__name__.lower()]
+    hooks = [module.register_forward_hook(count) for module in routers]
+    try:
+        yield counted
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def load_folder() -> Path:
+    """Where measured loads are kept: ``SPECVIZ_HOME``/load, or beside the user's settings."""
+    return settings_folder() / "load"
+
+
+def save_load(load: Load) -> Path:
+    """Keep it where ``kept_load`` finds it, whole or not at all."""
+    return write_json(load_folder() / f"{Setup(**load.setup).name}.json", load.to_json())
+
+
+def kept_load(target: Target) -> Load | None:
+    """What was measured of this model on this machine, with this engine and as many threads; None if nothing was."""
+    path = load_folder() / f"{Setup.of(target).name}.json"
+    if not path.is_file():
+        return None
+    try:
+        return Load.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, OSError) as error:
+        log.warning("%s is left out: %s", path, error)
+        return None

@@ -1,0 +1,157 @@
+"""What a user would pick instead of this engine: transformers' generate() in its ways, and llama.cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from decoders.draft_models.network import THETA, DraftModel, DraftRun
+from decoders.drafters import chosen
+from decoders.drafters.sps import LanguageModelRun
+from decoders.errors import UserError
+
+from .llama_cpp import LlamaCpp
+from .stock import Generated, StockModel
+
+if TYPE_CHECKING:
+    from decoders.model.target.target import Target
+
+GENERATE, LOOKUP = "generate()", "generate() prompt lookup"
+ASSISTED, STATIC = "generate() assisted", "generate() static cache, compiled"
+LLAMA_CPP, LLAMA_NGRAM = "llama.cpp", "llama.cpp n-gram"
+NAMES = (GENERATE, LOOKUP, ASSISTED, STATIC, LLAMA_CPP, LLAMA_NGRAM)
+BESIDE = (  # our method, its peer, and what their ratio is called
+    ("plain", GENERATE, "plain ÷ generate()"),
+    ("pld", LOOKUP, "pld ÷ prompt lookup"),
+    ("sps", ASSISTED, "sps ÷ assisted generation"),
+    ("plain", STATIC, "plain ÷ compiled generate()"),
+    ("plain", LLAMA_CPP, "plain ÷ llama.cpp"),
+    ("pld", LLAMA_NGRAM, "pld ÷ llama.cpp n-gram"),
+    ("pld+h", LLAMA_CPP, "pld+h ÷ llama.cpp"),
+    ("pld+h", LLAMA_NGRAM, "pld+h ÷ llama.cpp n-gram"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another way to the same text. ``generate``: prompt, most tokens to write and stop tokens → what was written.
+    ``lossless``: its tokens ought to be plain decoding's.
+    """
+
+    name: str
+    generate: Callable[[Sequence[int], int, Sequence[int]], Generated]
+    lossless: bool = True
+
+
+def peers_of(
+    target: Target, stock: StockModel, methods: Mapping[str, Any], *, compiled_length: int = 0,
+    gguf: Path | None = None,
+) -> list[Peer]:  # fmt: skip
+    """The peers of these methods (name → parameters): generate(); prompt lookup beside ``pld``; assisted generation
+    with the same draft model beside ``sps``; with ``compiled_length``, generate() compiled over a static cache of so
+    many tokens; with ``gguf``, llama.cpp on that file, plain and with its n-gram drafting.
+    """
+    found = [Peer(GENERATE, stock.timed)]
+    if "pld" in methods:
+        _, params = chosen("pld", methods["pld"])
+        same = {"prompt_lookup_num_tokens": params.k, "max_matching_ngram_size": params.max_ngram}
+        found.append(Peer(LOOKUP, partial(stock.timed, **same)))
+    if "sps" in methods:
+        found.append(Peer(ASSISTED, partial(stock.timed, assistant=assistant_of(target, methods["sps"]))))
+    if compiled_length:
+        static = {"cache_implementation": "static", "max_cache_len": compiled_length, "compile_config": _compiling()}
+        found.append(Peer(STATIC, partial(stock.timed, **static)))
+    if gguf is not None:
+        for name, drafts in ((LLAMA_CPP, False), (LLAMA_NGRAM, True)):
+            found.append(Peer(name, LlamaCpp(gguf, target.context_length, drafts).timed, lossless=False))
+    return found
+
+
+def _compiling() -> Any:
+    """torch.compile as generate() does it by itself on a GPU, on the CPU too."""
+    from transformers import CompileConfig
+
+    config = CompileConfig(mode="default")
+    config._compile_all_devices = True  # type: ignore[assignment]
+    return config
+
+
+# --- assisted generation
+
+
+def assistant_of(target: Target, params: Any) -> Any:
+    """The draft model of ``sps`` with these parameters as transformers' assistant, which drafts as many tokens."""
+    method, params = chosen("sps", params)
+    drafter: Any = method.build(target, params)
+    run = drafter.run
+    if isinstance(run, LanguageModelRun):
+        from decoders.model.target.load import load_network
+
+        if run.words is not None:
+            raise UserError(
+                f"{run.drafter.name} has another tokenizer than {target.name}: peers are compared with drafters of the "
+                "target's own"
+            )
+        dtype = str(target.dtype).removeprefix("torch.")
+        source = str(run.drafter.config._name_or_path)
+        model, _, _ = load_network(source, dtype=dtype, device=str(target.device), attention="sdpa")
+    else:
+        assert isinstance(run, DraftRun)
+        model = as_llama(run.model, target.context_length)
+    config = model.generation_config
+    config.num_assistant_tokens = params.gamma
+    config.num_assistant_tokens_schedule = "constant" if params.schedule == "fixed" else "heuristic_transient"
+    config.assistant_confidence_threshold = 0.0
+    return model.eval().requires_grad_(False)
+
+
+class SpreadHead(nn.Module):
+    """A head whose logits are of some tokens, spread over the whole vocabulary: the others are never likely."""
+
+    def __init__(self, draft: DraftModel) -> None:
+        super().__init__()
+        object.__setattr__(self, "draft", draft)
+        self.weight = nn.Parameter(draft.head.weight, requires_grad=False)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        draft: Any = self.draft
+        return draft.everything(torch.nn.functional.linear(hidden, self.weight))
+
+
+def as_llama(draft: DraftModel, context_length: int) -> Any:
+    """A vanilla drafter as the Llama that it is, on the same weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    c = draft.config
+    assert not c.kv_layers, "a draft model that looks into the target's cache is no Llama"
+    config = LlamaConfig(
+        vocab_size=c.vocab, hidden_size=c.hidden, intermediate_size=c.mlp, num_hidden_layers=c.layers,
+        num_attention_heads=c.heads, num_key_value_heads=c.heads, rms_norm_eps=c.eps, tie_word_embeddings=False,
+        max_position_embeddings=context_length, rope_parameters={"rope_type": "default", "rope_theta": THETA},
+        pad_token_id=None, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    config._attn_implementation = "sdpa"
+    embedding = draft.embedding.weight
+    weights = {"model.embed_tokens.weight": embedding, "model.norm.weight": draft.norm.weight}
+    for n, layer in enumerate(draft.layers):
+        query, key, value = layer.qkv.weight.chunk(3)
+        gate, up = layer.gate_up.weight.chunk(2)
+        named = {
+            "self_attn.q_proj": query, "self_attn.k_proj": key, "self_attn.v_proj": value,
+            "self_attn.o_proj": layer.out.weight, "input_layernorm": layer.norm.weight, "mlp.gate_proj": gate,
+            "mlp.up_proj": up, "mlp.down_proj": layer.down.weight, "post_attention_layernorm": layer.mlp_norm.weight,
+        }  # fmt: skip
+        weights |= {f"model.layers.{n}.{name}.weight": tensor for name, tensor in named.items()}
+    with torch.device("meta"):
+        model: Any = LlamaForCausalLM(config)
+    model.lm_head = SpreadHead(draft)
+    model.load_state_dict({**weights, "lm_head.weight": draft.head.weight}, assign=True)
+    rotary = type(model.model.rotary_emb)(config=config)
+    model.model.rotary_emb = rotary.to(embedding.device)
+    return model

@@ -1,0 +1,120 @@
+"""transformers' own generate(), untouched: what outputs are checked against, and the outside peer for speed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface, GenerationConfig, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from decoders.model.engines.rounding import round_weights
+from decoders.model.state.transfer import wait
+from decoders.model.target.load import load_network
+
+IN_DOUBLE = "sdpa_in_double"
+
+
+def sdpa_in_double(
+    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+    attention_mask: torch.Tensor | None, **options: Any,
+) -> tuple[torch.Tensor, None]:  # fmt: skip
+    """transformers' own attention, its sums formed in double: beside rounded weights as the target's are."""
+    if attention_mask is not None and attention_mask.is_floating_point():
+        attention_mask = attention_mask.double()
+    out, _ = sdpa_attention_forward(module, query.double(), key.double(), value.double(), attention_mask, **options)
+    return out.to(query.dtype), None
+
+
+AttentionInterface.register(IN_DOUBLE, sdpa_in_double)
+AttentionMaskInterface.register(IN_DOUBLE, sdpa_mask)
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What generate() gave and how long it took. ``first_s`` is the time of its first forward, which reads the prompt
+    and emits ``first_tokens`` tokens (1, or more where a looked-up draft was accepted at once)."""
+
+    tokens: list[int]
+    seconds: float
+    first_s: float
+    first_tokens: int
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Of decoding: the first forward and its tokens are not part of it."""
+        rest = len(self.tokens) - self.first_tokens
+        return rest / (self.seconds - self.first_s) if rest > 0 else None
+
+
+class StockModel:
+    """A second copy of the model, as transformers loads it: its own attention, cache and linear layers."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model: Any = model.eval()
+        self.model.generation_config = GenerationConfig()  # no penalties or sampling a model's own settings may ask for
+
+    @classmethod
+    def load(cls, source: str, dtype: torch.dtype, device: torch.device, weights: str | None = None) -> StockModel:
+        """The model's own code; with ``weights`` of fewer bits, on linear layers that hold such."""
+        model, _, name = load_network(
+            source, dtype=str(dtype).removeprefix("torch."), device=str(device), attention="sdpa"
+        )
+        if round_weights(model, weights, name):
+            model.set_attn_implementation(IN_DOUBLE)
+        return cls(model)
+
+    def generate(
+        self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], assistant: Any = None, **options: Any
+    ) -> list[int]:
+        """Greedy output ids. ``options`` go to generate(), e.g. ``prompt_lookup_num_tokens``; ``assistant`` drafts."""
+        ids = torch.as_tensor([list(tokens)], device=self.model.device)
+        config = GenerationConfig(
+            max_new_tokens=max_new_tokens,
+            do_sample=False,
+            pad_token_id=0,
+            eos_token_id=list(stop_ids) or None,
+            **options,
+        )
+        with torch.inference_mode():
+            output = self.model.generate(
+                ids, attention_mask=torch.ones_like(ids), generation_config=config, assistant_model=assistant
+            )
+        return output[0, len(tokens) :].tolist()
+
+    def timed(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], **options: Any) -> Generated:
+        """``generate``, with the first forward timed apart by hooks on the model. One that is compiled has none of
+        them: they go when the first forward, which reads the prompt, is over.
+        """
+        seen: list[tuple[float, int]] = []  # when each of the first two forwards began, and how long the cache was
+        ended: list[float] = []
+
+        def begins(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+            if len(seen) < 2:
+                cache = kwargs.get("past_key_values")
+                seen.append((time.perf_counter(), int(cache.get_seq_length()) if cache is not None else 0))
+
+        def ends(module: Any, args: Any, output: Any) -> None:
+            if not ended:
+                wait(self.model.device)
+                ended.append(time.perf_counter())
+                if "compile_config" in options:
+                    for hook in hooks:
+                        hook.remove()
+
+        hooks = [self.model.register_forward_pre_hook(begins, with_kwargs=True), self.model.register_forward_hook(ends)]
+        try:
+            started = time.perf_counter()
+            output = self.generate(tokens, max_new_tokens, stop_ids, **options)  # a list: nothing is left to wait for
+            seconds = time.perf_counter() - started
+        finally:
+            for hook in hooks:
+                hook.remove()
+        first_tokens = 1 if "compile_config" in options else len(output)
+        if len(seen) > 1:
+            first_tokens = seen[1][1] + 1 - len(tokens)
+        return Generated(output, seconds, ended[0] - started, first_tokens)
