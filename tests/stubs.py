@@ -120,6 +120,7 @@ class StubTarget:
     }
 
     engines = SimpleNamespace(engine="eager")
+    shape = SimpleNamespace(unlike_llama=lambda *_: None)
 
     def __init__(self) -> None:
         self.companions: dict[str, Any] = {}

@@ -191,7 +191,7 @@ def test_killed_midway_leaves_nothing_that_counts(file, home):
     """A process that dies while it writes: the next one starts anew and clears what was left."""
     code = (
         "import os, signal, sys\n"
-        "from decoders.model import gguf\n"
+        "from decoders.model.files import gguf\n"
         "gguf.PreTrainedTokenizerFast.save_pretrained = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
         "import torch\n"
         f"gguf.convert(gguf.Path({str(file)!r}), torch.float32)\n"

@@ -480,11 +480,12 @@ def test_a_child_ends_with_all_that_it_started(workshop, part, pids):
 def test_a_child_ends_with_whoever_started_it(monkeypatch, tmp_path):
     """Also where that is killed: the child's stdin ends."""
     told = tmp_path / "pids"
-    begins = "import threading; from decoders.model import compiling; "
+    begins = "import threading; from decoders.model.engines import compiling; "
     begins += "threading.Thread(target=compiling._end_with_stdin, daemon=True).start()\n"
     starts = begins + STARTS.replace("PIDS", repr(str(told)))
     asks = f"compiling._child([sys.executable, '-c', {starts!r}], {str(tmp_path)!r}); time.sleep(100)"
-    asking = subprocess.Popen([sys.executable, "-c", f"from decoders.model import compiling; import sys, time; {asks}"])
+    begin = "from decoders.model.engines import compiling; import sys, time; "
+    asking = subprocess.Popen([sys.executable, "-c", begin + asks])
     try:
         child = until(lambda: told.exists() and [int(pid) for pid in told.read_text().split()], "the child has begun")
     finally:

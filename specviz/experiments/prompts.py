@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.folders import write_bytes
 from decoders.prompt import codec
 from decoders.prompt.files import PromptRecord, by_category, read_prompts
 from decoders.prompt.templates import templates
@@ -107,7 +108,7 @@ def sent_records(name: str, text: str, count: int) -> list[PromptRecord]:
         raise UserError(f"this prompt file has {len(text):,} characters and at most {MAX_FILE:,} are read: shorten it")
     with tempfile.TemporaryDirectory(prefix="specviz-") as folder:
         path = Path(folder) / short_name(name)
-        path.write_text(text, encoding="utf-8")
+        write_bytes(path, text.encode())
         try:
             return read_file(path, count)
         except UserError as problem:

@@ -62,9 +62,9 @@ export function offer(owner, view) {
 function result(owner, view) {
   const ended = view.bonus < 0;
   const sampled = (owner.model.run.sampling?.temperature || 0) > 0;
-  const matched = view.nodes.some((node) => node.reason === "match" || node.reason === "mismatch");
+  const ratio = view.nodes.some((node) => numberOf(owner, node, "accept_ratio") !== null);
+  const matched = !ratio && view.nodes.some((node) => node.reason === "match" || node.reason === "mismatch");
   const drawn = view.route === "drawn" && !matched;
-  const ratio = drawn && view.nodes.some((node) => numberOf(owner, node, "accept_ratio") !== null);
   const own = owner.model.run.forced
     ? "in the answer"
     : owner.model.run.imported

@@ -15,7 +15,7 @@ from specviz.server.desk import Desk
 from specviz.server.forms import EMPTY, PromptForm, Rejected
 from specviz.server.store import UnknownTrace
 from specviz.shell.parts import note, owner, payload_of, tell
-from specviz.views.examples import Example, examples
+from specviz.views.examples import Example, listed_examples
 
 from . import again as recorded
 from . import reference as references
@@ -105,7 +105,7 @@ class FormActions:
                 raise Rejected("prompt", str(problem)) from None
             prompt = recorded.form_of(trace)
             whose = references.Reference(prompt.reference, references.prompt_key(prompt), "the run's")
-            same = next((e.record.id for e in examples(self.desk.toy) if _same(e, prompt)), None)
+            same = next((e.record.id for e in listed_examples(self.desk.toy) if _same(e, prompt)), None)
             return [
                 gr.Dropdown(value=same),
                 *self.fill_fields(same, prompt, whose),
@@ -177,7 +177,7 @@ def choices(desk: Desk) -> tuple[Example, list[tuple[str, str]]]:
     """The example to start with, and all of them as the list shows them: the one that the run was made from which the
     page opens on, else the first.
     """
-    there = examples(desk.toy)
+    there = listed_examples(desk.toy)
     try:
         opened = recorded.form_of(desk.trace(desk.first))
     except UnknownTrace:
@@ -187,7 +187,7 @@ def choices(desk: Desk) -> tuple[Example, list[tuple[str, str]]]:
 
 
 def _example_of(chosen: Any, toy: bool) -> Example | None:
-    return next((e for e in examples(toy) if e.record.id == chosen), None)
+    return next((e for e in listed_examples(toy) if e.record.id == chosen), None)
 
 
 def _attempt(work: Callable[[], Result], refused: Callable[[str, str], Result]) -> Result:
