@@ -2,13 +2,15 @@
 
 Each part is a process of its own, as a fault of the device ends all that a process does there. They are ordered so that
 the first to fail says most: attention alone, then every method, then times, then sizes. A table is printed; the exit
-code is 1 where a line says FAIL. ``--part NAME`` asks one part, ``--rehearse`` all of them on the CPU with toy
-sizes, so that the script itself is tried.
+code is 1 where a line says FAIL. It needs torch, transformers, numpy, safetensors and tokenizers, no
+more. ``--part NAME`` asks one part, ``--rehearse`` all of them on the CPU with toy sizes, so that the script itself is
+tried.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import statistics
@@ -21,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+HOME = Path(tempfile.gettempdir()) / "specviz-gpu"
+UNTYPED = ROOT / "tests" / "untyped"
 MARK = "row: "  # what a part says of itself, among what else is printed
 TEXT = "Copy this: the old lamp stood on the old table near the old window. Repeat it: the old lamp stood on the old"
 Row = tuple[str, str, str]  # what, how much, and ok, FAIL or nothing
@@ -331,8 +335,14 @@ def prompt_from(ids: list[int]) -> Any:
 
 
 def ask(part: str, rehearse: bool) -> list[Row]:
-    """One part, in a process of its own."""
-    more = {"CUDA_LAUNCH_BLOCKING": "1"} if part in BLOCKING else {}
+    """One part, in a process of its own. It goes without jaxtyping, whose annotations are plain objects then, and
+    without platformdirs, as what it keeps stays in a folder of its own.
+    """
+    more = {"SPECVIZ_HOME": os.environ.get("SPECVIZ_HOME") or str(HOME)}
+    if part in BLOCKING:
+        more["CUDA_LAUNCH_BLOCKING"] = "1"
+    if importlib.util.find_spec("jaxtyping") is None:
+        more["PYTHONPATH"] = os.pathsep.join(filter(None, [str(UNTYPED), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "tests.gpu", "--part", part, "--inside", *(["--rehearse"] if rehearse else [])]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **more}, check=False)
     rows = [tuple(json.loads(line[len(MARK) :])) for line in done.stdout.splitlines() if line.startswith(MARK)]

@@ -257,14 +257,14 @@ def _foresaw(now: Any) -> str:
 
 
 def _draw(out: Path, title: str, charts: Callable[[Any], Callable[..., Any]]) -> None:
-    """The curves so far as a page; a full disk costs the page, not the run."""
-    from specviz.views import charts as drawn
-
+    """The curves so far as a page; a full disk, or a machine without plotly, costs the page, not the run."""
     try:
+        from specviz.views import charts as drawn
+
         log = [json.loads(line) for line in (out / "log.jsonl").read_text("utf-8").splitlines()]
         drawn.write_page(out / "curves.html", title, charts(drawn)(title, log))
-    except OSError as error:
-        common.say(f"the curves could not be drawn: {error.strerror}", error=True)
+    except (OSError, ModuleNotFoundError) as error:
+        common.say(f"the curves could not be drawn: {getattr(error, 'strerror', error)}", error=True)
 
 
 def run(args: argparse.Namespace) -> int:

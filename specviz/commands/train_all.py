@@ -8,6 +8,7 @@ same command again goes on where it stopped.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import io
 import json
@@ -256,15 +257,16 @@ def reached(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tell(out: Path, parts: Sequence[str]) -> None:
-    """Write the curve, as a table and as a page."""
-    from specviz.views.charts import seen_chart, write_page
-
+    """Write the curve, as a table and, where plotly is installed, as a page."""
     rows, text = curve(out, parts), io.StringIO(newline="")
     lines = csv.DictWriter(text, COLUMNS, extrasaction="ignore")
     lines.writeheader()
     lines.writerows(rows)
     write_text(out / CURVE, text.getvalue())
-    write_page(out / "acceptance.html", "Acceptance by tokens seen", [seen_chart(rows)])
+    with contextlib.suppress(ModuleNotFoundError):
+        from specviz.views.charts import seen_chart, write_page
+
+        write_page(out / "acceptance.html", "Acceptance by tokens seen", [seen_chart(rows)])
 
 
 def _show(out: Path, parts: Sequence[str]) -> None:

@@ -17,8 +17,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import orjson
-
 from decoders.errors import UserError
 from decoders.folders import write_bytes
 
@@ -83,6 +81,8 @@ class Folder:
 
     def finish(self, key: str, rows: Sequence[Row], error: str = "") -> None:
         """Keep a unit's rows: from now on it is over (with an ``error``: failed). Raises FolderFault."""
+        import orjson
+
         document = {"schema": UNIT_SCHEMA, "key": key, "error": error, "rows": list(rows)}
         self.put(f"{FAILED if error else UNITS}/{key}.json", orjson.dumps(document, default=float))
         if not error:
@@ -109,6 +109,8 @@ class Folder:
 
     def rows(self, key: str) -> list[Row] | None:
         """The result of a unit; None where it is not over, or its file is damaged (it is to be done again)."""
+        import orjson
+
         for kind in (UNITS, FAILED):
             with contextlib.suppress(FileNotFoundError, ValueError), self._explain("read"):
                 document = orjson.loads(self._files.read(f"{kind}/{key}.json"))
