@@ -86,6 +86,7 @@ def test_what_is_wrong_is_seen(themed: Any) -> None:
 
 
 SIZES = {400: 820, 640: 410, 800: 820, 1440: 900, 1920: 1080}  # 640 × 410: a laptop's window at 200 %
+READ = [("light", 640), ("light", 1440), ("dark", 400), ("dark", 1920)]  # by axe; SPECVIZ_ALL_SIZES=1: all ten
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def looked_at() -> Iterator[int]:
         yield port
 
 
-@pytest.mark.matrix("every view in both themes and five sizes: a minute each on a busy machine")
+@pytest.mark.matrix("every view in both themes and five sizes: ten seconds each, a minute on a busy machine")
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_can_be_read_by_all(page: Any, looked_at: int, axe: str, name: str) -> None:
     page.goto(f"http://127.0.0.1:{looked_at}/")
@@ -106,9 +107,10 @@ def test_every_view_can_be_read_by_all(page: Any, looked_at: int, axe: str, name
         for width, height in SIZES.items():
             page.set_viewport_size({"width": width, "height": height})
             page.wait_for_function(DRAWN)
-            wrong += [f"{scheme}, {width} px: {one}" for one in page.evaluate(VIOLATIONS)]
+            if (scheme, width) in READ or "SPECVIZ_ALL_SIZES" in os.environ:
+                wrong += [f"{scheme}, {width} px: {one}" for one in page.evaluate(VIOLATIONS)]
             if page.evaluate("document.documentElement.scrollWidth") > width:
-                wrong.append(f"{width} px: the page is wider")
+                wrong.append(f"{scheme}, {width} px: the page is wider")
     assert wrong == []
 
 

@@ -17,7 +17,8 @@ from specviz.places import GALLERY
 from tests.stubs import gallery_desk, serving
 
 CODE = "def area(width, height):\n    total = width * height\n    return total\n\nRename total to product.\n\ndef area("
-DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition))"
+# a transition at its end stays listed until something is drawn
+DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition) || one.playState === 'finished')"
 OPENED = "1-class-docstring-adapld"
 ONE_PROMPT = ("Select Edit code: document a class, AdaPLD", "Select Edit code: document a class, PLD: prompt lookup")
 ACCEPTANCE = ("definitions", "calibration", "lengths")
@@ -47,8 +48,7 @@ def wait_drawn(page: Any, *selectors: str) -> None:
 
 def open_app(page: Any, query: str = "", *selectors: str) -> Any:
     """The app at an address, once it can be used."""
-    base = page.url.partition("?")[0]
-    page.goto(f"{base}{query and '?'}{query}")
+    page.goto(f"{page.evaluate('location.origin')}/{query and '?'}{query}")
     page.wait_for_selector("body.sv-mounted")
     page.wait_for_selector("#sv-run:not([disabled])", state="attached")
     wait_drawn(page, *selectors)
@@ -94,6 +94,7 @@ def panel(trace: str, name: str, selector: str, step: int = 2) -> Callable[[Any]
 
 
 def first_visit(page: Any) -> None:
+    page.goto(page.evaluate("location.origin + '/api/status'"))  # where no app is about to say that it was seen
     page.evaluate("localStorage.removeItem('specviz-opening')")
     open_app(page, "", ".svo:not(.svo-racing)")
 
