@@ -77,6 +77,7 @@ def pytest_runtest_teardown() -> None:
         torch.set_num_threads(1)
 
 
+collect_ignore = ["untyped"]  # what stands in for libraries that a machine lacks
 BROWSER = Path(__file__).parent / "browser"
 BROWSERS = 2  # so many processes have one
 
