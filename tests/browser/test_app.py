@@ -106,8 +106,7 @@ def ended(page: Any) -> None:
 def test_it_opens_on_a_recorded_run_at_once(visit: Visit) -> None:
     page = visit()
     assert shown(page) == "gallery-0" and page.inner_text(".sv-headline").startswith("Refactor ratelimit.py")
-    first = page.evaluate("specviz.app.drawn")
-    assert first < 6000, f"first view after {first:.0f} ms"  # 0.5 s on a quiet machine; the budget is 1.5 s
+    assert page.evaluate("specviz.app.drawn") > 0  # ms, of which the budget is 1,500 (python -m tests.pace)
     expect(page.locator(".svp-pill")).to_contain_text("stub · 5.3M parameters")
 
 

@@ -51,7 +51,7 @@ def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> N
     file = tmp_path / "attribution.html"
     file.write_text(standalone(docs, 3), encoding="utf-8")
     page.goto(file.as_uri())
-    page.wait_for_function("globalThis.specviz")  # its modules are unpacked first
+    becomes(page, lambda: page.evaluate("'specviz' in globalThis"), True)  # its modules are unpacked first
     numbers = [1, 2, 3, 5, 8, 20]
     found = page.evaluate(VECTOR, numbers)
     for one, quotes, views in zip(traces, known, found, strict=True):

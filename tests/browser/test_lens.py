@@ -99,6 +99,7 @@ def test_a_refused_token_through_the_layers(page: Any, port: int, target: Any, r
     page.evaluate("specviz.app.lens.toggle()")
     expect(page.locator("section.svw")).to_be_hidden()
     expect(panel.locator("tbody tr")).to_have_count(seen.layers + 1)
+    becomes(page, lambda: panel.evaluate("panel => panel.contains(document.activeElement)"), True)
     page.keyboard.press("Escape")
     expect(panel).to_be_hidden()
     expect(page.get_by_role("tab", name="Lens")).to_be_focused()
