@@ -82,6 +82,7 @@ def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     expect(page.locator(".svd-defined tbody tr")).to_have_count(2)
 
 
+@pytest.mark.slow("draws three charts of every method again and again; what they show is counted in the first tier")
 def test_charts_draw_at_most_eight_methods_each_in_a_colour_of_its_own(visit: Visit) -> None:
     page = visit()
     page.wait_for_selector(".svd-charts figure:nth-child(3)[data-drawn]")

@@ -168,15 +168,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize(
-    "scheme, width",
-    [
-        pytest.param("light", 1280, marks=pytest.mark.matrix("six pages more")),
-        pytest.param("dark", 1280, marks=pytest.mark.matrix("the other theme")),
-        pytest.param("light", 400, marks=pytest.mark.matrix("a phone")),
-        ("dark", 400),
-    ],
-)
+@pytest.mark.matrix("six pages of the site each, of the parts that the app's pages show to the first tier")
+@pytest.mark.parametrize("scheme, width", [("light", 1280), ("dark", 1280), ("light", 400), ("dark", 400)])
 def test_pages_of_a_site_can_be_read_by_all(page: Any, site: Path, axe: str, scheme: str, width: int) -> None:
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     page.set_viewport_size({"width": width, "height": 820})
