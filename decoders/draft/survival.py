@@ -15,7 +15,7 @@ a numpy call costs some 10 µs however short its arrays: a step's estimate and r
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -152,19 +152,19 @@ class Survival:
         if probabilities is not None:
             # a token's own probability says more than the first choice's; of drawn ones it would tell what was drawn
             likeliest = "confidence" if "confidence" in terms else "q"
-            made.append(_likely(self._block(likeliest), probabilities))
+            made.append(_places(self._block(likeliest), probabilities, _logit))
         for name, values in terms.items():
             if name in NO_SIGNAL or name == likeliest or (draft.drawn and name != "confidence"):
                 continue
             row = np.asarray(values, dtype=np.float64).tolist()
             if name in PROBABLE:
-                made.append(_likely(self._block(name), row))
+                made.append(_places(self._block(name), row, _logit))
             elif name in PATHS:
                 above = [row[max(parent, 0)] for parent in draft.tree.parents]
                 after = [p / q if 0 < q < math.inf else p for p, q in zip(row, above, strict=True)]
-                made.append(_likely(self._block("q"), after))
+                made.append(_places(self._block("q"), after, _logit))
             else:
-                made.append(_amounts(self._block(name), row))
+                made.append(_places(self._block(name), row, _amount))
         return made
 
     def fit(self, estimate: Estimate, draft: Draft, verdict: Verdict) -> None:
@@ -226,30 +226,28 @@ def shape_of(parents: tuple[int, ...]) -> Shape:
     return Shape(depths, bins, ranks, deepest, deepest == len(parents) - 1)
 
 
-def _likely(block: int, values: Sequence[float]) -> list[int]:
-    """Places of probabilities from ``block`` on, by their logits; the first one for what is not defined."""
-    made, log, middle, most = [], math.log, block + BINS // 2, block + BINS - 1
-    for q in values:
-        if q != q:
-            made.append(block)
-        else:
-            q = 1e-4 if q < 1e-4 else 1 - 1e-4 if q > 1 - 1e-4 else q
-            place = middle + round(log(q / (1 - q)))
-            made.append(block + 1 if place <= block else most if place > most else place)
-    return made
-
-
-def _amounts(block: int, values: Sequence[float]) -> list[int]:
-    """Places of other numbers from ``block`` on, by their sign and logarithm; the first one for what is not defined."""
-    made, log, middle, most = [], math.log2, block + BINS // 2, block + BINS - 1
+def _places(block: int, values: Sequence[float], size: Callable[[float], int]) -> list[int]:
+    """Places of numbers from ``block`` on, by their ``size``; the first one for what is not defined."""
+    made, middle, most = [], block + BINS // 2, block + BINS - 1
     for value in values:
         if value != value:
             made.append(block)
         else:
-            size = round(2 * log(1 + abs(value))) if abs(value) < math.inf else BINS
-            place = middle + (size if value >= 0 else -size)
+            place = middle + size(value)
             made.append(block + 1 if place <= block else most if place > most else place)
     return made
+
+
+def _logit(q: float) -> int:
+    """The logit of a probability, rounded."""
+    q = 1e-4 if q < 1e-4 else 1 - 1e-4 if q > 1 - 1e-4 else q
+    return round(math.log(q / (1 - q)))
+
+
+def _amount(value: float) -> int:
+    """The sign and logarithm of another number, rounded."""
+    size = round(2 * math.log2(1 + abs(value))) if abs(value) < math.inf else BINS
+    return size if value >= 0 else -size
 
 
 def _of_candidate(draft: Draft) -> list[tuple[str, int]]:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from decoders.errors import UserError
 from decoders.model.files.shape import ModelShape
 
-from .borrowing import Borrowing
+from .borrowing import Borrowing, limited
 from .eagle_head import EagleConfig
 from .heads_prefix import PrefixLayer
 
@@ -64,9 +64,9 @@ class HeadsConfig:
         settings that are not possible.
         """
         layer = EagleConfig.of(shape) if prefix else None
-        draft_vocab = draft_vocab if draft_vocab < shape.vocab else 0
+        drafted = limited(draft_vocab, shape.vocab)
         try:
-            return cls(shape.vocab, shape.hidden, draft_vocab=draft_vocab, prefix=layer, **options)
+            return cls(shape.vocab, shape.hidden, draft_vocab=drafted, prefix=layer, **options)
         except ValueError as error:
             raise UserError(str(error)) from None
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from decoders.draft.draft import Draft, Verdict
 from decoders.model.state.memory import Context
 
-from .length import RECENT, AutoLength
+from .length import RECENT, AutoLength, rows_of_nodes
 from .row_costs import RowCosts
 
 
@@ -51,9 +51,7 @@ class BatchLength:
         estimates = {}
         for place, (number, draft) in enumerate(zip(active, drafts, strict=True)):
             length = self.lengths[number]
-            own = [1] * len(draft.tree)
-            for probe in draft.probes:
-                own[probe.parent] += 1
+            own = rows_of_nodes(draft)
             if draft.tree.drafted and draft.drawn:
                 made[place] = length.chosen(draft, contexts[place])
                 own = [len(made[place].tree)]

@@ -71,6 +71,14 @@ def auto_length(length: str, target: Target, method: str) -> AutoLength | None:
     return None if length == FIXED or method == BASELINE else AutoLength.of(target, method)
 
 
+def rows_of_nodes(draft: Draft) -> list[int]:
+    """The rows of each node: its own, and its probes'."""
+    rows = [1] * len(draft.tree)
+    for probe in draft.probes:
+        rows[probe.parent] += 1
+    return rows
+
+
 class AutoLength:
     """Decides, step by step, what of a method's drafts is verified. ``fitted`` goes on from run to run."""
 
@@ -188,9 +196,7 @@ class AutoLength:
     def _paying(self, survival: Sequence[float], order: Sequence[int], draft: Draft, least: int = 1) -> int:
         """How many of the nodes, likeliest first, make Σ survival − ρ·L(rows) greatest: the root, and ``least``."""
         base, price, last = self.costs.base, self.rate * self.costs.scale, len(self.costs.base) - 1
-        own = [1] * len(order)  # rows of a node and its probes
-        for probe in draft.probes:
-            own[probe.parent] += 1
+        own = rows_of_nodes(draft)
         most, best, worth, rows = -math.inf, least, 0.0, 0
         for place, node in enumerate(order, 1):
             worth += survival[node]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from ..state.hybrid import replace_in_forward
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, *, exact: bool = False) -> Tensor:
@@ -82,10 +83,4 @@ def compute_in_double(model: nn.Module) -> None:
                 setattr(parent, name, ExactActivation(child))
     for module in model.modules():
         if type(module).__name__.endswith("RMSNormGated"):
-            own: Any = type(module).forward
-            while hasattr(own, "__wrapped__"):
-                own = own.__wrapped__
-            inside = {**own.__globals__, "torch": _TorchInDouble()}
-            made = types.FunctionType(own.__code__, inside, own.__name__, own.__defaults__, own.__closure__)
-            made.__kwdefaults__ = own.__kwdefaults__
-            module.forward = types.MethodType(made, module)
+            replace_in_forward(module, torch=_TorchInDouble())

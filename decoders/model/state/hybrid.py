@@ -105,6 +105,15 @@ def _own_forward(module: nn.Module) -> Any:
     return own
 
 
+def replace_in_forward(module: nn.Module, **names: Any) -> None:
+    """Have a module's own forward run with other objects in the place of these globals of its code."""
+    own = _own_forward(module)
+    inside = {**own.__globals__, **names}
+    made = types.FunctionType(own.__code__, inside, own.__name__, own.__defaults__, own.__closure__)
+    made.__kwdefaults__ = own.__kwdefaults__
+    module.forward = types.MethodType(made, module)
+
+
 def follow_paths(layers: nn.ModuleList, family: str) -> tuple[int, ...]:
     """Have the recurrent layers of a model follow the paths of the running forward, and say which they are.
 
@@ -119,9 +128,6 @@ def follow_paths(layers: nn.ModuleList, family: str) -> tuple[int, ...]:
             if CONVOLUTION not in found or (MEMORY[1] in names and len(found) < 2):
                 reason = f"its {type(module).__name__} keeps a state by a rule that cannot follow a draft tree"
                 raise refusal(family, reason)
-            inside = {**own.__globals__, **{name: FOLLOWING[name](own.__globals__[name]) for name in found}}
-            following = types.FunctionType(own.__code__, inside, own.__name__, own.__defaults__, own.__closure__)
-            following.__kwdefaults__ = own.__kwdefaults__
-            module.forward = types.MethodType(following, module)
+            replace_in_forward(module, **{name: FOLLOWING[name](own.__globals__[name]) for name in found})
             recurrent.append(index)
     return tuple(dict.fromkeys(recurrent))

@@ -9,7 +9,7 @@ both are one number, the record decides it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -191,13 +191,18 @@ def _numbers_taken(trace: Trace) -> list[int]:
         return []
 
 
-def totals(judgements: Sequence[StepJudged]) -> dict[str, Total]:
+def totals(judgements: Iterable[StepJudged]) -> dict[str, Total]:
     """Each rule's sums over the steps."""
     made: dict[str, Total] = {}
     for step in judgements:
-        for name, one in step.rules.items():
-            made.setdefault(name, Total()).add(step, one)
+        add_step(made, step)
     return made
+
+
+def add_step(sums: dict[str, Total], step: StepJudged) -> None:
+    """Take a step into each rule's sums."""
+    for name, one in step.rules.items():
+        sums.setdefault(name, Total()).add(step, one)
 
 
 class Draws:

@@ -113,12 +113,11 @@ class Judging:
 
 def add(run: RunJudgement, one: StepJudged) -> None:
     """Add a step to a run's judgement."""
-    from decoders.study.judge.judge import Total
+    from decoders.study.judge.judge import add_step
 
     run.steps.append(step_json(one))
     run.rest = max(run.rest, *one.rest)
-    for name, rule in one.rules.items():
-        run.totals.setdefault(name, Total()).add(one, rule)
+    add_step(run.totals, one)
 
 
 def step_json(one: StepJudged) -> dict[str, Any]:
