@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from decoders.errors import UserError
 from decoders.model.files.shape import ROTARIES, ModelShape
 
-from .borrowing import Borrowing, limited
+from .borrowing import Borrowing, drafted_count
 from .eagle_head import MLP, THETA, Attention, rotary
 from .network import Norm, attend, rotate
 
@@ -145,7 +145,7 @@ class BlockConfig:
             return cls(
                 shape.vocab, shape.hidden, shape.hidden, features, shape.heads, shape.kv_heads, shape.head_dim,
                 mlp or shape.mlp, layers, shape.norm_eps, context_length=shape.context_length,
-                draft_vocab=limited(draft_vocab, shape.vocab), **options,
+                draft_vocab=drafted_count(draft_vocab, shape.vocab), **options,
             )  # fmt: skip
         except ValueError as error:
             raise UserError(str(error)) from None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 UNLIKELY = -1e4  # logit of a token outside the draft vocabulary: finite, and its probability is 0
 
 
-def limited(draft_vocab: int, vocab: int) -> int:
+def drafted_count(draft_vocab: int, vocab: int) -> int:
     """The number of tokens that can be drafted as a configuration has it: 0 where it is all of the target's."""
     return draft_vocab if draft_vocab < vocab else 0
 

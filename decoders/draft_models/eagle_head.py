@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from decoders.model.files.shape import ROTARIES, ModelShape
 
-from .borrowing import Borrowing, limited
+from .borrowing import Borrowing, drafted_count
 from .network import Norm, attend, rotate
 from .own_cache import Remember
 
@@ -123,7 +123,7 @@ class EagleConfig:
         return cls(
             shape.vocab, shape.hidden, shape.hidden, features, heads, shape.kv_heads, shape.head_dim,
             mlp or shape.mlp, shape.norm_eps, third, fc_bias=not third, context_length=shape.context_length,
-            draft_vocab=limited(draft_vocab, shape.vocab), **options,
+            draft_vocab=drafted_count(draft_vocab, shape.vocab), **options,
         )  # fmt: skip
 
     def misfit(self, shape: ModelShape) -> str | None:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from decoders.errors import UserError
 from decoders.model.files.shape import ModelShape
 
-from .borrowing import Borrowing, limited
+from .borrowing import Borrowing, drafted_count
 from .eagle_head import EagleConfig
 from .heads_prefix import PrefixLayer
 
@@ -64,7 +64,7 @@ class HeadsConfig:
         settings that are not possible.
         """
         layer = EagleConfig.of(shape) if prefix else None
-        drafted = limited(draft_vocab, shape.vocab)
+        drafted = drafted_count(draft_vocab, shape.vocab)
         try:
             return cls(shape.vocab, shape.hidden, draft_vocab=drafted, prefix=layer, **options)
         except ValueError as error:
