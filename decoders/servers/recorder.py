@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoders.importers.request import Choice, Request, ServerStep, Token, trace_of
+from decoders.importers.request import NO_DRAFT, Choice, Request, ServerStep, Token, trace_of
 from decoders.trace.files import SUFFIX, save
 from decoders.trace.tables import TraceError
 from decoders.trace.trace import Trace
@@ -255,7 +255,7 @@ class Recorder:
 
     def _add(self, batch: Batch) -> None:
         batch.ready()
-        tops = _choices(batch.top_ids, batch.top_logprobs)
+        tops = choices_of(batch.top_ids, batch.top_logprobs)
         drafted, tokens = batch.drafted.tolist(), batch.tokens.tolist()
         probs = batch.logprobs.double().exp().tolist()
         ranks = batch.ranks.tolist()
@@ -271,23 +271,23 @@ class Recorder:
             stood = [token for token in wrote if token >= 0]
             if not stood:  # part of a prompt: nothing was sampled
                 continue
-            step = ServerStep(len(stood), len(stood) - 1, count, reason="" if count else "the drafter had none")
+            step = ServerStep(len(stood), len(stood) - 1, count, reason="" if count else NO_DRAFT)
             step.draft = [[(drafted[i], None, None if q is None else q[i])] for i in drafts]
             step.judged = [(probs[i], ranks[i]) for i in drafts]
             step.served = None if served is None else [served[i] for i in drafts]
             step.tops = rows
-            step.draft_ms, step.verify_ms, step.batch = draft_ms, verify_ms, batch.batch
-            recording.said["num_draft_tokens"] = recording.said.get("num_draft_tokens", 0) + count
-            recording.said["num_accepted_tokens"] = recording.said.get("num_accepted_tokens", 0) + len(stood) - 1
-            step.ms = None if recording.last is None else (batch.at - recording.last) * 1000
-            recording.last = batch.at
-            self._extend(recording, step, stood, rows)
+            step.draft_ms, step.verify_ms = draft_ms, verify_ms
+            self._extend(recording, batch, step, stood, rows)
         self._note_live(batch)
 
     def _extend(
-        self, recording: Recording, step: ServerStep, stood: list[int], rows: Sequence[Sequence[Choice]]
+        self, recording: Recording, batch: Batch, step: ServerStep, stood: list[int], rows: Sequence[Sequence[Choice]]
     ) -> None:
-        """The step's tokens, up to where the server stops the request."""
+        """Add a step of a forward, with its tokens up to where the server stops the request."""
+        for name, count in (("num_draft_tokens", step.drafted), ("num_accepted_tokens", step.accepted)):
+            recording.said[name] = recording.said.get(name, 0) + count
+        step.batch, step.ms = batch.batch, None if recording.last is None else (batch.at - recording.last) * 1000
+        recording.last = batch.at
         room = recording.most - len(recording.tokens)
         for place, token in enumerate(stood[:room]):
             top = rows[min(place, len(rows) - 1)]
@@ -368,6 +368,7 @@ class Recorder:
         return self._pieces
 
 
-def _choices(ids: Tensor, logprobs: Tensor) -> list[list[Choice]]:
+def choices_of(ids: Tensor, logprobs: Tensor) -> list[list[Choice]]:
+    """First choices [rows][k] of their ids and log-probabilities [rows, k]."""
     probs = logprobs.double().exp().tolist()
     return [[(i, None, p) for i, p in zip(*row, strict=True)] for row in zip(ids.tolist(), probs, strict=True)]

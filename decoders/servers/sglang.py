@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -33,8 +32,8 @@ from torch import Tensor
 
 from decoders.importers.request import NO_DRAFT, PROMPT_STEP, ServerStep, Token
 
-from .recorder import FULL, Batch, Recorder, Recording, first_choices, on_device, ranks_of, to_host
-from .vllm import ALL, ASKED, FOLDER, model_name
+from .recorder import FULL, Batch, Recorder, Recording, choices_of, first_choices, on_device, ranks_of, to_host
+from .requests import Requests, model_name, start
 
 log = logging.getLogger("specviz.recorder")
 
@@ -53,22 +52,16 @@ NONE = -1
 
 def register() -> None:
     """Hook the sampling of this process, where the environment names a folder. Never raises."""
-    folder = os.environ.get(FOLDER)
-    if not folder:
-        return
-    try:
-        import importlib
+    start(_install)
 
-        place = Path(folder).expanduser()
-        place.mkdir(parents=True, exist_ok=True)
-        if not os.access(place, os.W_OK):
-            raise PermissionError(f"{place} cannot be written")
-        registry: Any = importlib.import_module("sglang.srt.plugins.hook_registry")
-        sample = getattr(importlib.import_module(SAMPLE[0]), SAMPLE[1])
-        processor = getattr(importlib.import_module(RESULT[0]), RESULT[1])
-        install(registry, sample, getattr(processor, DECODING), place, bool(os.environ.get(ALL)))
-    except Exception as error:  # whatever it is, the server starts
-        log.error("specviz records nothing: %s", error)
+
+def _install(folder: Path, everything: bool) -> None:
+    import importlib
+
+    registry: Any = importlib.import_module("sglang.srt.plugins.hook_registry")
+    sample = getattr(importlib.import_module(SAMPLE[0]), SAMPLE[1])
+    processor = getattr(importlib.import_module(RESULT[0]), RESULT[1])
+    install(registry, sample, getattr(processor, DECODING), folder, everything)
 
 
 def install(registry: Any, sample: Any, decoded: Any, folder: Path, everything: bool) -> TreeTaps | None:
@@ -108,10 +101,7 @@ class TreeRecorder(Recorder):
         batch.ready()
         numbers = [t.tolist() for t in (batch.drafted, batch.parents, batch.places, batch.accepted, batch.tokens)]
         probs, ranks = batch.logprobs.double().exp().tolist(), batch.ranks.tolist()
-        tops = [
-            [[(i, None, p) for i, p in zip(*row, strict=True)] for row in zip(ids, values, strict=True)]
-            for ids, values in zip(batch.top_ids.tolist(), batch.top_logprobs.double().exp().tolist(), strict=True)
-        ]
+        tops = [choices_of(*both) for both in zip(batch.top_ids, batch.top_logprobs, strict=True)]
         q = None if batch.q is None else batch.q.tolist()
         draft_ms, verify_ms = batch.draft_ms(), batch.verify_ms()
         for place, recording in enumerate(batch.recordings):
@@ -127,13 +117,8 @@ class TreeRecorder(Recorder):
             step.judged = [(probs[place][i], ranks[place][i]) for i in order[1:]]
             step.tops = [tops[place][i] for i in order]
             step.parents, step.path = [number[parents[i]] for i in order[1:]], accepted
-            step.draft_ms, step.verify_ms, step.batch = draft_ms, verify_ms, batch.batch
-            step.ms = None if recording.last is None else (batch.at - recording.last) * 1000
-            recording.last = batch.at
-            recording.said["num_draft_tokens"] = recording.said.get("num_draft_tokens", 0) + len(order) - 1
-            recording.said["num_accepted_tokens"] = recording.said.get("num_accepted_tokens", 0) + len(accepted)
-            rows = [step.tops[node] for node in (0, *accepted)]
-            self._extend(recording, step, stood, rows)
+            step.draft_ms, step.verify_ms = draft_ms, verify_ms
+            self._extend(recording, batch, step, stood, [step.tops[node] for node in (0, *accepted)])
             probs_of = [step.judged[node - 1][0] for node in accepted]
             for token, prob in zip(recording.tokens[-step.emitted :], probs_of, strict=False):
                 token.prob = prob
@@ -154,16 +139,12 @@ class TreeRecorder(Recorder):
         return True
 
 
-class TreeTaps:
+class TreeTaps(Requests):
     """The recordings of one process of SGLang, and the hooks that feed them."""
 
     def __init__(self, folder: Path, everything: bool) -> None:
-        self.folder, self.everything = folder, everything
-        self.recorder: TreeRecorder | None = None
-        self.about: dict[str, Any] = {}
-        self.passed: set[str] = set()  # requests that are not recorded
+        super().__init__(folder, everything)
         self.over = deque[str](maxlen=REMEMBERED)
-        self.failed = False
 
     def sample(self, inner: Callable[..., Any], *args: Any, **more: Any) -> Any:
         """Around ``eagle_sample(verify_input, batch, logits_output, …)``: read, call, read what stood."""
@@ -182,10 +163,8 @@ class TreeTaps:
 
     def end(self, keys: Sequence[str]) -> None:
         """Requests that the server is done with."""
-        self.passed.difference_update(keys)
         self.over.extend(keys)
-        if self.recorder is not None:
-            self.recorder.end(keys)
+        super().end(keys)
 
     def _quiet(self, work: Callable[[], Any]) -> Any:
         """Do what the server must not notice; the first fault is said once, and then nothing is recorded."""
@@ -204,26 +183,22 @@ class TreeTaps:
         key, params = str(request.rid), request.sampling_params
         if self.recorder is None:
             self.recorder, self.about = _recorder(batch, self.folder)
-        if (found := self.recorder.running.get(key)) is not None:
-            return found
-        if key in self.passed or key in self.over:
+        if key in self.over:
             return None
-        asked = self.everything or (getattr(params, "custom_params", None) or {}).get(ASKED)
-        prompt = list(request.origin_input_ids)
-        if not asked or not prompt:
-            self.passed.add(key)
-            return None
-        stops = {*(getattr(params, "stop_token_ids", None) or ()), *(getattr(request, "eos_token_ids", None) or ())}
-        if getattr(params, "ignore_eos", False):
-            stops -= set(getattr(request, "eos_token_ids", None) or ())
-        new = Recording(
-            key, prompt, int(params.max_new_tokens or 1 << 30), frozenset(stops),
-            {**self.about, "temperature": params.temperature, "top_p": params.top_p, "top_k": params.top_k},
-        )  # fmt: skip
-        if not self.recorder.begin(new):
-            self.passed.add(key)
-            return None
-        return new
+
+        def begin() -> Recording | None:
+            prompt = list(request.origin_input_ids)
+            if not self.asks(getattr(params, "custom_params", None)) or not prompt:
+                return None
+            stops = {*(getattr(params, "stop_token_ids", None) or ()), *(getattr(request, "eos_token_ids", None) or ())}
+            if getattr(params, "ignore_eos", False):
+                stops -= set(getattr(request, "eos_token_ids", None) or ())
+            return Recording(
+                key, prompt, int(params.max_new_tokens or 1 << 30), frozenset(stops),
+                {**self.about, "temperature": params.temperature, "top_p": params.top_p, "top_k": params.top_k},
+            )  # fmt: skip
+
+        return self.begun(key, begin)
 
     def _before(self, verify: Any, batch: Any, output: Any) -> Callable[..., None] | None:
         """Read what the target decides on: trees [requests, nodes] and a row of logits per node."""

@@ -29,10 +29,11 @@ import torch
 from torch import Tensor
 
 from .recorder import TOP, Batch, Recorder, Recording, first_choices, logprobs_of, on_device, ranks_of, to_host
+from .requests import Requests, model_name, start
 
 log = logging.getLogger("specviz.recorder")
 
-FOLDER, ALL, CHOICES, ASKED = "SPECVIZ_RECORD", "SPECVIZ_RECORD_ALL", "SPECVIZ_RECORD_TOP", "specviz"
+CHOICES = "SPECVIZ_RECORD_TOP"
 MOST_CHOICES = 64
 SOURCE, TITLE = "vllm-recorder", "vLLM, recorded"
 REFUSED = "specviz records nothing: {name} takes ({found}) in this vLLM, and ({known}) is known"
@@ -52,65 +53,44 @@ V2_SAMPLERS = {
 
 def register() -> None:
     """Wrap the runners of this process, once, where the environment names a folder. Never raises."""
-    folder = os.environ.get(FOLDER)
-    if not folder:
-        return
-    try:
-        place = Path(folder).expanduser()
-        place.mkdir(parents=True, exist_ok=True)
-        if not os.access(place, os.W_OK):
-            raise PermissionError(f"{place} cannot be written")
-        if _class(*V1) is None and _class(*V2) is None:
-            log.error("specviz records nothing: this vLLM has no runner that is known here, %s or %s", V1[0], V2[0])
-        for install in (install_v1, install_v2):
-            install(place, bool(os.environ.get(ALL)))
-    except Exception as error:  # whatever it is, the server starts
-        log.error("specviz records nothing: %s", error)
+    start(_install)
 
 
-class Taps:
+def _install(folder: Path, everything: bool) -> None:
+    if _class(*V1) is None and _class(*V2) is None:
+        log.error("specviz records nothing: this vLLM has no runner that is known here, %s or %s", V1[0], V2[0])
+    for install in (install_v1, install_v2):
+        install(folder, everything)
+
+
+class Taps(Requests):
     """The recordings of one runner, and the times of the forward that is going on."""
 
     def __init__(self, folder: Path, everything: bool) -> None:
-        self.folder, self.everything, self.choices = folder, everything, choices_per_row()
-        self.recorder: Recorder | None = None
-        self.about: dict[str, Any] = {}
+        super().__init__(folder, everything)
+        self.choices = choices_per_row()
         self.draft_ms: Callable[[], float | None] = lambda: None
         self.verify_ms: Callable[[], float | None] = lambda: None
         self.served: Tensor | None = None  # p of the drafted tokens after temperature and the like, and q
         self.q: Tensor | None = None
-        self.passed: set[str] = set()  # requests that are not recorded
-        self.failed = False
 
     def recording(self, runner: Any, key: str, prompt_ids: Any, params: Any) -> Recording | None:
         """The recording of a request, begun where it asks for one; None where it does not, or cannot."""
         if self.recorder is None:
             self.recorder, self.about = _recorder(runner, self.folder)
-        if (found := self.recorder.running.get(key)) is not None:
-            return found
-        if key in self.passed:
-            return None
-        asked = self.everything or (getattr(params, "extra_args", None) or {}).get(ASKED)
-        if not asked or params is None or not prompt_ids:
-            self.passed.add(key)
-            return None
-        longest = int(runner.max_model_len) - len(prompt_ids)
-        new = Recording(
-            key, list(prompt_ids), min(params.max_tokens or longest, longest),
-            frozenset({*(params.stop_token_ids or ()), params.eos_token_id} - {None}),
-            {**self.about, "temperature": params.temperature, "top_p": params.top_p, "top_k": params.top_k,
-             "seed": params.seed},
-        )  # fmt: skip
-        if not self.recorder.begin(new):
-            self.passed.add(key)
-            return None
-        return new
 
-    def end(self, keys: Sequence[str]) -> None:
-        """Requests that the server is done with."""
-        self.passed.difference_update(keys)
-        if self.recorder is not None:
-            self.recorder.end(keys)
+        def begin() -> Recording | None:
+            if not self.asks(getattr(params, "extra_args", None)) or params is None or not prompt_ids:
+                return None
+            longest = int(runner.max_model_len) - len(prompt_ids)
+            return Recording(
+                key, list(prompt_ids), min(params.max_tokens or longest, longest),
+                frozenset({*(params.stop_token_ids or ()), params.eos_token_id} - {None}),
+                {**self.about, "temperature": params.temperature, "top_p": params.top_p, "top_k": params.top_k,
+                 "seed": params.seed},
+            )  # fmt: skip
+
+        return self.begun(key, begin)
 
     def hand_over(
         self, logits: Tensor, recordings: Sequence[Recording | None], counts: Sequence[int], drafted: Tensor
@@ -196,11 +176,6 @@ def _recorder(runner: Any, folder: Path) -> tuple[Recorder, dict[str, Any]]:
     if spec is not None and spec.method == "ngram":
         about |= {"prompt_lookup_min": spec.prompt_lookup_min, "prompt_lookup_max": spec.prompt_lookup_max}
     return Recorder(folder, SOURCE, TITLE, texts), about
-
-
-def model_name(name: str) -> str:
-    """A model's id, or the name of its folder: a trace tells nothing of the server's disk."""
-    return Path(name).name if Path(name).is_dir() else name
 
 
 def _is_installed(name: str) -> bool:

@@ -1,0 +1,73 @@
+"""Ground of the plug-ins of servers: the environment that they obey, and the requests that they record."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .recorder import Recorder, Recording
+
+log = logging.getLogger("specviz.recorder")
+
+FOLDER, ALL, ASKED = "SPECVIZ_RECORD", "SPECVIZ_RECORD_ALL", "specviz"
+
+
+def start(install: Callable[[Path, bool], None]) -> None:
+    """Call ``install`` with the folder that the environment names, where it names one, and whether every request is
+    recorded. Never raises.
+    """
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return
+    try:
+        place = Path(folder).expanduser()
+        place.mkdir(parents=True, exist_ok=True)
+        if not os.access(place, os.W_OK):
+            raise PermissionError(f"{place} cannot be written")
+        install(place, bool(os.environ.get(ALL)))
+    except Exception as error:  # whatever it is, the server starts
+        log.error("specviz records nothing: %s", error)
+
+
+def model_name(name: str) -> str:
+    """A model's id, or the name of its folder: a trace tells nothing of the server's disk."""
+    return Path(name).name if Path(name).is_dir() else name
+
+
+class Requests:
+    """The requests of one process of a server. ``about`` is what every recording says of the server."""
+
+    def __init__(self, folder: Path, everything: bool) -> None:
+        self.folder, self.everything = folder, everything
+        self.recorder: Recorder | None = None
+        self.about: dict[str, Any] = {}
+        self.passed: set[str] = set()  # requests that are not recorded
+        self.failed = False
+
+    def begun(self, key: str, begin: Callable[[], Recording | None]) -> Recording | None:
+        """The recording of a request: the running one, or what ``begin`` makes; None where that is None, or too many
+        run.
+        """
+        assert self.recorder is not None
+        if (found := self.recorder.running.get(key)) is not None:
+            return found
+        if key in self.passed:
+            return None
+        new = begin()
+        if new is None or not self.recorder.begin(new):
+            self.passed.add(key)
+            return None
+        return new
+
+    def asks(self, settings: Any) -> bool:
+        """True where every request is recorded, or these settings of a request ask for it."""
+        return bool(self.everything or (settings or {}).get(ASKED))
+
+    def end(self, keys: Sequence[str]) -> None:
+        """Requests that the server is done with."""
+        self.passed.difference_update(keys)
+        if self.recorder is not None:
+            self.recorder.end(keys)
