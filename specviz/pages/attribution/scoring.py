@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
-import threading
-from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -17,16 +15,13 @@ from specviz.places import new_id
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Desk
 from specviz.server.forms import Missing
-from specviz.server.runner import QueueFull
-from specviz.words import sentence
+from specviz.server.tasks import Task, Tasks
 
 from .signals import chosen_signals, unfit
 
-log = logging.getLogger(__name__)
-
 MIN_RUNS = tuple(range(1, 13))
 MAX_QUOTED = 4 << 20  # characters of a QuoteSum file
-MAX_ROWS, MAX_SCORINGS, MAX_KEPT = 500, 2, 8
+MAX_ROWS, MAX_SCORINGS = 500, 2
 
 
 class Rows(Body):
@@ -41,25 +36,20 @@ class Rows(Body):
     ] = MAX_ROWS  # fmt: skip
 
 
-@dataclass(eq=False)
-class Scoring:
+@dataclass(eq=False, kw_only=True)
+class Scoring(Task):
     """Known quotes under test: what was asked, and the scores of every answer so far.
 
     ``scores`` has one entry per answer and method, in the order of ``gold``: {"whole", "drafted"} → scores by
     ``MIN_RUNS``, None where the answer could not be scored.
     """
 
-    id: str
-    owner: str
     name: str
     gold: list[QuotedAnswer]
     signals: tuple[str, ...]
     notes: list[str]
     scores: dict[str, list[dict[str, list[QuoteScore]] | None]] = field(default_factory=dict)
     done: int = 0
-    state: str = "queued"
-    error: str = ""
-    cancel: threading.Event = field(default_factory=threading.Event)
 
 
 class Scorings:
@@ -67,15 +57,11 @@ class Scorings:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self._scorings: OrderedDict[str, Scoring] = OrderedDict()
-        self._change = threading.Lock()
-        self._turn = threading.Lock()  # one scoring after another
+        self._tasks = Tasks[Scoring]("score quotes", "these scores are not kept any more: score again")
 
     def close(self) -> None:
         """Stop all scorings."""
-        with self._change:
-            for scoring in self._scorings.values():
-                scoring.cancel.set()
+        self._tasks.close()
 
     def score(self, asked: Rows, owner: str = "") -> dict[str, Any]:
         """Begin to score: {"id", "answers", "notes"}. Raises UserError."""
@@ -104,45 +90,33 @@ class Scorings:
         notes += [reason for reason in missing.values() if reason]
         if not usable:
             raise UserError(f"no signal can attribute these: {'; '.join(notes)}")
-        scoring = Scoring(new_id(), owner, name, kept, usable, notes, {n: [] for n in usable})
-        with self._change:
-            going = [one for one in self._scorings.values() if one.state in ("queued", "running")]
+        scoring = Scoring(
+            id=new_id(), owner=owner, name=name, gold=kept, signals=usable, notes=notes, scores={n: [] for n in usable}
+        )  # fmt: skip
+
+        def check(going: Sequence[Scoring]) -> None:
             if self.desk.rules.is_shared and any(one.owner == owner for one in going):
                 raise UserError("one of your scorings goes on already: try again when it is over")
             if len(going) >= MAX_SCORINGS:
                 raise UserError(f"{MAX_SCORINGS} scorings are going on already: try again when one is over")
-            over = [key for key, one in self._scorings.items() if one.state not in ("queued", "running")]
-            for key in over[: max(0, len(self._scorings) + 1 - MAX_KEPT)]:
-                del self._scorings[key]
-            self._scorings[scoring.id] = scoring
-        threading.Thread(target=self._work, args=(scoring, target), name="score quotes", daemon=True).start()
+
+        self._tasks.begin(scoring, lambda one: self._score_all(one, target), check)
         return {"id": scoring.id, "answers": len(kept), "notes": notes}
 
-    def _work(self, scoring: Scoring, target: Any) -> None:
-        try:
-            with self._turn:
-                scoring.state = "running"
-                for gold in scoring.gold:
-                    for name in scoring.signals:
-                        if scoring.cancel.is_set():
-                            scoring.state = "stopped"
-                            return
-                        one = self.desk.on_worker(lambda g=gold, n=name: _score(target, g, n))
-                        scoring.scores[name].append(one)
-                    scoring.done += 1
-                scoring.state = "done"
-        except QueueFull:
-            scoring.state = "stopped"
-        except Exception as problem:
-            if not isinstance(problem, ValueError):
-                log.exception("scoring %s failed", scoring.id)
-            scoring.state, scoring.error = "failed", sentence(problem)
+    def _score_all(self, scoring: Scoring, target: Any) -> bool:
+        for gold in scoring.gold:
+            for name in scoring.signals:
+                if scoring.cancel.is_set():
+                    return False
+                scoring.scores[name].append(self.desk.on_worker(lambda g=gold, n=name: _score(target, g, n)))
+            scoring.done += 1
+        return True
 
     def state(self, key: str, answers: bool = False) -> dict[str, Any]:
         """The progress of a scoring: "rows" of the sweep over min_run, and with ``answers`` each answer's own scores.
         Raises Missing where there is none (any more).
         """
-        scoring = self.scoring(key)
+        scoring = self._tasks.find(key)
         done, rows = scoring.done, []
         for name in scoring.signals:
             of = scoring.scores[name][:done]
@@ -174,25 +148,16 @@ class Scorings:
 
     def stop(self, key: str, owner: str) -> bool:
         """Stop a scoring of ``owner``; what is done is kept. Whether there was one."""
-        with self._change:
-            scoring = self._scorings.get(key)
-            if scoring is None or scoring.owner != owner:
-                return False
-            scoring.cancel.set()
+        try:
+            self._tasks.find(key, owner).cancel.set()
+        except Missing:
+            return False
         return True
-
-    def scoring(self, key: str) -> Scoring:
-        """A scoring by its id. Raises Missing where there is none (any more)."""
-        with self._change:
-            scoring = self._scorings.get(key)
-        if scoring is None:
-            raise Missing("these scores are not kept any more: score again")
-        return scoring
 
     def row(self, key: str, row: int | None) -> QuotedAnswer:
         """An answer of a scoring, with its known quotes. Raises UserError where there is none."""
         try:
-            gold = self.scoring(key).gold
+            gold = self._tasks.find(key).gold
         except Missing as problem:  # a part of what is asked, not what its address names
             raise UserError(str(problem)) from None
         if row is None or not 0 <= row < len(gold):

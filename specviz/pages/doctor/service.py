@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
-import threading
-from collections import OrderedDict
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Response
@@ -19,10 +17,9 @@ from specviz.server.bodies import Body, Id, needs
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import Missing
 from specviz.server.http import Owner, attachment, problem
-from specviz.server.runner import QueueFull
+from specviz.server.tasks import Task, Tasks
 from specviz.views.doctor_page import doctor_page
 from specviz.views.examples import SAMPLES
-from specviz.words import sentence
 
 from . import examination
 
@@ -30,10 +27,9 @@ if TYPE_CHECKING:
     from decoders.study.doctor.server import ServerNumbers
     from decoders.study.doctor.setup import Place
 
-log = logging.getLogger(__name__)
-
 OFFERED = ("examples", "demo", "turns", *SAMPLES)  # prompt sets
-MOST_WAITING, MOST_KEPT = 3, 8
+MOST_WAITING = 3
+GONE = "this examination is not kept any more: examine the part again"
 MAX_LOG = 4 << 20  # characters of a server's log that is sent
 PUBLIC = "Nothing is examined on a public server: run specviz on a computer of your own."
 
@@ -64,26 +60,17 @@ class Request(Body):
     server: File | None = None
 
 
-@dataclass(eq=False)
-class Examination:
-    """An examination: whose, of which part beside which model, how far it is, and the report of one that is over."""
+@dataclass(eq=False, kw_only=True)
+class Examination(Task):
+    """An examination: of which part beside which model, how far it is, and the report of one that is over."""
 
-    id: str
-    owner: str
     title: str
     model: str
     begin: dict[str, Any]
-    state: str = "queued"
     done: int = 0
     total: int = 0
     words: str = ""
-    error: str = ""
     report: dict[str, Any] | None = None
-    cancel: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def goes_on(self) -> bool:
-        return self.state in ("queued", "running")
 
     def card(self) -> dict[str, Any]:
         """For the page's list."""
@@ -100,22 +87,18 @@ class Doctor(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._change, self._turn = threading.Lock(), threading.Lock()
-        self._examinations: OrderedDict[str, Examination] = OrderedDict()
+        self._tasks = Tasks[Examination]("examine a part", GONE)
 
     def close(self) -> None:
         """Stop what goes on."""
-        with self._change:
-            for one in self._examinations.values():
-                one.cancel.set()
+        self._tasks.close()
 
     @get()
     def catalog(self, owner: Owner) -> dict[str, Any]:
         """The parts of the model in use, the prompt sets, and the owner's examinations, the newest first."""
         target = self.desk.loader.target
         public = self.desk.rules.public
-        with self._change:
-            mine = [one.card() for one in reversed(self._examinations.values()) if one.owner == owner]
+        mine = [one.card() for one in reversed(self._tasks.all()) if one.owner == owner]
         return {
             "model": "" if target is None else target.name,
             "reason": PUBLIC if public else "" if target is not None else self.desk.reason() or "There is no model.",
@@ -149,27 +132,22 @@ class Doctor(Service):
             "max_new_tokens": asked.max_new_tokens, "places": asked.places, "temperature": asked.temperature,
             "server": server and [server.length, list(server.by_position)],
         }  # fmt: skip
-        one = Examination(new_id(), owner, title, target.name, json.loads(json.dumps(begin)))
-        with self._change:
-            if sum(other.goes_on for other in self._examinations.values()) >= MOST_WAITING:
-                raise UserError(f"{MOST_WAITING} parts are being examined or wait: try again when one is over")
-            over = [key for key, other in self._examinations.items() if not other.goes_on]
-            for key in over[: max(0, len(self._examinations) + 1 - MOST_KEPT)]:
-                del self._examinations[key]
-            self._examinations[one.id] = one
-        threading.Thread(target=self._work, args=(one, target), name="examine a part", daemon=True).start()
+        one = Examination(
+            id=new_id(), owner=owner, title=title, model=target.name, begin=json.loads(json.dumps(begin))
+        )  # fmt: skip
+        self._tasks.begin(one, lambda one: self._examine(one, target), _check_room)
         return one.card()
 
     @get("of/{key}")
     def of(self, key: str, owner: Owner) -> dict[str, Any]:
         """An examination as far as it is, with its report where it is over. Raises Missing."""
-        one = self._mine(key, owner)
+        one = self._tasks.find(key, owner)
         return {**one.card(), "report": one.report}
 
     @get("of/{key}/report")
     def report(self, key: str, owner: Owner, format: Literal["html", "json"] = "html") -> Response:
         """The report as a file. Raises Missing."""
-        one = self._mine(key, owner)
+        one = self._tasks.find(key, owner)
         if one.report is None:
             raise Missing("this examination has no report: examine the part again")
         name = f"doctor-{key}.{format}"
@@ -180,40 +158,26 @@ class Doctor(Service):
     @post("stop")
     def stop(self, id: Id, owner: Owner) -> dict[str, Any]:
         """Stop an examination at its next stage; its card. Raises Missing."""
-        one = self._mine(id, owner)
+        one = self._tasks.find(id, owner)
         one.cancel.set()
         return one.card()
 
-    def _mine(self, key: str, owner: str) -> Examination:
-        with self._change:
-            one = self._examinations.get(key)
-        if one is None or one.owner != owner:
-            raise Missing("this examination is not kept any more: examine the part again")
-        return one
-
-    def _work(self, one: Examination, target: Any) -> None:
-        try:
-            with self._turn:
-                self._examine(one, target)
-        except QueueFull:
-            one.state = "stopped"
-        except Exception as problem:
-            if not isinstance(problem, ValueError):
-                log.exception("examination %s failed", one.id)
-            one.error, one.state = sentence(problem), "failed"
-
-    def _examine(self, one: Examination, target: Any) -> None:
+    def _examine(self, one: Examination, target: Any) -> bool:
         asked: dict[str, Any] = {"key": one.id, "begin": one.begin}
         while not one.cancel.is_set():
-            one.state = "running"
             stage = self.desk.work_on(target, examination.advance, asked, one.id)
             if "report" in stage:
-                one.report, one.done, one.words, one.state = stage["report"], one.total, "", "done"
-                return
+                one.report, one.done, one.words = stage["report"], one.total, ""
+                return True
             one.done, one.total, one.words = stage["done"], stage["total"], stage["words"]
             asked = {"key": one.id}
-        one.state = "stopped"
         self.desk.work_on(target, examination.forget, {"key": one.id}, one.id)
+        return False
+
+
+def _check_room(going: Sequence[Examination]) -> None:
+    if len(going) >= MOST_WAITING:
+        raise UserError(f"{MOST_WAITING} parts are being examined or wait: try again when one is over")
 
 
 def _parts(target: Any) -> dict[str, Place]:
