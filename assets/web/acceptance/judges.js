@@ -1,9 +1,9 @@
 /* The chosen runs' drafts under every verifier: one table. Text nodes only. */
 
 import { page, scrolled } from "specviz/acceptance/state.js";
-import { h } from "specviz/base/dom.js";
+import { h, rangeBar } from "specviz/base/dom.js";
 import { alertNote, postJson } from "specviz/base/json.js";
-import { plural } from "specviz/base/numbers.js";
+import { plural, range } from "specviz/base/numbers.js";
 
 const HEADS = ["verifier", "output", "tokens per step", "", "accepted", "other tokens", "steps that differ", "open"];
 const WORDS =
@@ -11,26 +11,6 @@ const WORDS =
   "over each rule's own draws, the target's token included. Accepted is one verdict, by the same draws for all. " +
   "Other tokens are those that the target would have written otherwise (Σ TV from p; greedy: not its first choice); " +
   "– where a rule does not say.";
-
-/** One number, or two where the record leaves a range. @param {[number, number] | null} both @param {number} digits */
-export function range(both, digits, unit = "") {
-  if (!both) return "–";
-  const [low, high] = both.map((one) => one.toFixed(digits));
-  return (low === high ? low : `${low} to ${high}`) + unit;
-}
-
-/** A bar of a range: what is certain, and up to where it may go. */
-/** @param {[number, number] | null} both @param {number} most */
-function bar(both, most) {
-  if (!both) return "";
-  const part = (/** @type {number} */ share) => `width:${((100 * share) / most).toFixed(2)}%`;
-  return h(
-    "span.svd-range",
-    { "aria-hidden": "true" },
-    h("i", { style: part(both[0]) }),
-    h("i.svd-open", { style: part(both[1] - both[0]) }),
-  );
-}
 
 /** @param {StillJudging} answer */
 export const soFar = ({ done, of }) =>
@@ -63,7 +43,7 @@ export async function drawJudges(box) {
       h("th", { scope: "row", title: `${one.summary} (${one.source})` }, one.title),
       h("td", one.lossless ? "= lossless" : "≈ lossy"),
       h("td.svd-number", range(one.tokens_per_step, 2)),
-      h("td", bar(one.tokens_per_step, most)),
+      h("td", one.tokens_per_step && rangeBar("svd-range", one.tokens_per_step, most)),
       h("td.svd-number", String(one.accepted)),
       h("td.svd-number", one.lossless ? "0" : range(share && [100 * share[0], 100 * share[1]], 1, " %")),
       h("td.svd-number", String(one.differs)),

@@ -321,3 +321,11 @@ export const table = (attributes, head, rows, ...more) => h("table.svp-grid", at
 /** @type {(name: string, ...inside: Child[]) => HTMLElement} */
 export const scrolled = (name, ...inside) =>
   h("div.svl-scroll", { tabindex: 0, role: "group", "aria-label": name }, inside);
+
+/** A bar of a range: what is certain, and up to where it may go. */
+/** @type {(look: string, both: [number, number], most: number) => HTMLElement} */
+export function rangeBar(look, [low, high], most) {
+  const part = (/** @type {number} */ share) => `width:${((100 * share) / most).toFixed(2)}%`;
+  return h(`span.${look}`, { "aria-hidden": "true" }, h("i", { style: part(low) }),
+    h("i.sv-open-part", { style: part(high - low) }));
+}

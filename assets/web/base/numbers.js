@@ -70,3 +70,11 @@ export function when(text, dateStyle = "medium") {
 
 /** A title without what it says behind a colon. @param {string} title */
 export const short = (title) => title.split(":")[0];
+
+/** One number, or two where the record leaves a range. */
+/** @type {(both: [number, number] | null, digits?: number, unit?: string) => string} */
+export function range(both, digits = 2, unit = "") {
+  if (!both) return "–";
+  const [low, high] = both.map((one) => one.toFixed(digits));
+  return (low === high ? low : `${low} to ${high}`) + unit;
+}

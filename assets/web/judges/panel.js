@@ -1,6 +1,6 @@
 /* The panel "Verifiers": the step shown under every rule, beside where the mass of p and q lies. Text nodes only. */
 
-import { card, h, replace, table } from "specviz/base/dom.js";
+import { card, h, rangeBar, replace, table } from "specviz/base/dom.js";
 import { percentage, plural, probability } from "specviz/base/numbers.js";
 import { chainOf, guesses, label } from "specviz/inspect/drafting.js";
 import { mass } from "specviz/inspect/mass.js";
@@ -146,6 +146,7 @@ export class JudgesPanel {
       const stood = rule.nodes.filter(([, stands]) => stands).map(([node]) => node);
       const chance = rule.nodes.find(([node]) => node === this.node)?.[2];
       const lossy = !cards[0].lossless;
+      const [low, high] = rule.expected;
       return h(
         "tr",
         { class: rule.differs.length ? "svj-differs" : null, "data-verifier": cards.map(({ name }) => name).join(" ") },
@@ -157,7 +158,7 @@ export class JudgesPanel {
         ),
         h("td", this.tokens(view, stood, rule.bonus), h("small", why, rule.open && "; the record leaves this open")),
         h("td.svp-num", chance === undefined ? "–" : probability(chance)),
-        h("td.svp-num", range(rule.expected, 1), bar(rule.expected, most)),
+        h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + low, 1 + high], most)),
         h("td.svp-num", lossy ? range(rule.other) : "0"),
       );
     });
@@ -213,12 +214,4 @@ export class JudgesPanel {
     return mass(owner, { view, shown: { parent: node.parent, node: index, token: node.token }, beta: node.prob },
       [one, ...list.filter(({ token }) => token !== node.token)]);
   }
-}
-
-/** What is certain of an expected length, and up to where it may go. */
-/** @param {[number, number]} both @param {number} most */
-function bar([low, high], most) {
-  const part = (/** @type {number} */ share) => `width:${((100 * share) / most).toFixed(2)}%`;
-  return h("span.svj-bar", { "aria-hidden": "true" }, h("i", { style: part(1 + low) }),
-    h("i.svj-bar-open", { style: part(high - low) }));
 }

@@ -1,5 +1,7 @@
 /* A step under every verifier, as rows of a table: which tokens stand, what follows, and why. No DOM. */
 
+import { range as written } from "specviz/base/numbers.js";
+
 /** What is the same of two rules, so that they share a row. @param {JudgedStepRule} one */
 const likeness = ({ accepted, bonus, expected, other, open, nodes }) =>
   JSON.stringify([accepted, bonus, expected, other, open, nodes]);
@@ -39,9 +41,6 @@ export function parting({ rules }) {
 /** How many rules come to other tokens than the run did. @param {JudgedStep} step */
 export const otherwise = ({ rules }) => Object.values(rules).filter(({ differs }) => differs.length > 0).length;
 
-/** A number, or a range where the record leaves one. @param {[number, number] | null} both @param {number} [more] */
-export function range(both, more = 0) {
-  if (!both) return "–";
-  const [low, high] = both.map((one) => (one + more).toFixed(2));
-  return low === high ? low : `${low} to ${high}`;
-}
+/** A number, or two where the record leaves a range, each with so much more. */
+/** @param {[number, number] | null} both @param {number} [more] */
+export const range = (both, more = 0) => written(both && [both[0] + more, both[1] + more]);
