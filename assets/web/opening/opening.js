@@ -36,7 +36,9 @@ export function begin() {
     }
     waits = false;
   };
-  on("runs", () => waits && (window.requestIdleCallback ?? setTimeout)(start, { timeout: 1500 }));
+  const soon = () => waits && (window.requestIdleCallback ?? setTimeout)(start, { timeout: 1500 });
+  if (app.runs.length) soon(); // they were listed before this module was there
+  on("runs", soon);
 }
 
 /** What a newcomer sees: the steps, the sentence and the tree; a button brings all else. @param {boolean} on */
