@@ -10,12 +10,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 from decoders import Prompt, Sampling, methods, record, save
+from decoders.drafters import verifiers
 from decoders.drafters.sps import opened
 from decoders.errors import UserError
 from decoders.method.part import kinds
 from decoders.prompt.prompt import Pool
+from decoders.study.judge.judge import chosen_rules, judged
 from decoders.study.look.forced import forced
-from decoders.study.look.recorded import other_model, sampling_of
+from decoders.study.look.recorded import drawn_before, other_model, sampling_of
 from decoders.study.look.whatif import ReadRun, go_on
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
@@ -204,6 +206,15 @@ def test_forced_sampled_and_pooled_runs(target, prompt):
         output = sampled.trace.output_ids[sampled.trace.tables["steps"]["context"][4] - len(prompt.tokens) :]
         assert list(found.emitted) == output[: len(found.emitted)] and "drew its tokens" in found.notes[0]
     assert "by drawing too" in sampled.redraft(4, "sps").notes[0]
+    taken, agreed = drawn_before(sampled.trace), 0
+    for step in range(sampled.trace.rows("steps")):  # other verifiers judge it by the numbers that the run drew there
+        again = sampled.redraft(step)
+        if again.trace.rows("nodes") == 1:
+            continue
+        for one in judged(again.trace, chosen_rules(["match"]), before=taken[step]):
+            assert one.rules["match"].open or one.rules["match"].accepted == again.accepted
+            agreed += not one.rules["match"].open
+    assert agreed > 2
 
     pool = Pool.from_text(tiny_tokenizer(), f"{WORDS}\n\n{WORDS[::-1]}", "notes")
     pooled = Prompt(prompt.tokens, prompt.segments, pool)
@@ -301,6 +312,12 @@ def test_the_server_drafts_again_and_keeps_what_it_read(client, ranked):
     assert second["read_ms"] == 0 and Trace.from_json(second["trace"]).run["method"]["name"] == "adapld"
     rows = ranked.rows("candidates", 3)
     would = [ranked.trace.tables["candidates"]["would_accept"][row] for row in rows]
+    under = ask(client, step=5, method="adapld@relaxed", params={"k": 3}).json()  # as the rules said of that draft
+    for name, answer in (("match", second), ("relaxed", under)):
+        rule = second["judged"]["step"]["rules"][name]
+        assert rule["accepted"] == answer["accepted"] and not rule["open"]
+    assert {one["name"] for one in second["judged"]["rules"]} == verifiers().keys()
+    assert ask(client, step=2, method="plain", params={}).json()["judged"] is None
     picked = ask(client, step=3, candidate=len(rows) - 1).json()
     assert picked["accepted"] == would[-1]
 

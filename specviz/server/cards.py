@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from decoders.draft.params import Control, controls
@@ -20,14 +21,14 @@ def of_model(control: Control, target: Any) -> Control:
     return dataclasses.replace(control, high=min(control.high, most)) if most else control
 
 
-def verifier_cards() -> list[dict[str, Any]]:
-    """All verifiers as the pages have them, with their controls."""
-    from decoders.drafters import verifiers
+def verifier_cards(names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Verifiers as the pages have them, with their controls; no ``names``: all. Raises UserError for an unknown one."""
+    from decoders.drafters import find_verifier, verifiers
 
     return [
         {**{name: getattr(card, name) for name in RULE},
          "controls": [dataclasses.asdict(c) for c in controls(card.params) if c.kind != "str"]}
-        for card in verifiers().values()
+        for card in (verifiers().values() if names is None else map(find_verifier, names))
     ]  # fmt: skip
 
 

@@ -98,6 +98,18 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     assert f"what if {expected.accepted} token" in settled(page)
     assert page.evaluate("document.querySelectorAll('#svf-k').length") <= 1, "ids are there once"
 
+    # the same draft under every verifier, and by one of them
+    relaxed = page.evaluate("specviz.app.whatif.result.judged.step.rules.relaxed.accepted")
+    page.click(".svw-judged summary")
+    expect(page.locator(".svw-judged tr[data-verifier~=relaxed] td").first).to_have_text(str(relaxed))
+    asked_again(page)
+    page.select_option("#svw-svf-verifier", "relaxed")
+    expect(page.locator("#svw-svf-verifier")).to_be_focused()
+    assert f"what if {relaxed} token" in settled(page)
+    assert page.evaluate("specviz.app.whatif.result.trace.run.method.name") == "adapld@relaxed"
+    expect(page.locator("#svw-svf-verifier option[value=block]")).to_be_disabled()  # the run is greedy: matched
+    page.click(".svw-judged summary")
+
     # the best place of the ranking, picked by hand, accepts what was recorded of it
     asked_again(page)
     page.get_by_role("tab", name="Candidates").click()

@@ -7,6 +7,7 @@ import { plural, short } from "specviz/base/numbers.js";
 import {
   allowed, catalog, field, file, formulaList, goesOn, lineName, link, list, state, tabled, titled, typed,
 } from "specviz/lab/state.js";
+import { cardOf, parted, ruleField } from "specviz/shell/verifiers.js";
 
 const methods = () => catalog().methods.filter((m) => !m.baseline);
 
@@ -26,6 +27,7 @@ export function body() {
   return {
     lines: lines().map((line) => ({ method: line.method, params: Object.fromEntries(changed(line)) })),
     repeats: state().repeats || null,
+    temperature: state().temperature === "" ? null : state().temperature,
   };
 }
 
@@ -33,12 +35,13 @@ export function body() {
 export function restore(about) {
   const form = state();
   form.lines = about.lines.flatMap(({ method, params }) => {
-    const known = methods().find((m) => m.name === method && !m.missing);
-    if (!known) return [];
+    const known = cardOf(catalog(), method);
+    if (!known || known.missing || known.baseline) return [];
     const set = known.controls.filter(({ name, default: usual }) => name in params && params[name] !== usual);
     return [{ method, params: Object.fromEntries(set.map(({ name }) => [name, typed(params[name])])) }];
   });
   form.repeats = String(about.repeats);
+  form.temperature = about.temperature ? String(about.temperature) : "";
   form.max_new_tokens = String(about.max_new_tokens);
   form.count = String(about.count);
   const { sets, batch } = catalog();
@@ -56,10 +59,21 @@ export const head = () => titled("Methods × prompts", QUESTION);
 
 /** @typedef {{check: () => void, redraw: () => void}} Changes what is done when a value, or a line, has changed */
 
-/** @type {(line: LabFormLine, method: MethodCard, again: boolean, changes: Changes) => HTMLElement | null} */
-function parameters(line, method, again, { check, redraw }) {
-  if (!method.controls.length) return null;
-  const words = () => changed(line).map(([name, value]) => `${name} = ${value}`).join(", ") || "usual parameters";
+/** @type {(line: LabFormLine, again: boolean, changes: Changes) => HTMLElement | null} */
+function parameters(line, again, { check, redraw }) {
+  const method = must(cardOf(catalog(), line.method), line.method);
+  const prefix = `svl-line${lines().indexOf(line)}-`;
+  const rule = ruleField(catalog(), line.method, () => !(Number(state().temperature) > 0), (name) => {
+    line.method = name;
+    const there = must(cardOf(catalog(), name), name).controls.map((one) => one.name);
+    line.params = Object.fromEntries(Object.entries(line.params).filter(([param]) => there.includes(param)));
+    redraw();
+    document.getElementById(`${prefix}svf-verifier`)?.focus(); // the field was drawn anew
+  }, prefix);
+  if (!method.controls.length && !rule) return null;
+  const { rule: judge } = parted(line.method);
+  const said = () => changed(line).map(([name, value]) => `${name} = ${value}`).join(", ") || "usual parameters";
+  const words = () => (judge ? `@${judge}: ${said()}` : said());
   const summary = h("summary", words());
   const told = () => {
     summary.textContent = words();
@@ -75,13 +89,14 @@ function parameters(line, method, again, { check, redraw }) {
     lines().splice(lines().indexOf(line) + 1 - taken, taken, ...put);
     redraw();
   };
-  const another = link("Add it once more, with other parameters", () =>
-    change(0, { method: method.name, params: { ...line.params }, open: true }),
+  const another = link("Add it once more, with other parameters or another verifier", () =>
+    change(0, { method: line.method, params: { ...line.params }, open: true }),
   );
   const details = h(
     "details.svb-params",
     { open: line.open },
     summary,
+    rule?.row,
     h("div.svl-form", fields),
     h("div.svb-more", another, again ? link("Remove", () => change(1)) : null),
   );
@@ -96,16 +111,17 @@ export function fields(changes) {
   const chosen = lines();
   const order = methods().map((m) => m.name);
   const rows = methods().map((m) => {
-    const mine = chosen.filter((line) => line.method === m.name);
-    const others = chosen.filter((line) => line.method !== m.name);
+    const mine = chosen.filter((line) => parted(line.method).base === m.name);
+    const others = chosen.filter((line) => !mine.includes(line));
     const tick = { value: m.name, disabled: Boolean(m.missing), checked: mine.length > 0 };
     const box = h("input", { type: "checkbox", id: `svl-batch-${m.name}`, ...tick });
     box.addEventListener("change", () => {
       const now = box.checked ? [...chosen, { method: m.name, params: {} }] : others;
-      state().lines = now.sort((a, b) => order.indexOf(a.method) - order.indexOf(b.method));
+      const place = (/** @type {LabFormLine} */ line) => order.indexOf(parted(line.method).base);
+      state().lines = now.sort((a, b) => place(a) - place(b));
       changes.redraw();
     });
-    const fields = mine.map((line, n) => parameters(line, m, n > 0, changes));
+    const fields = mine.map((line, n) => parameters(line, n > 0, changes));
     const lossy = !m.lossless && h("span.svf-badge.svf-lossy", "lossy");
     return h(
       "div.svb-method",

@@ -12,6 +12,7 @@ import {
   state, suggested, titled, typed,
 } from "specviz/lab/state.js";
 import { app } from "specviz/shell/state.js";
+import { joined, parted, rulesOf } from "specviz/shell/verifiers.js";
 
 const OWN_PROMPTS = { prompts: "demo:code_edit,text_edit,summary", count: 6, max_new_tokens: 96 };
 
@@ -56,6 +57,30 @@ function numberField(key, label, usual, limits) {
 
 /** @type {Record<string, string>} */
 const KINDS = { processes: "processes of this machine", ray: "actors of Ray" };
+
+/** The verifiers that a method's drafts are judged by beside its own: a line each. */
+/** @type {(method: MethodCard) => Child} */
+function ruleChecks({ name: base, title }) {
+  const s = state(), chosen = s.methods ?? [];
+  const groups = rulesOf(catalog(), base, !(Number(s.temperature) > 0));
+  const checks = groups.flatMap(({ rules }) => rules.map(({ rule, lossless, off }) => {
+    const name = joined(base, rule.name), checked = chosen.includes(name);
+    const words = `${rule.title}${lossless ? "" : " (lossy)"}${off ? " — temperature above 0" : ""}`;
+    const disabled = off && !checked;
+    const box = h("input", { type: "checkbox", id: `svl-method-${name}`, value: name, checked, disabled });
+    box.addEventListener("change", () => {
+      s.methods = box.checked ? [...chosen, name] : chosen.filter((one) => one !== name);
+      drawMain();
+    });
+    return h("label.svl-check", { title: rule.summary }, box, words);
+  }));
+  const of = chosen.filter((name) => parted(name).rule && parted(name).base === base).length;
+  if (!checks.length) return null;
+  const summary = h("summary", `${short(title)} under other verifiers`, of > 0 && ` (${of})`);
+  const details = h("details.svl-rules.svl-wide", { open: lab.rules.has(base) || of > 0 }, summary, checks);
+  details.addEventListener("toggle", () => lab.rules[details.open ? "add" : "delete"](base));
+  return details;
+}
 
 /** How many workers do it, each with a model of its own, and of which kind. */
 function workerFields() {
@@ -125,6 +150,19 @@ function promptFields({ prompts: set, count, max_new_tokens, repeats, training_s
   ];
 }
 
+/** The temperature; the verifiers that can be chosen depend on whether it is 0. */
+function temperatureField() {
+  const greedy = () => !(Number(state().temperature) > 0);
+  const made = numberField("temperature", "Temperature", 0, { min: 0, max: 2, step: 0.1 });
+  let before = greedy();
+  made.addEventListener("change", () => {
+    if (greedy() === before) return;
+    before = greedy();
+    drawMain();
+  });
+  return made;
+}
+
 function ownFields() {
   const s = state();
   const usable = catalog().methods.filter((m) => !m.missing);
@@ -137,12 +175,15 @@ function ownFields() {
       const tick = { value: name, checked: chosen.includes(name) };
       const box = h("input", { type: "checkbox", id: `svl-method-${name}`, ...tick });
       box.addEventListener("change", () => {
-        s.methods = usable.map((m) => m.name).filter((m) => (m === name ? box.checked : chosen.includes(m)));
+        const others = chosen.filter((m) => parted(m).base !== name);
+        const place = (/** @type {string} */ m) => usable.findIndex((one) => one.name === parted(m).base);
+        s.methods = (box.checked ? [...chosen, name] : others).sort((a, b) => place(a) - place(b));
         drawMain();
       });
       return h("label.svl-check", { title: `${name}: ${summary}` }, box, short(title));
     }),
   );
+  const rules = usable.filter(({ name }) => chosen.some((one) => parted(one).base === name)).map(ruleChecks);
   const there = parameters();
   const axes = s.vary.map((axis, n) => {
     if (!(axis.param in there)) Object.assign(axis, { param: "", values: "" });
@@ -181,9 +222,10 @@ function ownFields() {
   drawFormula();
   return [
     methods,
+    rules,
     axes,
     h("div.svl-field.svl-wide", h("label", { for: "svl-metric" }, "Measure"), metric, formula),
-    numberField("temperature", "Temperature", 0, { min: 0, max: 2, step: 0.1 }),
+    temperatureField(),
     rest.length > 0 &&
       h("details.svl-rest.svl-wide", { open }, h("summary", "Other parameters"), h("div.svl-form", others)),
   ];
@@ -224,7 +266,7 @@ export function drawMain() {
   const form = r
     ? promptFields(r).slice(r.promptless ? 3 : 0)
     : many
-      ? [batch.fields({ check, redraw: drawMain }), ...promptFields(catalog().batch)]
+      ? [batch.fields({ check, redraw: drawMain }), ...promptFields(catalog().batch), temperatureField()]
       : [...ownFields(), ...promptFields(OWN_PROMPTS)];
   parts.setup.replaceChildren(
     many ? batch.head() : head(r),

@@ -6,6 +6,7 @@ import { plural, short } from "specviz/base/numbers.js";
 import { setAddress } from "specviz/shell/address.js";
 import { onInspect } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
+import { cardOf } from "specviz/shell/verifiers.js";
 
 export const OWN = "own";
 export const BATCH = "batch";
@@ -37,6 +38,8 @@ export const lab = {
   check: 0,
   /** @type {{name: string, text: string} | null} */
   file: null,
+  /** Methods whose verifiers are unfolded. @type {Set<string>} */
+  rules: new Set(),
 };
 
 /** The parts that are filled as another experiment is chosen. */
@@ -110,7 +113,7 @@ export const state = () =>
 
 /** Parameters of the chosen methods by name. */
 export function parameters() {
-  const chosen = (state().methods || []).map((name) => catalog().methods.find((m) => m.name === name));
+  const chosen = (state().methods || []).map((name) => cardOf(catalog(), name));
   /** @type {Record<string, Control>} */
   const byName = {};
   for (const control of chosen.flatMap((method) => method?.controls || [])) byName[control.name] ??= control;
@@ -131,8 +134,9 @@ export function suggested(control) {
 
 /** A line's name as other pages have it: the method's title in place of its id. @param {string} label */
 export function lineName(label) {
-  const method = catalog().methods.find(({ name }) => label === name || label.startsWith(`${name}, `));
-  return method ? short(method.title) + label.slice(method.name.length) : label;
+  const [name] = label.split(", ");
+  const method = cardOf(catalog(), name);
+  return method ? short(method.title) + label.slice(name.length) : label;
 }
 
 /** What may be typed. @param {Control} control */

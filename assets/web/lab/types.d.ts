@@ -37,7 +37,8 @@ type LabState = "queued" | "running" | "complete" | "cancelled" | "cut off" | "e
 type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "created" | "state">;
 
 interface LabCatalog {
-  papers: Record<string, string>; recipes: LabRecipe[]; methods: MethodCard[]; reason: string; metrics: LabMetric[];
+  papers: Record<string, string>; recipes: LabRecipe[]; methods: MethodCard[]; verifiers: VerifierCard[];
+  reason: string; metrics: LabMetric[];
   batch: { name: string; prompts: string; count: number; max_new_tokens: number; repeats: number };
   sets: Record<string, string>; samples: string[]; tasks: Record<string, string>; results: LabListed[]; recorded: LabListed[]; plotly: string;
   /** Kinds of workers that can be chosen; none on a shared server. */

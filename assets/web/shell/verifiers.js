@@ -59,8 +59,8 @@ export function aboutRule({ verifiers = [] }, name, greedy) {
 }
 
 /** A row that chooses the rule; ``greedy`` says whether the run is, ``choose`` is called with METHOD@VERIFIER. */
-/** @type {(catalog: Catalog, name: string, greedy: () => boolean, choose: (name: string) => void, prefix?: string)
- *   => { row: HTMLElement, update: () => void } | null} */
+/** @type {(catalog: Pick<Catalog, "methods" | "verifiers">, name: string, greedy: () => boolean,
+ *   choose: (name: string) => void, prefix?: string) => { row: HTMLElement, update: () => void } | null} */
 export function ruleField(catalog, name, greedy, choose, prefix = "") {
   const { base, rule: chosen } = parted(name);
   if (!rulesOf(catalog, base, false).length) return null;

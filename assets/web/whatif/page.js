@@ -1,17 +1,18 @@
 /* What if: the step shown, drafted again by the server with another method, other parameters or another candidate. */
 
 import { on } from "specviz/base/bus.js";
-import { card, h, must } from "specviz/base/dom.js";
+import { card, h, must, rangeBar, replace, table } from "specviz/base/dom.js";
 import { fields, valuesOf } from "specviz/base/field.js";
 import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
+import { otherwise, range, rowsOf } from "specviz/judges/rules.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
-import { cardOf } from "specviz/shell/verifiers.js";
+import { cardOf, joined, parted, ruleField } from "specviz/shell/verifiers.js";
 
 /** How the tree tells both drafts apart. @type {[look: string, said: string][]} */
 const LEGEND = [["both", "in both drafts"], ["other", "what if alone"], ["recorded", "recorded alone"]];
@@ -64,11 +65,13 @@ export class WhatIf {
     this.byHand = h("option", { value: "" });
     this.controls = h("div.svw-fields");
     this.parameters = h("details.svw-params", h("summary", "Parameters"), this.controls);
+    this.rule = h("div.svw-rule"); // by which verifier the draft is judged
     this.words = h("p.svw-words");
+    this.judged = h("details.svw-judged", { hidden: true });
     this.notes = h("ul.svw-notes");
-    const choose = h("div.svw-choose", h("label", "Method ", this.select), this.parameters);
+    const choose = h("div.svw-choose", h("label", "Method ", this.select), this.rule, this.parameters);
     this.made = h("p.svm-offer", { hidden: true }); // where another model made the run
-    body.append(this.made, choose, this.words, this.notes, h("ul.svw-legend", LEGEND.map(([look, said]) =>
+    body.append(this.made, choose, this.words, this.notes, this.judged, h("ul.svw-legend", LEGEND.map(([look, said]) =>
       h("li", h("i", { class: `svw-key svw-key-${look}`, "aria-hidden": "true" }), said))));
 
     this.offer();
@@ -159,17 +162,29 @@ export class WhatIf {
 
   /** The methods to choose from, the run's own first. */
   fill() {
-    const own = this.inspector.model.run.method.name;
     const catalog = must(this.catalog);
-    const mine = cardOf(catalog, own); // METHOD@VERIFIER stands in no list
-    const methods = [...(mine ? [mine] : []), ...catalog.methods.filter((m) => m.name !== own)];
-    this.select.replaceChildren(...methods.map((m) => methodOption(m, m.name === own ? " (this run's own)" : "")));
+    const own = this.own();
+    const is = (/** @type {MethodCard} */ m) => m.name === own.base;
+    const methods = [...catalog.methods.filter(is), ...catalog.methods.filter((m) => !is(m))];
+    this.select.replaceChildren(...methods.map((m) => methodOption(m, is(m) ? " (this run's own)" : "")));
     const able = methods.filter((m) => !m.missing && !m.baseline);
-    this.method = able.some((m) => m.name === this.method)
-      ? this.method
-      : (able.find((m) => m.name !== own) ?? methods[0]).name;
+    const chosen = cardOf(catalog, this.method);
+    if (!chosen || chosen.missing || chosen.baseline)
+      this.method = this.named((able.find((m) => !is(m)) ?? methods[0]).name);
     this.drawControls();
     this.drawChoice();
+  }
+
+  /** The run's own method and rule. */
+  own() {
+    return parted(this.inspector.model.run.method.name);
+  }
+
+  /** A method; the run's own under the rule that judged it. @param {string} base */
+  named(base) {
+    const own = this.own();
+    const name = joined(base, base === own.base ? own.rule : "");
+    return cardOf(must(this.catalog), name) ? name : base;
   }
 
   /** Whether a place was picked by hand: the choice of a method then rests. */
@@ -178,14 +193,20 @@ export class WhatIf {
     this.byHand.textContent = picked ? `Place ${picked.rank + 1} of the ranking, picked by hand` : "";
     if (picked && !this.byHand.parentNode) this.select.prepend(this.byHand);
     if (!picked) this.byHand.remove();
-    this.select.value = picked ? "" : this.method;
+    this.select.value = picked ? "" : parted(this.method).base;
     this.parameters.hidden = !!picked || !this.fields.length;
+    this.rule.hidden = !!picked;
   }
 
   /** Another method was chosen. */
   chosen() {
     this.picked = null;
-    this.method = this.select.value;
+    this.chooses(this.named(this.select.value));
+  }
+
+  /** @param {string} name of a method, its verifier's behind it */
+  chooses(name) {
+    this.method = name;
     this.drawControls();
     this.drawChoice();
     this.soon();
@@ -197,6 +218,12 @@ export class WhatIf {
     const kept = (this.kept[method.name] ??= method.name === run.method.name ? { ...run.method.params } : {});
     this.fields = fields(method.controls, kept, () => this.soon(), "svw-");
     this.controls.replaceChildren(...this.fields.map((f) => f.row));
+    const choose = (/** @type {string} */ name) => {
+      this.chooses(name);
+      this.rule.querySelector("select")?.focus(); // the field was drawn anew
+    };
+    const greedy = !run.sampling?.temperature;
+    replace(this.rule, [ruleField(must(this.catalog), this.method, () => greedy, choose, "svw-")?.row]);
   }
 
   /** A place of the ranking that was not chosen. @param {Candidate} candidate */
@@ -294,6 +321,7 @@ export class WhatIf {
     this.note.textContent = "";
     this.words.replaceChildren(h("span.svp-error", text));
     this.notes.replaceChildren();
+    this.judged.hidden = true;
     this.element.classList.remove("svw-stale");
     this.inspector.tree.overlay(null);
   }
@@ -323,7 +351,34 @@ export class WhatIf {
     );
     this.words.title = this.words.textContent || ""; // on one screen its end may be cut
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
+    this.drawJudged(result);
     inspector.tree.overlay(new Model(trace).step(0));
+  }
+
+  /** The same draft under every verifier, by the p and q of this step. @param {Redraft} result */
+  drawJudged({ judged }) {
+    this.judged.hidden = !judged;
+    if (!judged) return;
+    const rows = rowsOf(judged.step, judged.rules);
+    const [count, of] = [otherwise(judged.step), Object.keys(judged.step.rules).length];
+    const most = Math.max(...rows.map(({ rule }) => 1 + rule.expected[1]));
+    const heads = ["verifier", "accepted", "expected length", "why it ends there"];
+    const body = rows.map(({ cards, rule, why }) => h(
+      "tr",
+      { "data-verifier": cards.map(({ name }) => name).join(" ") },
+      h("th", { scope: "row", title: cards.map((one) => `${one.title}: ${one.summary} (${one.source})`).join("\n") },
+        cards.map(({ title }) => title).join(", "), h("small", cards[0].lossless ? " = lossless" : " ≈ lossy")),
+      h("td.svp-num", String(rule.accepted), rule.open && h("small", " open")),
+      h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + rule.expected[0], 1 + rule.expected[1]], most)),
+      h("td", h("small", why)),
+    ));
+    const words = count ? `${count} of ${of} come to another verdict` : "all come to this verdict";
+    const label = "This draft under every verifier";
+    replace(this.judged, [
+      h("summary", `${label}: ${words}`),
+      h("div.svj-scroll", { tabindex: "0", role: "region", "aria-label": label },
+        table({ class: "svj-table" }, [heads.map((name) => h("th", { scope: "col" }, name))], body)),
+    ]);
   }
 
   /** @param {Redraft} result */

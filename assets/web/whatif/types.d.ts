@@ -4,6 +4,8 @@
 interface Redraft {
   trace: Trace; step: number; recorded: number; accepted: number; more: number; emitted: number; same: boolean;
   ms: number; read_ms: number; notes: string[];
+  /** Its draft under every verifier; null where nothing was drafted. */
+  judged: { rules: JudgedCard[]; step: JudgedStep } | null;
 }
 /** What is asked: a place of the ranking, or a method with its parameters. */
 interface RedraftQuestion { step: number; candidate?: number; method?: string; params?: Record<string, unknown> }

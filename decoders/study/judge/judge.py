@@ -158,11 +158,12 @@ def fault(trace: Trace) -> str:
 
 def judged(
     trace: Trace, rules: Mapping[str, tuple[VerifierCard, Any]] | None = None, *, sampled: bool | None = None,
-    steps: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None, before: int = 0,
 ) -> Iterator[StepJudged]:  # fmt: skip
     """Every step with a draft under every rule. ``sampled`` judges a greedy run as if its tokens were drawn, at
     temperature 1; None: as the run did. Undrawn runs are judged at temperature 1, at which their p is recorded.
-    ``steps`` picks some.
+    ``steps`` picks some. ``before``: random numbers that were taken before the trace's first step, where that is not
+    the run's.
 
     Raises UserError for a run that cannot be judged (``fault``).
     """
@@ -173,7 +174,7 @@ def judged(
     greedy = not recorded.get("temperature") if sampled is None else not sampled
     seed = int(recorded.get("seed") or 0)
     taken = [] if greedy or not recorded.get("temperature") else _numbers_taken(trace)
-    numbers = np.random.default_rng(seed).random(taken[-1] + AHEAD if taken else 0)
+    numbers = np.random.default_rng(seed).random(before + taken[-1] + AHEAD if taken else 0)[before:]
     for at in rebuilt(trace, steps):
         if at.missing:
             continue

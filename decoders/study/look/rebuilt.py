@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -80,7 +81,7 @@ class Position:
         for node, (known, tail) in enumerate(zip(self.known, tails, strict=True)):
             for token, (own, _) in known.items():
                 p[node, column[token]] = own
-            p[node, len(named) : len(named) + len(tail)] = torch.tensor(tail, dtype=torch.float64)
+            p[node, len(named) : len(named) + len(tail)] = torch.from_numpy(tail)
             p[node] /= p[node].sum()
             if node in inner and self.drawn:
                 q[node] = row = torch.zeros(p.shape[1], dtype=torch.float64)
@@ -88,7 +89,7 @@ class Position:
                     row[column[token]] = said or 0.0
                 left = max(0.0, 1 - float(row.sum()))
                 if left > ROUNDING * len(known):
-                    spread = torch.tensor(tail, dtype=torch.float64)
+                    spread = torch.from_numpy(tail)
                     if not wide and len(tail) and float(spread.sum()) > 0:
                         row[len(named) : len(named) + len(tail)] = left * spread / spread.sum()
                     else:
@@ -109,16 +110,16 @@ class Position:
         place = column - (columns - len(named) if wide else 0)
         return named[place] if 0 <= place < len(named) else None
 
-    def _tail(self, node: int, wide: bool) -> list[float]:
+    def _tail(self, node: int, wide: bool) -> np.ndarray:
         """The probabilities of tokens that are not recorded after a node: their sum is what the recorded ones leave of
         1, none is above the least of the listed first choices, and each child has as many above it as its rank says.
         """
         known = self.known[node]
         if not known:
-            return [1.0]  # nothing is asked after it but one more token
+            return np.ones(1)  # nothing is asked after it but one more token
         left = 1 - sum(p for p, _ in known.values())
         if left <= ROUNDING * (len(known) + 1):
-            return []
+            return np.zeros(0)
         children = [child for child, parent in enumerate(self.parents) if parent == node]
         falling = sorted((one for one, _ in known.values()), reverse=True)
         cap = falling[min(self.first, len(falling)) - 1] if self.listed[node] else 1.0
@@ -135,15 +136,14 @@ class Position:
         for i, most in enumerate(caps):
             step = min(raised, max(0.0, most - needed[i]))
             needed[i], raised, spare = needed[i] + step, raised - step, spare - step
-        tail = list(needed)
-        if spare > 0:
-            count = room if wide else min(room, max(1, math.ceil(spare / max(least, LEAST) - 1e-9)))
-            size = spare / count if wide or count == room else min(least, spare)
-            pieces = [size] * count
-            if not wide and count < room:
-                pieces[-1] = spare - size * (count - 1)
-            tail += pieces
-        return tail
+        if spare <= 0:
+            return np.asarray(needed)
+        count = room if wide else min(room, max(1, math.ceil(spare / max(least, LEAST) - 1e-9)))
+        size = spare / count if wide or count == room else min(least, spare)
+        pieces = np.full(count, size)
+        if not wide and count < room:
+            pieces[-1] = spare - size * (count - 1)
+        return np.concatenate([needed, pieces])
 
 
 def rebuilt(trace: Trace, steps: Sequence[int] | None = None) -> Iterator[Position]:

@@ -16,6 +16,7 @@ from cachetools import FIFOCache
 
 from decoders.errors import UserError
 from decoders.trace.trace import Trace
+from specviz.server.cards import verifier_cards
 
 if TYPE_CHECKING:
     from decoders.study.judge.judge import StepJudged, Total
@@ -137,14 +138,6 @@ def step_json(one: StepJudged) -> dict[str, Any]:
     return {"step": one.step, "rest": _round(one.rest), "rules": rules}
 
 
-def cards(names: Sequence[str]) -> list[dict[str, Any]]:
-    """Verifiers as the pages show them."""
-    from decoders.drafters import find_verifier
-
-    keys = ("name", "title", "summary", "source", "lossless")
-    return [{key: getattr(find_verifier(name), key) for key in keys} for name in names]
-
-
 def pool_runs(runs: Sequence[RunJudgement]) -> dict[str, Any]:
     """Runs that were judged, together: each rule's card and sums, how much of p or q is not recorded at most, and a
     sentence for each run of which something is left out.
@@ -157,7 +150,7 @@ def pool_runs(runs: Sequence[RunJudgement]) -> dict[str, Any]:
         sums[name] += total
     return {
         "state": "ready", "runs": sum(not run.fault for run in runs), "rest": max(run.rest for run in runs),
-        "rules": [{**card, **sums[card["name"]].to_json()} for card in cards([*sums])],
+        "rules": [{**card, **sums[card["name"]].to_json()} for card in verifier_cards([*sums])],
         "faults": [run.note for run in runs if run.note],
     }  # fmt: skip
 

@@ -129,7 +129,7 @@ class Lab(Service):
             "papers": PAPERS,
             "recipes": [recipe_card(experiment, info, available) for experiment in recipes().values()],
             "batch": {"name": NAME, "prompts": "examples", "count": 12, "max_new_tokens": 96, "repeats": 3},
-            "methods": methods["methods"],
+            "methods": methods["methods"], "verifiers": methods["verifiers"],
             "reason": methods["reason"],
             "metrics": metrics_shown(),
             "sets": SETS, "samples": list(SAMPLES),

@@ -15,6 +15,7 @@ from decoders.trace import files as tracefile
 from decoders.trace.report import payload
 from decoders.trace.trace import Trace
 from specviz.server.backend_host import Holder
+from specviz.server.cards import verifier_cards
 
 if TYPE_CHECKING:
     from decoders import Needs, Target
@@ -32,7 +33,8 @@ def to_text(trace: Trace) -> str:
 
 def redraft(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
     """A ``step`` of the run ``key`` drafted again: by a ``method`` with ``params`` (both None: the run's own), or on
-    from a ``candidate``. The step as a trace of its own, and how it compares with the recorded one.
+    from a ``candidate``. The step as a trace of its own, how it compares with the recorded one, and its draft under
+    every verifier (``judged``: the verifiers' cards and ``judging.step_json``; None where nothing was drafted).
     """
     from decoders.drafters import find_method
 
@@ -47,7 +49,22 @@ def redraft(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
         "trace": payload(again.trace), "step": again.step, "recorded": again.recorded, "accepted": again.accepted,
         "more": again.accepted - again.recorded, "emitted": list(map(int, again.emitted)), "same": again.same,
         "read_ms": round(read_ms, 1), "ms": round(again.ms, 1), "notes": list(again.notes),
+        "judged": _under_every_verifier(again.trace, trace, asked["step"]),
     }  # fmt: skip
+
+
+def _under_every_verifier(again: Trace, trace: Trace, step: int) -> dict[str, Any] | None:
+    """A step that was drafted ``again``, judged by all rules with the random numbers of the run's ``step``."""
+    from decoders.study.judge.judge import fault, judged
+    from decoders.study.look.recorded import drawn_before, sampling_of
+    from specviz.pages.acceptance.judging import step_json
+
+    if fault(again):
+        return None
+    before = 0 if sampling_of(trace.run).greedy else drawn_before(trace)[step]
+    for one in judged(again, before=before):
+        return {"rules": verifier_cards([*one.rules]), "step": step_json(one)}
+    return None
 
 
 def lens(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
