@@ -19,7 +19,7 @@ from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from tests.models import tiny_target, tiny_tokenizer
 from tests.stubs import nothing_wrong, serving
-from tests.waiting import WAIT_S, expect, fits
+from tests.waiting import WAIT_S, becomes, expect, fits
 
 PROMPTS = "\n".join(
     json.dumps({"question_id": task, "category": task, "turns": ["the old lamp at the station the old lamp"]})
@@ -105,4 +105,17 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
     expect(page.locator("[data-method='pld'] .svb-params")).to_have_count(2)
     for width in (420, 1280):
         fits(page, width)
+
+    # a sweep of one's own under other verifiers: those that only match in a greedy run cannot be chosen there
+    page.click(".svl-item[data-name='own']")
+    page.click(".svl-rules summary >> nth=0")
+    rules = page.locator(".svl-rules >> nth=0").locator("input")
+    base = rules.first.get_attribute("value").partition("@")[0]
+    expect(page.locator(f"input[value='{base}@block']")).to_be_disabled()
+    page.check(f"input[value='{base}@relaxed']")
+    becomes(page, lambda: page.evaluate("specviz.app.pages.lab.forms.own.methods"), [base, f"{base}@relaxed"])
+    expect(page.locator("#svl-param-0 option[value=relaxed_topk]")).to_have_count(1)  # the verifier's own parameter
+    page.fill("#svl-temperature", "1")
+    page.locator("#svl-temperature").blur()
+    expect(page.locator(f"input[value='{base}@block']")).to_be_enabled()
     nothing_wrong(page, port, said=["422", "404"])
