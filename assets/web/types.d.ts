@@ -226,6 +226,8 @@ interface PageEvents {
   /** The page's session with the server begins: its name. */
   session: string;
   tab: string;
+  /** Back or Forward: please show what the address says. */
+  address: URLSearchParams;
   /** Please open this run. */
   open: string;
   /** A run began: its id. */

@@ -14,7 +14,7 @@ from specviz.server.limits import rules_for
 from specviz.server.users import Users, hash_password, write_users
 from tests import synthetic
 from tests.stubs import StubDesk, serving
-from tests.waiting import WAIT_S, becomes, expect, fits
+from tests.waiting import WAIT_S, becomes, expect, fits, until
 
 FORM = PromptForm(instruction="Do it.", context="abc")
 TITLES = ("Rename a variable", "Quote the passage", "Sum of two", "<b>bold</b> & brave")
@@ -107,7 +107,8 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     page.click(".svr-bar:not(.svr-gone) button:has-text('Delete')")
     expect(page.locator(".svr-gone > span")).to_have_text("Deleted 3 runs.")
     becomes(page, lambda: len(titles(page)), 3)
-    assert all(path.exists() for path in folder.glob("*.spectrace")) and page.evaluate("specviz.app.runs.length") >= 6
+    assert {path.stem for path in folder.glob("*.spectrace")} >= {job.id for job in jobs}  # until it cannot be undone
+    assert page.evaluate("specviz.app.runs.length") == 3
     page.click(".svr-gone button:has-text('Undo')")
     becomes(page, lambda: len(titles(page)), 6)
     page.check("[aria-label='Select all runs that are shown']")
@@ -133,6 +134,37 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
         page.emulate_media(color_scheme=scheme)
         fits(page, 420)
     assert [p for p in page.problems if "422" not in p] == []
+
+
+@pytest.mark.slow("Attribution opened beside the library")
+def test_what_was_deleted_is_in_no_list_any_more(page: Any, context: Any, port: int, desk: StubDesk) -> None:
+    page.goto(f"http://127.0.0.1:{port}/?tab=attribution")
+    page.wait_for_selector(".svp-attribution[data-ready]")
+    mine = next(c["value"] for c in context.cookies() if c["name"] == "specviz_browser")
+    ids = [desk.submit(FORM, "pld", {}, {}, title=title, owner=mine).id for title in ("Gone at once", "Gone later")]
+    until(lambda: all(key in desk.store for key in ids), "both runs are over")
+    page.evaluate("id => specviz.open(id)", ids[0])
+    chooser = page.locator(".sva-runs")
+    expect(chooser).to_have_value(ids[0])
+    page.get_by_role("tab", name="Runs").click()
+    page.click(f"{row('Gone at once')} [aria-label^='Delete']")
+    page.wait_for_selector(".svr-gone button")
+    expect(chooser.locator(f"option[value='{ids[0]}']")).to_have_text("A run that was deleted")
+    page.click(".svr-gone button:has-text('Undo')")
+    expect(chooser.locator(f"option[value='{ids[0]}']")).to_contain_text("Gone at once")
+    page.click(f"{row('Gone at once')} [aria-label^='Delete']")
+    page.click(f"{row('Gone later')} [aria-label^='Delete']")  # the first one is deleted now
+    until(lambda: ids[0] not in desk.store, "the run is deleted", rest=lambda s: page.wait_for_timeout(1000 * s))
+    page.wait_for_function("specviz.app.shown === 'gallery-0'")  # the run that was open is gone
+    assert ids[1] in desk.store
+    page.get_by_role("tab", name="Attribution").click()
+    expect(chooser).to_have_value("gallery-0")
+    expect(chooser.locator("option")).to_have_count(len(page.evaluate("specviz.app.runs")))
+    assert not {"Gone at once", "Gone later"} & set(" ".join(chooser.locator("option").all_inner_texts()).split(" · "))
+    page.reload()
+    until(lambda: ids[1] not in desk.store, "the other run is deleted", rest=lambda s: page.wait_for_timeout(1000 * s))
+    assert page.problems == []
+
 
 
 def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import { COUNTED } from "specviz/attribution/board.js";
 import { choices } from "specviz/attribution/forms.js";
 import { answerForm } from "specviz/attribution/own.js";
 import { drawScores, scoreForm } from "specviz/attribution/quotes.js";
-import { address, drawChooser, drawExports, drawSignals, load, ordered, toggle } from "specviz/attribution/runs.js";
+import { address, drawExports, drawRuns, drawSignals, load, ordered, toggle } from "specviz/attribution/runs.js";
 import { page, part, visible } from "specviz/attribution/state.js";
 import { Attribution } from "specviz/attribution/view.js";
 import { on } from "specviz/base/bus.js";
@@ -103,7 +103,7 @@ export function mount({ element }) {
     else if (page.view && id !== page.id) load(id);
   });
   on("runs", () => {
-    if (page.view) drawChooser();
+    if (page.view) drawRuns();
   });
   on("model", again);
   onTheme(drawScores);

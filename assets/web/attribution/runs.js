@@ -8,7 +8,7 @@ import { plural, short } from "specviz/base/numbers.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { setAddress } from "specviz/shell/address.js";
 import { open } from "specviz/shell/open.js";
-import { fillRuns, refreshRuns } from "specviz/shell/runs.js";
+import { fillRuns, isGone, refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
 /** @type {(id: string) => Promise<AttributedRun | WaitingRun>} */
@@ -211,7 +211,15 @@ export function drawExports() {
 }
 
 /** The recorded runs, by kind. */
-export const drawChooser = () => fillRuns(find(page.box, ".sva-runs", HTMLSelectElement), page.id);
+const drawChooser = () => fillRuns(find(page.box, ".sva-runs", HTMLSelectElement), page.id);
+
+/** The list has changed: what was deleted is drawn no more. */
+export function drawRuns() {
+  drawChooser();
+  const gone = [...page.docs.keys()].filter((id) => id !== page.id && isGone(id));
+  for (const id of gone) page.docs.delete(id);
+  if (gone.length) draw();
+}
 
 /** Opens the first of the runs that began; the others are its further signals. @param {StartedSignals} started */
 export function show({ runs, notes }) {

@@ -33,6 +33,7 @@ export function begin(lanes) {
   part("results").replaceChildren();
   part("empty").hidden = page.lanes.length > 0;
   page.host.begun(idsOf(page.lanes));
+  if (!page.lanes.length) return page.host.changed();
   frame();
   follow(ticket);
 }

@@ -10,7 +10,7 @@ import { changed } from "specviz/compare/frame.js";
 import { begin, lens } from "specviz/compare/live.js";
 import { drawOutputs } from "specviz/compare/outputs.js";
 import { pause } from "specviz/compare/race.js";
-import { drawExample, drawRecorded, example, openRuns } from "specviz/compare/recorded.js";
+import { drawExample, drawRecorded, example, openForm, openRuns } from "specviz/compare/recorded.js";
 import { server } from "specviz/compare/server.js";
 import { going, page, part } from "specviz/compare/state.js";
 import { refreshRuns } from "specviz/shell/runs.js";
@@ -92,6 +92,12 @@ async function load() {
       }),
   );
   on("lanes", openRuns);
+  on("address", (asked) => {
+    const lanes = (asked.get("lanes") ?? "").split(",").filter(Boolean);
+    if (asked.get("tab") !== "compare" || `${lanes}` === `${page.lanes.map((lane) => lane.id).filter(Boolean)}`) return;
+    if (lanes.length) openRuns(lanes);
+    else openForm();
+  });
   on("current", drawPrompt);
   const ids = (new URLSearchParams(location.search).get("lanes") || "").split(",")
     .filter(Boolean)

@@ -44,6 +44,12 @@ export function openRuns(ids) {
   part("setup", HTMLDetailsElement).open = false;
 }
 
+/** Compares none: the form is open. */
+export function openForm() {
+  begin([]);
+  part("setup", HTMLDetailsElement).open = true;
+}
+
 /** @param {RunRecord[]} runs of one prompt */
 const titleOf = (runs) => `${runs[0].title} · ${runs.length} runs${runs[0].kind === "gallery" ? " · gallery" : ""}`;
 /** @param {RunRecord} run */

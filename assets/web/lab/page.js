@@ -165,9 +165,8 @@ function draw() {
   address();
 }
 
-/** What the address names: an experiment or results. */
-async function begin() {
-  const asked = new URLSearchParams(location.search);
+/** What the address names: an experiment or results. @param {URLSearchParams} asked */
+async function begin(asked) {
   const name = asked.get("recipe") || asked.get("lab") || "";
   const first = catalog().recipes[0].name;
   const { results, recorded } = catalog();
@@ -195,8 +194,11 @@ export async function mount({ element }) {
   }
   side.open = innerWidth >= 900;
   box.replaceChildren(side, h("section.svl-main", parts.setup, parts.results, parts.tool), parts.dialog);
-  await begin();
+  await begin(new URLSearchParams(location.search));
   parts.list.querySelector(".svl-item[aria-current]")?.scrollIntoView({ block: "nearest" });
+  on("address", (asked) => {
+    if (asked.get("tab") === "lab" && asked.get("lab") !== (lab.id || lab.choice)) begin(asked);
+  });
   on("lab", drawSide); // what there is has changed
   on("model", async () => {
     await refresh();

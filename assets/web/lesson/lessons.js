@@ -173,6 +173,13 @@ async function play(id, at = 0, present = false) {
 /** Opens a lesson where the learner was. @param {string} id */
 export const again = (id) => play(id, kept(id).at || 0);
 
+/** Shows a lesson's stop, or the cards. @param {string | null} id @param {number} at */
+export function turn(id, at) {
+  if (!id) return page.player && drawCards();
+  if (id === page.player?.lesson.id) return page.player.go(at);
+  return play(id, at);
+}
+
 /** Shows the cards, or the lesson that the address names. */
 export async function load() {
   try {

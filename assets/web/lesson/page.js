@@ -1,8 +1,9 @@
 /* Page "Lessons" in the app: lessons and their runs come from the server. */
 
+import { on } from "specviz/base/bus.js";
 import { h, place } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
-import { again, load, page } from "specviz/lesson/lessons.js";
+import { again, load, page, turn } from "specviz/lesson/lessons.js";
 import { setAddress } from "specviz/shell/address.js";
 import { onInspect } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
@@ -35,6 +36,10 @@ export function learn(id) {
   goTo("lessons");
   if (page.asked) again(id);
 }
+
+on("address", (asked) => {
+  if (page.asked && asked.get("tab") === "lessons") turn(asked.get("lesson"), Number(asked.get("at")) - 1);
+});
 
 /** @param {Part} part */
 export function mount({ element }) {

@@ -5,8 +5,9 @@ import { h, replace, table } from "specviz/base/dom.js";
 import { postJson, sentence } from "specviz/base/json.js";
 import { plural, when } from "specviz/base/numbers.js";
 import { safe } from "specviz/base/text.js";
-import { onInspect } from "specviz/shell/open.js";
-import { KINDS, refreshRuns, variant } from "specviz/shell/runs.js";
+import { FIRST } from "specviz/shell/early.js";
+import { onInspect, open } from "specviz/shell/open.js";
+import { KINDS, isGone, leave, refreshRuns, variant } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
 /** What is made of selected runs. @typedef {"compare" | "acceptance" | "difference"} Look */
@@ -258,8 +259,10 @@ export function drawLibrary(box, look) {
     if (!ids.length) return;
     gone.hidden = true;
     if (last) return navigator.sendBeacon("api/runs/delete", new Blob([JSON.stringify({ ids })], JSON_TYPE));
+    leaving.clear();
     await act("delete", { ids });
-    for (const id of ids) leaving.delete(id);
+    leave(ids, true); // those that could not be deleted
+    if (isGone(app.current)) open(FIRST);
   }
 
   function remove() {
@@ -272,14 +275,14 @@ export function drawLibrary(box, look) {
       clearTimeout(timer);
       leaving.clear();
       gone.hidden = true;
-      draw();
+      leave(ids, true);
     };
     const back = barButton("Undo", undo);
     const what = ids.length === 1 && first ? `“${first.title}”` : plural(ids.length, "run");
     gone.replaceChildren(h("span", `Deleted ${what}.`), back);
     gone.hidden = false;
     timer = setTimeout(deleteNow, UNDO_MS);
-    draw();
+    leave(ids);
     back.focus();
   }
   addEventListener("pagehide", () => deleteNow(true));
@@ -342,7 +345,7 @@ export function drawLibrary(box, look) {
     const there = new Set(app.runs.filter((run) => run.kind !== "live").map((run) => run.id));
     for (const id of chosen) if (!there.has(id)) chosen.delete(id);
     const test = wanted(search.value);
-    matching = app.runs.filter((run) => !leaving.has(run.id) && test(run));
+    matching = app.runs.filter(test);
     const by = COLUMNS.find(({ key }) => key === sorted.key)?.by;
     const way = sorted.up ? 1 : -1;
     if (by) matching = [...matching].sort((a, b) => (by(a) < by(b) ? -way : by(a) > by(b) ? way : 0));

@@ -58,18 +58,26 @@ export function mount({ element }) {
     if (before) back.focus();
   }
 
-  const asked = new URLSearchParams(location.search);
-  const what = asked.has("acceptance") ? "acceptance" : asked.has("difference") ? "difference" : "";
-  const ids = (asked.get("runs") || "").split(",").filter(Boolean);
+  /** Shows what an address names; all runs, once they are listed. @param {URLSearchParams} asked */
+  function turnTo(asked) {
+    const what = asked.has("acceptance") ? "acceptance" : asked.has("difference") ? "difference" : "";
+    const ids = (asked.get("runs") || "").split(",").filter(Boolean);
+    if (!what) {
+      if (!shown.hidden) toLibrary();
+      return;
+    }
+    if (app.runs.length || ids.length) return look(what, ids, asked.get("acceptance") || undefined);
+    turn(true);
+    inside.replaceChildren(h("p.svp-empty", "Looking for runs …"));
+    let begun = false;
+    on("runs", () => {
+      if (!begun && !shown.hidden) look(what, ids, asked.get("acceptance") || undefined);
+      begun = true;
+    });
+  }
+
   box.append(library, shown);
   drawLibrary(library, look);
-  if (!what || app.tab !== "runs") return;
-  if (app.runs.length || ids.length) return look(what, ids, asked.get("acceptance") || undefined);
-  turn(true);
-  inside.replaceChildren(h("p.svp-empty", "Looking for runs …"));
-  let begun = false;
-  on("runs", () => {
-    if (!begun && !shown.hidden) look(what, ids, asked.get("acceptance") || undefined);
-    begun = true;
-  });
+  on("address", (asked) => asked.get("tab") === "runs" && turnTo(asked));
+  if (app.tab === "runs") turnTo(new URLSearchParams(location.search));
 }

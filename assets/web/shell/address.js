@@ -1,4 +1,4 @@
-/* The address: trace, step, pins, tab. */
+/* The address: trace, step, pins, tab; another view is an entry of the browser's history, another step is none. */
 
 import { rested } from "specviz/base/dom.js";
 import { app, params } from "specviz/shell/state.js";
@@ -12,11 +12,39 @@ function put(url, values) {
   return url;
 }
 
-/** Changes parameters of the address now; null removes one. @param {Record<string, string | null>} values */
-export const setAddress = (values) => history.replaceState(history.state, "", put(new URL(location.href), values));
+/** The parameters that name a tab's view. @type {Record<string, string[]>} */
+const VIEWS = {
+  inspect: ["trace"],
+  attribution: ["trace"],
+  compare: ["lanes"],
+  lab: ["lab"],
+  lessons: ["lesson", "at"],
+  runs: ["acceptance", "difference", "runs"],
+};
+/** Where one of these is missing, the page says which it has opened: that is no other view. */
+const FILLED = ["trace", "lab", "at"];
 
-/** Writes it, a moment after the last change. */
-export const address = rested(() => history.replaceState(history.state, "", link()), 150);
+/** Whether two addresses show different views. @type {(before: URLSearchParams, after: URLSearchParams) => boolean} */
+export function otherView(before, after) {
+  const tab = after.get("tab") || "inspect";
+  if (tab !== (before.get("tab") || "inspect")) return true;
+  return (VIEWS[tab] ?? []).some((key) => {
+    const [old, now] = [before.get(key) || "", after.get(key) || ""];
+    return old !== now && !(FILLED.includes(key) && (!old || !now));
+  });
+}
+
+/** @param {URL} url */
+function write(url) {
+  if (otherView(new URLSearchParams(location.search), url.searchParams)) history.pushState(null, "", url);
+  else history.replaceState(history.state, "", url);
+}
+
+/** Changes parameters of the address now; null removes one. @param {Record<string, string | null>} values */
+export const setAddress = (values) => write(put(new URL(location.href), values));
+
+/** Writes it, a moment after the last change; the run that is being opened does so when it is there. */
+export const address = rested(() => app.coming || write(new URL(link())), 150);
 
 /** The address of what is shown. */
 export function link() {
@@ -26,9 +54,9 @@ export function link() {
   return put(new URL(location.href), { trace: app.current, ...place, tab }).href;
 }
 
-/** The step and the pins that the page was opened with. */
-export function fromAddress() {
-  const step = Number.parseInt(params.get("step") || "", 10);
-  const pins = (params.get("pins") || "").split(",").filter(Boolean).map(Number);
+/** The step and the pins that an address has: by default the one with which the page was opened. */
+export function fromAddress(asked = params) {
+  const step = Number.parseInt(asked.get("step") || "", 10);
+  const pins = (asked.get("pins") || "").split(",").filter(Boolean).map(Number);
   return { step: Number.isFinite(step) && step > 0 ? step - 1 : undefined, pins };
 }

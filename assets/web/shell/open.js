@@ -2,7 +2,7 @@
 
 import { emit, on } from "specviz/base/bus.js";
 import { getJson, sentence, traceUrl } from "specviz/base/json.js";
-import { address } from "specviz/shell/address.js";
+import { address, fromAddress, setAddress } from "specviz/shell/address.js";
 import { FIRST, early } from "specviz/shell/early.js";
 import { busy, draw, follow, reload } from "specviz/shell/live.js";
 import { over } from "specviz/shell/runs.js";
@@ -17,11 +17,13 @@ let newest = 0; // an answer to an older question is dropped
 export async function open(id, at = {}, answer) {
   const ticket = ++newest;
   const before = app.current;
+  app.coming = id;
   try {
     const url = id === FIRST ? "api/first" : traceUrl(id);
     /** @type {Trace} */
     const trace = await getJson(url, answer || fetch(url));
     if (ticket !== newest) return;
+    app.coming = "";
     if (id === FIRST && !trace.run) {
       return say("There is no recorded run yet: type a prompt on the left, choose a method and press Run.", "info");
     }
@@ -44,8 +46,10 @@ export async function open(id, at = {}, answer) {
   } catch (problem) {
     over(id);
     if (ticket !== newest) return;
+    app.coming = "";
     say(sentence(problem), "error");
-    if (before || id === FIRST) return;
+    setAddress({ trace: null, step: null, pins: null });
+    if (before || id === FIRST) return address();
     await open(FIRST);
     say(app.current ? `${sentence(problem)} Here is a run from the gallery instead.` : sentence(problem), "error");
   }
@@ -62,3 +66,15 @@ export function onInspect(id, at) {
 }
 
 on("open", (id) => open(id));
+
+// Back and Forward: the page is as its address says; each tab looks after what is its own
+addEventListener("popstate", () => {
+  const asked = new URLSearchParams(location.search);
+  const tab = asked.get("tab") || "inspect";
+  const trace = asked.get("trace");
+  const at = fromAddress(asked);
+  if (trace && trace !== (app.coming || app.current)) open(trace, at);
+  else if (trace && trace === app.shown && at.step !== undefined) app.inspector?.setStep(at.step);
+  if (tab !== app.tab) goTo(tab);
+  emit("address", asked);
+});

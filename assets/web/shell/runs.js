@@ -1,6 +1,6 @@
 /* The list of recorded runs, and which runs of this page go on. */
 
-import { emit } from "specviz/base/bus.js";
+import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
 import { percentage } from "specviz/base/numbers.js";
@@ -8,6 +8,12 @@ import { inLine } from "specviz/base/text.js";
 import { app } from "specviz/shell/state.js";
 
 let newest = 0;
+/** As the server has listed them last. @type {RunRecord[]} */
+let listed = [];
+/** Runs that this page is about to delete. @type {Set<string>} */
+const leaving = new Set();
+/** Every run that was ever listed and over. @type {Set<string>} */
+const seen = new Set();
 
 /** What the kinds of runs are called. @type {Record<string, string>} */
 export const KINDS = {
@@ -31,6 +37,22 @@ export function running() {
   document.body.classList.toggle("sv-running", app.mine.size > 0);
 }
 
+/** The runs that there are, without those about to be deleted: every list of the page has these. */
+function list() {
+  app.runs = listed.filter((run) => !leaving.has(run.id));
+  for (const run of listed) if (run.kind !== "live") seen.add(run.id);
+  emit("runs", app.runs);
+}
+
+/** Takes runs out of every list, or back into them. @param {string[]} ids */
+export function leave(ids, back = false) {
+  for (const id of ids) leaving[back ? "delete" : "add"](id);
+  list();
+}
+
+/** Whether a run was listed and is not any more: it was deleted, or has made room. @param {string} id */
+export const isGone = (id) => seen.has(id) && !app.runs.some((run) => run.id === id);
+
 /** Asks for the list anew. */
 export async function refreshRuns() {
   const ticket = ++newest;
@@ -38,18 +60,19 @@ export async function refreshRuns() {
     /** @type {RunList} */
     const answer = await getJson("api/runs");
     if (ticket !== newest) return;
-    app.runs = answer.runs;
+    listed = answer.runs;
     app.room = answer.room;
-    for (const run of app.runs) {
+    for (const run of listed) {
       // this page was loaded again (an answer may be older than the end it was told of)
       if (run.kind === "live" && run.id === app.current && !app.ended.has(run.id)) app.mine.add(run.id);
     }
     running();
-    emit("runs", app.runs);
+    list();
   } catch {
     /* the model's pill tells when the server is gone */
   }
 }
+on("tab", refreshRuns);
 
 /** Runs that tell how much their method has accepted: over, not empty, and not of a given answer. */
 export const countable = () => app.runs.filter((run) => run.kind !== "live" && !run.forced && (run.tokens ?? 0) > 0);
@@ -77,7 +100,8 @@ export function fillRuns(select, current) {
   const options = (/** @type {string} */ kind) =>
     app.runs.filter((run) => run.kind === kind).map((run) => h("option", { value: run.id }, brief(run)));
   select.replaceChildren(...kinds.map((kind) => h("optgroup", { label: KINDS[kind] || kind }, options(kind))));
-  const other = current ? "A run from a link" : "No recorded run yet";
+  const gone = isGone(current) ? "A run that was deleted" : "A run from a link";
+  const other = current ? gone : "No recorded run yet";
   if (!app.runs.some((run) => run.id === current))
     select.prepend(h("option", { value: current, disabled: true }, other));
   select.value = current;

@@ -9,6 +9,7 @@ export const params = new URLSearchParams(location.search);
 export const app = {
   inspector: null,
   current: "",
+  coming: "",
   shown: "",
   drawn: 0,
   tab: params.get("tab") || "inspect",

@@ -6,10 +6,14 @@ import { app } from "specviz/shell/state.js";
 
 /** @type {((tab: string) => void) | null} */
 let ask = null;
+let drawn = "inspect"; // Gradio's
+/** Asked of Gradio, which has not shown them yet. @type {string[]} */
+const coming = [];
 
 /** Shows a tab; the one that the address names is shown by the server. @param {string} tab */
 export function goTo(tab) {
   app.tab = tab;
+  if (tab !== (coming.at(-1) ?? drawn)) coming.push(tab);
   address();
   ask?.(tab);
 }
@@ -23,7 +27,11 @@ let opening = app.tab; // what the address names, on its way
 on("tab", (tab) => {
   const begun = opening === "inspect";
   opening = "inspect";
+  drawn = tab;
   if (!begun && tab === "inspect") return; // Gradio begins with its first tab
+  if (coming.includes(tab)) coming.splice(0, coming.lastIndexOf(tab) + 1);
+  else coming.length = 0; // the user's choice
+  if (coming.length) return; // on the way to another one
   app.tab = tab;
   address();
 });

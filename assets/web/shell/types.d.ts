@@ -68,6 +68,8 @@ interface App {
   inspector: Inspector | null;
   /** the run that is asked for */
   current: string;
+  /** the run that is being fetched to be opened, if any */
+  coming: string;
   /** the run that is drawn */
   shown: string;
   /** ms from the navigation to the first view */
