@@ -89,7 +89,8 @@ def test_a_large_part_is_stored_in_int8(
 def test_the_command_of_a_training_names_what_its_kind_takes() -> None:
     parser = argparse.ArgumentParser()
     train_all.add(parser)
-    args = parser.parse_args(["--budget", "2m", "--kv-layer", "3", "--rate", "0.02", "--draft-vocab", "99", "--fast"])
+    given = "--budget 2m --kv-layer 3 --rate 0.02 --draft-vocab 99 --fast --fp32"
+    args = parser.parse_args(given.split())
     made = {part: train_all.command(args, Path("o"), part, 1.5) for part in train_all.worths()}
     for part, words in made.items():
         cli_parser = argparse.ArgumentParser()
@@ -97,7 +98,7 @@ def test_the_command_of_a_training_names_what_its_kind_takes() -> None:
 
         train.add(cli_parser)
         read = cli_parser.parse_args(words[words.index("train") + 1 :])
-        assert read.part == part and read.minutes == 1.5 and read.best and read.apart and read.fast
+        assert read.part == part and read.minutes == 1.5 and read.best and read.apart and read.fast and read.fp32
     assert "--kv-layer" in made["glide"] and "--kv-layer" not in made["drafter"]
     assert "--rate" in made["eagle"] and "--states" not in made["ppd"]
 

@@ -124,7 +124,7 @@ def test_a_dimension_that_is_large_in_every_state_is_no_lever_in_a_scaled_head(t
         taught = replace(lesson, network=head, kept={**lesson.kept, "states": states})
         before = next(Eagle().guesses(taught)).detach()
         Eagle().loss(taught).backward()
-        muon_and_adamw(head, head, 0.1, 1e-3, fast=False).step(1.0)
+        muon_and_adamw(head, head, 0.1, 1e-3, half=False).step(1.0)
         after = next(Eagle().guesses(taught)).detach()
         moved[scaled] = float(((after - before) / states.std((0, 1))).pow(2).mean().sqrt())
     assert moved[True] < 1 < 5 * moved[True] < moved[False], moved

@@ -168,7 +168,7 @@ def test_a_dimension_that_is_large_in_every_state_is_no_lever_in_scaled_heads(ki
             assert float((embedded / heads.size).detach().pow(2).mean()) == pytest.approx(1, rel=0.2)
         taught = replace(lesson, network=heads, kept={**lesson.kept, "states": states})
         HEAD_KINDS[kind].loss(taught).backward()
-        muon_and_adamw(heads, heads, 0.1, 1e-3, fast=False).step(1.0)
+        muon_and_adamw(heads, heads, 0.1, 1e-3, half=False).step(1.0)
         moved[scaled] = float(torch.stack(list(HEAD_KINDS[kind].guesses(taught))).detach().pow(2).mean().sqrt())
     assert 5 * moved[True] < moved[False], moved
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from decoders import Prompt, UserError, find_method, generate, load_target
 from decoders.draft.needs import Needs
@@ -22,14 +23,17 @@ from decoders.training.demo.source import DemoSource, source_of
 from decoders.training.demo.tasks import stream
 from decoders.training.demo.tokenizer import train_tokenizer
 from decoders.training.drafter import epoch_steps, reached_mean
+from decoders.training.frozen_target import FrozenTarget
 from decoders.training.learning import cosine_factor
 from decoders.training.loop import PartRun, try_to_save
+from decoders.training.precision import has_bf16_products
+from decoders.training.states import Shelf
 from decoders.training.teacher import Teacher
 from specviz import cli
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .tiers import matrix
-from .training import TINY, run_of, save_model, source_for, train_kind
+from .training import TINY, begun, run_of, save_model, source_for, train_kind
 
 PPD_ABLATIONS = {"vectors": 2, "mask": "encoder", "learned": True, "hard_labels": True, "prefix": 1, "exits": 2}
 pytestmark = pytest.mark.usefixtures("home")
@@ -317,6 +321,60 @@ def test_budgets_are_minutes_or_steps(tmp_path, source):
             train_kind("glide", tmp_path, network("llama"), source, **given)
     train_kind("drafter", tmp_path, network("llama"), source, minutes=1e-5)
     assert read_part(tmp_path / "part").training["steps"] == 1
+
+
+# --- the precision
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    matrix(
+        [
+            ("glide", {}), ("ppd", {}), ("eagle3", {}), ("glide", {"shared": True}), ("ppd", {"hard_labels": True}),
+            ("ppd", {"head": "one-stage"}), ("drafter", {}), ("medusa", {}),
+        ],
+        (),
+        "trains twice for a few steps, in either precision",
+    ),
+)  # fmt: skip
+def test_bf16_products_learn_what_fp32_learns(kind, options, tmp_path, text):
+    losses = {}
+    for bf16 in (False, True):
+        run = run_of(kind, tmp_path / f"{bf16}" / "run", source_for(kind, text), "qwen3", bf16=bf16, **options)
+        losses[bf16] = [run.train_step(step / 8) for step in range(4)] + [run.validate()["held_out_loss"]]
+        assert read_part(run.export(tmp_path / f"{bf16}" / "part")).training["bf16"] is bf16
+        assert all(parameter.dtype == torch.float32 for parameter in run.trained.parameters())
+    assert losses[False] != losses[True] and losses[False][3] != losses[False][0]
+    assert losses[True] == pytest.approx(losses[False], rel=0.01)
+
+
+@pytest.mark.slow("trains four times for a few steps")
+@pytest.mark.parametrize("kind", ["glide", "ppd"])
+def test_states_on_a_shelf_are_what_the_target_says(kind, tmp_path, text, monkeypatch):
+    """In bf16: with one that is filled on the way, without, with one that has no room, with one that has everything."""
+    source, recipe = source_for(kind, text), replace(TINY[kind], bf16=True)
+
+    def losses(name: str, shelf: Shelf | None) -> list[float]:
+        run = begun(kind, tmp_path / name, network("qwen3"), source, recipe, shelf=shelf)
+        run.open(True)
+        return [run.train_step(step / 8) for step in range(3)]
+
+    shelf, full = Shelf(tmp_path / "shelf", 1 << 30), Shelf(tmp_path / "full", 1)
+    filling = losses("filling", shelf)
+    assert filling == pytest.approx(losses("alone", None), rel=2e-3)
+    assert losses("full", full) == filling and list(full.folder.iterdir()) == []
+    every = {f"{name}.{layer}" for name in ("keys", "values") for layer in range(3)}
+    assert all(load_file(file).keys() == every | {"states"} for file in shelf.folder.iterdir())
+    monkeypatch.setattr(FrozenTarget, "read", lambda *_: pytest.fail("it is kept"))
+    assert losses("filled", shelf) == filling
+
+
+def test_bf16_is_taken_where_the_processor_has_it(monkeypatch):
+    able: dict[str, bool] = {"avx512_f": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
+    assert not has_bf16_products(torch.device("cpu")), "every number would be converted first"
+    able["avx512_bf16"] = True
+    assert has_bf16_products(torch.device("cpu")) and not has_bf16_products(torch.device("meta"))
 
 
 # --- the command

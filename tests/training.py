@@ -9,7 +9,7 @@ from typing import Any
 from decoders.method.part import HEADS, kinds
 from decoders.training import drafter, heads, prompt_tokens
 from decoders.training.data import FileSource
-from decoders.training.loop import PartRun, train
+from decoders.training.loop import train
 
 from .models import network, tiny_tokenizer
 
@@ -40,12 +40,12 @@ def source_for(kind: str, text: Path) -> FileSource:
     return FileSource(tiny_tokenizer(), [text], 0, length=LENGTH[kind], documents=12)
 
 
-def begun(kind: str, folder: Path, model: Any, source: Any, recipe: Any = None, seed: int = 0) -> PartRun:
+def begun(kind: str, folder: Path, model: Any, source: Any, recipe: Any = None, seed: int = 0, **options: Any) -> Any:
     """A run by the tiny recipe or another one, not opened yet."""
     made: Any = prompt_tokens.Run if kind == "ppd" else drafter.Run
     if kind in HEAD_KINDS:
         made = heads.run_of(HEAD_KINDS[kind], folder.parent / "states")
-    return made(kind, folder, model, "tiny", source, recipe or TINY[kind], seed)
+    return made(kind, folder, model, "tiny", source, recipe or TINY[kind], seed, **options)
 
 
 def run_of(kind: str, folder: Path, source: Any, family: str = "llama", seed: int = 0, **changes: Any) -> Any:

@@ -39,7 +39,7 @@ class BorrowingRun(PartRun):
 
     def half(self) -> Any:
         """Matrix products in bf16, where the recipe says so."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.fast)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.half)
 
     def _share(self) -> None:
         self.network.share(self.model.get_input_embeddings().weight, self.model.get_output_embeddings().weight)

@@ -6,12 +6,13 @@ import statistics
 import time
 from collections.abc import Callable
 from copy import deepcopy
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.draft_models.network import DraftConfig, DraftModel, TargetView, block_mask
@@ -27,7 +28,7 @@ from .borrowing import BorrowingRun
 from .data import Source
 from .learning import adamw_alone, muon_and_adamw, position_weights, weighted_loss
 from .recipes import DraftModelRecipe as Recipe
-from .states import States
+from .states import Shelf, States
 from .teacher import Teacher
 
 FAINT = 0.015  # of a copied output projection: it writes to a later layer's stream, which is larger
@@ -59,7 +60,7 @@ class Run(BorrowingRun):
 
     def __init__(
         self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int,
-        states: Path | None = None,
+        states: Path | None = None, shelf: Shelf | None = None,
     ) -> None:  # fmt: skip
         config = DraftConfig.of(
             ModelShape.of(model.config), layers=recipe.layers, hidden=recipe.hidden, **training_of(kind).settings,
@@ -70,11 +71,14 @@ class Run(BorrowingRun):
         self.draft = draft_for(model, config, seed, recipe.copied)
         super().__init__(kind, folder, model, name, source, recipe, seed, self.draft)
         self.teacher = Teacher(model, self.config.kv_layers)
-        states = folder / "states" if states is None else states
-        self.states = States(model, self.config.kv_layers, states, fast=recipe.fast) if recipe.soft else None
+        self.states: States | None = None
+        if recipe.soft:
+            self.states = States(model, self.config.kv_layers, states or folder / "states", half=recipe.half)
+        elif shelf is not None and recipe.half:
+            self.states = shelf.open(model, self.config.kv_layers)
         self.optimisers = (
             adamw_alone(self.draft, PAPER_RATE) if recipe.recipe == "paper" else
-            muon_and_adamw(self.draft, self.draft.layers, recipe.matrix_lr, recipe.vector_lr, fast=recipe.fast)
+            muon_and_adamw(self.draft, self.draft.layers, recipe.matrix_lr, recipe.vector_lr, half=recipe.half)
         )  # fmt: skip
         self.cost = measured_cost(self.teacher, self.draft)
         if recipe.fast:
@@ -103,18 +107,32 @@ class Run(BorrowingRun):
         recipe, batch = self.recipe, next(batch for batch in self.feed if bool((batch.kinds[:, 1:] == RESPONSE).any()))
         weights = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
         ids = batch.ids.to(self.device)
-        if self.states is not None:
+        if recipe.soft:
+            assert self.states is not None
             return batch, *self._soft_loss(self.states, batch, weights)
         with self.half():
-            seen: list[TargetView] = []
-            if self.config.kv_layers:
-                with torch.no_grad():
-                    kvs, rotary = self.teacher(ids)
-                seen = self._views(kvs, rotary, ids.shape[1])
-            states = self.draft(ids, seen)
-        if self.draft.drafted is None:
-            return batch, *weighted_loss(self.draft.head, states, batch, weights)
-        return batch, *weighted_loss(lambda rows: self.draft.everything(self.draft.head(rows)), states, batch, weights)
+            states = self.draft(ids, self._seen(batch, ids))
+            if self.draft.drafted is None:
+                return batch, *weighted_loss(self._head, states, batch, weights)
+            every = lambda rows: self.draft.everything(self.draft.head(rows))  # noqa: E731
+            return batch, *weighted_loss(every, states, batch, weights)
+
+    @cached_property
+    def _head(self) -> Any:
+        """The head, or its weight in the dtype of products where it is frozen."""
+        head = self.draft.head
+        if head.weight.requires_grad or not self.draft.config.shared:
+            return head
+        return head.weight.to(torch.bfloat16 if self.recipe.half else head.weight.dtype)
+
+    @torch.no_grad()
+    def _seen(self, batch: Batch, ids: Int[Tensor, "rows length"]) -> list[TargetView]:
+        if not self.config.kv_layers:
+            return []
+        if self.states is not None:
+            return self._glimpses(self.states, self.states.of(batch)[0])
+        kvs, rotary = self.teacher(ids)
+        return self._views(kvs, rotary, ids.shape[1])
 
     def _soft_loss(
         self, kept: States, batch: Batch, weights: Float[Tensor, "rows length"]
@@ -161,7 +179,7 @@ class Run(BorrowingRun):
             with self.half():
                 told, seen = self._target_outputs(batch, wanted)
                 states = self.draft(ids, seen)[:, :-1].float()
-            logits = self.draft.everything(self.draft.head(states[wanted]))
+                logits = self.draft.everything(self.draft.head(states[wanted])).float()
             said, n = ids[:, 1:][wanted], int(wanted.sum())
             possible = torch.isin(said, self.draft.drafted) if self.draft.drafted is not None else slice(None)
             losses = F.cross_entropy(logits, said, reduction="none")[possible]

@@ -20,6 +20,8 @@ from decoders.model.files.shape import ModelShape
 
 from .teacher import KeysValues, window_mask
 
+PIECES = 1  # chunks of prompt rows whose attention is gone back through at a time on a CPU: they stay in its caches
+
 
 def refusal(shape: ModelShape) -> str | None:
     """Why prompt tokens cannot be trained for this target, in one sentence; None if they can."""
@@ -286,7 +288,14 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return *ctx.back(grads[0], ctx.own, *ctx.saved_tensors), None, None, None, None
+        kept = ctx.saved_tensors
+        pieces = PIECES if kept[0].device.type == "cpu" and ctx.back is attend_backward else len(kept[0])
+        parts = [
+            ctx.back(grad, ctx.own, *some)
+            for grad, *some in zip(*(t.split(pieces) for t in (grads[0], *kept)), strict=True)
+        ]
+        made = parts[0] if len(parts) == 1 else [torch.cat(each) for each in zip(*parts, strict=True)]
+        return *made, None, None, None, None
 
 
 def attend_backward(
@@ -294,7 +303,7 @@ def attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the queries, and of the rows' own keys and values: the last ``count`` ones."""
     own, scale = keys.shape[2] - count, q.shape[-1] ** -0.5
-    weights = ((q @ keys.mT).float() * scale + mask - lse[..., None]).exp()
+    weights = (q @ keys.mT).float().mul_(scale).add_(mask).sub_(lse[..., None]).exp_()
     even = (grad.float() * out.float()).sum(-1, keepdim=True)
-    inner = (weights * ((grad @ values.mT).float() - even) * scale).to(q.dtype)
+    inner = (grad @ values.mT).float().sub_(even).mul_(weights).mul_(scale).to(q.dtype)
     return inner @ keys, inner[..., own:].mT @ q, weights[..., own:].to(q.dtype).mT @ grad

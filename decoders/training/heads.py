@@ -28,7 +28,16 @@ from decoders.model.files.shape import ModelShape
 from .batches import IGNORED, Batch
 from .borrowing import BorrowingRun
 from .data import Source
-from .learning import ROWS_AT_ONCE, HeadDivergence, Optimisers, adamw, muon_and_adamw, position_weights
+from .learning import (
+    ROWS_AT_ONCE,
+    HeadDivergence,
+    Optimisers,
+    adamw,
+    distributions,
+    muon_and_adamw,
+    position_weights,
+    rank_of,
+)  # fmt: skip
 from .prompt_tokens import label_weights
 from .recipes import HeadRecipe as Recipe
 from .states import States
@@ -89,13 +98,8 @@ class Lesson:
             p = torch.zeros(len(told), len(self.head), dtype=self.dtype, device=told.device)
             p[torch.arange(len(told), device=told.device), said.clamp_min(0)] = (said >= 0).to(self.dtype)
             return p, p.new_zeros(len(told), dtype=torch.float32), index
-        p = torch.empty(len(told), len(self.head), dtype=self.dtype, device=told.device)
-        entropy = p.new_empty(len(told), dtype=torch.float32)
-        states = self.states.flatten(0, 1).to(self.dtype)
-        for some in torch.arange(len(told), device=told.device).split(ROWS_AT_ONCE):
-            logs = torch.nn.functional.linear(states[told[some]], self.head).float().log_softmax(-1)
-            p[some] = logs.exp().to(self.dtype)
-            entropy[some] = -(logs.exp() * logs).sum(-1)
+        states = self.states.flatten(0, 1)[told].to(self.dtype)
+        p, entropy, _ = distributions(lambda some: torch.nn.functional.linear(some, self.head), states, self.dtype)
         return p, entropy, index
 
     def weights_of(self, distance: int) -> Float[Tensor, "positions"]:
@@ -188,9 +192,9 @@ class HeadsRun(BorrowingRun):
         entry.begin(network, model)
         super().__init__(kind, folder, model, name, source, recipe, seed, network)
         place = folder / "states" if states is None else states
-        self.states = States(model, (), place, layers=entry.layers(shape), fast=recipe.fast)
+        self.states = States(model, (), place, layers=entry.layers(shape), half=recipe.half)
         self.optimisers = (
-            muon_and_adamw(self.network, self.network, recipe.matrix_lr, recipe.rate, fast=recipe.fast)
+            muon_and_adamw(self.network, self.network, recipe.matrix_lr, recipe.rate, half=recipe.half)
             if recipe.muon else Optimisers(adamw(self.network.parameters(), recipe.rate))
         )  # fmt: skip
 
@@ -216,7 +220,7 @@ class HeadsRun(BorrowingRun):
         rows, at = places.T
         counted = weights[rows, at].to(self.device)
         rows, at = rows.to(self.device), at.to(self.device)
-        dtype = torch.bfloat16 if self.recipe.fast else torch.float32
+        dtype = torch.bfloat16 if self.recipe.half else torch.float32
         ids = batch.ids.to(self.device)
         return Lesson(self.network, ids, kept, rows, at, counted, self.recipe.hard_labels, dtype, self.recipe)
 
@@ -287,8 +291,7 @@ def rank_tokens(
     out = list[Tensor]()
     for some, tokens in zip(states.to(head.dtype).split(ROWS_AT_ONCE), wanted.split(ROWS_AT_ONCE), strict=True):
         logits = torch.nn.functional.linear(some, head).float()
-        before = (logits > logits.gather(1, tokens.clamp_min(0)[:, None])).sum(-1)
-        out.append(torch.where(tokens < 0, RANKS, before).clamp_max(RANKS))
+        out.append(torch.where(tokens < 0, RANKS, rank_of(logits, tokens.clamp_min(0))).clamp_max(RANKS))
     return torch.cat(out) if out else wanted
 
 

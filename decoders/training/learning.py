@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,7 @@ def position_weights(batch: Batch, prompt_share: float, prompt_weight: float, se
 
 
 def weighted_loss(
-    head: Callable[[Tensor], Tensor],
+    head: Callable[[Tensor], Tensor] | Float[Tensor, "vocab width"],
     states: Float[Tensor, "rows length width"],
     batch: Batch,
     weights: Float[Tensor, "rows length"],
@@ -38,15 +38,63 @@ def weighted_loss(
     """Mean weighted cross-entropy, and the mean over answer tokens alone (without gradient).
 
     A weight belongs to the prediction *of* its token, which is read off the state before it. The head runs only where
-    the weight is not zero, in fp32.
+    the weight is not zero; a tensor is the weight of a frozen one.
     """
     device = states.device
     weights, labels = weights[:, 1:].to(device), batch.ids[:, 1:].to(device)
     answers = (batch.kinds[:, 1:] == RESPONSE).to(device)
     wanted = weights > 0
-    losses = F.cross_entropy(head(states[:, :-1][wanted].float()), labels[wanted], reduction="none")
-    weights = weights[wanted]
+    read, weights = states[:, :-1][wanted].float(), weights[wanted]
+    if isinstance(head, Tensor):
+        loss, losses = cast(Any, HeadCrossEntropy.apply(read, head, labels[wanted], weights / weights.sum()))
+        return loss, losses[answers[wanted]].mean()
+    losses = F.cross_entropy(head(read), labels[wanted], reduction="none")
     return (losses * weights).sum() / weights.sum(), losses.detach()[answers[wanted]].mean()
+
+
+def _logits(
+    rows: Float[Tensor, "rows hidden"], head: Float[Tensor, "vocab hidden"], room: Float[Tensor, "most vocab"]
+) -> Float[Tensor, "rows vocab"]:
+    """In fp32, in ``room`` where products are not: memory that is new each time costs more than what is done in it."""
+    made = F.linear(rows, head)
+    return made if made.dtype == torch.float32 else room[: len(rows)].copy_(made)
+
+
+def _softmax_in_place(logits: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows 1"]:
+    """Turns logits into probabilities, and gives the logarithm of the sum of their exponentials."""
+    top = logits.amax(-1, keepdim=True)
+    total = logits.sub_(top).exp_().sum(-1, keepdim=True)
+    logits.div_(total)
+    return top + total.log()
+
+
+@torch.no_grad()
+def distributions(
+    head: Callable[[Tensor], Tensor], states: Float[Tensor, "rows hidden"], dtype: torch.dtype
+) -> tuple[Float[Tensor, "rows vocab"], Float[Tensor, "rows"], Int[Tensor, "rows"]]:
+    """What a head says of states, a few rows at a time: probabilities in ``dtype``, their entropies and first choices,
+    both of the logits in fp32.
+    """
+    probs, entropies, firsts = list[Tensor](), list[Tensor](), list[Tensor]()
+    for some in states.split(ROWS_AT_ONCE):
+        logs = head(some).float().log_softmax(-1)
+        firsts.append(logs.argmax(-1))
+        p = logs.exp()
+        probs.append(p.to(dtype))
+        entropies.append(-logs.mul_(p).sum(-1))
+    return torch.cat(probs), torch.cat(entropies), torch.cat(firsts)
+
+
+def rank_of(logits: Float[Tensor, "rows vocab"], wanted: Int[Tensor, "rows"]) -> Int[Tensor, "rows"]:
+    """How many tokens come before each wanted one: those of a larger logit and, where rounding made some alike, those
+    of a lower id.
+
+    >>> rank_of(torch.tensor([[1.0, 2.0, 2.0, 0.0]] * 2), torch.tensor([1, 2])).tolist()
+    [0, 1]
+    """
+    own = logits.gather(1, wanted[:, None])
+    before = torch.arange(logits.shape[1], device=logits.device) < wanted[:, None]
+    return ((logits > own) | ((logits == own) & before)).sum(-1)
 
 
 class HeadDivergence(torch.autograd.Function):
@@ -63,14 +111,14 @@ class HeadDivergence(torch.autograd.Function):
         weights: Float[Tensor, "rows"],
     ) -> Float[Tensor, ""]:  # fmt: skip
         read, slopes = states.to(head.dtype), torch.empty_like(states)
-        loss = states.new_zeros(())
+        loss, (room, told_room) = states.new_zeros(()), weights.new_empty(2, ROWS_AT_ONCE, len(head))
         for start in range(0, len(states), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
-            logits, own = F.linear(read[rows], head).float(), told[index[rows]].float()
-            scale = logits.logsumexp(-1)
-            told_of = (own * logits).sum(-1)
+            logits, own = _logits(read[rows], head, room), told_room[: len(read[rows])].copy_(told[index[rows]])
+            told_of = (own[:, None] @ logits[..., None])[:, 0, 0]
+            scale = _softmax_in_place(logits)[:, 0]
             loss += ((scale - told_of - entropy[index[rows]]) * weights[rows]).sum()
-            slope = logits.sub_(scale[:, None]).exp_().sub_(own).mul_(weights[rows, None])
+            slope = logits.sub_(own).mul_(weights[rows, None])
             slopes[rows] = (slope.to(head.dtype) @ head).to(slopes.dtype)
         ctx.save_for_backward(slopes)
         return loss
@@ -78,6 +126,34 @@ class HeadDivergence(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         return grads[0] * ctx.saved_tensors[0], None, None, None, None, None
+
+
+class HeadCrossEntropy(torch.autograd.Function):
+    """Cross-entropy of each row's label in what a frozen head says of its state, as ``HeadDivergence`` a few rows at a
+    time; and Σ weight · it, which alone has a gradient.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Float[Tensor, "rows hidden"], head: Float[Tensor, "vocab hidden"],
+        labels: Int[Tensor, "rows"], weights: Float[Tensor, "rows"],
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "rows"]]:  # fmt: skip
+        read, slopes, losses = states.to(head.dtype), torch.empty_like(states), weights.new_empty(len(states))
+        room = weights.new_empty(ROWS_AT_ONCE, len(head))
+        for start in range(0, len(states), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            logits, own = _logits(read[rows], head, room), labels[rows, None]
+            chosen = logits.gather(1, own)
+            losses[rows] = (_softmax_in_place(logits) - chosen)[:, 0]
+            slope = logits.scatter_add_(1, own, logits.new_full(own.shape, -1.0)).mul_(weights[rows, None])
+            slopes[rows] = (slope.to(head.dtype) @ head).to(slopes.dtype)
+        ctx.save_for_backward(slopes)
+        ctx.mark_non_differentiable(losses)
+        return (losses * weights).sum(), losses
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return grads[0] * ctx.saved_tensors[0], None, None, None
 
 
 def commonest(documents: Iterable[Document], config: Any, generation: Any) -> Int[Tensor, "draft_vocab"]:
@@ -122,13 +198,13 @@ def adamw(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.AdamW:
 
 
 def muon_and_adamw(
-    model: nn.Module, layers: nn.Module, matrix_rate: float, vector_rate: float, *, fast: bool
+    model: nn.Module, layers: nn.Module, matrix_rate: float, vector_rate: float, *, half: bool
 ) -> Optimisers:
-    """Muon for the matrices in ``layers``, AdamW for all else of ``model``; ``fast`` iterates in bf16."""
+    """Muon for the matrices in ``layers``, AdamW for all else of ``model``; ``half`` iterates in bf16."""
     matrices = [p for p in layers.parameters() if p.ndim == 2]
     others = [p for p in model.parameters() if not any(p is m for m in matrices)]
-    half = torch.bfloat16 if fast else torch.float32
-    return Optimisers(Muon(matrices, matrix_rate, weight_decay=0.01, dtype=half), adamw(others, vector_rate))
+    dtype = torch.bfloat16 if half else torch.float32
+    return Optimisers(Muon(matrices, matrix_rate, weight_decay=0.01, dtype=dtype), adamw(others, vector_rate))
 
 
 def adamw_alone(model: nn.Module, rate: float) -> Optimisers:

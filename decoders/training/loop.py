@@ -87,7 +87,7 @@ class TrainingRun:
     def open(self, resume: bool) -> None:
         """Begin in an empty folder (made where missing), or go on from the checkpoint there.
 
-        Raises UserError for a run that is not to be resumed, or that has other settings ("fast" may differ).
+        Raises UserError for a run that is not to be resumed, or that has other settings (its precision may differ).
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / CHECKPOINT).exists():
@@ -98,7 +98,7 @@ class TrainingRun:
         earlier = state.get("settings", state)  # the bundled target's checkpoints had their seed beside the rest
         usual = {field.name: field.default for field in fields(self.recipe)}  # of settings that it does not know yet
         for setting, value in self.settings.items():
-            if setting != "fast" and earlier.get(setting, usual.get(setting)) != value:
+            if setting not in ("bf16", "fast") and earlier.get(setting, usual.get(setting)) != value:
                 raise UserError(
                     f"the run in {self.folder} has {setting} {earlier.get(setting)!r}, not {value!r}: "
                     "give the same again, or another folder with --out"

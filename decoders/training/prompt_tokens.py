@@ -24,11 +24,21 @@ from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens, visibility
 
 from .batches import IGNORED, Batch
 from .data import Source
-from .frozen_target import FrozenTarget, Places, refusal
-from .learning import Optimisers, adamw, cosine_factor, position_weights
+from .frozen_target import FrozenTarget, Places, Text, refusal
+from .learning import (
+    ROWS_AT_ONCE,
+    HeadDivergence,
+    Optimisers,
+    adamw,
+    cosine_factor,
+    distributions,
+    position_weights,
+    rank_of,
+)  # fmt: skip
 from .loop import PartRun
 from .recipes import HEADS, ONE_STAGE, TWO_STAGES
 from .recipes import PromptTokenRecipe as Recipe
+from .states import Shelf
 
 CHUNK_ROWS = 48  # rows of insertion points of one document that run together, about
 RANKS = 10  # ranks of the guesses whose accuracy is logged
@@ -136,11 +146,14 @@ class Run(PartRun):
     dtype = torch.float32
 
     def __init__(
-        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int
-    ) -> None:
+        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int,
+        shelf: Shelf | None = None,
+    ) -> None:  # fmt: skip
         self.config = config_of(recipe, ModelShape.of(model.config))
         super().__init__(kind, folder, model, name, source, recipe, seed)
-        self.target = FrozenTarget(model, fast=recipe.fast)
+        self.target = FrozenTarget(model, fast=recipe.fast, dtype=torch.bfloat16 if recipe.half else None)
+        every = range(ModelShape.of(model.config).layers)
+        self.states = shelf.open(model, every) if shelf is not None and recipe.half else None
         self.trained = self.prompts = initial(self.config, self.target, seed)
         self.optimisers = Optimisers(adamw(self.prompts.parameters(), recipe.rate))
         self.kl = torch.compile(divergence, dynamic=True) if recipe.fast else divergence
@@ -183,13 +196,19 @@ class Run(PartRun):
 
     # --- learning
 
-    def guess(
-        self, ids: Int[Tensor, "rows length"], points: Points
-    ) -> tuple[Float[Tensor, "used distances vocab"], Float[Tensor, "told vocab"], Int[Tensor, "used distances"]]:
-        """The prompt tokens' logits at the points in use, the target's own logits where they are labels, and which of
-        these belongs to each guess.
+    def read(self, batch: Batch) -> Text:
+        """What the target makes of a batch's text."""
+        if self.states is None:
+            return self.target.read(batch.ids.to(self.device))
+        kvs, states = self.states.of(batch)
+        return Text(kvs, states, {})
+
+    def look(
+        self, text: Text, points: Points
+    ) -> tuple[Float[Tensor, "used distances hidden"], Int[Tensor, "told"], Int[Tensor, "used distances"]]:
+        """What the head reads of the prompt tokens at the points in use, the text's positions (rows joined) behind
+        which the target's own distributions are labels, and which of these belongs to each guess.
         """
-        text = self.target.read(ids)
         used, m, n = points.mask, self.recipe.tokens, self.recipe.vectors
         chunks, each = points.at.shape
         x = self.prompts.embeddings.flatten(0, 1).expand(chunks, each, -1, -1).flatten(1, 2)
@@ -202,16 +221,28 @@ class Run(PartRun):
             joined = states.mean(2)
         else:
             joined = torch.einsum("pmnh,n->pmh", states, self.prompts.weights)
-        spots = points.at[used][:, None] + torch.arange(1, m + 1, device=ids.device)
-        spots = points.rows * ids.shape[1] + spots.clamp_max(ids.shape[1] - 1)
-        told, index = spots.unique(return_inverse=True)
+        length = text.states.shape[1]
+        spots = points.at[used][:, None] + torch.arange(1, m + 1, device=self.device)
+        spots = points.rows * length + spots.clamp_max(length - 1)
+        return joined, *spots.unique(return_inverse=True)
+
+    def guess(
+        self, ids: Int[Tensor, "rows length"], points: Points, text: Text | None = None
+    ) -> tuple[Float[Tensor, "used distances vocab"], Float[Tensor, "told vocab"], Int[Tensor, "used distances"]]:
+        """The prompt tokens' logits at the points in use, the target's own logits where they are labels, and which of
+        these belongs to each guess.
+        """
+        text = self.target.read(ids) if text is None else text
+        joined, told, index = self.look(text, points)
         with torch.no_grad():
             labels = self.target.head(text.states.flatten(0, 1)[told])
         return self.target.head(joined, self.prompts.head), labels, index
 
-    def losses(self, ids: Tensor, points: Points, hard: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def losses(
+        self, ids: Tensor, points: Points, hard: bool, text: Text | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The loss per point in use and distance, with the logits it comes from: guesses, labels and their index."""
-        guesses, labels, index = self.guess(ids, points)
+        guesses, labels, index = self.guess(ids, points, text)
         if not hard:
             losses = self.kl(labels, index.flatten(), guesses.flatten(0, 1))
             return losses.view(index.shape), guesses, labels, index
@@ -219,22 +250,32 @@ class Run(PartRun):
         said = ids[points.rows, after.clamp_max(ids.shape[1] - 1)]
         return F.cross_entropy(guesses.transpose(1, 2), said, reduction="none"), guesses, labels, index
 
-    def combine(self, losses: Float[Tensor, "used distances"], points: Points) -> Float[Tensor, ""]:
-        """Σ αⁱ⁻¹ · mean loss at distance i ÷ m (PPD eq. 1)."""
+    def shares(self, points: Points) -> Float[Tensor, "used distances"]:
+        """What each loss counts in Σ αⁱ⁻¹ · mean loss at distance i ÷ m (PPD eq. 1)."""
         weights = points.weights[points.mask]
-        means = (losses * weights).sum(0) / weights.sum(0).clamp_min(1e-9)
-        decay = self.recipe.alpha ** torch.arange(self.recipe.tokens, device=losses.device)
-        return (means * decay).sum() / self.recipe.tokens
+        decay = self.recipe.alpha ** torch.arange(self.recipe.tokens, device=weights.device)
+        return weights / weights.sum(0).clamp_min(1e-9) * decay / self.recipe.tokens
 
     def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
         batch, points = self._next_points()
         points = _move(points, self.device)
         if self.prompts.head is not None:
             self.prompts.head.requires_grad_(self.recipe.head == ONE_STAGE or self.second(done))
-        losses, *_ = self.losses(batch.ids.to(self.device), points, self.recipe.hard_labels)
-        loss = self.combine(losses, points)
-        self.points += len(losses)
+        self.points += int(points.mask.sum())
+        loss = self._loss(batch, self.read(batch), points)
         return batch, loss, loss
+
+    def _loss(self, batch: Batch, text: Text, points: Points) -> Float[Tensor, ""]:
+        head = self.target.own_head
+        if self.recipe.hard_labels or self.prompts.head is not None or head.bias is not None:
+            losses, *_ = self.losses(batch.ids.to(self.device), points, self.recipe.hard_labels, text)
+            return (losses * self.shares(points)).sum()
+        joined, told, index = self.look(text, points)
+        p, entropy, _ = distributions(self.target.head, text.states.flatten(0, 1)[told], self.target.dtype)
+        shares = self.shares(points).flatten()
+        made = HeadDivergence.apply(joined.flatten(0, 1), head.weight, p, entropy, index.flatten(), shares)
+        assert isinstance(made, Tensor)
+        return made
 
     @torch.no_grad()
     def validate(self) -> dict[str, Any]:
@@ -248,14 +289,13 @@ class Run(PartRun):
             if not bool((weights[..., 0] > 0).any()):
                 continue
             every = choose_points(weights, weights.numel(), self.chunk, torch.Generator())
+            text = self.read(batch)
             step = max(1, self.recipe.rows // (self.config.rows * self.chunk))
             for start in range(0, len(every.batch), step):
                 part = slice(start, start + step)
                 points = _move(Points(every.batch[part], every.at[part], every.weights[part]), self.device)
-                losses, guesses, labels, index = self.losses(batch.ids.to(self.device), points, False)
+                losses, rank = self._compare(text, points)
                 counted = points.weights[points.mask] > 0
-                best = labels.argmax(-1)[index]
-                rank = (guesses > guesses.gather(2, best[..., None])).sum(-1)
                 for i in range(m):
                     chosen = counted[:, i]
                     total[i] += losses[chosen, i].sum().cpu()
@@ -269,6 +309,21 @@ class Run(PartRun):
             "ranks": [[round(share, 4) for share in row] for row in ranks],
             "points_per_second": round(self.pace.tokens_per_second * self.points / max(1, self.tokens)),
         }
+
+    def _compare(
+        self, text: Text, points: Points
+    ) -> tuple[Float[Tensor, "used distances"], Int[Tensor, "used distances"]]:
+        """KL(target ‖ guess) of each guess, and the rank it gives the target's first choice; a few rows at a time."""
+        joined, told, index = self.look(text, points)
+        p, entropy, first = distributions(self.target.head, text.states.flatten(0, 1)[told], torch.float32)
+        losses, ranks = list[Tensor](), list[Tensor]()
+        for some, mine in zip(
+            joined.flatten(0, 1).split(ROWS_AT_ONCE), index.flatten().split(ROWS_AT_ONCE), strict=True
+        ):
+            logits = self.target.head(some, self.prompts.head)
+            losses.append(logits.logsumexp(-1) - (p[mine] * logits).sum(-1) - entropy[mine])
+            ranks.append(rank_of(logits, first[mine]))
+        return torch.cat(losses).view(index.shape), torch.cat(ranks).view(index.shape)
 
 
 @torch.no_grad()

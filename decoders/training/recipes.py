@@ -22,7 +22,20 @@ def _check_vocab(count: int) -> None:
 
 
 @dataclass(frozen=True)
-class DraftModelRecipe:
+class Products:
+    """The precision of a training's matrix products; weights, optimisers and losses are fp32 in any case."""
+
+    bf16: bool = False  # in bf16
+    fast: bool = False  # in bf16, and layers are compiled where a training has any to compile
+
+    @property
+    def half(self) -> bool:
+        """Whether matrix products are in bf16."""
+        return self.bf16 or self.fast
+
+
+@dataclass(frozen=True)
+class DraftModelRecipe(Products):
     """Of a draft model. ``recipe`` "ours" is Muon for the hidden matrices and AdamW for the rest, on batches of
     ``batch_tokens``; "paper" is GLIDE's: AdamW alone, 5e-4, batches of 64 documents (``drafter.epoch_steps`` gives the
     steps of one epoch).
@@ -61,14 +74,13 @@ class DraftModelRecipe:
     prompt_share: float = 0.15  # prompt positions that enter the loss
     prompt_weight: float = 0.3  # of each of these; an answer's position weighs 1
     validate_steps: int = param(100, "Validation", "steps between two validations", low=1)
-    fast: bool = False  # bf16 matrix products and compiled layers
 
     def __post_init__(self) -> None:
         _check_vocab(self.draft_vocab)
 
 
 @dataclass(frozen=True)
-class PromptTokenRecipe:
+class PromptTokenRecipe(Products):
     """Of PPD's prompt tokens."""
 
     tokens: int = param(3, "Prompt tokens", "prompt tokens: how far ahead", low=1, high=16)
@@ -100,11 +112,10 @@ class PromptTokenRecipe:
     prompt_share: float = 0.1  # of the prompt's positions after which prompt tokens are inserted
     prompt_weight: float = 0.3  # of each of these; one in an answer weighs 1
     validate_steps: int = param(200, "Validation", "steps between two validations", low=1)
-    fast: bool = False  # bf16 matrix products and compiled layers
 
 
 @dataclass(frozen=True)
-class HeadRecipe:
+class HeadRecipe(Products):
     """Of heads on a target's states. ``heads`` and ``blocks`` are Medusa's and Hydra's; ``mlp``, ``unroll`` and
     ``agreement`` EAGLE's; ``mlp`` and ``block`` DFlash's.
     """
@@ -132,7 +143,6 @@ class HeadRecipe:
     prompt_share: float = 0.1  # of the prompt's positions that are learnt from
     prompt_weight: float = 0.3  # of each of these; an answer's weighs 1
     validate_steps: int = param(100, "Validation", "steps between two validations", low=1)
-    fast: bool = False  # bf16 matrix products
 
     def __post_init__(self) -> None:
         _check_vocab(self.draft_vocab)

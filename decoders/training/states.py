@@ -8,7 +8,9 @@ the document and by what the target computes, so that another target's are never
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +29,39 @@ from .teacher import KeysValues
 DTYPE = torch.bfloat16
 
 
-class States:
-    """States of documents, by their tokens, in ``folder``; ``fast`` computes new ones in bf16, as they are kept.
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """A folder in which trainings of one target's parts in bf16 share its states of all layers, up to so many bytes."""
 
-    ``layers`` are hidden states that are kept besides the last one after the norm, each the input of that layer.
+    folder: Path
+    most_bytes: int
+
+    def open(self, model: Any, kv_layers: Sequence[int]) -> States:
+        """The states, of which the keys and values of these layers are read."""
+        return States(model, kv_layers, self.folder, half=True, whole=True, most_bytes=self.most_bytes)
+
+
+class States:
+    """States of documents, by their tokens, in ``folder``; ``half`` computes new ones in bf16, as they are kept.
+
+    ``layers`` are hidden states that are kept besides the last one after the norm, each the input of that layer. Keys
+    and values are kept of the layers that are read (``kv_layers``); where they are kept ``whole``, of all layers, and
+    what is read is in bf16. Beyond ``most_bytes`` in the folder nothing more is kept.
     """
 
     def __init__(
-        self, model: Any, kv_layers: Sequence[int], folder: Path, *, layers: Sequence[int] = (), fast: bool = False
-    ) -> None:
-        self.model, self.kv_layers, self.folder, self.fast = model, tuple(kv_layers), folder, fast
-        self.layers = tuple(layers)
+        self, model: Any, kv_layers: Sequence[int], folder: Path, *, layers: Sequence[int] = (), half: bool = False,
+        whole: bool = False, most_bytes: float = math.inf,
+    ) -> None:  # fmt: skip
+        self.model, self.kv_layers, self.folder, self.half = model, tuple(kv_layers), folder, half
+        self.layers, self.most_bytes = tuple(layers), most_bytes
         self.shape = ModelShape.of(model.config)
+        self.kept_layers = range(self.shape.layers) if whole else self.kv_layers
+        self.dtype = DTYPE if whole else model.dtype
         self.key = fingerprint(model.config, model.base_model.parameters())
         self.target: FrozenTarget | None = None  # made when a document is new
         folder.mkdir(parents=True, exist_ok=True)
+        self.bytes = sum(file.stat().st_size for file in folder.iterdir()) if most_bytes < math.inf else 0
 
     def of(self, batch: Batch) -> tuple[list[KeysValues], Float[Tensor, "rows length hidden"]]:
         """Keys and values per layer, and the head's states, 0 behind each document's end."""
@@ -54,17 +74,18 @@ class States:
         """
         lengths = (batch.kinds != IGNORED).sum(1).tolist()
         documents = [row[:length] for row, length in zip(batch.ids, lengths, strict=True)]
-        kept = [self._read(document) for document in documents]
-        new = [i for i, one in enumerate(kept) if not {*self._shapes(0)} <= {*one}]
+        names = {*self._shapes(0, self.kv_layers)}
+        kept = [self._read(document, names) for document in documents]
+        new = [i for i, one in enumerate(kept) if not names <= {*one}]
         if new:
             length = max(lengths[i] for i in new)
             for i, one in zip(new, self._make(batch.ids[new, :length], [lengths[i] for i in new]), strict=True):
-                kept[i] = {**kept[i], **one}  # what other parts want of it stays
-                self._write(documents[i], kept[i])
+                kept[i] = one
+                self._write(documents[i], {**self._read(documents[i]), **one})  # what other parts want of it stays
         device, length = self.model.device, batch.ids.shape[1]
         out = {
-            name: torch.zeros(len(kept), *shape, dtype=self.model.dtype, device=device)
-            for name, shape in self._shapes(length).items()
+            name: torch.zeros(len(kept), *shape, dtype=self.dtype, device=device)
+            for name, shape in self._shapes(length, self.kv_layers).items()
         }
         for i, one in enumerate(kept):
             for name, tensor in out.items():
@@ -78,22 +99,23 @@ class States:
         cos, sin = self.model.model.rotary_emb(self.model.get_input_embeddings().weight[:1, None], positions)
         return cos[0], sin[0]
 
-    def _shapes(self, length: int) -> dict[str, tuple[int, ...]]:
+    def _shapes(self, length: int, kv_layers: Sequence[int]) -> dict[str, tuple[int, ...]]:
         cached = (self.shape.kv_heads, length, self.shape.head_dim)
-        names = [f"{name}.{layer}" for layer in self.kv_layers for name in ("keys", "values")]
+        names = [f"{name}.{layer}" for layer in kv_layers for name in ("keys", "values")]
         hidden = ["states", *(f"hidden.{layer}" for layer in self.layers)]
         return {**dict.fromkeys(names, cached), **dict.fromkeys(hidden, (length, self.shape.hidden))}
 
     @torch.no_grad()
     def _make(self, ids: Int[Tensor, "rows length"], lengths: Sequence[int]) -> list[dict[str, Tensor]]:
         if self.target is None:
-            self.target = FrozenTarget(self.model, dtype=DTYPE if self.fast else None)
-        text = self.target.read(ids.to(self.model.device), self.layers)
+            self.target = FrozenTarget(self.model, dtype=DTYPE if self.half else None)
+        with torch.autocast(self.model.device.type, enabled=False):
+            text = self.target.read(ids.to(self.model.device), self.layers)
         out = []
         for i, length in enumerate(lengths):
             one = {"states": text.states[i, :length]}
             one |= {f"hidden.{layer}": states[i, :length] for layer, states in text.hidden.items()}
-            for layer in self.kv_layers:
+            for layer in self.kept_layers:
                 for name, tensor in zip(("keys", "values"), text.kvs[layer], strict=True):
                     one[f"{name}.{layer}"] = tensor[i, :, :length]
             out.append({name: tensor.to("cpu", DTYPE).contiguous() for name, tensor in one.items()})
@@ -104,19 +126,22 @@ class States:
         name = hashlib.sha256(self.key.encode() + ids).hexdigest()[:24]
         return self.folder / f"{name}.safetensors"
 
-    def _read(self, document: Tensor) -> dict[str, Tensor]:
-        """What is kept of a document; nothing where it is new, or its file is damaged."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+    def _read(self, document: Tensor, names: Collection[str] | None = None) -> dict[str, Tensor]:
+        """What is kept of a document, or these of it; nothing where it is new, or its file is damaged."""
+        from safetensors import SafetensorError, safe_open
 
         try:
-            return load_file(self._place(document))
+            with safe_open(self._place(document), "pt") as file:
+                return {name: file.get_tensor(name) for name in file.keys() if names is None or name in names}  # noqa: SIM118
         except (OSError, SafetensorError):
             return {}
 
     def _write(self, document: Tensor, one: dict[str, Tensor]) -> None:
         from safetensors.torch import save_file
 
+        self.bytes += sum(tensor.nbytes for tensor in one.values())
+        if self.bytes > self.most_bytes:
+            return
         place = self._place(document)
         new = place.with_suffix(".new")
         save_file(one, new)

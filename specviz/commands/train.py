@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ OUT = Path("runs") / "demo"
 AGAIN = "Interrupted runs go on where they stopped when asked again."
 DEMO_MINUTES = 240.0  # computing time by default
 DESCRIPTION = "Train models."
+FP32 = "matrix products in fp32 also where the processor multiplies bf16 (default there: bf16)"
 
 
 def trainable() -> Mapping[str, Kind]:
@@ -128,6 +130,7 @@ def _add_part(parts: Any, kind: str, short: str, what: str, minutes: float = MIN
     options.count(parser, "--seed", "of data and weights", 0, low=0)
     _add_resume(parser)
     options.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
+    options.flag(parser, "--fp32", FP32)
     options.flag(parser, "--best", "keep the weights of the best validation, where the last ones are worse")
     options.add_tracker(parser)
     train_units.add(parser)
@@ -184,6 +187,7 @@ def _train_for(
     from decoders.model.target.load import load_network
     from decoders.training.demo.source import source_of
     from decoders.training.loop import train
+    from decoders.training.precision import has_bf16_products
     from specviz.views import trackers
 
     out = args.out or Path("runs") / kind.name
@@ -197,6 +201,7 @@ def _train_for(
         steps = epoch_steps(source)
     minutes = None if steps else args.minutes or training_of(kind.name).minutes
     title = f"{kind.name} for {name}"
+    recipe = replace(recipe, bf16=not args.fp32 and has_bf16_products(model.device))
     begun = run_of(kind.name, out, model, name, source, recipe, args.seed)
     tracked = trackers.tracker(args.log_to, title, begun.settings, out)
     with tracked as send, common.progress_bar(f"training the {kind.name}") as bar:

@@ -81,6 +81,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=options.positive, metavar="X", help="heads: learning rate of the matrices")
     options.flag(parser, "--distill", "learn the target's own greedy answers to the prompts")
     options.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
+    options.flag(parser, "--fp32", "matrix products in fp32 also where the processor multiplies bf16")
     options.flag(parser, "--keep", "also keep each part where methods find it for this model")
     options.add_model(parser, "the target (default: the bundled one)", dtype=False, plugins=False)
     parser.set_defaults(run=run)
@@ -176,7 +177,8 @@ def command(args: argparse.Namespace, out: Path, part: str, minutes: float) -> l
     made += [] if args.model is None else ["--model", args.model]
     made += [] if args.device is None else ["--device", args.device]
     made += [] if args.threads is None else ["--threads", str(args.threads)]
-    made += ["--distill"] * args.distill + ["--fast"] * args.fast + ["--apart"] * (not args.keep)
+    flags = {"--distill": args.distill, "--fast": args.fast, "--fp32": args.fp32, "--apart": not args.keep}
+    made += [flag for flag, given in flags.items() if given]
     if family in (DRAFT_MODELS, HEADS):
         made += ["--states", str(out / "states")]
         made += ["--draft-vocab", str(args.draft_vocab)] if args.draft_vocab else []

@@ -27,7 +27,7 @@ from specviz.workers.work import Job, Unit, UnitResult, Work, WorkerRefused
 from . import common, options, over_workers
 
 RESULTS = Path("runs") / "trained"
-COMMON = ("data", "minutes", "steps", "distill", "fast", "model", "device", "threads")  # options that every part has
+COMMON = ("data", "minutes", "steps", "distill", "fast", "fp32", "model", "device", "threads")  # of every part
 OWN = ("seeds", "workers", "on", "results", "ray_address", "slurm")
 NOT_TOLD = {*OWN, "run", "command", "part", "parts", "seed", "out", "apart"}  # of a unit's options
 LOG, SAID, PART, TABLE = "log.jsonl", "said.txt", "part", "trained.csv"

@@ -25,6 +25,7 @@ from .stages import BOTH, EPOCH, FINETUNED, PRETRAINED, STAGES, Epochs, Stage, s
 
 if TYPE_CHECKING:
     from decoders import Target
+    from decoders.training.states import Shelf
 
 BATCH_TOKENS = 2048  # of a step, padding included: less than a part's own training takes
 POINTS = 256  # of a step, at most: insertion points of prompt tokens, whatever the rows of each
@@ -36,6 +37,7 @@ HELD_OUT_POINTS = 1_500  # in these, about
 EPOCH_BATCH = 4  # documents of a step, where epochs are counted, as in PPD's training
 LATER = ("stages", "epochs", "batch")  # settings that earlier trainings lack: unset, they change no folder's name
 SEED = 0
+STATES, MOST_STATES = "states", 4 << 30  # of the target, of documents that variants share; bytes of them
 MOST_BYTES = 4 << 30  # kept trainings; beyond it the oldest go
 
 
@@ -84,7 +86,8 @@ class Variant:
     def folder(self, key: str) -> Path:
         """Its folder for the target with this fingerprint."""
         own = {name: value for name, value in asdict(self).items() if value or name not in LATER}
-        settings = [key, SEED, own, asdict(self.recipe), [_stamp(name) for name in self.data]]
+        recipe = {name: value for name, value in asdict(self.recipe).items() if name != "bf16"}  # the same in either
+        settings = [key, SEED, own, recipe, [_stamp(name) for name in self.data]]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         return home() / "lab" / "parts" / digest[:20]
 
@@ -164,7 +167,8 @@ class DraftVariant(Variant):
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
         from decoders.training.drafter import Run
 
-        return Run(self.kind, folder, network, name, source, self.recipe, SEED)
+        recipe, shelf = _in_precision(self.recipe, network)
+        return Run(self.kind, folder, network, name, source, recipe, SEED, shelf=shelf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +222,8 @@ class PromptVariant(Variant):
         from decoders.training.prompt_tokens import Run
 
         shorter = SimpleNamespace(label=source.label, chunk=source.chunk, held_out=lambda: source.held_out()[:HELD_OUT])
-        return Run(self.kind, folder, network, name, cast(Any, shorter), self.recipe, SEED)
+        recipe, shelf = _in_precision(self.recipe, network)
+        return Run(self.kind, folder, network, name, cast(Any, shorter), recipe, SEED, shelf)
 
     def finish(self, part: Path) -> None:
         """Trees for its own accuracy at the last validation; where no guess held, none can be designed."""
@@ -342,9 +347,30 @@ def name_of(variant: Variant, differing: Mapping[str, Any]) -> str:
     return ", ".join([kinds()[variant.kind].title, *settings])
 
 
+def _in_precision(recipe: Any, network: Any) -> tuple[Any, Shelf | None]:
+    """A recipe in the precision that the network's device learns fastest in; and in bf16, the place where the target's
+    states are kept, which are then no less exact than those it computes.
+    """
+    from decoders.model.files.calibration import fingerprint
+    from decoders.training.precision import has_bf16_products
+    from decoders.training.states import Shelf
+
+    if not has_bf16_products(network.device):
+        return recipe, None
+    place = home() / "lab" / STATES
+    key = fingerprint(network.config, network.base_model.parameters())[:20]
+    for other in place.glob("*") if place.is_dir() else ():
+        if other.name != key:
+            shutil.rmtree(other, ignore_errors=True)
+    return replace(recipe, bf16=True), Shelf(place / key, MOST_STATES)
+
+
 def _size_and_rate(target: Target) -> tuple[float, float]:
     """The target's parameters, and how many parameters × tokens its device reads in a second, about."""
-    return float(target.info["parameters"]), 5e10 if target.device.type == "cpu" else 1e13
+    from decoders.training.precision import has_bf16_products
+
+    cpu = 2e11 if has_bf16_products(target.device) else 5e10
+    return float(target.info["parameters"]), cpu if target.device.type == "cpu" else 1e13
 
 
 def _stamp(name: str) -> list[Any]:

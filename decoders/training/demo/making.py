@@ -138,7 +138,7 @@ class DemoRun(TrainingRun):
         self.tokenizer = tokenizer
         self.trained = self.model = build_model(recipe, tokenizer, seed)
         self.optimisers = muon_and_adamw(
-            self.model, self.model.model.layers, recipe.matrix_lr, recipe.vector_lr, fast=recipe.fast
+            self.model, self.model.model.layers, recipe.matrix_lr, recipe.vector_lr, half=recipe.fast
         )
         if recipe.fast:
             self.model.model.compile(dynamic=True)

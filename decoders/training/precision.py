@@ -1,0 +1,17 @@
+"""The precision of matrix products that a device learns fastest in."""
+
+from __future__ import annotations
+
+import torch
+
+INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # of processors that multiply bf16 matrices themselves
+
+
+def has_bf16_products(device: torch.device) -> bool:
+    """Whether a processor multiplies bf16 matrices by instructions of its own, so that a training in bf16 is much
+    faster than in fp32; False of other devices, and of processors that would convert every number first.
+    """
+    if device.type != "cpu" or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return False
+    able = torch.cpu.get_capabilities()
+    return any(able.get(name, False) for name in INSTRUCTIONS)
