@@ -111,7 +111,7 @@ class Run(BorrowingRun):
             assert self.states is not None
             return batch, *self._soft_loss(self.states, batch, weights)
         with self.half():
-            states = self.draft(ids, self._seen(batch, ids))
+            states = self.draft(ids, self._target_views(batch, ids))
             if self.draft.drafted is None:
                 return batch, *weighted_loss(self._head, states, batch, weights)
             every = lambda rows: self.draft.everything(self.draft.head(rows))  # noqa: E731
@@ -126,7 +126,7 @@ class Run(BorrowingRun):
         return head.weight.to(torch.bfloat16 if self.recipe.half else head.weight.dtype)
 
     @torch.no_grad()
-    def _seen(self, batch: Batch, ids: Int[Tensor, "rows length"]) -> list[TargetView]:
+    def _target_views(self, batch: Batch, ids: Int[Tensor, "rows length"]) -> list[TargetView]:
         if not self.config.kv_layers:
             return []
         if self.states is not None:

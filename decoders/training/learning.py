@@ -72,8 +72,8 @@ def _softmax_in_place(logits: Float[Tensor, "rows vocab"]) -> Float[Tensor, "row
 def distributions(
     head: Callable[[Tensor], Tensor], states: Float[Tensor, "rows hidden"], dtype: torch.dtype
 ) -> tuple[Float[Tensor, "rows vocab"], Float[Tensor, "rows"], Int[Tensor, "rows"]]:
-    """What a head says of states, a few rows at a time: probabilities in ``dtype``, their entropies and first choices,
-    both of the logits in fp32.
+    """The distributions of a head over states, a few rows at a time: probabilities in ``dtype``, their entropies and
+    first choices, both of the logits in fp32.
     """
     probs, entropies, firsts = list[Tensor](), list[Tensor](), list[Tensor]()
     for some in states.split(ROWS_AT_ONCE):
@@ -86,7 +86,7 @@ def distributions(
 
 
 def rank_of(logits: Float[Tensor, "rows vocab"], wanted: Int[Tensor, "rows"]) -> Int[Tensor, "rows"]:
-    """How many tokens come before each wanted one: those of a larger logit and, where rounding made some alike, those
+    """The rank of each wanted token, from 0: behind those of a larger logit and, where rounding made some alike, those
     of a lower id.
 
     >>> rank_of(torch.tensor([[1.0, 2.0, 2.0, 0.0]] * 2), torch.tensor([1, 2])).tolist()

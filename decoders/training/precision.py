@@ -8,7 +8,7 @@ INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # of processors that multiply bf16 m
 
 
 def has_bf16_products(device: torch.device) -> bool:
-    """Whether a processor multiplies bf16 matrices by instructions of its own, so that a training in bf16 is much
+    """True where a processor multiplies bf16 matrices by instructions of its own, so that a training in bf16 is much
     faster than in fp32; False of other devices, and of processors that would convert every number first.
     """
     if device.type != "cpu" or not torch.ops.mkldnn._is_mkldnn_bf16_supported():

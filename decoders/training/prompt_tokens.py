@@ -197,7 +197,7 @@ class Run(PartRun):
     # --- learning
 
     def read(self, batch: Batch) -> Text:
-        """What the target makes of a batch's text."""
+        """The target's states of a batch's text."""
         if self.states is None:
             return self.target.read(batch.ids.to(self.device))
         kvs, states = self.states.of(batch)
@@ -206,8 +206,8 @@ class Run(PartRun):
     def look(
         self, text: Text, points: Points
     ) -> tuple[Float[Tensor, "used distances hidden"], Int[Tensor, "told"], Int[Tensor, "used distances"]]:
-        """What the head reads of the prompt tokens at the points in use, the text's positions (rows joined) behind
-        which the target's own distributions are labels, and which of these belongs to each guess.
+        """The states that the head reads of the prompt tokens at the points in use, the text's positions (rows joined)
+        behind which the target's own distributions are labels, and which of these belongs to each guess.
         """
         used, m, n = points.mask, self.recipe.tokens, self.recipe.vectors
         chunks, each = points.at.shape
@@ -251,7 +251,7 @@ class Run(PartRun):
         return F.cross_entropy(guesses.transpose(1, 2), said, reduction="none"), guesses, labels, index
 
     def shares(self, points: Points) -> Float[Tensor, "used distances"]:
-        """What each loss counts in Σ αⁱ⁻¹ · mean loss at distance i ÷ m (PPD eq. 1)."""
+        """The weight of each loss in Σ αⁱ⁻¹ · mean loss at distance i ÷ m (PPD eq. 1)."""
         weights = points.weights[points.mask]
         decay = self.recipe.alpha ** torch.arange(self.recipe.tokens, device=weights.device)
         return weights / weights.sum(0).clamp_min(1e-9) * decay / self.recipe.tokens

@@ -30,7 +30,7 @@ class Products:
 
     @property
     def half(self) -> bool:
-        """Whether matrix products are in bf16."""
+        """True where matrix products are in bf16."""
         return self.bf16 or self.fast
 
 
