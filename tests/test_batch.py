@@ -7,6 +7,7 @@ import gc
 import io
 import json
 import threading
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +18,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from decoders import Prompt
+from decoders import Prompt, load
 from decoders.drafters.pld import PldDrafter
 from decoders.errors import UserError
+from decoders.folders import ASSETS
 from decoders.prompt.files import PromptRecord
 from decoders.sweep.plan import Contender, Sample, alternated, execute
 from decoders.trace.trace import Trace
@@ -28,8 +30,11 @@ from specviz.experiments import Results, plan
 from specviz.experiments import run_experiment as run
 from specviz.experiments.batch import batch, of_lines
 from specviz.experiments.experiment import Line
+from specviz.experiments.field import field_notes, field_tables, spec_bench_speedups
 from specviz.experiments.grids import to_file_text
 from specviz.experiments.prompts import Case
+from specviz.experiments.quantities import measure
+from specviz.experiments.result_table import PLAIN
 from specviz.experiments.results import ABOUT
 from specviz.experiments.tables import checks, describe, notes, tables, warnings
 from specviz.pages import pages
@@ -324,11 +329,49 @@ def test_what_was_disturbed_is_measured_again_beside_plain_decoding(
     assert "‡" not in " ".join(notes(results)) and results.about["state"] == "complete"
 
 
+SPOKEN = (("writing", 0), ("coding", 1), ("translation", 2), ("rag", 3))  # Spec-Bench's categories, and a run of each
+
+
+def test_the_fields_form_pools_the_steps_of_recorded_runs() -> None:
+    """Accepted lengths by hand: the integers of the runs' files, added up here."""
+    files = sorted((ASSETS / "lab" / "draft-length" / "traces").glob("*.spectrace"))[: len(SPOKEN)]
+    steps = [json.loads(zipfile.ZipFile(file).read("steps.json"))["accepted"] for file in files]
+    plain = {"tokens_per_step": 1.0, "steps": 9.0}
+    rows = [
+        row(series, place, 1, **(measure(load(files[place])) if series == "x" else plain))
+        | {"category": category, "tokens_per_s": speed * (place + 1), "speedup": speed / 10}
+        for category, place in SPOKEN for series, speed in (("plain", 10.0), ("x", 12.0))
+    ]  # fmt: skip
+    rows[-1] |= {"tokens_per_s": 80.0, "speedup": 2.0}  # x on the last prompt
+    results = Results(by_hand().about, rows)
+    lengths, speedups = field_tables(results)
+    assert lengths.lines(PLAIN)[0] == ["method", "MT", "Trans.", "RAG", "Overall", "same as plain"]
+    groups = [steps[:2], steps[2:3], steps[3:], steps]
+    pooled = [(sum(map(sum, group)) + sum(map(len, group))) / sum(map(len, group)) for group in groups]
+    of_means = [sum(sum(one) / len(one) + 1 for one in group) / len(group) for group in groups]
+    assert [cell.text for cell in lengths.rows[1][1:5]] == [f"{value:.2f}" for value in pooled]
+    assert f"{pooled[0]:.2f}" != f"{of_means[0]:.2f}" and f"{pooled[3]:.2f}" != f"{of_means[3]:.2f}"
+    assert [cell.text for cell in lengths.rows[0][1:5]] == ["1.00"] * 4
+    assert lengths.formula == "(Σ accepted + steps) ÷ steps" and lengths.title.startswith("Tokens per step τ")
+    assert [cell.text for cell in speedups.rows[1][1:5]] == ["1.20", "1.20", "2.00", "1.40"]
+    assert speedups.rows[2] == ("prompts", "2", "1", "1", "4", "") and not speedups.rows[1][1].spread
+    # means of 12, 24, 36, 80 and of 10, 20, 30, 40
+    assert spec_bench_speedups(results) == {"x": pytest.approx(152 / 100)}
+    said = " ".join(field_notes(results))
+    assert "MT: MT-Bench's categories (writing, coding)" in said and "plain's mean tokens/s, overall: x 1.52." in said
+    text = to_file_text(results, "md", field=True)
+    for words in ("batch size 1", "greedy", "tiny (1 M parameters)", "pooled: Σ tokens ÷ Σ steps", "overall: x 1.52"):
+        assert words in text, words
+    old = [{k: v for k, v in one.items() if k != "steps"} for one in rows]  # files of before knew no steps
+    assert field_tables(Results(by_hand().about, old))[0].rows[1][4].text == f"{of_means[3]:.2f}"
+
+
 def test_what_has_to_be_known_is_said() -> None:
     said = " ".join(notes(by_hand()))
     for words in (
         "tiny (1 M parameters), float32 on x86_64, 2 cores, 1 of them used", "torch 2.0", "2026-11-21",
-        "3 prompts (the examples), at most 96 new tokens, greedy; 2 repeats", "† x: not lossless",
+        "3 prompts (the examples), at most 96 new tokens, greedy, batch size 1 (one request at a time); 2 repeats",
+        "† x: not lossless",
     ):  # fmt: skip
         assert words in said
     assert "not complete (cancelled)" in " ".join(notes(by_hand(state="cancelled")))
@@ -460,7 +503,7 @@ def test_a_batch_takes_a_temperature(target: Any) -> None:
     results = run(target, plan(target, warm, made_cases()), keep=kept.append)
     assert {trace.run["sampling"]["temperature"] for trace in kept} == {1.0}
     assert {row["same"] for row in results.rows} == {1.0} and not any(row["verdict"] for row in results.rows)
-    assert any("new tokens, temperature 1; 2 repeats" in line for line in notes(results))
+    assert any("new tokens, temperature 1, batch size 1" in line for line in notes(results))
     greedy: list[Trace] = []
     run(target, plan(target, replace(warm, temperature=0.0), made_cases()), keep=greedy.append)
     assert [trace.output_ids for trace in kept] != [trace.output_ids for trace in greedy]
@@ -496,12 +539,13 @@ def test_the_same_from_the_shell(capsys: pytest.CaptureFixture[str], prompts: Pa
     (about,) = desk.services["lab"].listing("ada")
     assert (about["name"], about["title"], about["state"]) == ("batch", "My batch", "complete")
     shown = desk.services["lab"].shown(about["id"])
+    assert shown["profiles"][0]["heads"][-2:] == ["Overall", "same as plain"] and "a row per method" not in printed
     assert shown["rows"] == 12 and shown["checks"][1]["text"] == "6/6"
     assert shown["about"]["lines"][1]["params"]["k"] == 3
     assert [t["metric"] for t in shown["tables"]] == ["speedup"]
     assert json.loads((tmp_path / "all.json").read_text())["tables"] == json.loads(json.dumps(shown["tables"]))
     assert files[0].read_bytes().decode() == to_file_text(desk.services["lab"].results(about["id"]), "csv")
-    assert r"\bottomrule" in files[1].read_text() and "| overall |" in files[2].read_text()
+    assert r"\bottomrule" in files[1].read_text() and "| Overall |" in files[2].read_text()
     trace = shown["tables"][0]["lines"][0]["cells"][1]["runs"][0]["trace"]
     assert desk.services["lab"].bring(trace) and desk.store.get(trace).run["method"]["name"] == "pld"
     (steps,) = desk.services["lab"].shown(about["id"], ["tokens_per_step"])["tables"]

@@ -73,6 +73,9 @@ def test_ratios_are_formed_run_by_run():
 def test_a_row_by_hand():
     row = summarise(Contender("pld", "method", True, lambda prompt: None), SAMPLES)
     assert (row.tokens, row.differing, row.tokens_per_step) == (20, 1, 13 / 7 + 1)
+    again = [*SAMPLES, *(replace(SAMPLES[1], round=number) for number in (1, 2))]  # was disturbed, so it was run again
+    row_again = summarise(Contender("pld", "method", True, lambda prompt: None), again)
+    assert row_again.tokens_per_step == pytest.approx(13 / 7 + 1), "a prompt counts once, however often it was run"
     assert (row.draft_ms, row.verify_ms, row.draft_share) == (2.0, 100.0, 0.02)
     assert row.speedup.median == 1.5 and row.end_to_end.median == pytest.approx((10 / 3 + 5) / 2)
     peer = summarise(Contender(GENERATE, "peer", True, lambda prompt: None), SAMPLES)

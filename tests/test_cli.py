@@ -315,8 +315,9 @@ def test_verify_tells_of_every_prompt_and_of_every_category(capsys, model, tmp_p
         "1 of 4: prompt a (qa)", "2 of 4: prompt d (maths)", "3 of 4: prompt e", "4 of 4: prompt b (qa)"
     ]  # fmt: skip
     assert all("2 of 2 outputs identical; " in line and line.endswith(" s") for line in told)
-    rows = [[cell.strip() for cell in line.split("│")[1:3]] for line in captured.out.splitlines() if "│" in line]
-    assert rows[-4:] == [["qa", "2"], ["maths", "1"], ["–", "1"], ["all", "4"]]
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in captured.out.splitlines() if "│" in line]
+    assert rows[-1] == ["prompts", "2", "1", "1", "4"] and [row[0] for row in rows[-3:-1]] == ["plain", "pld"]
+    assert "QA ┃ maths ┃ – ┃ Overall" in " ".join(captured.out.split())
     data = json.loads(out.read_text())
     assert [prompt["id"] for prompt in data["prompts"]] == ["a", "d", "e", "b"]
     assert [run["prompt"] for run in data["outcomes"][0]["runs"]] == [0, 1, 2, 3]

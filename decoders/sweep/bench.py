@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -77,8 +78,12 @@ def _median(mine: Runs, name: str) -> float | None:
 
 
 def _tokens_per_step(mine: Runs) -> float | None:
-    steps = sum(sample.steps or 0 for sample in mine)
-    return sum(sample.accepted or 0 for sample in mine) / steps + 1 if steps else None
+    """Σ tokens ÷ Σ steps over the prompts, each of which counts once: what was disturbed was run more often."""
+    runs = Counter(sample.prompt for sample in mine)
+    steps, accepted = (
+        sum((getattr(sample, name) or 0) / runs[sample.prompt] for sample in mine) for name in ("steps", "accepted")
+    )
+    return accepted / steps + 1 if steps else None
 
 
 def _draft_share(mine: Runs) -> float | None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 QUARTERED = 4  # numbers, of which fewer have no quartiles
+FIELD, TASKS = "field", "tasks"  # forms of the tables
+PRINTED = {"latex": "tex", "markdown": "md", "csv": "csv"}
 COST = ": tracing on ÷ off"  # how the ratios of recording's cost are called
 DESCRIPTION = "Time methods against plain decoding on the same engine, in alternation; medians with quartiles."
 
@@ -42,7 +44,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.count(parser, "--context", "make every prompt N tokens long, with the others in front", low=2)
     options.flag(parser, "--peers", "also what you could use instead: transformers' generate(), llama.cpp")
     options.flag(parser, "--no-trace", "do not measure what recording costs")
-    table = parser.add_argument_group("tables of tasks × methods, as in the papers")
+    table = parser.add_argument_group("tables, as in the papers")
+    table.add_argument(
+        "--table", choices=(FIELD, TASKS), metavar="T",
+        help="field: a row per method, a column per category, as Spec-Bench and EAGLE print them; tasks: a row per "
+        "category, with quartiles (default: field where the prompts have several categories; of a .csv: tasks)",
+    )  # fmt: skip
+    table.add_argument(
+        "--format", choices=tuple(PRINTED), metavar="F", help=f"print them as {', '.join(PRINTED)} instead"
+    )
     table.add_argument(
         "--out", type=Path, action="append", default=[], metavar="F",
         help="write them to a .csv, .tex or .md file; may be repeated",
@@ -67,7 +77,6 @@ def run(args: argparse.Namespace) -> int:
     from decoders.sweep.bench import bench, lengthen
 
     sampling, further = options.settings_of(args, Sampling), ""
-    from specviz.experiments.grids import to_file_text
     from specviz.experiments.tables import describe
 
     if args.context:
@@ -106,8 +115,9 @@ def run(args: argparse.Namespace) -> int:
     }  # fmt: skip
     if folder:
         results.save(folder)
-    if len({record.category for record in kept}) > 1 or args.out or args.save:
-        _show_tables(results)
+    several = len({record.category for record in kept}) > 1
+    if several or args.out or args.save or args.table or args.format:
+        _show_tables(results, args)
     data = report.to_json()
     data["settings"] |= {
         "prompt_file": args.prompts.name, "context": args.context, "note": note,
@@ -117,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json(args.json, data)
     for path in args.out:
-        write_text(path, to_file_text(results, path.suffix.lower()[1:]))
+        write_text(path, _file_text(results, path.suffix.lower()[1:], args))
     if args.html:
         from specviz.views.charts import bench_chart, write_page
 
@@ -199,17 +209,16 @@ def _over_workers(
 ) -> int:  # fmt: skip
     """The same with workers: every method on a prompt is timed by the same one, beside plain decoding."""
     from specviz.experiments import plan
-    from specviz.experiments.grids import to_file_text
     from specviz.experiments.tables import describe
 
     experiment, cases = batch_of(args, methods, prompts, ids)
     results = over_workers.spread_out(args, target, plan(target, experiment, cases))
     common.say(*said)
-    _show_tables(results)
+    _show_tables(results, args)
     if args.json:
         write_json(args.json, describe(results))
     for path in args.out:
-        write_text(path, to_file_text(results, path.suffix.lower()[1:]))
+        write_text(path, _file_text(results, path.suffix.lower()[1:], args))
     if results.about["state"] == "cancelled":
         return 130
     errors = list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))
@@ -311,12 +320,32 @@ def _show(report: Report) -> None:
         common.say(f"{COST.strip(': ')}: {costs}  [{next(iter(recorded.values())).help}]")
 
 
-def _show_tables(results: Results) -> None:
+def _in_field_form(results: Results, args: argparse.Namespace) -> bool:
+    several = len({row["category"] for row in results.rows}) > 1
+    return args.table == FIELD or (args.table is None and several)
+
+
+def _file_text(results: Results, form: str, args: argparse.Namespace) -> str:
+    """The tables as a file; CSV, for programs, has all digits and quartiles unless the field's form is asked for."""
+    from specviz.experiments.grids import to_file_text
+
+    field = args.table == FIELD if form == "csv" else _in_field_form(results, args)
+    return to_file_text(results, form, field=field)
+
+
+def _show_tables(results: Results, args: argparse.Namespace) -> None:
+    from specviz.experiments.field import field_notes
     from specviz.experiments.grids import grids
     from specviz.experiments.result_table import TERMINAL
     from specviz.experiments.tables import notes, warnings
 
-    for table in grids(results):
+    field = _in_field_form(results, args)
+    if args.format:
+        print(_file_text(results, PRINTED[args.format], args), end="")
+        return
+    for table in grids(results, field=field):
         heads, *rows = table.lines(TERMINAL)
-        common.show_table(heads, rows, table.title, right=2, last_apart=True)
-    common.say(*warnings(results), "* is the best of its row.", *notes(results))
+        common.show_table(heads, rows, table.title, right=1 if field else 2, last_apart=True)
+    more = field_notes(results) if field else ()
+    best = f"* is the best of its {'column' if field else 'row'}."
+    common.say(*warnings(results), best, *notes(results), *more)

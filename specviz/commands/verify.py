@@ -157,17 +157,21 @@ def _error(outcome: MethodCheck, index: int) -> str:
 def _show_categories(outcomes: list[MethodCheck], categories: list[str], counts: str) -> None:
     """Tokens per step of every method in each category of prompts, and in all; ``counts``: what is counted."""
     from decoders.sweep.lossless import tokens_per_step
+    from specviz.experiments.prompts import benchmark_columns
 
-    groups = {name: {i for i, category in enumerate(categories) if category == name} for name in categories}
-    every = [(name or "–", chosen) for name, chosen in (*groups.items(), ("all", set(range(len(categories)))))]
-    means = [
-        [tokens_per_step(run for run in outcome.runs if run.prompt in chosen) for outcome in outcomes]
-        for _, chosen in every
+    titles = {**benchmark_columns(categories), "": "–"}
+    groups: dict[str, set[int]] = {}
+    for i, category in enumerate(categories):
+        groups.setdefault(titles[category], set()).add(i)
+    groups["Overall"] = set(range(len(categories)))
+    lengths = [
+        [tokens_per_step(run for run in outcome.runs if run.prompt in chosen) for chosen in groups.values()]
+        for outcome in outcomes
     ]
-    form = column("tokens", [mean for line in means for mean in line])
-    rows = [(name, len(chosen), *map(form, line)) for (name, chosen), line in zip(every, means, strict=True)]
-    heads = ("tokens per step", counts, *(outcome.method for outcome in outcomes))
-    common.show_table(heads, rows, right=1, last_apart=True)
+    form = column("tokens", [length for line in lengths for length in line])
+    rows = [(outcome.method, *map(form, line)) for outcome, line in zip(outcomes, lengths, strict=True)]
+    heads = ("tokens per step", *groups)
+    common.show_table(heads, [*rows, (counts, *map(len, groups.values()))], right=1, last_apart=True)
 
 
 def _show(outcomes: list[MethodCheck], ids: list[str], target: Any) -> None:

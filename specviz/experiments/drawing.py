@@ -127,6 +127,11 @@ def mean_of(point: Mapping[str, Any], key: str) -> float | None:
     return point["values"].get(key, {}).get("mean")
 
 
+def pooled_of(point: Mapping[str, Any], key: str) -> float | None:
+    """The number of a cell in tables of lines × tasks: all runs pooled where that is known, else their mean."""
+    return point["values"].get(key, {}).get("pooled", mean_of(point, key))
+
+
 def visible_text(place: str) -> str:
     return plain(NAMES.get(place, place))
 
@@ -143,14 +148,19 @@ def amount(value: float | None, unit: str) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def hover(quantity: Quantity | Breakdown, point: Mapping[str, Any], key: str, part: str = "") -> str:
+def hover(
+    quantity: Quantity | Breakdown, point: Mapping[str, Any], key: str, part: str = "", *, pooled: bool = False
+) -> str:
+    """Text under the pointer; ``pooled``: of a cell with ``pooled_of``, the mean of the runs beside it."""
     spread = point["values"].get(key) or {"mean": None, "low": None, "high": None, "n": 0}
     place = ", ".join(visible_text(p) for p in (point["x"], point["y"]) if p)
     head = " · ".join(p for p in (plain(point["series"]), place, plain(part)) if p)
-    middle = f"{amount(spread['mean'], quantity.unit)} {'' if quantity.unit == 'share' else quantity.unit}".strip()
+    middle = spread.get("pooled", spread["mean"]) if pooled else spread["mean"]
+    middle = f"{amount(middle, quantity.unit)} {'' if quantity.unit == 'share' else quantity.unit}".strip()
+    apart = f"mean of runs {amount(spread['mean'], quantity.unit)}, " if pooled and "pooled" in spread else ""
     low, high = amount(spread["low"], quantity.unit), amount(spread["high"], quantity.unit)
     failed = f"<br>{point['failed']} failed" if point["failed"] else ""
-    return f"<b>{middle}</b> {head}<br>quartiles {low} to {high}, {spread['n']} runs{failed}"
+    return f"<b>{middle}</b> {head}<br>{apart}quartiles {low} to {high}, {spread['n']} runs{failed}"
 
 
 def plain(text: str) -> str:

@@ -32,7 +32,7 @@ from .drawing import (
 )
 from .experiment import CATEGORY, LINE, text_of
 from .part_figures import breakdown_charts, profile_charts
-from .quantities import Breakdown, Profile, Quantity
+from .quantities import POOLED, Breakdown, Profile, Quantity
 from .results import Results, points
 from .sheets import sheet_charts
 
@@ -76,6 +76,9 @@ def caption(results: Results) -> str:
         ours = ours.replace("; means over", "; all of")
     elif about["chart"] in ("line", "bar"):
         ours += ", with standard errors"
+    elif about["chart"] == "sheet" and any(key in POOLED for key in about["metrics"]):
+        names = " and ".join(results.quantity(key).label.lower() for key in about["metrics"] if key in POOLED)
+        ours += f", {names} pooled (Σ ÷ Σ over their steps)"
     if about.get("rounds", 1) > 1:
         ours += f", each run {about['rounds']} times (± in tables: standard deviation of the rounds' means)"
     if about.get("training_steps"):

@@ -10,6 +10,7 @@ from specviz.words import column
 
 from .answers import CASES, cases_shown
 from .experiment import LINE
+from .field import field_notes, field_tables
 from .figures import caption
 from .prompts import NAMES
 from .quantities import Profile, Quantity
@@ -23,9 +24,13 @@ from .tables import columns_of as lines_of
 TABLED = ("sheet", CASES)  # charts whose tables are lines × tasks, or answers
 
 
-def grids(results: Results, metrics: Sequence[str] | None = None) -> list[ResultTable]:
-    """The points' table (none where only profiles are shown), then the profiles'; of a batch a table per metric."""
+def grids(results: Results, metrics: Sequence[str] | None = None, *, field: bool = False) -> list[ResultTable]:
+    """The points' table (none where only profiles are shown), then the profiles'; of a batch a table per metric, in the
+    ``field``'s form where that is asked for.
+    """
     if results.about.get("repeats"):
+        if field:
+            return field_tables(results, metrics)
         return [of_batch(results, table) for table in tables(results, metrics)]
     wanted = list(metrics or results.about["metrics"])
     profiles = [quantity for key in wanted if isinstance(quantity := results.quantity(key), Profile)]
@@ -121,28 +126,28 @@ def of_batch(results: Results, table: Table) -> ResultTable:
     checked = {check.name: check for check in checks(results)}
     heads = ("task", table.counts, *(Entry(name, lossy=checked[name].lossy) for name in table.columns))
     rows: list[tuple[Cell, ...]] = [
-        (line.name, f"{line.prompts:,}", *(
-            Entry(cell.text, cell.spread, cell.partly and f" ({cell.partly})", cell.best, bool(cell.disturbed))
-            for cell in line.cells
-        ))
-        for line in table.lines
-    ]  # fmt: skip
+        (line.name, f"{line.prompts:,}", *(cell.entry for cell in line.cells)) for line in table.lines
+    ]
     same = (Entry(checked[name].text, wrong=bool(checked[name].bugs)) for name in table.columns)
     rules = (len(rows) - 1, len(rows)) if len(rows) > 1 else (len(rows),)
     return ResultTable(table.title, heads, (*rows, ("same as plain", "", *same)), 1, table.formula, rules)
 
 
-def to_file_text(results: Results, form: str, metrics: Sequence[str] | None = None) -> str:
-    """The tables as a file's text, ``form`` of ``FORMATS``. Raises UserError for another form or metric."""
+def to_file_text(results: Results, form: str, metrics: Sequence[str] | None = None, *, field: bool = False) -> str:
+    """The tables as a file's text, ``form`` of ``FORMATS``; of a batch in the ``field``'s form where that is asked for.
+    Raises UserError for another form or metric.
+    """
     if form not in FORMATS:
         raise UserError(f"tables are not written as {form[:20]!r}: choose of {', '.join(FORMATS)}")
     batch = bool(results.about.get("repeats"))
-    if form == "csv" and batch:
+    if form == "csv" and batch and not field:
         return csv_text(_batch_lines(results, tables(results, metrics)))
-    every = grids(results, metrics)
+    every = grids(results, metrics, field=field)
     if form == "csv":
         return csv_text(line for table in every for line in table.lines(PLAIN))
-    sentences = [*warnings(results), *notes(results)] if batch else [caption(results), *results.about["notes"]]
+    sentences = [caption(results), *results.about["notes"]]
+    if batch:
+        sentences = [*warnings(results), *notes(results), *(field_notes(results) if field else ())]
     if form == "tex":
         return latex(every, " ".join(sentences))
     return markdown(every, sentences if batch else " ".join(sentences))

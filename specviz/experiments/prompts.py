@@ -8,7 +8,7 @@ name is a prompt file.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -47,6 +47,38 @@ NAMES = {
     **SAMPLES, FIRST: "first turn", SECOND: "second turn", ALL: "all", "": "all prompts",
     **{name: template.title for name, template in templates().items()},
 }  # fmt: skip
+
+# the categories of published benchmarks, by the names that their tables have
+MT_BENCH = {
+    "writing": "Writing", "roleplay": "Roleplay", "reasoning": "Reasoning", "math": "Math", "coding": "Coding",
+    "extraction": "Extraction", "stem": "STEM", "humanities": "Humanities",
+}  # fmt: skip
+SPEC_BENCH = {
+    "translation": "Trans.", "summarization": "Summ.", "qa": "QA", "math_reasoning": "Math", "rag": "RAG"
+}  # fmt: skip
+SPEED_BENCH = {
+    **{name: title for name, title in MT_BENCH.items() if name != "extraction"}, "multilingual": "Multilingual",
+    "qa": "QA", "rag": "RAG", "summarization": "Summ.",
+}  # fmt: skip
+OTHERS = {"gsm8k": "GSM8K", "humaneval": "HumanEval", "mbpp": "MBPP"}
+
+
+def benchmark_columns(categories: Iterable[str]) -> dict[str, str]:
+    """The column of each category in tables of the field's form.
+
+    MT-Bench's eight categories stand by themselves where they are all there is, as do SPEED-Bench's eleven; beside any
+    other category they are one column, MT (Spec-Bench: MT, Trans., Summ., QA, Math, RAG; EAGLE: MT, HumanEval, GSM8K).
+
+    >>> benchmark_columns(["writing", "coding", "translation", "math_reasoning"])
+    {'writing': 'MT', 'coding': 'MT', 'translation': 'Trans.', 'math_reasoning': 'Math'}
+    >>> benchmark_columns(["writing", "math"]), benchmark_columns(["math", "rag", "multilingual"])
+    ({'writing': 'Writing', 'math': 'Math'}, {'math': 'Math', 'rag': 'RAG', 'multilingual': 'Multilingual'})
+    """
+    there = list(dict.fromkeys(categories))
+    apart = all(name in MT_BENCH for name in there) or all(name in SPEED_BENCH for name in there)
+    mt = MT_BENCH if apart else dict.fromkeys(MT_BENCH, "MT")
+    named = {**NAMES, **SPEED_BENCH, **SPEC_BENCH, **OTHERS, **mt}
+    return {name: str(named.get(name, name)) for name in there}
 
 
 def is_set(name: str) -> bool:

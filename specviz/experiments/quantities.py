@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from decoders.trace import metrics
+from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.metrics import ratio
 from decoders.trace.speedup import expected_speedup
 from decoders.trace.trace import Trace
@@ -211,6 +213,26 @@ _METRICS = (
 QUANTITIES: dict[str, Quantity | Breakdown | Profile] = {
     quantity.key: quantity for quantity in (*_METRICS, *EXTRA, *BREAKDOWNS, *PROFILES)
 }
+
+# quantities that are pooled over runs, Σ ÷ Σ: how acceptance defines them of a set, and what each run weighs
+_DEFINED = {definition.key: definition for definition in DEFINITIONS}
+POOLED = {"tokens_per_step": _DEFINED["tokens_per_step"], "draft_efficiency": _DEFINED["draft_acceptance"]}
+_WEIGHTS = {"tokens_per_step": "steps", "draft_efficiency": "drafted"}
+
+
+def pool(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """A quotient of several runs together, Σ ÷ Σ: the mean of its values by what each was divided by. None for any
+    other quantity, and where a run's divisor is not known.
+
+    >>> rows = [{"tokens_per_step": 3.0, "steps": 10.0}, {"tokens_per_step": 1.0, "steps": 30.0}]
+    >>> pool(rows, "tokens_per_step"), pool(rows, "speedup")
+    (1.5, None)
+    """
+    weight = _WEIGHTS.get(key)
+    counted = [row for row in rows if row.get(key) is not None]
+    if weight is None or any(row.get(weight) is None for row in counted):
+        return None
+    return ratio(sum(row[key] * row[weight] for row in counted), sum(row[weight] for row in counted))
 
 
 def needs_clock(quantity: Quantity | Breakdown | Profile) -> bool:

@@ -30,7 +30,7 @@ from specviz.words import numeric
 
 from .experiment import CATEGORY, LINE, Row, text_of
 from .prompts import ALL, NAMES
-from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, needs_clock, parts_of
+from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, needs_clock, parts_of, pool
 
 SCHEMA = "speclab/1"
 TEXT = ("series", "prompt", "category", "method", "trace", "role", "error", "verdict", "output")
@@ -205,8 +205,9 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
     """Runs with the same series and place, averaged: a dict per point of the chart, as JSON.
 
     ``series``, ``x`` (text), ``y`` (text; of a second axis), ``values`` {column: {mean, se, low, high, n}} (mean over
-    runs, its standard error, quartiles; of several rounds ``rounds``, the deviation of their means), ``runs`` [{trace,
-    prompt, category, params}], ``count`` (runs or measurements that did not fail), ``failed``.
+    runs, its standard error, quartiles; of a quotient ``pooled``, Σ ÷ Σ; of several rounds ``rounds``, the deviation of
+    their means), ``runs`` [{trace, prompt, category, params}], ``count`` (runs or measurements that did not fail),
+    ``failed``.
     """
     about = results.about
     measured = results.columns
@@ -347,8 +348,9 @@ def _by_series(about: Mapping[str, Any], rows: Sequence[Row], taken: set[str]) -
 
 
 def _spread(rows: Sequence[Row], column: str) -> dict[str, float | int | None]:
-    """Mean, standard error, quartiles and number. Of runs that were made in several rounds these are of each prompt's
-    mean, and ``rounds`` is the standard deviation of the rounds' means.
+    """Mean, standard error, quartiles and number; of a quotient whose parts are known also ``pooled``, Σ ÷ Σ. Of runs
+    that were made in several rounds these are of each prompt's mean, and ``rounds`` is the standard deviation of the
+    rounds' means.
     """
     there = [row for row in rows if row.get(column) is not None]
     of_rounds = _means(there, column, "round")
@@ -359,6 +361,8 @@ def _spread(rows: Sequence[Row], column: str) -> dict[str, float | int | None]:
     low, high = np.quantile(present, (0.25, 0.75))
     error = float(present.std(ddof=1)) / math.sqrt(len(present)) if len(present) > 1 else None
     spread = {"mean": float(present.mean()), "se": error, "low": float(low), "high": float(high), "n": len(present)}
+    together = pool(rows, column)
+    spread |= {} if together is None else {"pooled": together}
     return spread | ({"rounds": float(np.std(of_rounds, ddof=1))} if len(of_rounds) > 1 else {})
 
 

@@ -1,7 +1,8 @@
 """A batch as the papers print it: a table of tasks × methods per metric, on the page and in files (``result_table``).
 
-A cell is the mean over the prompts of its task; where the metric is timed, of each prompt's median over the repeats,
-and the range beside it is the same mean of their quartiles. A prompt's measurement is disturbed where its quartiles lie
+A cell is the mean over the prompts of its task, or, of a quotient whose parts are known (``pool``), of all their
+steps together; where the metric is timed, it is the mean of each prompt's median over the repeats, and the range beside
+it is the same mean of their quartiles. A prompt's measurement is disturbed where its quartiles lie
 far apart, and where it says more than can be: a speedup above the tokens per step. The second kind is left out, and
 neither is marked as best; nor is a number whose range meets another's.
 """
@@ -21,7 +22,8 @@ from specviz.words import column, counted
 
 from .experiment import Row
 from .prompts import ALL, NAMES
-from .quantities import Quantity
+from .quantities import POOLED, Quantity, pool
+from .result_table import Entry
 from .results import SCHEMA, Results, openable_runs, points
 
 OVERALL = "overall"
@@ -54,6 +56,11 @@ class Cell:
     best: bool
     partly: str
     runs: tuple[Mapping[str, str], ...]
+
+    @property
+    def entry(self) -> Entry:
+        """As a cell of a table of results."""
+        return Entry(self.text, self.spread, self.partly and f" ({self.partly})", self.best, bool(self.disturbed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,7 @@ class Table:
     columns: tuple[str, ...]
     lines: tuple[Line, ...]
     counts: str = "prompts"  # or "turns", where prompts have several
+    pooled: bool = False  # cells are Σ ÷ Σ over their prompts, not means
 
     @property
     def title(self) -> str:
@@ -109,12 +117,12 @@ class Table:
         return {**asdict(self), "title": self.title}
 
 
-def tables(results: Results, metrics: Sequence[str] | None = None) -> list[Table]:
-    """A table per metric, those of the experiment unless others are named. Raises UserError for one that is no number
-    per run.
+def tables(results: Results, metrics: Sequence[str] | None = None, named: Mapping[str, str] = NAMES) -> list[Table]:
+    """A table per metric, those of the experiment unless others are named; categories of one name in ``named`` are one
+    line. Raises UserError for a metric that is no number per run.
     """
     broken = {check.name for check in checks(results) if check.bugs}
-    return [_table(results, key, broken) for key in metrics or results.about["metrics"]]
+    return [_table(results, key, broken, named) for key in metrics or results.about["metrics"]]
 
 
 def describe(results: Results) -> dict[str, Any]:
@@ -176,7 +184,7 @@ def notes(results: Results) -> list[str]:
     turns = len({spot(row) for row in results.rows})
     several = f" in {counted(turns, 'turn')}" if turns > prompts else ""
     drawing = f"temperature {temperature:g}" if temperature else "greedy"
-    most = f"at most {about['max_new_tokens']} new tokens, {drawing}"
+    most = f"at most {about['max_new_tokens']} new tokens, {drawing}, batch size 1 (one request at a time)"
     done = f"{counted(prompts, 'prompt')}{several}{_source(about)}, {most}"
     spread = (
         f"{counted(repeats, 'repeat')}, the methods in turn: medians, with quartiles between the repeats"
@@ -192,6 +200,8 @@ def notes(results: Results) -> list[str]:
         "Speed and speedup are of runs that were not recorded, without reading the prompt and preparing to draft; a "
         "speedup is formed between runs of the same prompt in the same repeat. What else is counted is the same in "
         "every repeat.",
+        "Tokens per step (accepted length τ, MAT) are pooled: Σ tokens ÷ Σ steps of all prompts of a cell. Speeds and "
+        "speedups are means over them.",
     ]
     if disturbed := sum(bool(timing.is_disturbed) for key in TIMED for timing in timings(results.rows, key).values()):
         repeated = any(int(row.get("repeat") or 1) > repeats for row in results.rows)
@@ -233,24 +243,27 @@ def columns_of(results: Results) -> list[str]:
     return list(dict.fromkeys([*lines, *series]))
 
 
-def _table(results: Results, key: str, broken: set[str]) -> Table:
+def _table(results: Results, key: str, broken: set[str], named: Mapping[str, str]) -> Table:
     quantity = results.quantity(key)
     if not isinstance(quantity, Quantity):
         raise UserError(f"{quantity.label} is not one number per run: choose another metric for a table")
     columns = tuple(columns_of(results))
     by: dict[tuple[str, str], list[Row]] = {}
+    tasks: dict[str, str] = {}  # by the name that they have here
     for row in results.rows:
-        by.setdefault((row["category"], row["series"]), []).append(row)
-    tasks = list(dict.fromkeys(row["category"] for row in results.rows))
-    groups = [(task, str(NAMES.get(task, task)), {c: by.get((task, c), []) for c in columns}) for task in tasks]
+        name = str(named.get(row["category"], row["category"]))
+        tasks.setdefault(name, row["category"])
+        by.setdefault((name, row["series"]), []).append(row)
+    groups = [(task, name, {c: by.get((name, c), []) for c in columns}) for name, task in tasks.items()]
     if len(tasks) > 1:
         groups.append((ALL, OVERALL, {c: [r for r in results.rows if r["series"] == c] for c in columns}))
     every = timings(results.rows, key)
     means = {
-        (task, name): _mean([every[name, place] for place in _places(rows)])
+        (task, name): _mean([every[name, place] for place in _places(rows)], pool(rows, key))
         for task, _, of in groups
         for name, rows in of.items()
     }
+    pools = any(pool(rows, key) is not None for _, _, of in groups for rows in of.values())
     form = column(quantity.unit, [mean.value for mean in means.values()])
     lines = []
     for task, name, of in groups:
@@ -260,7 +273,8 @@ def _table(results: Results, key: str, broken: set[str]) -> Table:
         cells = tuple(_cell(rows, prompts, means[task, c], form, c in best) for c, rows in of.items())
         lines.append(Line(task, name, prompts, cells))
     counts = "turns" if any(spot(row)[1] > 1 for row in results.rows) else "prompts"
-    return Table(key, quantity.label, quantity.unit, quantity.formula, columns, tuple(lines), counts)
+    formula = POOLED[key].formula if pools else quantity.formula
+    return Table(key, quantity.label, quantity.unit, formula, columns, tuple(lines), counts, pools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,14 +292,15 @@ def _places(rows: Sequence[Row]) -> list[Spot]:
     return list(dict.fromkeys(map(spot, rows)))
 
 
-def _mean(of: Sequence[Timing]) -> Mean:
+def _mean(of: Sequence[Timing], together: float | None) -> Mean:
     used = [one for one in of if one.median is not None and not one.impossible]
     disturbed = sum(bool(one.is_disturbed) for one in of)
     if not used:
         return Mean(None, None, None, 0, disturbed)
     ranges = [(one.low, one.high) for one in used if one.low is not None and one.high is not None]
     low, high = (fmean(ends) for ends in zip(*ranges, strict=True)) if len(ranges) == len(used) else (None, None)
-    return Mean(fmean(one.median or 0.0 for one in used), low, high, sum(one.count for one in used), disturbed)
+    mean = fmean(one.median or 0.0 for one in used) if together is None else together
+    return Mean(mean, low, high, sum(one.count for one in used), disturbed)
 
 
 def _turns_done(rows: Sequence[Row]) -> int:

@@ -82,7 +82,15 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
     assert tables.nth(1).locator("tbody th").all_inner_texts() == ["qa", "<b>rag</b>", "overall"]
     assert re.search(r"\d\.\d\d \d\.\d\d–\d\.\d\d", tables.nth(1).locator("tbody tr").last.inner_text())
     assert tables.nth(1).locator("tfoot td").all_inner_texts()[:3] == ["", "✓ 4/4", "✓ 4/4"]
-    for words in ("tiny", "(mine.jsonl)"):
+    page.click(".svl-every summary:has-text('a column per category')")
+    turned = page.locator(".svl-every table").first
+    assert turned.locator("thead th").all_inner_texts() == ["method", "QA", "<b>rag</b>", "Overall", "same as plain"]
+    assert turned.locator("tbody tr").last.locator("td").all_inner_texts() == ["prompts", "1", "1", "2", ""]
+    with page.expect_download() as caught:
+        page.click(".svl-every a:has-text('LaTeX')")
+    caught.value.save_as(tmp_path / "field.tex")
+    assert "method & QA & " in (tmp_path / "field.tex").read_text()
+    for words in ("tiny", "(mine.jsonl)", "batch size 1"):
         expect(page.locator(".svb-remarks")).to_contain_text(words)
     page.select_option(".svl-draw select", "kv_mb")
     page.wait_for_selector(".svb-table[data-metric=kv_mb]")

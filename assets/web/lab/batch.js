@@ -141,18 +141,21 @@ export function fields(changes) {
 
 // --- the tables ---
 
+const TURNED = "A row per method, a column per category, as Spec-Bench and EAGLE print them";
+
 /** A button that opens runs; without any the text alone. */
 /** @type {(runs: object[], text: Node, attributes: Attributes<HTMLButtonElement>) => Node} */
 const opens = (runs, text, attributes) => runs.length ? h("button.svb-open", { ...attributes }, text) : text;
 
-/** @param {Pick<LabTable, "columns" | "counts">} table @param {LabTableLine} line @param {number} n */
+/** @param {Pick<LabTable, "columns" | "counts" | "pooled">} table @param {LabTableLine} line @param {number} n */
 function cell(table, line, n) {
   const { text, spread, count, prompts, disturbed, best, failed, partly, runs } = line.cells[n];
   const name = lineName(table.columns[n]);
   const thing = table.counts.slice(0, -1);
+  const values = plural(count, "value");
   const words = [
     `${line.name}, ${name}: ${text}${spread && `, quartiles ${spread}`}`,
-    `mean of ${plural(count, "value")} from ${plural(prompts, thing)}`,
+    table.pooled ? `all steps of ${plural(prompts, thing)} together` : `mean of ${values} from ${plural(prompts, thing)}`,
     disturbed && `disturbed on ${plural(disturbed, thing)}`,
     best && "best of its row",
     failed && `${plural(failed, "run")} failed`,
@@ -186,7 +189,7 @@ function checked(check) {
 }
 
 /** @param {LabBatchResults} results @param {LabTable} asked */
-function tableOf({ checks }, { columns, lines, metric, label, formula, title, counts }) {
+function tableOf({ checks }, { columns, lines, metric, label, formula, title, counts, pooled }) {
   const checkOf = (/** @type {string} */ name) => must(checks.find((check) => check.name === name));
   const lossy = { title: "Not lossless: the output may differ from plain decoding's" };
   const mark = () => h("span.svb-lossy", lossy, " † lossy");
@@ -197,7 +200,7 @@ function tableOf({ checks }, { columns, lines, metric, label, formula, title, co
       { class: n > 0 && n === lines.length - 1 && "svb-all" },
       h("th", { scope: "row" }, line.name),
       h("td.svp-num", line.prompts.toLocaleString()),
-      columns.map((_, k) => cell({ columns, counts }, line, k)),
+      columns.map((_, k) => cell({ columns, counts, pooled }, line, k)),
     ),
   );
   const same = [h("th", { scope: "row" }, "same as plain"), h("td"), columns.map((name) => checked(checkOf(name)))];
@@ -210,8 +213,9 @@ function tableOf({ checks }, { columns, lines, metric, label, formula, title, co
   );
 }
 
-/** What stands in the place of charts and table. @param {LabBatchResults} s */
-export function below(s) {
+/** What stands in the place of charts and table; ``turned``: the tables in the field's form. */
+/** @param {LabBatchResults} s @param {HTMLElement[]} turned */
+export function below(s, turned) {
   if (!s.rows)
     return goesOn(s.state)
       ? [h("p.svp-empty", "The first numbers come when every method is through the first prompt.")]
@@ -220,10 +224,17 @@ export function below(s) {
     s.warnings.map((text) => h("div.svp-note.svp-error.svb-warning", { role: "alert" }, text)),
     s.about.notes.map((text) => h("p.svp-note", text)),
     h("div.svb-tables", s.tables.map((table) => tableOf(s, table))),
+    turned.length ? h("details.svl-every", h("summary", TURNED), h("div.svb-tables", turned), turnedFiles()) : [],
     formulaList(s.formulas),
     h("ul.svb-remarks", s.remarks.map((text) => h("li", text))),
   ].flat();
 }
+
+const turnedFiles = () =>
+  h(
+    "p",
+    [["tex", "LaTeX"], ["md", "Markdown"], ["table", "CSV"]].map(([kind, text]) => file(`${kind}&table=field`, text)),
+  );
 
 /** Links to the tables as files. @param {string[] | null} metrics */
 export function files(metrics) {

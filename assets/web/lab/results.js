@@ -165,7 +165,7 @@ export async function drawResults() {
   grid.classList.toggle("svl-empty", !s.rows || !s.charts.length);
   caption.textContent = s.rows ? s.caption : "";
   const many = asBatch(s);
-  under.replaceChildren(...(many ? batch.below(many) : below(s)));
+  under.replaceChildren(...(many ? batch.below(many, many.profiles.map(profileTable)) : below(s)));
   parts.results.dataset.rows = String(s.rows);
   parts.results.dataset.state = s.state;
 }

@@ -49,6 +49,8 @@ interface LabCatalog {
 interface LabRun { trace: string; prompt: string; category: string; params?: string; word?: string }
 interface LabSpread {
   mean: number | null; se: number | null; low: number | null; high: number | null; n: number;
+  /** Of a quotient: Σ ÷ Σ over the runs. */
+  pooled?: number;
   /** Of several rounds: the standard deviation of their means. */
   rounds?: number;
   /** As it is shown: one rule for a column. */
@@ -72,6 +74,8 @@ interface LabTable {
   metric: string; label: string; formula: string; title: string; columns: string[]; lines: LabTableLine[];
   /** What a line's ``prompts`` counts. */
   counts: "prompts" | "turns";
+  /** Whether a cell is Σ ÷ Σ over its prompts, not their mean. */
+  pooled: boolean;
 }
 interface LabCheck {
   name: string; lossy: boolean; checked: number; same: number; bugs: number; text: string;

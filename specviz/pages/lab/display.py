@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specviz.experiments.experiment import Experiment, text_of
+from specviz.experiments.field import field_notes, field_tables
 from specviz.experiments.figures import caption, charts
 from specviz.experiments.grids import TABLED, line_tables, measured_columns, of_profile, test_tables, write_texts
 from specviz.experiments.plan import Progress, duration
@@ -96,12 +97,14 @@ def _below(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
 
 
 def _draw_batch(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
-    """A batch as a page shows it."""
+    """A batch as a page shows it; of several tasks also in the field's form, as ``profiles``."""
+    several = len({row["category"] for row in results.rows}) > 1
     return {
-        "charts": [], "points": [], "columns": [], "profiles": [], "caption": "",
+        "charts": [], "points": [], "columns": [], "caption": "",
+        "profiles": [table.to_json() for table in field_tables(results, wanted)] if several else [],
         "tables": [table.to_json() for table in tables(results, wanted)],
         "checks": [{**asdict(check), "text": check.text} for check in checks(results)],
-        "warnings": warnings(results), "remarks": notes(results), **_below(results, wanted),
+        "warnings": warnings(results), "remarks": [*notes(results), *field_notes(results)], **_below(results, wanted),
     }  # fmt: skip
 
 

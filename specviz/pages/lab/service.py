@@ -305,8 +305,10 @@ class Lab(Service):
         return shown if len(results.rows) == have else shown | drawn(results, metrics or results.about["metrics"])
 
     @get("results/{key}/download")
-    def download(self, key: str, format: str = "csv", metrics: Listed = ()) -> Response:
-        """Every run as csv, parquet, json or zip; the tables as table, tex or md."""
+    def download(self, key: str, format: str = "csv", metrics: Listed = (), table: str = "tasks") -> Response:
+        """Every run as csv, parquet, json or zip; the tables as table, tex or md, of a batch in the ``field``'s form
+        where ``table`` says so.
+        """
         if format not in KINDS:
             raise UserError(f"The format {format[:40]!r} is unknown: use one of {', '.join(KINDS)}.")
         results = self.results(key)
@@ -317,7 +319,10 @@ class Lab(Service):
             "zip": results.to_zip,
             "parquet": results.to_parquet,
         }
-        data = made[format]() if format in made else to_file_text(results, TABLES[format], metrics or None)
+        if format in made:
+            data = made[format]()
+        else:
+            data = to_file_text(results, TABLES[format], metrics or None, field=table == "field")
         return attachment(data, media, f"{results.about['name']}-{key}.{suffix}")
 
     def bring(self, trace: str) -> bool:

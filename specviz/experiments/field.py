@@ -1,0 +1,75 @@
+"""Tables in the field's form: a row per method, a column per category of the benchmark, all of it in the last one.
+
+Spec-Bench, EAGLE's papers and SPEED-Bench print such tables: accepted lengths, pooled over the steps of a category, and
+speedups. They are the tables of tasks × methods (``tables``) turned round, with the benchmarks' categories as columns
+and without quartiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from decoders.sweep.plan import PLAIN
+from decoders.sweep.timing import spot, timings
+from specviz.words import column
+
+from .prompts import ALL, benchmark_columns
+from .quantities import POOLED
+from .result_table import Entry, ResultTable
+from .results import Results
+from .tables import Table, checks, columns_of, tables
+
+SAME = "same as plain"
+
+
+def field_tables(results: Results, metrics: Sequence[str] | None = None) -> list[ResultTable]:
+    """A table per metric of a batch, methods × categories. Raises UserError as ``tables``."""
+    named = benchmark_columns(row["category"] for row in results.rows)
+    return [_transpose(results, table) for table in tables(results, metrics, named)]
+
+
+def _transpose(results: Results, table: Table) -> ResultTable:
+    checked = {check.name: check for check in checks(results)}
+    heads = ("method", *(line.name.capitalize() if line.task == ALL else line.name for line in table.lines), SAME)
+    rows = [
+        (
+            Entry(name, lossy=checked[name].lossy),
+            *(replace(line.cells[k].entry, spread="") for line in table.lines),
+            Entry(checked[name].text, wrong=bool(checked[name].bugs)),
+        )
+        for k, name in enumerate(table.columns)
+    ]
+    counts = (table.counts, *(f"{line.prompts:,}" for line in table.lines), "")
+    title = replace(table, label=POOLED[table.metric].label).title if table.pooled else table.title
+    return ResultTable(title, heads, (*rows, counts), 1, table.formula, (len(rows),))
+
+
+def field_notes(results: Results) -> list[str]:
+    """Notes on the columns, and Spec-Bench's own quotient of speeds."""
+    named = benchmark_columns(row["category"] for row in results.rows)
+    together = [name for name, title in named.items() if title == "MT"]
+    sentences = [f"MT: MT-Bench's categories ({', '.join(together)})."] if together else []
+    quotients = spec_bench_speedups(results)
+    if quotients:
+        form = column("×", list(quotients.values()))
+        listed = ", ".join(f"{name} {form(value)}" for name, value in quotients.items())
+        sentences.append(
+            f"Spec-Bench and EAGLE divide mean speeds, mean tokens/s ÷ plain's mean tokens/s, overall: {listed}."
+        )
+    return sentences
+
+
+def spec_bench_speedups(results: Results) -> dict[str, float]:
+    """Speedup of each line over all prompts as Spec-Bench's and EAGLE's programs have it: the mean of the prompts'
+    tokens/s ÷ the mean of plain decoding's, over the prompts that both have. Each is its median over the repeats.
+    """
+    speeds = {of: one.median for of, one in timings(results.rows, "tokens_per_s").items() if one.median}
+    places = list(dict.fromkeys(map(spot, results.rows)))
+    quotients = {}
+    for name in columns_of(results):
+        both = [(speeds[name, p], speeds[PLAIN, p]) for p in places if (name, p) in speeds and (PLAIN, p) in speeds]
+        if name != PLAIN and both:
+            quotients[name] = fmean(mine for mine, _ in both) / fmean(plain for _, plain in both)
+    return quotients
