@@ -95,7 +95,64 @@ def _gallery(blocks: list[str]) -> list[Any]:
     return [*(block.format(**told) for block in blocks), {"heads": heads, "rows": rows}]
 
 
-COUNTED = {"smollm2-recipes": _recipes, "smollm2-gallery": _gallery}
+def _heads(blocks: list[Any]) -> list[Any]:
+    """The parts' curves from their own logs, and what each goal would take."""
+    return [{"heads": one["heads"], "rows": _curves(one["goals"])} if "goals" in one else one for one in blocks]
+
+
+def _curves(goals: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    from decoders.study.measure.learning_curve import LearningCurve, acceptance_for, first_acceptance, learning_curve
+    from specviz.words import decimals
+
+    def share(value: float, digits: int = 3) -> str:
+        return decimals(value, digits).replace("0.", ".", 1)
+
+    def tokens(value: float | None) -> str:
+        if value is None or value > 1e12:
+            return "never"
+        return f"{value / 1e6:,.1f} M" if value < 1e8 else f"{value / 1e6:,.0f} M"
+
+    def tokens_to(curve: Any, needed: float) -> str:
+        middle, soonest, latest = map(tokens, curve.tokens_for(needed))
+        return f"{middle} tokens ({soonest} to {latest})"
+
+    rows = []
+    logs = {name: _log(name) for name in goals}
+    for name, goal in goals.items():
+        points = ", ".join(
+            f"{share(first_acceptance(line) or 0)} at {line['tokens'] / 1e3:.0f} k" for line in logs[name]
+        )
+        curve = learning_curve(logs[name])
+        if curve is None:
+            asked = f"`{goal['method']}` {goal['length']} → {goal['goal']}"
+            needed = acceptance_for(goal["goal"], goal["length"], first_acceptance(logs[name][-1]) or 0)
+            rows.append([f"`{name}`", points, "–", asked, share(needed, 2), "one point says nothing of it"])
+            continue
+        slope = f"{share(curve.doubling)} ({share(curve.low)} to {share(curve.high)})"
+        asked, needed, when = "–", "–", "–"
+        if "goal" in goal:
+            p = acceptance_for(goal["goal"], goal["length"], curve.points[-1][1])
+            asked, needed = f"`{goal['method']}` {goal['length']} → {goal['goal']}", share(p, 2)
+            when = tokens_to(curve, p)
+        elif "above" in goal:
+            other = learning_curve(logs[goal["above"]])
+            assert other is not None
+            gap = tuple((x, a - b) for (x, a), (_, b) in zip(curve.points, other.points, strict=True))
+            apart = LearningCurve(
+                gap, curve.doubling - other.doubling, curve.low - other.high, curve.high - other.low
+            )  # fmt: skip
+            asked = f"β {100 * goal['points']:.0f} points above `{goal['above']}`"
+            needed, when = f"{share(goal['points'], 2)} apart", tokens_to(apart, goal["points"])
+        rows.append([f"`{name}`", points, slope, asked, needed, when])
+    return rows
+
+
+def _log(part: str) -> list[dict[str, Any]]:
+    file = ROOT / "assets" / "smollm2" / "parts" / part / "part.json"
+    return json.loads(file.read_text("utf-8"))["training"]["log"]
+
+
+COUNTED = {"heads": _heads, "smollm2-recipes": _recipes, "smollm2-gallery": _gallery}
 
 
 def main() -> int:

@@ -227,7 +227,8 @@ def begin(client: Any, **more: Any) -> Any:
 
 def test_the_page_lists_parts_and_refuses_what_will_not_do(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = client.get("/api/doctor").json()
-    assert shown["parts"] == [{"id": "own:medusa", "title": "Set of Medusa heads", "kind": "medusa", "own": True}]
+    (listed,) = shown["parts"]
+    assert listed == {"id": "own:medusa", "title": "Set of Medusa heads", "kind": "medusa", "own": True, "curve": None}
     assert {"examples", "gsm8k", "mt-bench"} <= shown["sets"].keys() and shown["examinations"] == []
     for sent, words in (
         ({"part": "../medusa"}, "no such part"), ({"prompts": "/etc/passwd"}, "no prompts called '/etc/passwd'"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 
 import pytest
 import torch
@@ -28,6 +30,8 @@ from decoders.parts import (
 
 from .drafts import save_tiny_part, tiny_draft
 from .models import prompt_ids, tiny_target
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
@@ -160,6 +164,17 @@ def test_a_failed_save_leaves_the_old_part(target, home, monkeypatch):
         save_tiny_part(target, "glide", seed=9)
     assert (folder / "part.safetensors").read_bytes() == before
     assert [p.name for p in folder.parent.iterdir()] == ["glide"]
+
+
+def test_what_is_shipped_travels_light():
+    """Shipped parts stay within 30 MB, and what git tracks within 50 MB."""
+    shipped = [file for file in (ROOT / "assets").glob("*/parts/*/*") if file.is_file()]
+    assert 1e6 < sum(file.stat().st_size for file in shipped) <= 30e6
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a checkout")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    assert sum(file.lstat().st_size for file in files if file.is_file()) <= 50e6
 
 
 def test_a_part_in_four_bits_is_a_quarter_as_large_and_read_as_it_is_stored(target, home):

@@ -254,8 +254,10 @@ def reached(line: Mapping[str, Any]) -> dict[str, Any]:
     >>> reached({"step": 3, "tokens": 90, "seconds": 1.5, "held_out_loss": 2.0, "top1": [0.25, 0.1]})["acceptance"]
     0.25
     """
-    accepted = line.get("acceptance", (line.get("top1") or [None])[0])
-    return {name: line.get(name) for name in ("tokens", "seconds", "step", "held_out_loss")} | {"acceptance": accepted}
+    from decoders.study.measure.learning_curve import first_acceptance
+
+    numbers = {name: line.get(name) for name in ("tokens", "seconds", "step", "held_out_loss")}
+    return {**numbers, "acceptance": first_acceptance(line)}
 
 
 def _tell(out: Path, parts: Sequence[str]) -> None:

@@ -158,7 +158,11 @@ def guess_charts(name: str, log: Sequence[Mapping[str, Any]], counted: str) -> l
 
 
 def seen_chart(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
-    """Acceptance of the first drafted token over the tokens seen in training, a curve per part."""
+    """Acceptance of the first drafted token over the tokens seen in training, a curve per part; dashed, where its line
+    over the logarithm of tokens would lead by eight times as many (``learning_curve``).
+    """
+    from decoders.study.measure.learning_curve import learning_curve
+
     figure = _figure(
         [], "Acceptance of the first drafted token, held out, by tokens seen in training", 460,
         {"title": "tokens seen", "type": "log"}, {"title": "acceptance", "rangemode": "tozero"},
@@ -167,8 +171,15 @@ def seen_chart(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
         mine = [row for row in rows if row["part"] == part and row["tokens"] and row["acceptance"] is not None]
         figure.add_scatter(
             x=[row["tokens"] for row in mine], y=[row["acceptance"] for row in mine], name=_plain(part),
-            mode="lines+markers", hovertemplate="%{y:.3f} after %{x:,} tokens",
+            mode="lines+markers", hovertemplate="%{y:.3f} after %{x:,} tokens", legendgroup=part,
         )  # fmt: skip
+        if (curve := learning_curve(mine)) is not None:
+            seen, last = curve.points[-1]
+            figure.add_scatter(
+                x=[seen, 8 * seen], y=[last, last + 3 * curve.doubling], mode="lines", legendgroup=part,
+                line={"dash": "dot", "color": GREY}, showlegend=False, name=_plain(part),
+                hovertemplate="%{y:.3f} at %{x:,} tokens, if it went on so",
+            )  # fmt: skip
     return figure
 
 

@@ -1,6 +1,8 @@
 /* What ``api/doctor`` answers (specviz/pages/doctor/service.py). Global. */
 
-interface DoctorPart { id: string; title: string; kind: string; own: boolean }
+/** Acceptance by tokens seen, and what a doubling of them brings (decoders/study/measure/learning_curve.py). */
+interface LearningCurve { points: [number, number][]; doubling: number; low: number; high: number }
+interface DoctorPart { id: string; title: string; kind: string; own: boolean; curve: LearningCurve | null }
 /** A cause with its number, the control that isolates it, and the sentence that says what to change. */
 interface DoctorFinding { level: string; cause: string; number: string; control: string; advice: string; gain: number }
 /** A control's outcome (``decoders.study.doctor.controls.Measured``). */

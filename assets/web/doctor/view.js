@@ -6,6 +6,7 @@ import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { Choice, Field, Slider } from "specviz/ui/field.js";
 import { batch, html, render, signal } from "specviz/ui/html.js";
+import { Curve } from "specviz/doctor/curve.js";
 import { Report } from "specviz/doctor/report.js";
 
 const LOOK_MS = 600;
@@ -100,6 +101,7 @@ function Form({ of }) {
   return html`<form class="svdr-form" onSubmit=${start}>
     <${Choice} label="Part" value=${part} options=${parts} change=${change("part")}
       help=${`What drafts for ${of.model}. Another model is chosen by a click on its name at the top.`} />
+    <${Curve} curve=${of.parts.find(({ id }) => id === part)?.curve ?? null} />
     <${Choice} label="Prompts" value=${prompts} options=${sets} change=${change("prompts")}
       help="The target writes its own answers to them, and the part drafts along these." />
     ${prompts === FILE && html`<${Upload} label="Prompt file" name="prompts" accept=".jsonl,.ndjson,.json,.txt,.md"

@@ -103,7 +103,8 @@ class Doctor(Service):
             "model": "" if target is None else target.name,
             "reason": PUBLIC if public else "" if target is not None else self.desk.reason() or "There is no model.",
             "parts": [] if target is None else [
-                {"id": key, "title": _capital(place.title), "kind": place.kind, "own": place.own}
+                {"id": key, "title": _capital(place.title), "kind": place.kind, "own": place.own,
+                 "curve": _curve(place)}
                 for key, place in _parts(target).items()
             ],
             "sets": {name: SETS[name] for name in OFFERED},
@@ -185,6 +186,18 @@ def _parts(target: Any) -> dict[str, Place]:
     from decoders.study.doctor.setup import parts_of
 
     return {f"{'own' if place.own else 'shipped'}:{place.kind}": place for place in parts_of(target)}
+
+
+def _curve(place: Place) -> dict[str, Any] | None:
+    """Acceptance of a part over the tokens it saw (``learning_curve``); None where its log does not say."""
+    from decoders.parts import read_part
+    from decoders.study.measure.learning_curve import learning_curve
+
+    try:
+        curve = learning_curve(read_part(place.folder).training.get("log", ()))
+    except UserError:
+        return None
+    return curve and curve.to_json()
 
 
 def _capital(title: str) -> str:

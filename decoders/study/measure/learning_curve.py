@@ -1,0 +1,85 @@
+"""Held-out acceptance of a trained part over the tokens it saw, and what it would take to accept more.
+
+A straight line over the logarithm of tokens is drawn through the validations of a training's log. Beyond its last point
+it is a guess: on one pass over little text slopes fall as training goes on, which the range below says in part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from math import log2, sqrt
+from typing import Any
+
+POSITIONS = 9300  # held-out positions of a validation, at least, where a log does not say how many
+
+
+def first_acceptance(line: Mapping[str, Any]) -> float | None:
+    """Held-out acceptance of the first drafted token in a line of a training's log: of draft models β, of heads and
+    prompt tokens the share of first guesses that are the target's own.
+
+    >>> first_acceptance({"top1": [0.25, 0.1]}), first_acceptance({"acceptance": 0.5}), first_acceptance({"step": 1})
+    (0.25, 0.5, None)
+    """
+    return line.get("acceptance", (line.get("top1") or [None])[0])
+
+
+@dataclass(frozen=True, slots=True)
+class LearningCurve:
+    """``points`` (tokens seen, acceptance), and what a ``doubling`` of tokens brings: the slope of the least squares'
+    line, and from ``low`` to ``high`` those between neighbouring points, two standard errors of both shares further.
+    """
+
+    points: tuple[tuple[float, float], ...]
+    doubling: float
+    low: float
+    high: float
+
+    def tokens_for(self, acceptance: float) -> tuple[float | None, float | None, float | None]:
+        """Tokens seen at which the part would reach an acceptance, if it went on so: by ``doubling``, by ``high`` and
+        by ``low``; None where that slope never gets there.
+
+        >>> curve = learning_curve([{"tokens": 1e5, "acceptance": 0.2}, {"tokens": 2e5, "acceptance": 0.3}])
+        >>> round(curve.tokens_for(0.4)[0])
+        400000
+        """
+        seen, last = self.points[-1]
+        return tuple(
+            seen if last >= acceptance else seen * 2 ** ((acceptance - last) / slope) if slope > 0 else None
+            for slope in (self.doubling, self.high, self.low)
+        )  # type: ignore[return-value]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def learning_curve(log: Sequence[Mapping[str, Any]]) -> LearningCurve | None:
+    """The curve of a training's log; None where fewer than two of its lines say tokens and acceptance."""
+    read = [(line.get("tokens"), first_acceptance(line)) for line in log]
+    points = sorted({float(tokens): float(share) for tokens, share in read if tokens and share is not None}.items())
+    if len(points) < 2:
+        return None
+    places, shares = [log2(tokens) for tokens, _ in points], [share for _, share in points]
+    middle, mean = sum(places) / len(places), sum(shares) / len(shares)
+    spread = sum((place - middle) ** 2 for place in places)
+    slope = sum((place - middle) * (share - mean) for place, share in zip(places, shares, strict=True)) / spread
+    lows, highs = [], []
+    for (x, a), (y, b) in pairwise(zip(places, shares, strict=True)):
+        error = 2 * sqrt((a * (1 - a) + b * (1 - b)) / POSITIONS) / (y - x)
+        lows.append((b - a) / (y - x) - error)
+        highs.append((b - a) / (y - x) + error)
+    return LearningCurve(tuple(points), slope, min(lows), max(highs))
+
+
+def acceptance_for(goal: float, length: float, acceptance: float) -> float:
+    """First acceptance at which a method would give ``goal`` tokens per step, which gives ``length`` at ``acceptance``.
+
+    A chain whose tokens all stand with probability p gives 1 + p ÷ (1 − p); what a method's tree adds to that, or later
+    positions take from it, is a factor that its measured length gives.
+
+    >>> round(acceptance_for(3.0, 2.0, 0.5), 4), acceptance_for(2.0, 2.0, 0.5)
+    (0.6667, 0.5)
+    """
+    odds = (goal - 1) / (length - 1) * acceptance / (1 - acceptance)
+    return odds / (1 + odds)
