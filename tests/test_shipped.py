@@ -87,5 +87,5 @@ def test_an_example_result_in_the_shell(capsys: pytest.CaptureFixture[str]) -> N
     assert cli.main(["lab", "pldplus-table8", "--recorded"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert f"Beside the paper: {comparisons()['pldplus-table8']}" in out and "An example result, recorded on" in out
-    assert cli.main(["lab", "glide-fig9", "--recorded"]) == 2
-    assert "no example result of glide-fig9 comes along" in " ".join(capsys.readouterr().err.split())
+    assert cli.main(["lab", "ppd-sps", "--recorded"]) == 2
+    assert "no example result of ppd-sps comes along" in " ".join(capsys.readouterr().err.split())
