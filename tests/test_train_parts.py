@@ -348,7 +348,7 @@ def test_bf16_products_learn_what_fp32_learns(kind, options, tmp_path, text):
     assert losses[True] == pytest.approx(losses[False], rel=0.01)
 
 
-@pytest.mark.slow("trains four times for a few steps")
+@pytest.mark.slow("trains five times for a few steps")
 @pytest.mark.parametrize("kind", ["glide", "ppd"])
 def test_states_on_a_shelf_are_what_the_target_says(kind, tmp_path, text, monkeypatch):
     """In bf16: with one that is filled on the way, without, with one that has no room, with one that has everything."""
@@ -363,6 +363,9 @@ def test_states_on_a_shelf_are_what_the_target_says(kind, tmp_path, text, monkey
     filling = losses("filling", shelf)
     assert filling == pytest.approx(losses("alone", None), rel=2e-3)
     assert losses("full", full) == filling and list(full.folder.iterdir()) == []
+    with monkeypatch.context() as broken:
+        broken.setattr("safetensors.torch.save_file", lambda *_: (_ for _ in ()).throw(OSError(28, "no space left")))
+        assert losses("no disk", Shelf(tmp_path / "disk", 1 << 30)) == filling
     every = {f"{name}.{layer}" for name in ("keys", "values") for layer in range(3)}
     assert all(load_file(file).keys() == every | {"states"} for file in shelf.folder.iterdir())
     monkeypatch.setattr(FrozenTarget, "read", lambda *_: pytest.fail("it is kept"))

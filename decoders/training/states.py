@@ -7,6 +7,7 @@ the document and by what the target computes, so that another target's are never
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 from collections.abc import Collection, Sequence
@@ -54,7 +55,7 @@ class States:
         whole: bool = False, most_bytes: float = math.inf,
     ) -> None:  # fmt: skip
         self.model, self.kv_layers, self.folder, self.half = model, tuple(kv_layers), folder, half
-        self.layers, self.most_bytes = tuple(layers), most_bytes
+        self.layers, self.whole, self.most_bytes = tuple(layers), whole, most_bytes
         self.shape = ModelShape.of(model.config)
         self.kept_layers = range(self.shape.layers) if whole else self.kv_layers
         self.dtype = DTYPE if whole else model.dtype
@@ -137,6 +138,7 @@ class States:
             return {}
 
     def _write(self, document: Tensor, one: dict[str, Tensor]) -> None:
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         self.bytes += sum(tensor.nbytes for tensor in one.values())
@@ -144,5 +146,12 @@ class States:
             return
         place = self._place(document)
         new = place.with_suffix(".new")
-        save_file(one, new)
-        new.replace(place)
+        try:
+            save_file(one, new)
+            new.replace(place)
+        except (OSError, SafetensorError):
+            if not self.whole:
+                raise
+            self.most_bytes = 0  # a full disk, or the folder is gone: a shelf saves time, and no training needs it
+            with contextlib.suppress(OSError):
+                new.unlink(missing_ok=True)
