@@ -11,7 +11,7 @@ def has_bf16_products(device: torch.device) -> bool:
     """True where a processor multiplies bf16 matrices by instructions of its own, so that a training in bf16 is much
     faster than in fp32; False of other devices, and of processors that would convert every number first.
     """
-    if device.type != "cpu" or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
-    able = torch.cpu.get_capabilities()
+    able = getattr(torch.cpu, "get_capabilities", dict)()  # older torch tells of none
     return any(able.get(name, False) for name in INSTRUCTIONS)
