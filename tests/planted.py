@@ -106,7 +106,7 @@ FAULTS = (
     Fault("eagle", "the last state before the norm", ("norm",), reads={"norm": True}),
     Fault("eagle", "states from one position earlier", ("anchor",), reads={"shift": -1}),
     Fault("hydra", "hidden_state_offset 1", ("layer ids",), setting(hidden_state_offset=1)),
-    Fault("medusa", "without its first head", ("anchor",), dropped_head),
+    Fault("medusa", "without its first head", ("anchor", "record"), dropped_head),
     Fault("drafter", "a draft vocabulary of rare tokens", ("draft vocabulary",), rare_vocabulary),
     Fault("eagle", "a server whose prompts come from a prefix cache unread", ("server",), server="prompt unread"),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from decoders.model.target.target import Target
+from decoders.parts import DESCRIPTION
 from specviz.pages.doctor import examination
 from tests import synthetic
 from tests.drafts import save_tiny_part
@@ -23,7 +25,9 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
         made = tiny_target()
-        save_tiny_part(made, "medusa")
+        file = save_tiny_part(made, "medusa") / DESCRIPTION
+        log = [{"tokens": 100_000, "top1": [0.2, 0.1]}, {"tokens": 200_000, "top1": [0.25, 0.1]}]
+        file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | {"training": {"log": log}}), encoding="utf-8")
         yield made
 
 
@@ -49,6 +53,9 @@ def test_a_part_is_examined_stopped_and_its_report_saved(
     page.goto(f"http://127.0.0.1:{port}/?tab=lab&lab=doctor")
     page.wait_for_selector(".svp-doctor[data-ready]")
     expect(page.locator(".svdr-form select").first).to_have_value("own:medusa")
+    words = page.locator(".svdr-curve figcaption")
+    expect(words).to_contain_text(".25 after 200,000 tokens. A doubling brought .05 (.04 to .06)")
+    page.locator(".svdr-curve").screenshot(path=tmp_path / "curve.png")
     page.select_option(".svdr-form select >> nth=1", "file")
     page.click("text=Examine")
     expect(page.locator(".svdr-setup [role=alert]")).to_have_text("Choose a prompt file first.")

@@ -40,6 +40,7 @@ COLLAPSE = 0.5  # of the first position's acceptance, which later ones should ke
 FLIPS = 0.005  # share of the target's first choices that change with the rows beside them
 LONG = 512  # tokens of context from which a decay is looked for
 WEAK = 1.3  # an acceptance length below which a part that is wired right needs more training
+RECORD = 0.25  # of the first guesses that were right on held-out text in training: other text costs half of them
 ROWS_PLACES, ROWS = 12, 6
 FAULT, NOTE = "fault", "note"
 
@@ -183,6 +184,8 @@ def examination(
     findings += [*_drawing(base, temperature)]
     if server is not None:
         findings += [Finding(*row) for row in compared(server, base, measured)]
+    if not any(finding.level == FAULT for finding in findings):
+        findings += _record(drafting.network, base)
     if not any(finding.level == FAULT for finding in findings) and base.length < WEAK:
         findings.append(Finding(
             NOTE, "training", f"{base.length:.2f} tokens per step", f"none of {len(measured)} controls helps",
@@ -345,6 +348,22 @@ def _decay(base: Drafted) -> Iterator[Finding]:
             "places behind long contexts against those behind short ones",
             "the drafter was trained on shorter texts, or its windows or rotary scaling are not applied: train it on "
             "longer ones, or check both", float(near.mean() - late.mean()) * 10,
+        )  # fmt: skip
+
+
+def _record(network: Any, base: Drafted) -> Iterator[Finding]:
+    """The first guesses against the part's own training log, where no control helps: something of it is missing."""
+    top1 = (getattr(network, "about", {}).get("training") or {}).get("top1")
+    if not top1:
+        return
+    right, places = float(base.hits[:, 0].mean()), len(base.own)
+    z = (top1 - right) / (top1 * (1 - top1) / places) ** 0.5
+    if right < RECORD * top1 and z >= SURE:
+        yield Finding(
+            FAULT, "record", f"{right:.3f} of its first guesses are right, {top1:.3f} in its training (z {z:.1f})",
+            f"its own log, on held-out text, against {places} places here; no other control helps",
+            "this is not the part that was trained, or not with this target: look for a head that is missing or in "
+            "another place, for tensors of another checkpoint, and for text unlike its training's", 0.0,
         )  # fmt: skip
 
 
