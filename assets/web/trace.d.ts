@@ -259,6 +259,7 @@ interface RunModel {
   dtype?: string;
   device?: string;
   weights?: string;
+  activations?: string;
   packed?: boolean;
   fused_norms?: number;
   dequantised?: RunGguf;

@@ -74,6 +74,7 @@ class RunModel(TypedDict, total=False):
     dtype: str
     device: str
     weights: str
+    activations: str
     packed: bool
     fused_norms: int
     dequantised: RunGguf

@@ -102,7 +102,10 @@ def stock_model(args: argparse.Namespace, target: Target) -> StockModel:
     """transformers' own model, to compare the target with."""
     from decoders.study.measure.stock import StockModel
 
-    return StockModel.load(model_source(args), target.dtype, target.device, target.info.get("weights"))
+    info = target.info
+    return StockModel.load(
+        model_source(args), target.dtype, target.device, info.get("weights"), info.get("activations")
+    )
 
 
 def chosen_methods(

@@ -76,6 +76,7 @@ def command(trace: Trace, file: str) -> str:
     named = next((name for name in NAMES if key and shipped_key(name) == key), "")
     words = ["specviz", "run", "--again", file, "--model", named or f"PATH_OR_ID_OF_{model.get('name') or 'THE_MODEL'}"]
     loaded = [word for name in ("dtype", "weights") if (value := model.get(name)) for word in (f"--{name}", str(value))]
+    loaded += ["--engine", "compiled"] if model.get("activations") else []  # whose kernels compute otherwise
     return " ".join(map(shlex.quote, [*words, *loaded]))
 
 

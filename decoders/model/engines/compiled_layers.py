@@ -59,7 +59,6 @@ class CompiledForward(StaticForward):
             one_row: [layer_weights(layer, shape) for layer in target.layers] for one_row, shape in shapes.items()
         }
         self.layers: dict[bool, OpenPart] = {}
-        self._turns = torch.zeros(0), torch.zeros(0)  # cos and sin by position
 
     def ready(self, rows: int) -> bool:
         """Whether the layer for so many rows is there; one that was made meanwhile is opened."""
@@ -73,7 +72,7 @@ class CompiledForward(StaticForward):
     ) -> Float[Tensor, "rows vocab"]:
         store, count, target = rows.cache.store, rows.count, self.target
         assert store is not None
-        cos, sin = self._rotary(buffers.positions, int(rows.positions.max()))
+        cos, sin = self.rotary(buffers.positions, int(rows.positions.max()))
         run, slots, windows = self.layers[bucket.rows == 1].run, buffers.slots, target.shape.layer_windows
         queries, scale = heads_by_layer(needs.heads), target.shape.head_dim**-0.5
         x = buffers.embeddings
@@ -88,12 +87,3 @@ class CompiledForward(StaticForward):
         if len(target.layers) in needs.layers:
             captured.hidden[len(target.layers)] = final
         return target.head(final[None])[0].float()
-
-    def _rotary(self, positions: Tensor, last: int) -> tuple[Tensor, Tensor]:
-        """cos and sin ``[rows, head_dim]`` of the target's own rotary positions."""
-        have = len(self._turns[0])
-        if last >= have:
-            places = torch.arange(max(2 * have, 512 * (last // 512 + 1)))
-            cos, sin = self.target.stack.rotary_emb(self.target.stack.norm.weight, position_ids=places[None])
-            self._turns = cos[0].contiguous(), sin[0].contiguous()
-        return self._turns[0][positions], self._turns[1][positions]

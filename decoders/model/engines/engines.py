@@ -1,4 +1,4 @@
-"""Which engine runs a forward: stock code (eager), compiled layers, or CUDA graphs; all behind ``Engines.run``.
+"""Which engine runs a forward: stock code (eager), what is compiled, or CUDA graphs; all behind ``Engines.run``.
 
 ``auto`` takes what is compiled, and runs eagerly what is not. No step is ever run twice.
 """
@@ -25,6 +25,7 @@ from ..state.capture import Capture
 from .compiled_layers import CompiledForward, why_not
 from .compiling import WORKSHOP, Part
 from .graphs import GraphForward
+from .kernel_forward import KernelForward
 from .static import ROWS, Bucket, Rows, StaticForward
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,10 @@ class Engines:
         if engine == "graph" or target.device.type == "cuda":
             self.static = GraphForward(target) if engine == "graph" else None  # not measured yet: auto stays eager
             self._checked = True
+            return
+        if target.by_kernels:
+            self.static = KernelForward(target)
+            self.check()
             return
         reason = why_not(target)
         if reason is None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from .joint import GROUPS, JointPart
 from .linear import PackedLinear
-from .norms import rms_norm
+from .norms import exact_norm, rms_norm
 from .rounding import RoundedLinear, rounded_product
 
 LINEARS: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -148,7 +148,7 @@ class LlamaLayer(nn.Module):
             return (states * cos[:, None] + swapped * sin[:, None]).transpose(0, 1)
 
         def norm(states: Tensor, weight: Tensor) -> Tensor:
-            return rms_norm(states, weight, s.eps, exact=s.bits > 0)
+            return (exact_norm if s.bits else rms_norm)(states, weight, s.eps)
 
         count = x.shape[0]
         normed = norm(x, weights[0])

@@ -316,7 +316,7 @@ class Head(nn.Module):
 
     def __init__(self, head: Any, softcap: float | None, scale: float = 1.0) -> None:
         super().__init__()
-        half = not isinstance(head, PackedLinear) and head.weight.dtype in (torch.float16, torch.bfloat16)
+        half = isinstance(head, nn.Linear) and head.weight.dtype in (torch.float16, torch.bfloat16)
         if half:  # the embedding may be tied to it and stays as it is
             weight = head.weight.detach().float()
             full = nn.Linear(weight.shape[1], weight.shape[0], bias=head.bias is not None, device="meta")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,31 +11,34 @@ from torch import Tensor, nn
 
 from ..state.hybrid import replace_in_forward
 
+Norm = Callable[[Tensor, Tensor, float], Tensor]
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float, *, exact: bool = False) -> Tensor:
-    """``weight * x / rms(x)`` over the last dimension, by torch's own kernel. ``exact``: computed in double, so that
-    the order of its sum, which differs between kernels, is lost in rounding.
-    """
-    if exact:
-        return F.rms_norm(x.double(), weight.shape, weight.double(), eps).to(x.dtype)
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """``weight * x / rms(x)`` over the last dimension, by torch's own kernel."""
     return F.rms_norm(x, weight.shape, weight, eps)
 
 
-class FusedRMSNorm(nn.Module):
-    """``rms_norm`` as a layer."""
+def exact_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """``rms_norm`` computed in double: the order of its sum, which differs between kernels, is lost in rounding."""
+    return F.rms_norm(x.double(), weight.shape, weight.double(), eps).to(x.dtype)
 
-    def __init__(self, weight: Tensor, eps: float, exact: bool = False) -> None:
+
+class FusedRMSNorm(nn.Module):
+    """An RMS norm as a layer, computed by ``norm``."""
+
+    def __init__(self, weight: Tensor, eps: float, norm: Norm = rms_norm) -> None:
         super().__init__()
-        self.weight, self.eps, self.exact = nn.Parameter(weight, requires_grad=False), eps, exact
+        self.weight, self.eps, self.norm = nn.Parameter(weight, requires_grad=False), eps, norm
 
     def forward(self, x: Tensor) -> Tensor:
-        return rms_norm(x, self.weight, self.eps, exact=self.exact)
+        return self.norm(x, self.weight, self.eps)
 
 
 @torch.no_grad()
-def fuse_norms(model: nn.Module, exact: bool = False) -> int:
-    """Replace RMS norms of a frozen model whose output the fused kernel gives bit for bit; returns how many. With
-    ``exact``, those that take their place compute in double.
+def fuse_norms(model: nn.Module, norm: Norm = rms_norm) -> int:
+    """Replace RMS norms of a frozen model whose output the fused kernel gives bit for bit; returns how many. Those that
+    take their place compute by ``norm``.
 
     Families write this norm in their own ways (Gemma scales by 1 + weight, some stay in half precision), so each one is
     tried on random rows first and stays as it is where a single bit differs.
@@ -50,7 +54,7 @@ def fuse_norms(model: nn.Module, exact: bool = False) -> int:
             fused = FusedRMSNorm(weight.detach(), eps)
             rows = torch.randn(1, 7, len(weight), generator=torch.Generator().manual_seed(0)).to(weight)
             if torch.equal(child(rows), fused(rows)) and torch.equal(child(rows * 50), fused(rows * 50)):
-                setattr(parent, name, FusedRMSNorm(weight.detach(), eps, exact))
+                setattr(parent, name, FusedRMSNorm(weight.detach(), eps, norm))
                 count += 1
     return count
 

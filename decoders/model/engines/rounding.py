@@ -1,9 +1,10 @@
-"""Linear layers with weights of eight or four bits, by torch's own kernels for the CPU.
+"""Linear layers with weights of eight or four bits, by torch's kernels for the CPU or this project's own (``kernel``).
 
-Rows are rounded to bfloat16 and the weights stay small: fewer bytes are read, which is what one row waits for. A row's
-result is the same bit for bit whatever stands beside it; beside such layers norms, activations, attention, recurrent
-states and linear layers of sizes that the kernels do not take are computed in double, so that this holds for whole
-forwards, compiled or not. Embedding and head stay. Models with experts, whose weights are none of linear layers, are
+Torch's round rows to bfloat16, ours to eight bits. The weights stay small: fewer bytes are read, which is what one row
+waits for. A row's result is the same bit for bit whatever stands beside it; beside such layers norms, activations,
+attention, recurrent states and linear layers of sizes that the kernels do not take are computed in double, or in an
+order that does not depend on the rows, so that this holds for whole forwards, compiled or not. Embedding and head stay;
+beside our own kernels the head has eight bits. Models with experts, whose weights are none of linear layers, are
 refused.
 """
 
@@ -20,9 +21,10 @@ from transformers import PreTrainedModel
 from decoders.errors import UserError
 
 from ..files.catalog import WEIGHTS
+from . import kernel
 from .joint import join
 from .linear import give_back, mapped_weights
-from .norms import compute_in_double, fuse_norms
+from .norms import compute_in_double, exact_norm, fuse_norms
 
 BITS = {"int8": 8, "int4": 5}  # of a weight, with its share of scales and offsets
 GROUP = 32  # weights of a row that share scale and offset in int4, as in GGUF's Q4_1
@@ -73,6 +75,30 @@ class RoundedLinear(nn.Module):
             destination[f"{prefix}bias"] = self.bias
 
 
+class KernelLinear(RoundedLinear):
+    """A linear layer on such weights by this project's own kernels: ``GROUP`` weights share a scale in int8, too."""
+
+    def __init__(self, weight: Float[Tensor, "out in"], bias: Tensor | None, bits: int) -> None:
+        nn.Module.__init__(self)
+        self.out_features, self.in_features = weight.shape
+        self.bits, self.bias = bits, bias
+        self.numbers, self.scale = kernel.pack(weight, bits)
+
+    def pointers(self) -> kernel.LinearPointers:
+        """Where its tensors lie."""
+        return kernel.pointers(self.numbers, self.scale, self.bias, self.out_features, self.in_features, self.bits)
+
+    def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
+        rows = x.reshape(-1, self.in_features)
+        out = kernel.linear(rows, self.numbers, self.scale, self.bias, self.out_features, self.bits)
+        return out.reshape(*x.shape[:-1], self.out_features).to(x.dtype)
+
+    @property
+    def weight(self) -> Float[Tensor, "out in"]:
+        with torch.inference_mode(False), torch.no_grad():
+            return kernel.unpack(self.numbers, self.scale, self.out_features, self.in_features, self.bits)
+
+
 class ExactLinear(nn.Module):
     """A linear layer as it is, its sums formed in double: the order of their terms is lost in rounding."""
 
@@ -105,9 +131,10 @@ def weights_for(device: torch.device, dtype: torch.dtype) -> tuple[str, ...]:
     return WEIGHTS if device.type == "cpu" and dtype == torch.float32 else WEIGHTS[:1]
 
 
-def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
+def round_weights(model: nn.Module, weights: str | None, name: str, own: bool = False) -> int:
     """Replace the linear layers below a model's head by ones on ``weights`` of fewer bits; returns how many. Norms, and
-    linear layers that do not fit, compute in double then. fp32 and None change nothing.
+    linear layers that do not fit, compute in double then. fp32 and None change nothing. ``own``: by this project's
+    kernels, which are usable; the head then gets eight bits.
 
     Raises UserError for unknown weights, for a model that is not on a CPU in fp32 or has experts, and where the kernels
     are missing.
@@ -128,28 +155,36 @@ def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
             "out"
         )
     bits = int(weights.removeprefix("int"))
-    if (reason := _unable(bits)) is not None:
+    if not own and (reason := _unable(bits)) is not None:
         raise UserError(f"this build of torch does not compute with {weights} weights ({reason}): leave --weights out")
     head: Any = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
-    mapped = mapped_weights()
+    mapped, kind = mapped_weights(), KernelLinear if own else RoundedLinear
     count = join(
-        model, lambda outputs, inputs: fits(outputs, inputs, bits),
-        lambda weight, bias: RoundedLinear(weight, bias, bits),
-    )  # fmt: skip
+        model, lambda outputs, inputs: fits(outputs, inputs, bits), lambda weight, bias: kind(weight, bias, bits)
+    )
     for parent in list(model.modules()):
         child: Any
         for place, child in list(parent.named_children()):
-            if type(child) is not nn.Linear or child is head:
+            if type(child) is not nn.Linear:
+                continue
+            if child is head:
+                if own and fits(child.out_features, child.in_features, 8):
+                    setattr(parent, place, KernelLinear(child.weight.detach(), child.bias, 8))
                 continue
             if not fits(child.out_features, child.in_features, bits):
                 setattr(parent, place, ExactLinear(child))
                 continue
-            setattr(parent, place, RoundedLinear(child.weight.detach(), child.bias, bits))
+            setattr(parent, place, kind(child.weight.detach(), child.bias, bits))
             give_back(child.weight, mapped)
             count += 1
     if not count:
         raise UserError(f"{name} has no linear layers that {weights} weights fit: leave --weights out")
-    fuse_norms(model, exact=True)
+    fuse_norms(model, kernel.rms_norm if own else exact_norm)
+    if own:
+        for parent in list(model.modules()):
+            for place, child in list(parent.named_children()):
+                if type(child).__name__ in ("SiLUActivation", "SiLU"):
+                    setattr(parent, place, kernel.KernelSiLU())
     compute_in_double(model)
     return count
 

@@ -143,6 +143,7 @@ class StaticForward:
         self.target = target
         self.windows = frozenset(window for window in target.shape.layer_windows if window)
         self._buffers: dict[int, Buffers] = {}
+        self._turns = torch.zeros(0), torch.zeros(0)  # cos and sin by position
 
     def bucket(self, rows: Rows) -> Bucket | None:
         """The bucket of these rows; None where they run eagerly."""
@@ -173,6 +174,15 @@ class StaticForward:
             width = target.embeddings.embedding_dim
             self._buffers[rows] = Buffers(rows, width, target.dtype, target.device, target.cached_as)
         return self._buffers[rows]
+
+    def rotary(self, positions: Tensor, last: int) -> tuple[Tensor, Tensor]:
+        """cos and sin ``[rows, head_dim]`` of the target's own rotary positions."""
+        have = len(self._turns[0])
+        if last >= have:
+            places = torch.arange(max(2 * have, 512 * (last // 512 + 1)))
+            cos, sin = self.target.stack.rotary_emb(self.target.stack.norm.weight, position_ids=places[None])
+            self._turns = cos[0].contiguous(), sin[0].contiguous()
+        return self._turns[0][positions], self._turns[1][positions]
 
     def ran(self, bucket: Bucket) -> Ran:
         return Ran(self.engine, bucket.rows, bucket.keys)

@@ -46,7 +46,7 @@ def tree_attention(
     **kwargs,
 ) -> tuple[Tensor, None]:
     """Attention of tree rows over the cached keys and themselves. Without a mask: causal over a fresh cache, or a row.
-    Of joined runs each attends to its own keys.
+    Of joined runs each attends to its own keys. A module's ``own_attention`` computes instead where it has one.
     ``s_aux``: the sinks of gpt-oss, one more score per head that takes its share of the weight and brings no value.
 
     Raises ValueError for several rows over a filled cache without a mask.
@@ -66,7 +66,9 @@ def tree_attention(
         tap(query, key, attention_mask, scale, s_aux)
     if attention_mask is None and rows > 1 and keys != rows:
         raise ValueError("several rows over a filled cache need an explicit mask")
-    dtype = query.dtype
+    dtype, own = query.dtype, getattr(module, "own_attention", None)
+    if own is not None:
+        return own(query, key, value, attention_mask, scale), None
     query = query.to(key.dtype)  # a cache in double has sums formed in double (Target.cached_as)
     if softcap is not None or s_aux is not None:
         return _written_out(query, key, value, attention_mask, scale, softcap, s_aux).to(dtype), None

@@ -32,7 +32,7 @@ def other_model(target: Target, run: RunRecord, *, exact: bool = False) -> str |
         same = all(model.get(name) == info[name] for name in SHAPE)
     if exact:
         same = same and all(model.get(name, info[name]) == info[name] for name in ("name", "parameters", "dtype"))
-        same = same and model.get("weights") == info.get("weights")
+        same = same and all(model.get(name) == info.get(name) for name in ("weights", "activations"))
     return None if same else another(target, run, exact=exact)
 
 
@@ -41,6 +41,10 @@ def another(target: Target, run: RunRecord, *, exact: bool = False) -> str:
     here, dtype = target.name, precision_of(target.info)
     model = run["model"]
     name, made_in = model.get("name") or "another model", precision_of({"dtype": dtype, **model})
+    if exact and made_in == dtype and model.get("activations") != target.info.get("activations"):
+        dtype, made_in = (f"{made_in} by {'its own kernels' if one else 'those of torch'}" for one in (
+            target.info.get("activations"), model.get("activations")
+        ))  # fmt: skip
     if exact and made_in != dtype:
         name, here = f"{name} in {made_in}", f"{here} in {dtype}"
     if name == here:

@@ -12,11 +12,13 @@ from transformers import AttentionInterface, AttentionMaskInterface, GenerationC
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from decoders.model.engines import kernel, kernel_forward
 from decoders.model.engines.rounding import round_weights
+from decoders.model.files.shape import ModelShape
 from decoders.model.state.transfer import wait
 from decoders.model.target.load import load_network
 
-IN_DOUBLE = "sdpa_in_double"
+IN_DOUBLE, BY_KERNELS = "sdpa_in_double", "sdpa_by_kernels"
 
 
 def sdpa_in_double(
@@ -30,8 +32,24 @@ def sdpa_in_double(
     return out.to(query.dtype), None
 
 
-AttentionInterface.register(IN_DOUBLE, sdpa_in_double)
-AttentionMaskInterface.register(IN_DOUBLE, sdpa_mask)
+def by_kernels(
+    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+    attention_mask: torch.Tensor | None, scaling: float | None = None, **options: Any,
+) -> tuple[torch.Tensor, None]:  # fmt: skip
+    """Attention by this project's kernels, as the target's is beside weights that they compute on."""
+    return kernel.attention(query, key, value, attention_mask, scaling or query.shape[-1] ** -0.5), None
+
+
+for _name, _function in ((IN_DOUBLE, sdpa_in_double), (BY_KERNELS, by_kernels)):
+    AttentionInterface.register(_name, _function)
+    AttentionMaskInterface.register(_name, sdpa_mask)
+
+
+def round_as(model: Any, weights: str | None, name: str, own: bool) -> None:
+    """Round a stock model's weights as a target's are, and have its attention computed as there."""
+    if round_weights(model, weights, name, own):
+        able = own and kernel_forward.why_not(model, ModelShape.of(model.config)) is None
+        model.set_attn_implementation(BY_KERNELS if able else IN_DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +77,17 @@ class StockModel:
         self.model.generation_config = GenerationConfig()  # no penalties or sampling a model's own settings may ask for
 
     @classmethod
-    def load(cls, source: str, dtype: torch.dtype, device: torch.device, weights: str | None = None) -> StockModel:
-        """The model's own code; with ``weights`` of fewer bits, on linear layers that hold such."""
+    def load(
+        cls, source: str, dtype: torch.dtype, device: torch.device, weights: str | None = None,
+        activations: str | None = None,
+    ) -> StockModel:  # fmt: skip
+        """The model's own code; with ``weights`` of fewer bits, on linear layers that hold such, which round rows to
+        ``activations`` as a target's do.
+        """
         model, _, name = load_network(
             source, dtype=str(dtype).removeprefix("torch."), device=str(device), attention="sdpa"
         )
-        if round_weights(model, weights, name):
-            model.set_attn_implementation(IN_DOUBLE)
+        round_as(model, weights, name, own=activations == "int8")
         return cls(model)
 
     def generate(

@@ -37,7 +37,7 @@ def whole(trace: Trace) -> bool:
 def plain_key(trace: Trace) -> str:
     """The same where plain decoding writes the same: model, dtype, weights, prompt, sampling, length, stop tokens."""
     run = trace.run
-    model = [run["model"].get(name) for name in ("name", "parameters", "dtype", "weights")]
+    model = [run["model"].get(name) for name in ("name", "parameters", "dtype", "weights", "activations")]
     settings = [model, trace.prompt_ids, run["sampling"], run["max_new_tokens"], run.get("stop_ids")]
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 

@@ -1,0 +1,270 @@
+"""This project's own kernels for rounded weights: what they compute, that rows do not touch each other, and where they
+cannot be had.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from decoders import Prompt, generate, record
+from decoders.model.engines import kernel, kernel_forward, rounding
+from decoders.model.engines.engines import Engines
+from decoders.model.engines.kernel import KERNELS, Kernels
+from decoders.model.engines.kernel_forward import KernelForward
+from decoders.model.engines.rounding import KernelLinear, RoundedLinear, _unable
+from decoders.model.target.target import Target
+from decoders.study.look.recorded import other_model
+from decoders.study.measure.stock import StockModel, round_as
+from decoders.sweep.lossless import check_lossless
+
+from .families.compare import network as hybrid
+from .models import network, prompt_ids, tiny_tokenizer
+from .test_hybrid import HYBRIDS
+from .test_rounded import DENSE, HEAD_ALONE, apart, small_llama
+from .test_static import both
+
+torch.set_num_threads(1)
+PROMPTS = [Prompt.from_ids(prompt_ids(3)), Prompt.from_ids([*range(5, 25)] * 4)]
+BITS = (8, 4)
+compiles = pytest.mark.compile("half a minute of compiling")
+
+
+@pytest.fixture(scope="module")
+def own() -> None:
+    """The kernels, compiled."""
+    if not KERNELS.usable("compiled"):
+        pytest.skip(str(KERNELS.why_not()))
+
+
+def target_of(model: Any, weights: str = "int4", engine: str = "compiled") -> Target:
+    target = Target(model, tiny_tokenizer(), "tiny", weights=weights, engine=engine)
+    target.__dict__["calibration"] = None
+    return target
+
+
+# --- what they compute
+
+
+@compiles
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("outputs, inputs", [(48, 96), (16, 32), (40, 80), (320, 64)])
+def test_products_are_those_of_the_weights_and_a_row_is_the_same_whatever_stands_beside_it(own, bits, outputs, inputs):
+    torch.manual_seed(bits)
+    weight, bias = torch.randn(outputs, inputs) * 0.1, torch.randn(outputs)
+    layer = KernelLinear(weight, bias, bits)
+    assert 0 < float((layer.weight - weight).abs().max()) < (0.004 if bits == 8 else 0.03)
+    assert torch.equal(layer.state_dict()["weight"], layer.weight)
+    x = torch.randn(2, 65, inputs)
+    whole, expected = layer(x), x @ layer.weight.T + bias
+    assert float((whole - expected).abs().max()) < 0.05 * float(expected.std())
+    rows = x.flatten(0, 1)
+    for count in (1, 2, 3, 5, 8, 9, 16, 17, 25, 64):
+        assert torch.equal(torch.cat([layer(part) for part in rows.split(count)]), whole.flatten(0, 1)), count
+    torch.set_num_threads(3)
+    try:
+        assert torch.equal(layer(x), whole)
+    finally:
+        torch.set_num_threads(1)
+
+
+@compiles
+def test_rows_on_a_grid_of_255_are_multiplied_exactly(own):
+    """Numbers that no rounding touches: the product is the one of whole numbers."""
+    torch.manual_seed(0)
+    q = torch.randint(0, 16, (32, 3, 32)).float()
+    q[..., 0], q[..., 1] = 0, 15
+    weight = ((q - 8) * 0.25).flatten(1)
+    rows = torch.randint(-127, 128, (5, 96)).float()
+    rows[:, ::32] = 127
+    layer = KernelLinear(weight, None, 4)
+    assert torch.equal(layer.weight, weight) and torch.equal(layer(rows), rows @ weight.T)
+    assert torch.equal(layer(torch.zeros(2, 96)), torch.zeros(2, 32))
+
+
+@compiles
+@pytest.mark.parametrize("rows, keys, heads, kv_heads, size", [
+    (1, 1, 9, 3, 64), (1, 77, 4, 2, 16), (7, 133, 9, 3, 64), (16, 200, 4, 4, 20), (5, 64, 8, 2, 128), (30, 30, 6, 1, 8),
+])  # fmt: skip
+def test_attention_norms_and_silu_are_those_of_torch(own, rows, keys, heads, kv_heads, size):
+    torch.manual_seed(rows)
+    query, mask = torch.randn(1, heads, rows, size), torch.ones(rows, keys).tril(keys - rows).bool()
+    key, value = (torch.randn(1, kv_heads, keys + 5, size)[:, :, :keys] for _ in range(2))
+    wide = [x.double().repeat_interleave(heads // kv_heads, 1) for x in (key, value)]
+    expected = F.scaled_dot_product_attention(query.double(), *wide, attn_mask=mask).transpose(1, 2)
+    added = torch.zeros(rows, keys).masked_fill(~mask, torch.finfo(torch.float32).min)
+    for given in (None, mask[None, None], added[None, None]):
+        ours = kernel.attention(query, key, value, given, size**-0.5)
+        torch.testing.assert_close(ours.double(), expected, atol=2e-6, rtol=1e-5)
+    weight = torch.randn(size)
+    exact = F.rms_norm(query.double(), weight.shape, weight.double(), 1e-5)
+    torch.testing.assert_close(kernel.rms_norm(query, weight, 1e-5).double(), exact, atol=1e-6, rtol=1e-6)
+    wide_range = torch.cat([query.flatten() * 20, torch.tensor([-1e4, -88.0, 0.0, 88.0, 1e4])])
+    torch.testing.assert_close(kernel.KernelSiLU()(wide_range), F.silu(wide_range), atol=1e-6, rtol=1e-6)
+
+
+@compiles
+def test_what_a_row_sees_is_summed_alike_wherever_it_lies(own):
+    """Keys that are hidden between those of a row change no bit of it."""
+    torch.manual_seed(0)
+    query, key, value = torch.randn(1, 3, 1, 64), torch.randn(1, 1, 90, 64), torch.randn(1, 1, 90, 64)
+    seen = torch.ones(90, dtype=torch.bool)
+    seen[[40, 41, 63, 64, 77, 88]] = False
+    mask = torch.zeros(1, 1, 1, 90).masked_fill(~seen, torch.finfo(torch.float32).min)
+    among = kernel.attention(query, key, value, mask, 0.125)
+    assert torch.equal(among, kernel.attention(query, key[:, :, seen], value[:, :, seen], None, 0.125))
+
+
+# --- whole forwards
+
+
+@compiles
+@pytest.mark.parametrize("family", ["llama", "mistral-window", "qwen2", "qwen2-window", "qwen3"])
+@pytest.mark.parametrize("weights", ["int4", "int8"])
+def test_one_call_gives_the_bits_of_stock_code(own, family, weights):
+    target = target_of(network(family), weights)
+    made = target.engines
+    assert target.by_kernels and isinstance(made.static, KernelForward) and made.ready() and made.complete()
+    for length, rows in ((2, 1), (40, 1), (40, 5), (127, 2), (128, 17), (250, 16)):
+        (_, stock, _), (ran, ours, _) = both(target, made, length, rows)
+        assert (ran.engine, ran.rows) == ("compiled", rows)
+        assert len(stock) == len(ours) > 1
+        assert all(torch.equal(one, other) for one, other in zip(stock, ours, strict=True))
+    _, (ran, _, _) = both(target, made, 40, 200)
+    assert ran.engine == "eager", "by stock code, with the same bits"
+
+
+@compiles
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_rows_that_are_verified_together_are_those_that_come_one_by_one(own, weights):
+    target = Target(small_llama(), None, "small", weights=weights, engine="compiled")
+    assert type(target.head.inner) is KernelLinear and target.cached_as is None and apart(target) == 0
+    torch.set_num_threads(2)
+    try:
+        assert apart(target) == 0
+    finally:
+        torch.set_num_threads(1)
+
+
+@compiles
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+@pytest.mark.parametrize("family", DENSE)
+def test_rows_of_a_hybrid_are_those_that_come_one_by_one(own, family, weights):
+    """Linear layers by our kernels, the rest in double as beside torch's."""
+    target = Target(hybrid(HYBRIDS[family]), None, family, weights=weights, engine="compiled")
+    assert not target.by_kernels and target.cached_as == torch.float64
+    assert any(type(module) is KernelLinear for module in target.model.modules())
+    assert apart(target) <= HEAD_ALONE
+
+
+@compiles
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_methods_are_lossless_against_the_same_weights(own, weights):
+    target, stock = target_of(network(), weights), StockModel(network())
+    round_as(stock.model, weights, "stock", own=True)
+    methods = dict.fromkeys(["pld", "pld+h", "pld+a", "recycling"])
+    outcomes = check_lossless(target, PROMPTS, methods, max_new_tokens=24, stock=stock)
+    assert [(outcome.failed, outcome.identical, outcome.total) for outcome in outcomes] == [(0, 2, 2)] * 5
+    assert all(set(outcome.engines) == {"compiled"} for outcome in outcomes[1:])
+
+
+@compiles
+def test_a_run_says_that_its_rows_were_rounded_otherwise(own):
+    ours, torchs = target_of(network()), target_of(network(), engine="eager")
+    assert ours.info["activations"] == "int8" and "activations" not in torchs.info
+    assert type(torchs.head.inner) is not KernelLinear
+    run = record(ours, PROMPTS[0], max_new_tokens=3).run
+    assert run["model"]["activations"] == "int8" and other_model(ours, run, exact=True) is None
+    assert "int4 by its own kernels, and tiny in int4 by those of torch is" in str(other_model(torchs, run, exact=True))
+    assert other_model(torchs, run) is None, "it may still be looked at"
+
+
+# --- where they cannot be had
+
+
+@pytest.fixture
+def fresh(home: Path, monkeypatch: pytest.MonkeyPatch) -> Kernels:
+    """A process that has no kernels yet, on a machine that can have them."""
+    made = Kernels()
+    monkeypatch.setattr(kernel, "KERNELS", made)
+    monkeypatch.setattr("decoders.model.target.target.KERNELS", made)
+    monkeypatch.setattr(kernel.sys, "platform", "linux")
+    monkeypatch.setattr(kernel.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(kernel, "_instructions", lambda: frozenset(kernel.INSTRUCTIONS))
+    return made
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.skipif(bool(_unable(4)), reason="this build of torch has no such kernels")
+@pytest.mark.parametrize("case", ["system", "processor", "compiler", "error", "garbage"])
+def test_where_they_cannot_be_had_torch_computes_and_one_sentence_says_why(case, fresh, home, monkeypatch, caplog):
+    if case == "system":
+        monkeypatch.setattr(kernel.sys, "platform", "darwin")
+    elif case == "processor":
+        monkeypatch.setattr(kernel, "_instructions", lambda: frozenset({"avx2", "fma"}))
+    elif case == "compiler":
+        monkeypatch.setenv("CXX", str(home / "none"))
+    elif case == "error":
+        monkeypatch.setenv("CXX", script(home / "cxx", "echo 'no room for <b>objects</b>' >&2; exit 1"))
+    else:
+        monkeypatch.setenv("CXX", script(home / "cxx", 'while [ "$1" != -o ]; do shift; done; echo no library > "$2"'))
+    said = {
+        "system": "are for Linux on x86-64", "processor": "need avx512_vnni, which this processor lacks",
+        "compiler": "no C++ compiler for the kernels", "error": "cannot be used (no room for <b>objects</b>)",
+        "garbage": "cannot be used (",
+    }  # fmt: skip
+    if case == "processor":
+        said["processor"] = "need avx512_vnni, which"
+        monkeypatch.setattr(kernel, "_instructions", lambda: frozenset(kernel.INSTRUCTIONS) - {"avx512_vnni"})
+    for _ in range(2):
+        target = target_of(network())
+    assert not target.by_kernels and "activations" not in target.info
+    assert {type(m) for m in target.model.modules() if isinstance(m, RoundedLinear)} == {RoundedLinear}
+    messages = [r.message for r in caplog.records if "kernels for rounded weights" in r.message]
+    assert len(messages) == 1 and said[case] in messages[0] and messages[0].endswith(": torch's own kernels compute")
+    target.engines = Engines(target, "eager")
+    assert len(generate(target, PROMPTS[0], max_new_tokens=2)) == 2
+
+
+def test_auto_and_eager_compile_nothing(fresh, monkeypatch):
+    monkeypatch.setattr(kernel, "_compile", lambda path: pytest.fail("nothing is asked for"))
+    assert not fresh.usable("auto") and not fresh.usable("eager") and fresh.failed is None
+
+
+def test_a_wrong_product_is_not_used(fresh, home, monkeypatch):
+    monkeypatch.setattr(kernel, "_compile", lambda path: None)
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: None)
+    monkeypatch.setattr(kernel, "_typed", lambda library: "a library")
+    monkeypatch.setattr(kernel, "linear", lambda rows, *_: torch.ones(len(rows), 48))
+    assert not fresh.usable("compiled") and fresh.library is None
+    assert "cannot be used (a product came out wrong)" in str(fresh.why_not())
+
+
+@compiles
+def test_what_is_there_is_opened_and_what_is_damaged_is_compiled_anew(own, fresh, monkeypatch):
+    fresh.path.parent.mkdir(parents=True)
+    fresh.path.write_bytes(b"\x7fELF and no more")
+    assert fresh.usable("compiled") and fresh.path.stat().st_size > 10_000
+    later = Kernels()
+    monkeypatch.setattr(kernel, "_compile", lambda path: pytest.fail("it is there"))
+    monkeypatch.setattr(kernel, "KERNELS", later)
+    assert later.usable("auto") and later.library is not None
+
+
+def test_models_of_another_build_are_left_to_stock_code():
+    shape = target_of(network("gemma2"), "fp32", "eager").shape
+    model = network("gemma2")
+    assert "compute no attention of 'gemma2' models" in str(kernel_forward.why_not(model, shape))
+    shape = target_of(network(), "fp32", "eager").shape
+    assert "its layers differ from Llama's" in str(kernel_forward.why_not(network(), shape)), "its weights are in fp32"
+    assert rounding.fits(16, 32, 4) and not rounding.fits(8, 32, 4)
