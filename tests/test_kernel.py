@@ -192,7 +192,7 @@ def fresh(home: Path, monkeypatch: pytest.MonkeyPatch) -> Kernels:
     """A process that has no kernels yet, on a machine that can have them."""
     made = Kernels()
     monkeypatch.setattr(kernel, "KERNELS", made)
-    monkeypatch.setattr("decoders.model.target.target.KERNELS", made)
+    monkeypatch.setattr(kernel_forward, "KERNELS", made)
     monkeypatch.setattr(kernel.sys, "platform", "linux")
     monkeypatch.setattr(kernel.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(kernel, "_instructions", lambda: frozenset(kernel.INSTRUCTIONS))

@@ -10,16 +10,18 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from decoders.draft.needs import Needs, heads_by_layer
 
+from ..files.catalog import WEIGHTS
 from ..state.capture import Capture
 from ..state.transfer import rows_of
 from . import kernel
 from .joint import JointPart
+from .kernel import KERNELS
 from .norms import FusedRMSNorm
-from .rounding import KernelLinear
+from .rounding import KernelLinear, round_weights
 from .static import Bucket, Buffers, Rows, StaticForward
 
 MOST_ROWS = 128  # of a bucket; larger forwards run by stock code
@@ -44,6 +46,21 @@ def why_not(model: Any, shape: Any) -> str | None:
     return None
 
 
+def round_target(model: Any, shape: Any, weights: str | None, name: str, engine: str) -> tuple[dict[str, str], bool]:
+    """Round a target's weights (``round_weights``): what its record says of them, and whether one call computes all of
+    its layers. Its attention is then computed by the kernels, whatever calls it.
+    """
+    own = weights in WEIGHTS[1:] and KERNELS.usable(engine)
+    if not round_weights(model, weights, name, own):
+        return {}, False
+    assert weights is not None
+    able = own and why_not(model, shape) is None
+    for module in model.modules() if able else ():
+        if hasattr(module, "self_attn"):
+            module.self_attn.own_attention = kernel.attention
+    return {"weights": weights, **({"activations": "int8"} if own else {})}, able
+
+
 def _linears(layer: Any) -> list[Any]:
     attention, mlp = layer.self_attn, layer.mlp
     if not all(isinstance(one, JointPart) for one in (attention.q_proj, mlp.gate_proj)):
@@ -57,13 +74,6 @@ def _norms(layer: Any) -> list[Any]:
         layer.input_layernorm, layer.post_attention_layernorm, getattr(attention, "q_norm", None),
         getattr(attention, "k_norm", None),
     ]  # fmt: skip
-
-
-def attend(model: nn.Module) -> None:
-    """Have a model's attention computed by the kernels, whatever calls it."""
-    for module in model.modules():
-        if hasattr(module, "self_attn"):
-            module.self_attn.own_attention = kernel.attention  # type: ignore[union-attr]
 
 
 class KernelForward(StaticForward):

@@ -23,17 +23,14 @@ from decoders.errors import UserError
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt, Segment
 
-from ..engines import kernel_forward
 from ..engines.engines import Engines
 from ..engines.joint import pack_joined
-from ..engines.kernel import KERNELS
+from ..engines.kernel_forward import round_target
 from ..engines.linear import Head, packable, top_tokens
 from ..engines.norms import fuse_norms
-from ..engines.rounding import round_weights
 from ..engines.static import Rows
 from ..files import families
 from ..files.calibration import Calibration, fingerprint, load_calibration
-from ..files.catalog import WEIGHTS
 from ..files.shape import ROTARIES, ModelShape, token_ids
 from ..state.attention import NAME, Masks, running
 from ..state.cache import TreeCache
@@ -61,10 +58,10 @@ class Target:
     """A causal language model ready to score trees.
 
     ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters, context_length,
-    dtype, device, weights (where not fp32: ``catalog.WEIGHTS``), activations ("int8" where this project's own
-    kernels round rows to that), packed (on a CPU: packed weights are used where that was found to be faster;
-    ``packed=True`` uses them always, False never). ``engine`` is how its verify forwards run: ``engines.ENGINES``. One
-    forward runs at a time (``lock``); any number of sessions may be open.
+    dtype, device, weights (where not fp32: ``catalog.WEIGHTS``), activations (int8 by our own kernels), packed (on
+    a CPU: packed weights are used where that was found to be faster; ``packed=True`` uses them always, False never).
+    ``engine`` is how its verify forwards run: ``engines.ENGINES``. One forward runs at a time (``lock``); any number
+    of sessions may be open.
     """
 
     def __init__(
@@ -92,12 +89,8 @@ class Target:
         }
         self.shape = replace(shape, recurrent_layers=follow_paths(self.layers, shape.family))
         self.key = fingerprint(self.config, self.stack.parameters())  # which trained parts carry
-        own = weights in WEIGHTS[1:] and KERNELS.usable(engine)
-        if round_weights(model, weights, name, own):
-            self.info |= {"weights": weights, **({"activations": "int8"} if own else {})}
-        self.by_kernels = own and kernel_forward.why_not(model, shape) is None
-        if self.by_kernels:
-            kernel_forward.attend(model)
+        rounded, self.by_kernels = round_target(model, shape, weights, name, engine)
+        self.info |= rounded
         # rounded layers round their rows: an attention sum's last bit, which varies with the rows, must not reach them
         self.cached_as = torch.float64 if "weights" in self.info and not self.by_kernels else None
         self._attend_by(NAME)
