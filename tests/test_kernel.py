@@ -4,7 +4,6 @@ cannot be had.
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -243,8 +242,7 @@ def test_auto_and_eager_compile_nothing(fresh, monkeypatch):
 
 def test_a_wrong_product_is_not_used(fresh, home, monkeypatch):
     monkeypatch.setattr(kernel, "_compile", lambda path: None)
-    monkeypatch.setattr(ctypes, "CDLL", lambda path: None)
-    monkeypatch.setattr(kernel, "_typed", lambda library: "a library")
+    monkeypatch.setattr(kernel, "open_library", lambda path: "a library")
     monkeypatch.setattr(kernel, "linear", lambda rows, *_: torch.ones(len(rows), 48))
     assert not fresh.usable("compiled") and fresh.library is None
     assert "cannot be used (a product came out wrong)" in str(fresh.why_not())

@@ -54,7 +54,7 @@ struct Team {
       return;
     }
     for (int spins = 0; phase.load(std::memory_order_acquire) == now; ++spins)
-      if (spins < 4000) _mm_pause();
+      if (spins < 1000) _mm_pause();
       else sched_yield();
   }
 };

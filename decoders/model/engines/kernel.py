@@ -104,7 +104,7 @@ class Kernels:
 
     @property
     def path(self) -> Path:
-        """Where they are kept: another processor, torch or source has another file."""
+        """The file that holds them: another processor, torch or source has another file."""
         text = "\n".join([machine(), *FLAGS, *(file.read_text(encoding="utf-8") for file in SOURCES)])
         return cache_folder() / FOLDER / f"kernel-{hashlib.sha256(text.encode()).hexdigest()[:20]}.so"
 
@@ -119,8 +119,8 @@ class Kernels:
         return self.failed
 
     def usable(self, engine: str) -> bool:
-        """Whether rounded weights are computed with by them: under ``compiled``, which compiles them where they are
-        missing, and under ``auto`` where they are there. Under ``compiled`` a reason why not goes to the log, once.
+        """True where they compute on rounded weights: under ``compiled``, which compiles them where they are missing,
+        and under ``auto`` where they are there. Under ``compiled`` a reason why not goes to the log, once.
         """
         if engine not in ("auto", "compiled"):
             return False
@@ -141,10 +141,10 @@ class Kernels:
         try:
             if path.is_file():
                 with contextlib.suppress(OSError, AttributeError):  # it is damaged: made anew
-                    self.library = _typed(ctypes.CDLL(str(path)))
+                    self.library = open_library(path)
             if self.library is None:
                 _compile(path)
-                self.library = _typed(ctypes.CDLL(str(path)))
+                self.library = open_library(path)
             if _right():
                 return None
             said = "a product came out wrong"
@@ -171,9 +171,9 @@ def _compile(path: Path) -> None:
         write_bytes(path, library.read_bytes())
 
 
-def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
-    """A library, its functions with the types of what they take."""
-    number, pointer = c_int64, c_void_p
+def open_library(path: Path) -> Any:
+    """The library in a file, its functions with the types of what they take."""
+    library, number, pointer = ctypes.CDLL(str(path)), c_int64, c_void_p
     for name, kinds in {
         "linear": [POINTER(LinearPointers), pointer, pointer, number, number],
         "norm": [pointer, pointer, pointer, number, number, c_double],
@@ -191,7 +191,7 @@ def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def _right() -> bool:
-    """Whether a product is what its weights say."""
+    """True if a product is what its weights say."""
     generator = torch.Generator().manual_seed(0)
     weight, rows = (torch.randn(size, 96, generator=generator) for size in (48, 3))
     for bits in (4, 8):

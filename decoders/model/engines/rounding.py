@@ -85,7 +85,7 @@ class KernelLinear(RoundedLinear):
         self.numbers, self.scale = kernel.pack(weight, bits)
 
     def pointers(self) -> kernel.LinearPointers:
-        """Where its tensors lie."""
+        """Addresses of its tensors."""
         return kernel.pointers(self.numbers, self.scale, self.bias, self.out_features, self.in_features, self.bits)
 
     def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
