@@ -823,7 +823,7 @@ def test_fewer_than_four_numbers_have_no_quartiles():
 
 def test_compile_compiles_what_is_missing_and_says_so(capsys, model, monkeypatch):
     """The model's layers, then those of its draft models; what is there already stays."""
-    from decoders.model.engines import compiling
+    from decoders.model.engines import compiling, kernel
 
     opened, made = {}, []
 
@@ -832,6 +832,7 @@ def test_compile_compiles_what_is_missing_and_says_so(capsys, model, monkeypatch
         return len(made) != 2
 
     monkeypatch.setattr(compiling, "compiler", lambda: "g++")
+    monkeypatch.setattr(kernel.KERNELS, "usable", lambda engine: engine == "compiled")
     monkeypatch.setattr(compiling.WORKSHOP, "open", lambda part: part if part in opened else None)
     monkeypatch.setattr(compiling.WORKSHOP, "make", lambda parts: made.extend(parts))
     monkeypatch.setattr(compiling.WORKSHOP, "wait", wait)
@@ -839,7 +840,7 @@ def test_compile_compiles_what_is_missing_and_says_so(capsys, model, monkeypatch
     assert specviz("compile", "--model", model) == 1
     said = capsys.readouterr().out
     assert f"0 of {len(made)} parts are compiled" in said and "2 of " in said and "(no space)" in said
-    assert "the model's layers, one row" in said
+    assert "the model's layers, one row" in said and "the kernels for rounded weights are there" in said
     assert [part.maker for part in made[:2]] == ["decoders.model.engines.layer"] * 2
     count, first = len(made), made[1]
     assert specviz("compile", "--model", model) == 0 and made[count:] == [first]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from decoders.errors import UserError
 from decoders.servers import recorder as recorders
+from decoders.servers import requests
 from decoders.servers import vllm as plugin
 from decoders.servers.recorder import Batch, Recorder, Recording, first_choices, logprobs_of, ranks_of
 from decoders.servers.watching import Folder, Metrics, read_metrics
@@ -45,13 +46,13 @@ def test_first_choices_are_the_largest(rows, k, seed, more):
 
 
 def test_how_many_first_choices_are_recorded_is_for_the_environment(monkeypatch):
-    assert plugin.choices_per_row() == recorders.TOP
-    monkeypatch.setenv(plugin.CHOICES, "12")
-    assert plugin.choices_per_row() == 12
+    assert requests.choices_per_row() == recorders.TOP
+    monkeypatch.setenv(requests.CHOICES, "12")
+    assert requests.choices_per_row() == 12
     for text in ("0", "65", "-1", "all"):
-        monkeypatch.setenv(plugin.CHOICES, text)
+        monkeypatch.setenv(requests.CHOICES, text)
         with pytest.raises(ValueError, match=f"SPECVIZ_RECORD_TOP is '{text}': a whole number from 1 to 64"):
-            plugin.choices_per_row()
+            requests.choices_per_row()
 
 
 def recording(key="r", prompt=(5, 6, 7), most=64, stop=(), **said):

@@ -209,6 +209,20 @@ def test_the_whole_tree_and_its_verdict_stand_in_the_trace(hooks):
     assert trace.run["imported"]["source"] == "sglang-recorder" and trace.run["model"]["name"] == "org/toy"
 
 
+def test_as_many_first_choices_are_recorded_as_the_environment_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECVIZ_RECORD_TOP", "3")
+    registry = Registry()
+    taps = plugin.install(registry, eagle_sample, process_batch_result_decode, tmp_path / "runs", True)
+    hooks, rows = SimpleNamespace(taps=taps, **registry.hooks), logits_for(9, 4, 12, 4, 4, 13)
+    verify(hooks, verify_of([TREE], [3]), batch_of(request("a", [5, 6, 7])), rows)
+    taps.end(["a"])
+    (trace,) = traces_of(hooks)
+    targets = trace.tables["targets"]
+    places = zip(targets["step"], targets["node"], targets["token"], strict=True)
+    assert [token for step, node, token in places if (step, node) == (1, 2)] == rows[2].topk(3).indices.tolist()
+    taps.recorder.close()
+
+
 def test_a_chain_has_its_q_and_a_tree_may_have_places_to_spare(hooks):
     one = request("../../x<script>\u202e 1", [5])
     chain = ([3, 8, 9], [-1, 0, 1])

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .recorder import Recorder, Recording
+from .recorder import TOP, Recorder, Recording
 
 log = logging.getLogger("specviz.recorder")
 
 FOLDER, ALL, ASKED = "SPECVIZ_RECORD", "SPECVIZ_RECORD_ALL", "specviz"
+CHOICES, MOST_CHOICES = "SPECVIZ_RECORD_TOP", 64
 
 
 def start(install: Callable[[Path, bool], None]) -> None:
@@ -37,11 +38,21 @@ def model_name(name: str) -> str:
     return Path(name).name if Path(name).is_dir() else name
 
 
+def choices_per_row() -> int:
+    """Number of the target's first choices recorded per row, as the environment says. Raises ValueError."""
+    text = os.environ.get(CHOICES) or str(TOP)
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_CHOICES:
+        raise ValueError(f"{CHOICES} is {text[:40]!r}: a whole number from 1 to {MOST_CHOICES} is allowed")
+    return int(text)
+
+
 class Requests:
-    """The requests of one process of a server. ``about`` is what every recording says of the server."""
+    """The requests of one process of a server, of which ``choices`` first choices of the target are recorded per row.
+    ``about`` is what every recording says of the server.
+    """
 
     def __init__(self, folder: Path, everything: bool) -> None:
-        self.folder, self.everything = folder, everything
+        self.folder, self.everything, self.choices = folder, everything, choices_per_row()
         self.recorder: Recorder | None = None
         self.about: dict[str, Any] = {}
         self.passed: set[str] = set()  # requests that are not recorded

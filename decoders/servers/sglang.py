@@ -5,6 +5,7 @@ names a folder:
 
     SPECVIZ_RECORD=FOLDER python -m sglang.launch_server …                       # requests that ask for it
     SPECVIZ_RECORD=FOLDER SPECVIZ_RECORD_ALL=1 python -m sglang.launch_server …  # every request
+    SPECVIZ_RECORD=FOLDER SPECVIZ_RECORD_TOP=20 python -m sglang.launch_server … # so many first choices, else 5
 
 A request asks with ``"custom_params": {"specviz": 1}`` in its sampling parameters. The hook stands around
 ``eagle_sample``, which decides for EAGLE, MTP and n-gram drafts: it reads the whole tree and the target's logits before
@@ -216,7 +217,7 @@ class TreeTaps(Requests):
         )
         parents = parents_of(below, beside)
         rows = output.next_token_logits.reshape(count, nodes, -1)[at].float()
-        ids, _ = first_choices(rows.flatten(0, 1))
+        ids, _ = first_choices(rows.flatten(0, 1), self.choices)
         logprobs = rows.log_softmax(-1)
         flat = (torch.arange(len(wanted), device=rows.device)[:, None] * nodes + parents.clamp_min(0)).flatten()
         own = logprobs.flatten(0, 1)[flat, tokens.flatten()]

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -28,13 +27,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .recorder import TOP, Batch, Recorder, Recording, first_choices, logprobs_of, on_device, ranks_of, to_host
+from .recorder import Batch, Recorder, Recording, first_choices, logprobs_of, on_device, ranks_of, to_host
 from .requests import Requests, model_name, start
 
 log = logging.getLogger("specviz.recorder")
 
-CHOICES = "SPECVIZ_RECORD_TOP"
-MOST_CHOICES = 64
 SOURCE, TITLE = "vllm-recorder", "vLLM, recorded"
 REFUSED = "specviz records nothing: {name} takes ({found}) in this vLLM, and ({known}) is known"
 
@@ -68,7 +65,6 @@ class Taps(Requests):
 
     def __init__(self, folder: Path, everything: bool) -> None:
         super().__init__(folder, everything)
-        self.choices = choices_per_row()
         self.draft_ms: Callable[[], float | None] = lambda: None
         self.verify_ms: Callable[[], float | None] = lambda: None
         self.served: Tensor | None = None  # p of the drafted tokens after temperature and the like, and q
@@ -130,14 +126,6 @@ class Taps(Requests):
             ))  # fmt: skip
 
         return finish
-
-
-def choices_per_row() -> int:
-    """Number of the target's first choices recorded per row, as the environment says. Raises ValueError."""
-    text = os.environ.get(CHOICES) or str(TOP)
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_CHOICES:
-        raise ValueError(f"{CHOICES} is {text[:40]!r}: a whole number from 1 to {MOST_CHOICES} is allowed")
-    return int(text)
 
 
 def _numbers(rows: Tensor, drafted: Tensor, judges: Sequence[int], choices: int) -> list[Tensor]:

@@ -26,6 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from decoders.model.engines.compiled_layers import why_not
     from decoders.model.engines.compiling import NO_COMPILER, WORKSHOP, compiler
+    from decoders.model.engines.kernel import KERNELS
 
     target = common.open_target(args)
     if reason := why_not(target):
@@ -49,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
             failed += not made
             outcome = f"{time.monotonic() - started:.0f} s" if made else WORKSHOP.failed[part.package]
             common.say(f"{done + 1} of {len(missing)}: {name}, {outcome}")
+    common.say("the kernels for rounded weights are there" if KERNELS.usable("compiled") else KERNELS.why_not())
     return 1 if failed else 0
 
 
