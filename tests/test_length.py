@@ -15,7 +15,7 @@ from decoders.draft.survival import BINS, DEPTHS, LEAST, MOST, NO_SIGNAL, PROBAB
 from decoders.draft.survival import _of_candidate as of_candidate
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Decoding
-from decoders.engine.length import REST, ROUTE, TRIAL, AutoLength
+from decoders.engine.length import REST, ROUTE, TRIAL, AutoLength, DraftingTime
 from decoders.engine.row_costs import Curve, RowCosts
 from decoders.method.drafter import Drafter
 from decoders.model.target.target import Session
@@ -36,8 +36,8 @@ OTHERS = ["pld", "pld+a", "sam", "suffix", "logitspec", "llma", "medusa", "hydra
 class Timeless(AutoLength):
     """Drafting takes no time, whatever the clock of a busy machine says."""
 
-    def _judge(self, accepted, rows, deepest, drafting_ms):
-        super()._judge(accepted, rows, deepest, 0.0)
+    def _judge(self, accepted, rows, proposed, drafting_ms):
+        super()._judge(accepted, rows, proposed, 0.0)
 
 
 def priced(target, prompt, method, curve=STEEP, **options) -> Decoding:
@@ -206,6 +206,17 @@ def test_a_fitted_model_goes_on_from_run_to_run_from_its_first_run_on() -> None:
     assert not len(first) and AutoLength.of(target, "pld").fitted is first
     list(Decoding.of(target, Prompt.from_ids(prompt_ids(1) * 3), "pld", max_new_tokens=8, length="auto"))
     assert len(first)
+
+
+def test_a_level_costs_what_deeper_drafts_take_longer() -> None:
+    """A copy takes as long however deep it is, and is never cut for that; a draft model's forwards take so much each."""
+    copies, model, alike = DraftingTime(), DraftingTime(), DraftingTime()
+    for depth in (30, 2, 2, 12, 2, 1, 0, 2, 2) * 3:
+        copies.observe(depth, 1.0)
+        model.observe(depth, 0.2 + 3.0 * depth)
+        alike.observe(4, 12.0)
+    assert copies.ms == pytest.approx(1) and copies.level_ms < 1e-9
+    assert model.level_ms == pytest.approx(3) and alike.level_ms == pytest.approx(3)
 
 
 def test_drafts_that_cost_nothing_to_make_are_weighed_step_by_step() -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from .draft import Draft, Verdict
 
 BINS = 16
-RATE = 0.4  # AdaGrad's step
+RATE = 0.25  # AdaGrad's step
 LEAST, MOST = 0.005, 0.995  # a conditional acceptance
 TREES = 512  # whose places are kept
 MATCHED = 12  # tokens back that a copied place is compared with the text's end

@@ -79,6 +79,34 @@ def rows_of_nodes(draft: Draft) -> list[int]:
     return rows
 
 
+class DraftingTime:
+    """Drafting time: the running mean of a draft's milliseconds, and what one level more of depth takes.
+
+    A draft model's forwards take so much each; a copy takes as long however deep it is. Where all drafts are equally
+    deep the two cannot be told apart, and all of the time counts as the levels'.
+    """
+
+    def __init__(self) -> None:
+        self.ms = self.depth = self._spread = self._both = 0.0
+        self._count = 0
+
+    def observe(self, depth: int, ms: float) -> None:
+        """Take in a draft as it was proposed."""
+        self._count += 1
+        share = max(RECENT, 1 / self._count)
+        deeper, longer = depth - self.depth, ms - self.ms
+        self.depth += share * deeper
+        self.ms += share * longer
+        self._spread = (1 - share) * (self._spread + share * deeper * deeper)
+        self._both = (1 - share) * (self._both + share * deeper * longer)
+
+    @property
+    def level_ms(self) -> float:
+        if self._spread > 0.25:
+            return max(0.0, self._both / self._spread)
+        return self.ms / self.depth if self.depth >= 1 else 0.0
+
+
 class AutoLength:
     """Decides, step by step, what of a method's drafts is verified. ``fitted`` goes on from run to run."""
 
@@ -88,7 +116,7 @@ class AutoLength:
         self.tokens, self.ms = 1.0, costs.ms(1)  # running means of a step's: ρ is their quotient
         self.rate = 1 / self.ms  # ρ: tokens per millisecond
         self.shared = False  # whether ρ and the costs are a batch's
-        self.drafting_ms = self.depth = 0.0  # of a draft
+        self.drafting = DraftingTime()
         self.gain = 0.0  # running mean of tokens that drafting brought more than it cost
         self.balance = 0.0  # the sum since it was last positive
         self.judged = 0  # steps of the trial
@@ -128,7 +156,7 @@ class AutoLength:
 
     def depth_that_pays(self, budget: int) -> int:
         """How deep the drafter may go: a draft model's forwards cost, whatever is verified of them."""
-        each = self.drafting_ms / self.depth if self.depth >= 1 else 0.0
+        each = self.drafting.level_ms
         if each * self.rate < FREE or not self.longest:
             return budget
         self._seen()
@@ -251,7 +279,8 @@ class AutoLength:
             self.rate = max(self.tokens / self.ms, 1 / self.costs.ms(1))
         deepest = shape_of(draft.tree.parents).deepest
         if draft.route != ROUTE:
-            self._judge(verdict.accepted, rows, deepest or self.longest, drafting_ms)
+            proposed = deepest if self._estimate is None else self._estimate.shape.deepest
+            self._judge(verdict.accepted, rows, proposed, drafting_ms)
         if verdict.accepted:
             self.patience = PATIENCE
         if self._estimate is not None:
@@ -262,12 +291,11 @@ class AutoLength:
         self._decided_ms = 0.0
         return taken
 
-    def _judge(self, accepted: int, rows: int, deepest: int, drafting_ms: float) -> None:
-        """What drafting brought, in tokens; a method that costs more begins to rest."""
-        self.drafting_ms += (RECENT if self.judged else 1.0) * (drafting_ms - self.drafting_ms)
-        self.depth += (RECENT if self.judged else 1.0) * (deepest - self.depth)
+    def _judge(self, accepted: int, rows: int, proposed: int, drafting_ms: float) -> None:
+        """What a draft brought, in tokens, proposed so deep; a method that costs more begins to rest."""
+        self.drafting.observe(proposed, drafting_ms)
         # the running mean of its time, as one step's may be disturbed
-        cost = self.costs.ms(rows) - self.costs.ms(1) + self.drafting_ms
+        cost = self.costs.ms(rows) - self.costs.ms(1) + self.drafting.ms
         brought = accepted - self.rate * cost
         self.judged += 1
         self.gain += max(RECENT, 1 / self.judged) * (brought - self.gain)
@@ -276,7 +304,7 @@ class AutoLength:
             return
         if self.gain >= 0:
             self.rest = REST
-        elif self.balance < -LOSS and self.rate * self.drafting_ms > FREE:
+        elif self.balance < -LOSS and self.rate * self.drafting.ms > FREE:
             self.resting, self.rest = self.rest, min(2 * self.rest, LONGEST_REST)
             self.judged, self.gain, self.balance = 0, 0.0, 0.0
 
@@ -285,6 +313,6 @@ class AutoLength:
         curve = self.costs.curve
         return {
             "policy": AUTO, "rows": list(curve.rows), "ms": [round(ms, 4) for ms in curve.ms], "source": curve.source,
-            "scale": round(self.costs.scale, 4), "drafting_ms": round(self.drafting_ms, 4),
+            "scale": round(self.costs.scale, 4), "drafting_ms": round(self.drafting.ms, 4),
             "tokens_per_ms": round(self.rate, 6), "fitted": self.fitted.to_json(),
         }  # fmt: skip
