@@ -15,8 +15,8 @@ a numpy call costs some 10 µs however short its arrays: a step's estimate and r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -51,8 +51,7 @@ class Shape(NamedTuple):
     chain: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """Of a draft's nodes, the root first: the probability that each stands after its parent, and with all above it.
 
     It is made of the weights at ``places`` [numbers][nodes], one a node for each number that it has, and at ``common``
@@ -110,7 +109,7 @@ class Survival:
         copies = bool(draft.sources) and draft.sources[1] > 0
         parents = draft.tree.parents
         shape, base = self._base(parents, draft.origins, copies)
-        numbers = self._numbers(draft)
+        numbers = self._numbers(draft) if draft.terms or draft.probabilities is not None else []
         common = [self._block("run"), self._block("state") + min(state, BINS - 1)]
         common += [self._block(name) + place for name, place in _of_candidate(draft)]
         if copies:
@@ -152,19 +151,19 @@ class Survival:
         if probabilities is not None:
             # a token's own probability says more than the first choice's; of drawn ones it would tell what was drawn
             likeliest = "confidence" if "confidence" in terms else "q"
-            made.append(_places(self._block(likeliest), probabilities, _logit))
+            made.append(_places(self._block(likeliest), probabilities, LOGITS))
         for name, values in terms.items():
             if name in NO_SIGNAL or name == likeliest or (draft.drawn and name != "confidence"):
                 continue
             row = np.asarray(values, dtype=np.float64).tolist()
             if name in PROBABLE:
-                made.append(_places(self._block(name), row, _logit))
+                made.append(_places(self._block(name), row, LOGITS))
             elif name in PATHS:
                 above = [row[max(parent, 0)] for parent in draft.tree.parents]
                 after = [p / q if 0 < q < math.inf else p for p, q in zip(row, above, strict=True)]
-                made.append(_places(self._block("q"), after, _logit))
+                made.append(_places(self._block("q"), after, LOGITS))
             else:
-                made.append(_places(self._block(name), row, _amount))
+                made.append(_places(self._block(name), row, AMOUNTS))
         return made
 
     def fit(self, estimate: Estimate, draft: Draft, verdict: Verdict) -> None:
@@ -190,12 +189,12 @@ class Survival:
                 total[at] = total.get(at, 0.0) + slope
         if not total:
             return
-        total |= dict.fromkeys(estimate.common, both)
-        weights, squares = self.weights, self.squares
+        weights, squares, root = self.weights, self.squares, math.sqrt
+        for at in estimate.common:
+            total[at] = both
         for at, slope in total.items():
-            squares[at] += slope * slope
-            if slope:
-                weights[at] += RATE * slope / math.sqrt(squares[at])
+            square = squares[at] = squares[at] + slope * slope
+            weights[at] += RATE * slope / root(square)
 
     def to_json(self) -> dict[str, Any]:
         """The fitted weights by number, for people to look at; of the bins that were used."""
@@ -226,28 +225,15 @@ def shape_of(parents: tuple[int, ...]) -> Shape:
     return Shape(depths, bins, ranks, deepest, deepest == len(parents) - 1)
 
 
-def _places(block: int, values: Sequence[float], size: Callable[[float], int]) -> list[int]:
-    """Places of numbers from ``block`` on, by their ``size``; the first one for what is not defined."""
-    made, middle, most = [], block + BINS // 2, block + BINS - 1
-    for value in values:
-        if value != value:
-            made.append(block)
-        else:
-            place = middle + size(value)
-            made.append(block + 1 if place <= block else most if place > most else place)
-    return made
+HALVES = [n - BINS / 2 + 0.5 for n in range(1, BINS - 1)]
+LOGITS = [1 / (1 + math.exp(-z)) for z in HALVES]  # where the rounded logit of a probability changes
+AMOUNTS = [math.copysign(2 ** (abs(z) / 2) - 1, z) for z in HALVES]  # … sign · 2 log₂(1 + |value|) of another number
 
 
-def _logit(q: float) -> int:
-    """The logit of a probability, rounded."""
-    q = 1e-4 if q < 1e-4 else 1 - 1e-4 if q > 1 - 1e-4 else q
-    return round(math.log(q / (1 - q)))
-
-
-def _amount(value: float) -> int:
-    """The sign and logarithm of another number, rounded."""
-    size = round(2 * math.log2(1 + abs(value))) if abs(value) < math.inf else BINS
-    return size if value >= 0 else -size
+def _places(block: int, values: Sequence[float], ends: Sequence[float]) -> list[int]:
+    """Places of numbers from ``block`` on, by the bins' ``ends``; the first one for what is not defined."""
+    first = block + 1
+    return [block if value != value else first + bisect_right(ends, value) for value in values]
 
 
 def _of_candidate(draft: Draft) -> list[tuple[str, int]]:
@@ -255,11 +241,12 @@ def _of_candidate(draft: Draft) -> list[tuple[str, int]]:
     ranking = draft.candidates
     if ranking is None or ranking.chosen < 0:
         return []
-    made = []
-    for name, values in {"score": ranking.score, **ranking.terms}.items():
+    made, chosen = list[tuple[str, int]](), ranking.chosen
+    score = float(memoryview(ranking.score)[chosen])  # as ``matched``
+    for name, values in (("score", ranking.score), *ranking.terms.items()):
         if name in NO_SIGNAL:
             continue
-        value = float(values[ranking.chosen])
+        value = score if values is ranking.score else float(memoryview(values)[chosen])
         if not math.isfinite(value):
             continue
         if -1 <= value < 1:  # a cosine or a weight: the nearer to 1, the finer
@@ -277,8 +264,8 @@ def matched(tokens: np.ndarray, place: int) -> int:
     2
     """
     most = min(MATCHED, place + 1)
-    before, end = tokens[place - most + 1 : place + 1].tolist(), tokens[len(tokens) - most :].tolist()
+    text, last = memoryview(tokens), len(tokens) - 1  # whose items are Python's own numbers at once
     for back in range(most):
-        if before[-1 - back] != end[-1 - back]:
+        if text[place - back] != text[last - back]:
             return back
     return most

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 
@@ -207,14 +207,18 @@ class AutoLength:
         """The draft with the first ``stay`` nodes of an order, and what is expected of them."""
         survival, count = made.survival, len(draft.tree)
         nodes = order if stay == count else order[:stay] if isinstance(order, range) else sorted(order[:stay])
-        expected = sum([survival[node] for node in nodes]) - 1
-        base = self.costs.base
-        rows = min(count + len(draft.probes), len(base) - 2)
-        notes = {
-            **draft.notes, "expected": expected, "left_out": float(count - stay),
-            "left_out_expected": sum(survival) - 1 - expected,
-            "row_price": self.rate * self.costs.scale * (base[-1] - base[rows]) / (len(base) - 1 - rows),
-        }  # fmt: skip
+        base, price = self.costs.base, self.rate * self.costs.scale
+
+        def numbers() -> dict[str, SupportsFloat]:
+            expected = sum([survival[node] for node in nodes]) - 1
+            rows = min(count + len(draft.probes), len(base) - 2)
+            return {
+                **draft.notes, "expected": expected, "left_out": float(count - stay),
+                "left_out_expected": sum(survival) - 1 - expected,
+                "row_price": price * (base[-1] - base[rows]) / (len(base) - 1 - rows),
+            }  # fmt: skip
+
+        notes = Later(numbers)
         terms = Later(lambda: {**draft.terms, "survival": np.array([math.nan, *survival[1:]])})
         if stay == count:
             return replace(draft, terms=terms, notes=notes, proposal=draft)
@@ -277,14 +281,16 @@ class AutoLength:
         self.ms += RECENT / 4 * (cost - self.ms)
         if not self.shared:
             self.rate = max(self.tokens / self.ms, 1 / self.costs.ms(1))
-        deepest = shape_of(draft.tree.parents).deepest
+        parents, made = draft.tree.parents, self._estimate
+        chain = len(parents) == 1 or (made is not None and made.shape.chain)
+        deepest = len(parents) - 1 if chain else shape_of(parents).deepest
         if draft.route != ROUTE:
-            proposed = deepest if self._estimate is None else self._estimate.shape.deepest
+            proposed = deepest if made is None else made.shape.deepest
             self._judge(verdict.accepted, rows, proposed, drafting_ms)
         if verdict.accepted:
             self.patience = PATIENCE
-        if self._estimate is not None:
-            self.fitted.fit(self._estimate, draft, verdict)
+        if made is not None:
+            self.fitted.fit(made, draft, verdict)
         whole = verdict.bonus is not None and verdict.accepted == deepest
         self.state = 0 if not deepest else 1 if not verdict.accepted else 3 if whole else 2
         taken = self._decided_ms + (time.perf_counter() - started) * 1e3

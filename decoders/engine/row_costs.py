@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import statistics
 import time
 from dataclasses import dataclass
@@ -70,7 +69,7 @@ class RowCosts:
         ratio = ms / self.base[min(rows, SPARE_ROWS)]
         self.steps += 1
         share = max(FOLLOW, 1 / self.steps)
-        self.scale *= math.exp(share * max(-0.4, min(0.4, math.log(ratio / self.scale))))
+        self.scale += share * (max(0.67 * self.scale, min(1.5 * self.scale, ratio)) - self.scale)
 
     def beside(self, rows: int) -> RowCosts:
         """Of one run whose forward has so many rows of others: L(rows + n), which this run's steps do not change."""
