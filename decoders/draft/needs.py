@@ -23,25 +23,28 @@ class Needs:
 
     ``layers`` index the model's hidden states (0 = embeddings, n = after layer n);
     ``heads`` are (layer, head) pairs whose attention rows are read, layers counted from 0;
-    ``top_tokens`` next tokens are kept per committed position; ``pool`` says that drafts come from ``Context.pool``.
+    ``top_tokens`` next tokens are kept per committed position, or of the prompt's alone (``top_of_prompt``): working
+    them out takes some hundredths of a one-row step; ``pool`` says that drafts come from ``Context.pool``.
     """
 
     layers: tuple[int, ...] = ()
     heads: tuple[tuple[int, int], ...] = ()
     top_tokens: int = 0
     pool: bool = False
+    top_of_prompt: bool = False
 
     def __or__(self, other: Needs) -> Needs:
         """The union of two drafters' needs.
 
         >>> Needs(layers=(2,), top_tokens=4) | Needs(layers=(1, 2), heads=((0, 3),))
-        Needs(layers=(1, 2), heads=((0, 3),), top_tokens=4, pool=False)
+        Needs(layers=(1, 2), heads=((0, 3),), top_tokens=4, pool=False, top_of_prompt=False)
         """
         return Needs(
             tuple(sorted({*self.layers, *other.layers})),
             tuple(sorted({*self.heads, *other.heads})),
             max(self.top_tokens, other.top_tokens),
             self.pool or other.pool,
+            bool(tops := [one for one in (self, other) if one.top_tokens]) and all(one.top_of_prompt for one in tops),
         )
 
     def covers(self, other: Needs) -> bool:
@@ -54,4 +57,5 @@ class Needs:
             set(other.layers) <= set(self.layers)
             and set(other.heads) <= set(self.heads)
             and other.top_tokens <= self.top_tokens
+            and (not other.top_tokens or other.top_of_prompt or not self.top_of_prompt)
         )

@@ -77,10 +77,8 @@ class Matrix:
 
     def write(self, tokens: np.ndarray, likeliest: Int[np.ndarray, "tokens ranks"]) -> None:
         """New rows; of a token that stands there several times the last one counts."""
-        last = np.full(len(self.rows), UNKNOWN, dtype=np.int32)
-        last[tokens] = np.arange(len(tokens))
-        rows = last[last != UNKNOWN]
-        self.rows[tokens[rows], : likeliest.shape[-1]] = likeliest[rows]
+        last = dict(zip(tokens.tolist(), range(len(tokens)), strict=True))
+        self.rows[[*last], : likeliest.shape[-1]] = likeliest[[*last.values()]]
 
 
 @dataclass(frozen=True)
@@ -150,21 +148,24 @@ class RecyclingDrafter(Drafter):
         )
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        order = np.argsort(draft.tree.depths, kind="stable")  # level by level: the released template's order
-        self.keeps.write(np.asarray(draft.tree.tokens)[order], fetched(likeliest(scored.logits, RANKS))[0][order])
+        tokens, rows = np.asarray(draft.tree.tokens), fetched(likeliest(scored.logits, RANKS))[0]
+        if draft.tree.drafted:
+            order = np.argsort(draft.tree.depths, kind="stable")  # level by level: the released template's order
+            tokens, rows = tokens[order], rows[order]
+        self.keeps.write(tokens, rows)
         return None
 
 
 def likeliest(logits: Float[Tensor, "rows vocab"], k: int) -> Int[Tensor, "rows k"]:
     """The k largest logits' ids per row, best first: they lie in the k blocks with the largest maxima, so that most of
-    a large vocabulary is read once and never sorted.
+    a large vocabulary is read once and never sorted. (Of one row that would take longer than sorting it does.)
 
     >>> likeliest(torch.tensor([[0.1, 3.0, 2.0]]), 2).tolist()
     [[1, 2]]
     """
     rows, vocab = logits.shape
     whole = vocab // BLOCK * BLOCK
-    if k * BLOCK >= whole:
+    if rows == 1 or k * BLOCK >= whole:
         return logits.topk(min(k, vocab), dim=-1).indices
     blocks = logits[:, :whole].unflatten(1, (-1, BLOCK))
     best = blocks.amax(-1).topk(k, dim=-1, sorted=False).indices.sort(-1).values
@@ -203,7 +204,7 @@ METHOD = Method(
     summary="Drafts what the target nearly wrote: its likeliest next tokens wherever a token stood before, in a tree.",
     params=RecyclingParams,
     build=build,
-    needs=lambda target, params: Needs(top_tokens=RANKS if params.prompt else 0),
+    needs=lambda target, params: Needs(top_tokens=RANKS if params.prompt else 0, top_of_prompt=params.prompt),
     origins=(
         Origin("recycled", "R", "recycled", "One of the target's likeliest tokens after this one, kept from before."),
     ),
