@@ -209,7 +209,7 @@ def test_a_fitted_model_goes_on_from_run_to_run_from_its_first_run_on() -> None:
 
 
 def test_a_level_costs_what_deeper_drafts_take_longer() -> None:
-    """A copy takes as long however deep it is, and is never cut for that; a draft model's forwards take so much each."""
+    """A copy takes as long however deep it is, and is not cut for that; a draft model's forwards take theirs."""
     copies, model, alike = DraftingTime(), DraftingTime(), DraftingTime()
     for depth in (30, 2, 2, 12, 2, 1, 0, 2, 2) * 3:
         copies.observe(depth, 1.0)
