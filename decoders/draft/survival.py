@@ -242,11 +242,11 @@ def _of_candidate(draft: Draft) -> list[tuple[str, int]]:
     if ranking is None or ranking.chosen < 0:
         return []
     made, chosen = list[tuple[str, int]](), ranking.chosen
-    score = float(memoryview(ranking.score)[chosen])  # as ``matched``
+    score = float(ranking.score.data[chosen])  # as ``matched``
     for name, values in (("score", ranking.score), *ranking.terms.items()):
         if name in NO_SIGNAL:
             continue
-        value = score if values is ranking.score else float(memoryview(values)[chosen])
+        value = score if values is ranking.score else float(values.data[chosen])
         if not math.isfinite(value):
             continue
         if -1 <= value < 1:  # a cosine or a weight: the nearer to 1, the finer
@@ -264,7 +264,7 @@ def matched(tokens: np.ndarray, place: int) -> int:
     2
     """
     most = min(MATCHED, place + 1)
-    text, last = memoryview(tokens), len(tokens) - 1  # whose items are Python's own numbers at once
+    text, last = tokens.data, len(tokens) - 1  # whose items are Python's own numbers at once
     for back in range(most):
         if text[place - back] != text[last - back]:
             return back

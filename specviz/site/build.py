@@ -2,8 +2,9 @@
 
 ``index.html`` searches and filters the runs; ``run.html?run=KEY`` shows one, ``player.html?run=KEY`` plays it in 60 kB;
 ``compare.html?prompt=KEY`` sets runs of one prompt beside one another, ``attribution.html?answer=KEY`` an answer beside
-its sources; ``lessons.html`` has the lessons. A page's modules and styles stand once, packed (``run.js``), and what it
-shows is a file of its own, read when it is asked for: as a script, since pages from disk may fetch nothing else.
+its sources; ``lessons.html`` has the lessons. Runs that hold p and q are shown under every verifier, too. A page's
+modules and styles stand once, packed (``run.js``), and what it shows is a file of its own, read when it is asked for:
+as a script, since pages from disk may fetch nothing else.
 ``embed.js`` puts a run into another page. A key is a digest, so that no name of a file is a run's own text.
 """
 
@@ -25,7 +26,7 @@ from specviz.pages.lessons.service import card
 from specviz.views import web
 from specviz.views.export import PAGE_STYLE, page
 
-from .documents import attribution, comparison, lessons
+from .documents import attribution, comparison, lessons, verdicts
 from .player import player_document
 
 POLICY = (
@@ -138,7 +139,7 @@ class Entry:
             "tags": [tag[:TITLE] for tag in self.tags],
             "method": str(run["method"].get("title") or run["method"].get("name") or "?").partition(":")[0],
             "model": str((run.get("model") or {}).get("name") or ""), "category": str(run.get("category") or ""),
-            "prompt": self.prompt, "answer": "", "tokens": len(self.trace.output_ids),
+            "prompt": self.prompt, "answer": "", "judged": False, "tokens": len(self.trace.output_ids),
             "steps": self.trace.rows("steps"), "per_step": metrics.get("tokens_per_step"),
         }  # fmt: skip
 
@@ -151,6 +152,9 @@ def write_site(out: Path, title: str, entries: Iterable[Entry], *, with_lessons:
         for key, entry in known.items():
             _write(new / "traces", key, payload(entry.trace))
             _write(new / "players", key, player_document(entry.trace))
+            if (under := verdicts(entry.trace)) is not None:
+                rows[key]["judged"] = True
+                _write(new / "judged", key, under)
         for answer, some in _groups(known, lambda entry: answer_digest(entry.trace)[:16]).items():
             gold = next((entry.gold for entry in some.values() if entry.gold is not None), None)
             if (links := attribution([entry.trace for entry in some.values()], gold)) is not None:

@@ -1,5 +1,5 @@
-"""Documents of a static site beside its runs: comparisons of a prompt's runs, attributions of answers, lessons; each
-the document that the app's server answers with, made once.
+"""Documents of a static site beside its runs: comparisons of a prompt's runs, attributions of answers, a run's drafts
+under every verifier, lessons; each the document that the app's server answers with, made once.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from decoders.trace.trace import Trace
+from specviz.pages.acceptance.judging import judge_steps, new_judgement, steps_document
 from specviz.pages.attribution.document import document, quoted
 from specviz.pages.compare.outcome import BASELINE, METRICS, check_output, numbers_of, outcome_of, plain_key, whole
 from specviz.pages.compare.service import MAX_LANES
@@ -76,6 +77,16 @@ def attribution(traces: Sequence[Trace], gold: Any = None) -> dict[str, Any] | N
 
 def _textless(trace: Trace) -> bool:
     return bool(TEXTLESS & set(trace.run.get("unknown", ())))
+
+
+def verdicts(trace: Trace) -> dict[str, Any] | None:
+    """A run's drafts under every verifier, as the tab "Verifiers" shows them; None where the record lacks p or q."""
+    if all(q is None for q in trace.tables["nodes"]["draft_prob"]):
+        return None
+    run = new_judgement(trace, str(trace.run.get("title") or "this run"))
+    for _ in judge_steps(trace, run):
+        pass
+    return None if run.fault else steps_document(run)
 
 
 def lessons() -> tuple[dict[str, dict[str, Any]], dict[str, Trace]]:

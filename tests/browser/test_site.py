@@ -10,6 +10,7 @@ import pytest
 
 from decoders import Prompt, load, load_target, record, save
 from decoders.importers import open_log
+from decoders.study.judge.judge import judged
 from specviz.cli import main
 from specviz.places import GALLERY
 from specviz.site.build import Entry, write_site
@@ -44,6 +45,24 @@ def test_the_list_is_searched_and_leads_to_a_run_and_on_to_another_of_its_prompt
     expect(page.locator(".st-nav b").last).to_have_text("Token Recycling")
     expect(page.locator(".sv")).to_contain_text("Token Recycling")
     assert page.problems == [] and all(url.startswith(("file:", "data:", "blob:")) for url in page.requests)
+
+
+def test_a_run_that_holds_p_and_q_is_shown_under_every_verifier(page, site):
+    path = GALLERY / "16-garden-summary-glide-sampled.spectrace"
+    trace = load(path)
+    first = next(iter(judged(trace)))
+    opened(page, site / "run.html", f"?run={trace.digest[:16]}#step={first.step + 1}")
+    page.get_by_role("tab", name="Verifiers").click()
+    table = page.locator(".svj-table")
+    for name in ("ratio", "block", "typical"):
+        row = table.locator(f"tr[data-verifier~={name}]")
+        expect(row).to_contain_text(f"{1 + first.rules[name].expected[0]:.2f}")
+    expect(page.locator(".sv-judges .sv-mass")).to_be_visible()
+    copied = load(GALLERY / "2-class-docstring-pld-h.spectrace")  # no q was drawn from
+    opened(page, site / "run.html", f"?run={copied.digest[:16]}")
+    page.wait_for_selector(".sv-row")
+    expect(page.get_by_role("tab", name="Verifiers")).to_have_count(0)
+    assert page.problems == []
 
 
 def test_runs_of_a_prompt_are_compared_as_in_the_app(page, site):

@@ -23,7 +23,7 @@ const keep = rested(() => {
 }, 200);
 
 followSystem();
-const inspector = new Inspector(host, { autofocus: true, actions: { link: true } });
+export const inspector = new Inspector(host, { autofocus: true, actions: { link: true } });
 inspector.load(JSON.parse(must(document.getElementById("trace")).textContent || ""), view());
 inspector.on("step", keep).on("pin", keep);
 addEventListener("hashchange", () => {

@@ -4,6 +4,7 @@ import { must } from "specviz/base/dom.js";
 import { file } from "specviz/base/files.js";
 import { sentence } from "specviz/base/json.js";
 import { followSystem } from "specviz/base/system.js";
+import { JudgesPanel } from "specviz/judges/panel.js";
 import { around, askedKey, samePrompt, say, site } from "specviz/site/site.js";
 
 const key = askedKey("run");
@@ -16,11 +17,27 @@ async function open() {
     document.title = `${trace.run.title || "A run"} · specviz`;
     must(document.getElementById("trace")).textContent = JSON.stringify(trace);
     around(run, "run", run && samePrompt(run));
-    await import("specviz/inspect/standalone.js");
+    const { inspector } = await import("specviz/inspect/standalone.js");
+    if (run?.judged) verifiers(inspector);
   } catch (problem) {
     around(run, "run");
     say(run ? sentence(problem) : NONE);
   }
+}
+
+/** The tab "Verifiers"; what it shows is read when it is opened. @param {Inspector} inspector */
+function verifiers(inspector) {
+  const panel = new JudgesPanel(inspector);
+  panel.say("Judging …");
+  const read = async () => {
+    try {
+      const { rules = [], steps = [] } = /** @type {JudgedRun} */ (await file(`judged/${key}.js`));
+      panel.show(rules, steps);
+    } catch (problem) {
+      panel.say(sentence(problem));
+    }
+  };
+  inspector.tabs.add({ name: "judges", label: "Verifiers", element: panel.element, open: read });
 }
 
 followSystem();

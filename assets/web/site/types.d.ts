@@ -8,6 +8,8 @@ interface SiteRun {
   tags: string[];
   prompt: string;
   answer: string;
+  /** Whether its drafts are there under every verifier. */
+  judged: boolean;
   tokens: number;
   steps: number;
   per_step: number | null;

@@ -6,7 +6,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
@@ -84,32 +84,52 @@ class Judging:
         trace = read(key)  # a run that was deleted is not judged from memory
         with self._change:
             if key not in self._runs:
-                steps = trace.tables["steps"]["drafted"]
-                run = RunJudgement(str(trace.run.get("title") or key), sum(count > 0 for count in steps))
+                run = new_judgement(trace, str(trace.run.get("title") or key))
                 self._runs[key] = run, self._worker.submit(self._judge, trace, run)
             return self._runs[key]
 
     def _judge(self, trace: Trace, run: RunJudgement) -> None:
-        from decoders.study.judge.judge import fault, judged
-
-        if problem := fault(trace):
-            run.fault = problem
-            return
-        drafted = [step for step, count in enumerate(trace.tables["steps"]["drafted"]) if count]
         try:
-            for one in judged(trace, steps=drafted[:MOST_STEPS]):
-                add(run, one)
+            for _ in judge_steps(trace, run):
                 while self._busy() and not self._closing.wait(PAUSE_S):
                     pass
                 if self._closing.is_set():
                     return
-        except UserError as problem:
-            run.fault = str(problem)
         except Exception:
             log.exception("run %s could not be judged", trace.run.get("id"))
             run.fault = "it could not be judged, and the server's log says why"
-        if not run.steps and not run.fault:
-            run.fault = "no drafted token's probability is recorded"
+
+
+def new_judgement(trace: Trace, title: str) -> RunJudgement:
+    """A run of which nothing is judged yet."""
+    return RunJudgement(title, sum(count > 0 for count in trace.tables["steps"]["drafted"]))
+
+
+def judge_steps(trace: Trace, run: RunJudgement) -> Iterator[None]:
+    """Judge a run step by step; it stands in ``run``, and a fault too."""
+    from decoders.study.judge.judge import fault, judged
+
+    if problem := fault(trace):
+        run.fault = problem
+        return
+    drafted = [step for step, count in enumerate(trace.tables["steps"]["drafted"]) if count]
+    try:
+        for one in judged(trace, steps=drafted[:MOST_STEPS]):
+            add(run, one)
+            yield
+    except UserError as problem:
+        run.fault = str(problem)
+    if not run.steps and not run.fault:
+        run.fault = "no drafted token's probability is recorded"
+
+
+def steps_document(run: RunJudgement) -> dict[str, Any]:
+    """One run's steps as its page shows them: what ``pool_runs`` says of it, and its ``steps``; ``reason`` says why it
+    cannot be judged.
+    """
+    if run.fault:
+        return {"state": "ready", "reason": f"This run cannot be judged again: {run.fault}."}
+    return {**pool_runs([run]), "reason": "", "steps": run.steps}
 
 
 def add(run: RunJudgement, one: StepJudged) -> None:

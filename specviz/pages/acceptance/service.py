@@ -16,7 +16,7 @@ from specviz.server.desk import Service, get, post
 from specviz.server.forms import PromptForm, Rejected
 from specviz.shell.assets import plotly
 
-from .judging import Judging, pool_runs
+from .judging import Judging, pool_runs, steps_document
 from .sets import Counted, lengths_by_method, pooled_by_method
 
 KEPT = 2000  # runs whose sums are kept
@@ -119,10 +119,7 @@ class AcceptancePage(Service):
         runs = self._judging.results([key], self.desk.trace)
         if isinstance(runs, dict):
             return runs
-        (run,) = runs
-        if run.fault:
-            return {"state": "ready", "reason": f"This run cannot be judged again: {run.fault}."}
-        return {**pool_runs(runs), "reason": "", "steps": run.steps}
+        return steps_document(runs[0])
 
     @post("forecast")
     def forecast(self, given: Given) -> dict[str, Any]:
