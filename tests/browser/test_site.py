@@ -51,7 +51,7 @@ def test_a_run_that_holds_p_and_q_is_shown_under_every_verifier(page, site):
     path = GALLERY / "16-garden-summary-glide-sampled.spectrace"
     trace = load(path)
     first = next(iter(judged(trace)))
-    opened(page, site / "run.html", f"?run={trace.digest[:16]}#step={first.step + 1}")
+    opened(page, site / "run.html", f"?run={trace.digest[:16]}#step={first.step}")
     page.get_by_role("tab", name="Verifiers").click()
     table = page.locator(".svj-table")
     for name in ("ratio", "block", "typical"):
