@@ -99,6 +99,13 @@ def test_the_drawer_holds_the_rest_and_is_remembered(visit: Visit) -> None:
     before = page.evaluate("document.querySelector('.sv-timeline').getBoundingClientRect().top")
     page.keyboard.press("d")
     expect(drawer).to_be_visible()
+    drawn = page.locator(".sv-timeline canvas").first
+    becomes(page, lambda: drawn.evaluate("one => one.width === one.clientWidth"), True)  # for the width that is left
+    page.click(".svp-edit")
+    page.locator("#sv-panel").wait_for()
+    over = "document.elementFromPoint(innerWidth - 60, 300).closest('#sv-panel, .sv-drawer').id"
+    assert page.evaluate(over) == "sv-panel"
+    page.keyboard.press("Escape")
     run = recorded(RUNS[0]).run
     told = drawer.inner_text()
     assert "not set" not in told and "accepted" in page.locator(".sv-steps .sv-legend").inner_text()

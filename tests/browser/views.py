@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from decoders import Prompt, load_target, record
 from decoders.folders import ASSETS
 from decoders.model.files.catalog import BUNDLED, model_place
+from decoders.study.doctor.controls import Measured
+from decoders.study.doctor.doctor import Finding, Report
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY
 from tests.stubs import gallery_desk, serving
@@ -21,8 +23,9 @@ CODE = "def area(width, height):\n    total = width * height\n    return total\n
 DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition) || one.playState === 'finished')"
 OPENED = "1-class-docstring-adapld"
 ONE_PROMPT = ("Select Edit code: document a class, AdaPLD", "Select Edit code: document a class, PLD: prompt lookup")
-ACCEPTANCE = ("definitions", "calibration", "lengths")
-TOOLS = ("batch", "trees", "speedup")
+ACCEPTANCE = ("definitions", "calibration", "lengths", "judges")
+TOOLS = {"batch": ".svb-methods", "trees": ".svt-cite", "speedup": ".main-svg"}
+REFUSED = {"error": "there is no model at no/such model: name a folder, a GGUF file or a hub id"}
 
 
 @contextmanager
@@ -127,7 +130,74 @@ def open_of_two(name: str, selector: str) -> Callable[[Any], None]:
 
 def acceptance(view: str) -> Callable[[Any], None]:
     runs = open_of_two("Acceptance", ".svd-view")
-    return click_through(runs, f"[data-view={view}]", f"[data-ready={view}] .svd-body > *")
+    return click_through(runs, f"[data-view={view}]", f"[data-ready={view}] .svd-body table")
+
+
+def in_narrow_window(page: Any) -> None:
+    page.set_viewport_size({"width": 400, "height": 820})
+    inspect(page)
+    page.locator("#sv-tabs .overflow-menu > button").click()
+    wait_drawn(page, "#sv-tabs .overflow-dropdown button")
+
+
+def answered(view: Callable[[Any], None], answers: Mapping[str, Any], status: int = 200) -> Callable[[Any], None]:
+    """A view whose server answers these addresses so, as it does after minutes of work, or where something fails; it
+    does until the page's routes are taken away.
+    """
+
+    def go(page: Any) -> None:
+        for address, answer in answers.items():
+            page.route(f"**/{address}", lambda route, _, json=answer: route.fulfill(json=json, status=status))
+        view(page)
+
+    return go
+
+
+def examined(done: bool) -> Callable[[Any], None]:
+    """The doctor's page while a part is examined, and with its report."""
+    rates = ([0.62, 0.4, 0.21], [0.62, 0.25, 0.05])
+    base, better = (
+        Measured("as it is", "nothing", 1.9, *rates, 0.0, 0.0),
+        Measured("hidden states of layer 4", "of 6", 2.4, *rates, 0.51, 9.3),
+    )
+    fault = Finding("fault", "hidden states of another layer", "+0.51 nats at 240 places (z 9.3)", "layer 4 of 6",
+                    "train the part on layer 4, or name the layer that it was trained on", 0.51)  # fmt: skip
+    report = Report("specviz-demo", "EAGLE head", 12, 240, 1.0, base, 0.58, 0.03, [better], [fault], ["text: no chat"])
+    card = {
+        "id": "seen", "title": "EAGLE head (shipped)", "model": "specviz-demo", "state": "done" if done else "running",
+        "done": 3, "total": 14, "words": "layer 4 of 6", "error": "", "faults": 1,
+    }  # fmt: skip
+    shown = {**card, "report": report.to_json() if done else None}
+    catalog = {
+        "model": "specviz-demo", "reason": "", "sets": {"examples": "The examples"}, "examinations": [card, card],
+        "parts": [{"id": "shipped:eagle", "title": "EAGLE head", "kind": "eagle", "own": False}],
+    }  # fmt: skip
+    end = ".svdr-finding" if done else ".svdr-progress"
+    return answered(at("tab=lab&lab=doctor", end), {"api/doctor": catalog, "api/doctor/of/seen": shown})
+
+
+def refuse_prompt(page: Any) -> None:
+    click_through(inspect, ".svp-edit", "#sv-instruction textarea, #sv-text textarea")(page)
+    for field in page.locator("#sv-panel textarea >> visible=true").all():
+        field.fill("")
+    wait_drawn(page, "#sv-prompt-note .svp-error")
+
+
+def offline_server(page: Any) -> None:
+    VIEWS["inspect, server"](page)
+    page.locator("[name=server-address]").fill("http://127.0.0.1:9")
+    page.locator(".sv-connect button:has-text('Send the prompt')").click()
+    wait_drawn(page, ".sv-connect-wrong")
+
+
+def choose_model(selector: str) -> Callable[[Any], None]:
+    def go(page: Any) -> None:
+        VIEWS["inspect, model"](page)
+        page.locator("#svm-typed").fill("no/such model")
+        page.locator(".svm-other button").click()
+        wait_drawn(page, selector)
+
+    return go
 
 
 inspect = at("", ".sv-timeline")
@@ -150,6 +220,12 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, help": press_key(inspect, "?", ".sv-help"),
     "inspect, presenter": press_key(inspect, "f", ".sv-presenting"),
     "inspect, model": click_through(inspect, ".svp-pill", ".svm[open]"),
+    "inspect, model that is refused": answered(choose_model(".svm-wrong"), {"api/models/choose": REFUSED}, 400),
+    "inspect, prompt that is refused": refuse_prompt,
+    "inspect, run that is not there": at("trace=no-such-run", ".svp-banner[data-kind=error]"),
+    "inspect, server that is offline": offline_server,
+    "inspect, tabs in a narrow window": in_narrow_window,
+    "inspect, verifiers": panel(OPENED, "Verifiers", ".svj-table"),
     "inspect, token": pin_node,
     "inspect, candidates": panel(OPENED, "Candidates", ".sv-candidates"),
     "inspect, what if": panel("own-pld", "What if", ".svw-words"),
@@ -162,11 +238,15 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, lossy": at("trace=10-account-check-casd", ".sv-diff"),
     "compare": compare,
     "compare, race": race,
+    "compare, more of the prompt": click_through(compare, "#sv-more button", "#sv-reference textarea"),
     "compare, parameters": click_through(compare, "summary:has-text('Parameters')", "details[open]"),
     "compare, two outputs": click_through(compare, ".svc-outputs summary", ".svc-outputs[open] textarea"),
     "lab": lab,
     "lab, recipe": at("tab=lab&lab=pld-plus-fig4", ".svp-lab .main-svg"),
-    **{f"lab, {name}": at(f"tab=lab&lab={name}", ".svp-lab > *") for name in TOOLS},
+    **{f"lab, {name}": at(f"tab=lab&lab={name}", drawn) for name, drawn in TOOLS.items()},
+    "lab, doctor": at("tab=lab&lab=doctor", ".svp-doctor[data-ready] .svdr-form"),
+    "lab, doctor at work": examined(done=False),
+    "lab, doctor's report": examined(done=True),
     "runs": at("tab=runs", ".svp-grid"),
     **{f"runs, {view}": acceptance(view) for view in ACCEPTANCE},
     "runs, difference": open_of_two("Difference", ".svr-gains"),

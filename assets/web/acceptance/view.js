@@ -21,6 +21,7 @@ const tabs = h(
   names.map((name) => h("button.svd-view", { "data-view": name, onclick: () => show(name) }, VIEWS[name])),
 );
 const body = h("div.svd-body");
+let counting = false;
 
 /** @param {View} view */
 function show(view) {
@@ -28,6 +29,7 @@ function show(view) {
   for (const button of tabs.querySelectorAll("button"))
     button.setAttribute("aria-pressed", String(button.dataset.view === view));
   if (app.tab === "runs") setAddress({ acceptance: view });
+  if (counting) return; // drawn when the answer is there
   if (page.sets.length) DRAWN[view](body);
   else body.replaceChildren(h("p.svd-soft", { role: "status" }, page.forced ? GIVEN : NOTHING));
   page.box.dataset.ready = view;
@@ -45,7 +47,9 @@ export async function drawAcceptance(box, ids, view) {
   body.replaceChildren(h("p.svp-empty", "Counting …"));
   box.replaceChildren(tabs, body);
   const asked = ++page.asked;
+  counting = true;
   Object.assign(page, { sets: [], forced: 0, charted: [], ids });
+  page.view = names.find((name) => name === view) ?? "definitions";
   try {
     page.data ??= await getJson("api/acceptance");
     const answer = ids.length ? await postJson("api/acceptance/runs", { ids }) : {};
@@ -54,8 +58,10 @@ export async function drawAcceptance(box, ids, view) {
   } catch (problem) {
     if (asked === page.asked) body.replaceChildren(alertNote(problem));
     return;
+  } finally {
+    if (asked === page.asked) counting = false;
   }
-  show(names.find((name) => name === view) ?? "definitions");
+  show(page.view);
 }
 
 onTheme(() => page.box.querySelector(".main-svg") && show(page.view));

@@ -55,6 +55,7 @@ export class Drawer {
     if (!this.element.isConnected) return; // a lesson has none
     const inside = this.element.contains(document.activeElement);
     this.show(open);
+    this.owner.resized(); // it stands beside the views, or over them
     stored.set(KEPT, open ? "open" : "closed");
     if (open) {
       this.element.focus({ preventScroll: true });

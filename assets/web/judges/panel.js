@@ -103,7 +103,7 @@ export class JudgesPanel {
     const open = Math.max(p, q) > 0.01 && [
       ` Up to ${percentage(p)} of p${q > 0.01 ? ` and ${percentage(q)} of q` : ""} is not recorded at a position: `,
       "where that leaves a number open it is a range, and a token it leaves open is a –. ",
-      "A run of --first-choices N holds more.",
+      "A run of ", h("code.svj-option", "--first-choices N"), " holds more.",
     ];
     return h(
       "p.svj-words",
@@ -119,10 +119,9 @@ export class JudgesPanel {
   places(chain) {
     const buttons = chain.map((node) => {
       const here = node.index === this.node;
-      const about = `Position ${node.depth}: ${label(this.owner, node.token)}`;
-      const on = { "aria-pressed": String(here), "aria-label": about, tabindex: here ? 0 : -1 };
-      return h("button.svj-place", { ...on, onclick: () => this.look(node.index) },
-        h("small", String(node.depth)), h("code", label(this.owner, node.token, 14)));
+      const on = { "aria-pressed": String(here), tabindex: here ? 0 : -1, onclick: () => this.look(node.index) };
+      const token = h("code", label(this.owner, node.token, 14));
+      return h("button.svj-place", on, h("span.svp-unseen", "Position "), h("small", String(node.depth)), " ", token);
     });
     const chosen = chain.some((node) => node.index === this.node);
     if (!chosen && buttons.length) buttons[0].tabIndex = 0;

@@ -1,9 +1,10 @@
 /* Page "Lab", methods × prompts: which methods with which parameters, and the tables that come of it. */
 
-import { coded, h, heads, must } from "specviz/base/dom.js";
+import { h, heads, must } from "specviz/base/dom.js";
 import { bound } from "specviz/base/field.js";
 import { BASELINE } from "specviz/base/methods.js";
 import { plural, short } from "specviz/base/numbers.js";
+import { missingMethods } from "specviz/shell/methods.js";
 import {
   allowed, catalog, field, file, formulaList, goesOn, lineName, link, list, state, tabled, titled, typed,
 } from "specviz/lab/state.js";
@@ -110,10 +111,10 @@ function parameters(line, again, { check, redraw }) {
 export function fields(changes) {
   const chosen = lines();
   const order = methods().map((m) => m.name);
-  const rows = methods().map((m) => {
+  const rows = methods().filter((m) => !m.missing).map((m) => {
     const mine = chosen.filter((line) => parted(line.method).base === m.name);
     const others = chosen.filter((line) => !mine.includes(line));
-    const tick = { value: m.name, disabled: Boolean(m.missing), checked: mine.length > 0 };
+    const tick = { value: m.name, checked: mine.length > 0 };
     const box = h("input", { type: "checkbox", id: `svl-batch-${m.name}`, ...tick });
     box.addEventListener("change", () => {
       const now = box.checked ? [...chosen, { method: m.name, params: {} }] : others;
@@ -127,7 +128,7 @@ export function fields(changes) {
       "div.svb-method",
       { "data-method": m.name },
       h("label.svl-check", { title: `${m.name}: ${m.summary}` }, box, h("span", short(m.title)), lossy),
-      h("div.svb-lines", m.missing ? h("small", coded(m.missing)) : fields),
+      h("div.svb-lines", fields),
     );
   });
   const plain = h("input", { type: "checkbox", checked: true, disabled: true, id: "svl-batch-plain" });
@@ -136,7 +137,7 @@ export function fields(changes) {
     h("label.svl-check", plain, h("span", lineName(BASELINE))),
     h("div.svb-lines", h("small", "The baseline: it always runs.")),
   );
-  return h("fieldset.svb-methods", h("legend", "Methods"), base, rows);
+  return [h("fieldset.svb-methods", h("legend", "Methods"), base, rows), missingMethods(methods())];
 }
 
 // --- the tables ---

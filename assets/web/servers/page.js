@@ -120,7 +120,7 @@ function Form() {
       <${Slider} label="New tokens" value=${length} low=${1} high=${4096} change=${change("max_new_tokens")} />
       <${Slider} label="Temperature" value=${temperature} low=${0} high=${2} step=${0.05}
         change=${change("temperature")} />`}
-    ${wrong.value && html`<p class="sv-connect-wrong" role="alert">${wrong.value}</p>`}
+    ${wrong.value && html`<p class="sv-connect-wrong svp-error" role="alert">${wrong.value}</p>`}
     <button type="submit" class="ui-button ui-call" disabled=${busy.value}>
       ${busy.value ? "Asking …" : address.trim() ? "Send the prompt" : "Watch the folder"}</button>
   </form>`;
@@ -156,8 +156,8 @@ function Progress({ one }) {
   return html`<div class="sv-connect-going" data-done=${String(one.done)}>
     <p role="status">${one.server}: ${state}. ${one.done && one.traces.length > 0 &&
       `${plural(one.traces.length, "run")} arrived.`}</p>
-    ${one.problem && html`<p class="sv-connect-wrong" role="alert">${one.problem}</p>`}
-    ${wrong.value && html`<p class="sv-connect-wrong" role="alert">${wrong.value}</p>`}
+    ${one.problem && html`<p class="sv-connect-wrong svp-error" role="alert">${one.problem}</p>`}
+    ${wrong.value && html`<p class="sv-connect-wrong svp-error" role="alert">${wrong.value}</p>`}
     ${one.note && html`<p>${one.note}</p>`}
     <${Numbers} seen=${one.acceptance} />
     ${text.value && html`<pre class="sv-connect-text" tabindex="0" aria-label="The answer so far" dir="auto"

@@ -11,6 +11,7 @@ import { Menu } from "specviz/ui/menu.js";
 import { Hint } from "specviz/ui/tooltip.js";
 
 const MOST = 20; // texts
+const MOST_CHARACTERS = 1_000_000; // of all of them: a browser keeps no more than a few megabytes of a site
 const STEPS = 60; // to undo
 const FIELDS = ["instruction", "context", "question", "text"];
 const REST_MS = 300;
@@ -57,7 +58,10 @@ const named = ({ mode, fields, name }) =>
 /** Keeps a text as the latest, in the place of the one at ``k`` (-1: of none). */
 /** @type {(text: Typed, k: number) => void} */
 function store(text, k) {
-  texts.value = [text, ...texts.value.filter((_, n) => n !== k)].slice(0, MOST);
+  let room = MOST_CHARACTERS;
+  const fits = (/** @type {Typed} */ one) => (room -= JSON.stringify(one).length) >= 0;
+  const all = [text, ...texts.value.filter((_, n) => n !== k)].slice(0, MOST);
+  texts.value = all.filter((one, n) => fits(one) || n === 0);
   own.value = 0;
   stored.set("typed", JSON.stringify({ texts: texts.value }));
 }
