@@ -150,6 +150,20 @@ def test_lines_are_short() -> None:
     assert wide(with_module("x" * 121)) == ["specviz/base/wrong.js:1"]
 
 
+def unset(styles: Iterable[str], scripts: Iterable[str]) -> set[str]:
+    """Variables that a style takes and that nothing sets: what they colour has no colour, without a word said."""
+    sheets, code = "\n".join(styles), "\n".join(scripts)
+    there = {*re.findall(r"(--[\w-]+)\s*:", sheets), *re.findall(r"(?<!var\()--[\w-]+", code)}
+    return set(re.findall(r"var\((--[\w-]+)\)", sheets + code)) - there
+
+
+def test_variables_of_styles_are_set_somewhere() -> None:
+    styles = [path.read_text(encoding="utf-8") for path in web.FOLDER.rglob("*.css")]
+    assert unset(styles, web.modules().values()) == set()
+    assert unset([":root { --sv-a: 1 }", "p { color: var(--sv-b); top: var(--sv-a); left: var(--sv-c) }"],
+                 ["h({ style: `--sv-c: ${x}` })"]) == {"--sv-b"}  # fmt: skip
+
+
 PUZZLING = ("losing offers", "score heat", "copied from nowhere", "comes along", "came true", "min_run, tokens")
 
 

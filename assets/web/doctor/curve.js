@@ -24,8 +24,8 @@ export function Curve({ curve }) {
   const [middle, low, high] = ends.map(at);
   const from = at([seen, last]);
   const words = `Held-out acceptance of its first drafted token: ${share(last)} after ${format(seen)} tokens. A ` +
-    `doubling brought ${share(curve.doubling)} (${share(curve.low)} to ${share(curve.high)}); dashed: if it went on so, ` +
-    `which nobody has checked.`;
+    `doubling brought ${share(curve.doubling)} (${share(curve.low)} to ${share(curve.high)}); dashed: if it went on ` +
+    "so, which nobody has checked.";
   return html`<figure class="svdr-curve">
     <svg viewBox="0 0 ${WIDE} ${HIGH}" width=${WIDE} height=${HIGH} role="img" aria-label=${words}>
       <polygon class="svdr-range" points="${from} ${low} ${high}" />

@@ -137,7 +137,7 @@ export function fields(changes) {
     h("label.svl-check", plain, h("span", lineName(BASELINE))),
     h("div.svb-lines", h("small", "The baseline: it always runs.")),
   );
-  return [h("fieldset.svb-methods", h("legend", "Methods"), base, rows), missingMethods(methods())];
+  return h("fieldset.svb-methods", h("legend", "Methods"), base, rows, missingMethods(methods()));
 }
 
 // --- the tables ---
@@ -153,10 +153,10 @@ function cell(table, line, n) {
   const { text, spread, count, prompts, disturbed, best, failed, partly, runs } = line.cells[n];
   const name = lineName(table.columns[n]);
   const thing = table.counts.slice(0, -1);
-  const values = plural(count, "value");
+  const [values, from] = [plural(count, "value"), plural(prompts, thing)];
   const words = [
     `${line.name}, ${name}: ${text}${spread && `, quartiles ${spread}`}`,
-    table.pooled ? `all steps of ${plural(prompts, thing)} together` : `mean of ${values} from ${plural(prompts, thing)}`,
+    table.pooled ? `all steps of ${from} together` : `mean of ${values} from ${from}`,
     disturbed && `disturbed on ${plural(disturbed, thing)}`,
     best && "best of its row",
     failed && `${plural(failed, "run")} failed`,
