@@ -530,21 +530,6 @@ def test_the_editor_holds_the_prompt_of_the_run_shown_and_typed_text_comes_back(
     expect(page.locator("#svf-method")).to_have_value(desk.store.get("gallery-0").run["method"]["name"])
 
 
-@pytest.mark.slow("texts of 160,000 words")
-def test_the_latest_of_many_long_texts_is_kept(visit: Visit) -> None:
-    page = visit()
-    edit(page)
-    for number in range(6):  # 5.8 million characters; a browser keeps 5 MB
-        if number:
-            page.select_option(".svp-chooser select >> nth=0", f"gallery-{number % 2}")  # another text begins
-            wait(page, f"specviz.app.shown === 'gallery-{number % 2}'")
-            edit(page)
-        page.fill("#sv-panel textarea >> visible=true >> nth=0", f"text {number} " + "lorem " * 160_000)
-        wait(page, f"localStorage.getItem('specviz-typed')?.includes('text {number} ')")
-    assert page.evaluate("localStorage.getItem('specviz-typed').length") < 1_100_000
-    page.wait_for_selector("#sv-prompt-note .svp-error:has-text('tokens')")
-
-
 def test_a_prompt_is_named_undone_and_the_same_on_compare(visit: Visit, desk: StubDesk) -> None:
     """By the keyboard alone: one form on both pages, with one history."""
     page = visit("?trace=gallery-2")

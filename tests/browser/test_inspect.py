@@ -94,6 +94,7 @@ def test_a_step_is_seen_whole_without_scrolling(visit: Visit, size: tuple[int, i
 @pytest.mark.slow("the page opened three times")
 def test_the_drawer_holds_the_rest_and_is_remembered(visit: Visit) -> None:
     page = visit("?trace=gallery-0&step=3")
+    page.set_viewport_size({"width": 1440, "height": 900})  # the drawer stands beside the views
     drawer = page.locator(".sv-drawer")
     expect(drawer).to_be_hidden()
     before = page.evaluate("document.querySelector('.sv-timeline').getBoundingClientRect().top")
