@@ -12,8 +12,6 @@ from typing import Any
 from decoders import Prompt, load_target, record
 from decoders.folders import ASSETS
 from decoders.model.files.catalog import BUNDLED, model_place
-from decoders.study.doctor.controls import Measured
-from decoders.study.doctor.doctor import Finding, Report
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY
 from tests.stubs import gallery_desk, serving
@@ -23,7 +21,7 @@ CODE = "def area(width, height):\n    total = width * height\n    return total\n
 DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition) || one.playState === 'finished')"
 OPENED = "1-class-docstring-adapld"
 ONE_PROMPT = ("Select Edit code: document a class, AdaPLD", "Select Edit code: document a class, PLD: prompt lookup")
-ACCEPTANCE = ("definitions", "calibration", "lengths", "judges")
+ACCEPTANCE = ("definitions", "calibration", "lengths")
 TOOLS = {"batch": ".svb-methods", "trees": ".svt-cite", "speedup": ".main-svg"}
 REFUSED = {"error": "there is no model at no/such model: name a folder, a GGUF file or a hub id"}
 
@@ -130,7 +128,7 @@ def open_of_two(name: str, selector: str) -> Callable[[Any], None]:
 
 def acceptance(view: str) -> Callable[[Any], None]:
     runs = open_of_two("Acceptance", ".svd-view")
-    return click_through(runs, f"[data-view={view}]", f"[data-ready={view}] .svd-body table")
+    return click_through(runs, f"[data-view={view}]", f"[data-ready={view}] .svd-body > *")
 
 
 def in_narrow_window(page: Any) -> None:
@@ -153,27 +151,18 @@ def answered(view: Callable[[Any], None], answers: Mapping[str, Any], status: in
     return go
 
 
-def examined(done: bool) -> Callable[[Any], None]:
-    """The doctor's page while a part is examined, and with its report."""
-    rates = ([0.62, 0.4, 0.21], [0.62, 0.25, 0.05])
-    base, better = (
-        Measured("as it is", "nothing", 1.9, *rates, 0.0, 0.0),
-        Measured("hidden states of layer 4", "of 6", 2.4, *rates, 0.51, 9.3),
-    )
-    fault = Finding("fault", "hidden states of another layer", "+0.51 nats at 240 places (z 9.3)", "layer 4 of 6",
-                    "train the part on layer 4, or name the layer that it was trained on", 0.51)  # fmt: skip
-    report = Report("specviz-demo", "EAGLE head", 12, 240, 1.0, base, 0.58, 0.03, [better], [fault], ["text: no chat"])
+def examine_part(page: Any) -> None:
+    """The doctor's page while a part is examined."""
     card = {
-        "id": "seen", "title": "EAGLE head (shipped)", "model": "specviz-demo", "state": "done" if done else "running",
-        "done": 3, "total": 14, "words": "layer 4 of 6", "error": "", "faults": 1,
+        "id": "seen", "title": "EAGLE head (shipped)", "model": "specviz-demo", "state": "running", "done": 3,
+        "total": 14, "words": "layer 4 of 6", "error": "", "faults": 0,
     }  # fmt: skip
-    shown = {**card, "report": report.to_json() if done else None}
     catalog = {
         "model": "specviz-demo", "reason": "", "sets": {"examples": "The examples"}, "examinations": [card, card],
         "parts": [{"id": "shipped:eagle", "title": "EAGLE head", "kind": "eagle", "own": False}],
     }  # fmt: skip
-    end = ".svdr-finding" if done else ".svdr-progress"
-    return answered(at("tab=lab&lab=doctor", end), {"api/doctor": catalog, "api/doctor/of/seen": shown})
+    answers = {"api/doctor": catalog, "api/doctor/of/seen": {**card, "report": None}}
+    answered(at("tab=lab&lab=doctor", ".svdr-progress"), answers)(page)
 
 
 def refuse_prompt(page: Any) -> None:
@@ -245,8 +234,7 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "lab, recipe": at("tab=lab&lab=pld-plus-fig4", ".svp-lab .main-svg"),
     **{f"lab, {name}": at(f"tab=lab&lab={name}", drawn) for name, drawn in TOOLS.items()},
     "lab, doctor": at("tab=lab&lab=doctor", ".svp-doctor[data-ready] .svdr-form"),
-    "lab, doctor at work": examined(done=False),
-    "lab, doctor's report": examined(done=True),
+    "lab, doctor at work": examine_part,
     "runs": at("tab=runs", ".svp-grid"),
     **{f"runs, {view}": acceptance(view) for view in ACCEPTANCE},
     "runs, difference": open_of_two("Difference", ".svr-gains"),
