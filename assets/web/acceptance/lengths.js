@@ -1,7 +1,7 @@
 /* Acceptance of runs, draft lengths: what other servers' policies would have drafted, and the runs in batches. */
 
 import { h, heads, table } from "specviz/base/dom.js";
-import { alertNote, postJson } from "specviz/base/json.js";
+import { postJson, within } from "specviz/base/json.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
 import { COLORS, DASHES, SYMBOLS, drawCharts, layout, page, scrolled } from "specviz/acceptance/state.js";
 
@@ -120,31 +120,28 @@ function bestLengths({ title, tiers }) {
 export async function drawLengths(place) {
   const { asked, ids } = page;
   place.replaceChildren(h("p.svp-empty", "Replaying …"));
-  try {
-    /** @type {LengthsAnswer} */
-    const { sets, measured } = await postJson("api/acceptance/lengths", { ids });
-    if (asked !== page.asked || page.view !== "lengths") return;
-    place.replaceChildren(
+  const shown = () => asked === page.asked && page.view === "lengths";
+  /** @type {LengthsAnswer | undefined} */
+  const answer = await within(place, () => postJson("api/acceptance/lengths", { ids }), shown);
+  if (!answer) return;
+  place.replaceChildren(
+    h(
+      "p.svd-lead",
+      "Each policy writes the same text: where it drafts less than the run did, the rest of that draft is offered " +
+        "to its next step. ",
+      h("b", "Regret"),
+      " = its milliseconds ÷ the oracle's − 1, by the runs' own times; the oracle knows what stands.",
+    ),
+    h("div.svd-groups", answer.sets.map((set) =>
       h(
-        "p.svd-lead",
-        "Each policy writes the same text: where it drafts less than the run did, the rest of that draft is offered " +
-          "to its next step. ",
-        h("b", "Regret"),
-        " = its milliseconds ÷ the oracle's − 1, by the runs' own times; the oracle knows what stands.",
-      ),
-      h("div.svd-groups", sets.map((set) =>
-        h(
-          "section.svd-group",
-          h("h3", `${set.title}, ${plural(set.runs, "run")}`),
-          set.why ? h("p.svd-soft", set.why) : policies(set),
-          set.batches.length ? [h("p.svd-soft", BATCHES), batches(set)] : null,
-          bestLengths(set),
-        ))),
-      measured ? "" : h("p.svd-soft", UNMEASURED),
-    );
-  } catch (problem) {
-    if (asked === page.asked) place.replaceChildren(alertNote(problem));
-  }
+        "section.svd-group",
+        h("h3", `${set.title}, ${plural(set.runs, "run")}`),
+        set.why ? h("p.svd-soft", set.why) : policies(set),
+        set.batches.length ? [h("p.svd-soft", BATCHES), batches(set)] : null,
+        bestLengths(set),
+      ))),
+    answer.measured ? "" : h("p.svd-soft", UNMEASURED),
+  );
 }
 
 const BEYOND = "beyond what was measured";

@@ -25,12 +25,8 @@ export const page = {
   asked: 0,
 };
 
-/** As many as can be told apart in one chart: no colour is used twice. */
-export const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#8A8A8A", "#7A4FBF"];
-export const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash"];
-export const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-up", "star", "pentagon"];
-
 export { scrolled } from "specviz/base/dom.js";
+export { COLORS, DASHES, SYMBOLS } from "specviz/base/plotly.js";
 
 /** The server's answer, once it is there. */
 export const data = () => must(page.data, "answer yet");

@@ -6,7 +6,7 @@ import { drawJudges } from "specviz/acceptance/judges.js";
 import { drawLengths } from "specviz/acceptance/lengths.js";
 import { VIEWS, page } from "specviz/acceptance/state.js";
 import { h } from "specviz/base/dom.js";
-import { alertNote, getJson, postJson } from "specviz/base/json.js";
+import { getJson, postJson, within } from "specviz/base/json.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { setAddress } from "specviz/shell/address.js";
 import { app } from "specviz/shell/state.js";
@@ -50,17 +50,14 @@ export async function drawAcceptance(box, ids, view) {
   counting = true;
   Object.assign(page, { sets: [], forced: 0, charted: [], ids });
   page.view = names.find((name) => name === view) ?? "definitions";
-  try {
+  const count = async () => {
     page.data ??= await getJson("api/acceptance");
-    const answer = ids.length ? await postJson("api/acceptance/runs", { ids }) : {};
-    if (asked !== page.asked) return;
-    Object.assign(page, answer);
-  } catch (problem) {
-    if (asked === page.asked) body.replaceChildren(alertNote(problem));
-    return;
-  } finally {
-    if (asked === page.asked) counting = false;
-  }
+    return ids.length ? postJson("api/acceptance/runs", { ids }) : {};
+  };
+  const answer = await within(body, count, () => asked === page.asked);
+  if (asked === page.asked) counting = false;
+  if (!answer) return;
+  Object.assign(page, answer);
   show(page.view);
 }
 

@@ -9,7 +9,7 @@ import { page, part, visible } from "specviz/attribution/state.js";
 import { Attribution } from "specviz/attribution/view.js";
 import { on } from "specviz/base/bus.js";
 import { h, place } from "specviz/base/dom.js";
-import { alertNote, getJson } from "specviz/base/json.js";
+import { getJson, within } from "specviz/base/json.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { open } from "specviz/shell/open.js";
@@ -57,12 +57,8 @@ async function begin() {
   if (n >= 1 && n <= 10000) page.minRun = n;
   const counted = asked.get("counted");
   if (counted && counted in COUNTED) page.counted = /** @type {Counted} */ (counted);
-  try {
-    page.catalog = await getJson("api/attribution");
-  } catch (problem) {
-    page.box.replaceChildren(alertNote(problem));
-    return;
-  }
+  page.catalog = (await within(page.box, () => getJson("api/attribution"))) ?? null;
+  if (!page.catalog) return;
   frame();
   if (app.current) load(app.current);
   else {
@@ -74,11 +70,7 @@ async function begin() {
 /** What can be chosen, again: the model has loaded, or went. */
 async function again() {
   if (!page.catalog) return;
-  try {
-    page.catalog = await getJson("api/attribution");
-  } catch {
-    return;
-  }
+  page.catalog = await getJson("api/attribution").catch(() => page.catalog);
   for (const name of ["own", "quotes"]) choices(name);
   drawSignals();
   offerModel(part("made"), page.id);

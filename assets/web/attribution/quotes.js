@@ -5,17 +5,11 @@ import { show, start } from "specviz/attribution/runs.js";
 import { MODES, page, part, say, titleOf } from "specviz/attribution/state.js";
 import { coded, h, heads, must, replace, table } from "specviz/base/dom.js";
 import { plural, short, thousandths } from "specviz/base/numbers.js";
-import { alertNote, getJson, postJson, sentence } from "specviz/base/json.js";
-import { charts, layout } from "specviz/base/plotly.js";
+import { alertNote, getJson, postJson, sentence, within } from "specviz/base/json.js";
+import { COLORS, DASHES, SYMBOLS, charts, layout } from "specviz/base/plotly.js";
 import { stored } from "specviz/base/storage.js";
 
 const SHOWN = [2, 5, 8]; // of PLD+'s table 10
-
-const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
-
-const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "solid"];
-
-const MARKS = ["circle", "square", "diamond", "triangle-up", "cross", "x"];
 
 const catalog = () => must(page.catalog, "catalog");
 
@@ -79,16 +73,11 @@ async function poll() {
   const { scoring } = page;
   if (!scoring) return;
   clearTimeout(page.timer);
-  try {
-    /** @type {Scores} */
-    const told = await getJson(`api/attribution/scores/${scoring.id}?answers=true`);
-    if (scoring !== page.scoring) return;
-    scoring.told = told;
-    drawScores();
-    if (["queued", "running"].includes(told.state)) page.timer = setTimeout(poll, 700);
-  } catch (problem) {
-    part("scores").replaceChildren(alertNote(problem));
-  }
+  const ask = () => getJson(`api/attribution/scores/${scoring.id}?answers=true`);
+  scoring.told = await within(part("scores"), ask, () => scoring === page.scoring);
+  if (!scoring.told) return;
+  drawScores();
+  if (["queued", "running"].includes(scoring.told.state)) page.timer = setTimeout(poll, 700);
 }
 
 /** How far the scoring is, and its scores so far. */
@@ -220,7 +209,7 @@ function f1Charts(told, counted) {
     y: row.scores.map((score) => score.f1),
     mode: "lines+markers",
     line: { color: COLORS[k % 6], dash: DASHES[k % 6], width: 2 },
-    marker: { size: 6, symbol: MARKS[k % 6] },
+    marker: { size: 6, symbol: SYMBOLS[k % 6] },
     hovertemplate: "minimum length %{x}: F1 %{y:.3f}<extra>%{fullData.name}</extra>",
   }));
   const published = catalog().paper.rows.filter(([name]) => minRunOf(name));

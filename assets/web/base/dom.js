@@ -269,6 +269,9 @@ export const formula = (text) => h("div.sv-formula", text);
 /** How far a bar is filled. @type {(share: number, name?: string) => HTMLElement} */
 export const level = (share, name) => h("i", { class: name, style: `width:${(100 * share).toFixed(1)}%` });
 
+/** A large number below its name. @type {(name: string, value: string, title: string) => HTMLElement} */
+export const fact = (name, value, title) => h("div", { title }, h("dt", name), h("dd", value));
+
 /** A titled panel. @param {string} name @param {string} title @param {Child[]} tools */
 export function card(name, title, ...tools) {
   const note = h("span.sv-note");

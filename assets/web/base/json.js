@@ -54,6 +54,17 @@ export const sentence = (problem) => (problem instanceof Error ? problem.message
 /** The same as a note on the page. @param {unknown} problem */
 export const alertNote = (problem) => h("p.svp-note.svp-error", { role: "alert" }, sentence(problem));
 
+/** What ``work`` comes to; where it fails, ``place`` says why. Nothing once it is not ``wanted`` any more. */
+/** @type {<T>(place: Element, work: () => Promise<T>, wanted?: () => boolean) => Promise<T | undefined>} */
+export async function within(place, work, wanted = () => true) {
+  try {
+    const answer = await work();
+    return wanted() ? answer : undefined;
+  } catch (problem) {
+    if (wanted()) place.replaceChildren(alertNote(problem));
+  }
+}
+
 /** Writes a sentence into its place. @type {(place: HTMLElement, text: string, error?: boolean) => void} */
 export function tell(place, text, error = false) {
   place.textContent = text;

@@ -3,6 +3,19 @@
 /** @type {(value: number, low: number, high: number) => number} */
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
+/** How many of the rising ``values`` are at most ``limit``. */
+/** @type {(values: ArrayLike<number>, limit: number) => number} */
+export function upTo(values, limit) {
+  let low = 0;
+  let high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 /** @type {(count: number, one: string, many?: string) => string} */
 export const plural = (count, one, many) => `${count.toLocaleString("en")} ${count === 1 ? one : many || one + "s"}`;
 

@@ -3,6 +3,11 @@
 import { h, readColors } from "specviz/base/dom.js";
 import { alertNote } from "specviz/base/json.js";
 
+/** As many as can be told apart in one chart: no colour is used twice. */
+export const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#8A8A8A", "#7A4FBF"];
+export const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash"];
+export const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-up", "star", "pentagon"];
+
 /** A chart without buttons. */
 const STILL = { displaylogo: false, displayModeBar: false, responsive: false };
 

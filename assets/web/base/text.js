@@ -30,6 +30,9 @@ const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 /** @type {(text: string) => string} */
 export const inLine = (text) => (RIGHT_TO_LEFT.test(text) ? `\u2068${safe(text)}\u2069` : safe(text));
 
+/** With a capital at its start. @param {string} text */
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** At most so many characters, the last of them "…" where some are left out. */
 /** @type {(text: string, most: number) => string} */
 const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

@@ -1,6 +1,6 @@
 /* A run as a lane beside others of its prompt: what it had written by when. No DOM. */
 
-import { clamp } from "specviz/base/numbers.js";
+import { clamp, upTo } from "specviz/base/numbers.js";
 import { Pieces, safe } from "specviz/base/text.js";
 
 /** The first index at which two id lists differ, or the end of the shorter one. */
@@ -9,19 +9,6 @@ export function firstDifference(a, b) {
   const most = Math.min(a.length, b.length);
   for (let i = 0; i < most; i++) if (a[i] !== b[i]) return i;
   return most;
-}
-
-/** How many of the rising ``values`` are at most ``limit``. */
-/** @type {(values: ArrayLike<number>, limit: number) => number} */
-export function upTo(values, limit) {
-  let low = 0;
-  let high = values.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] <= limit) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 /** A stretch of a lane's text: written by step ``step``, accepted from a draft or the target's own. */

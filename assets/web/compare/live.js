@@ -1,7 +1,7 @@
 /* Page "Compare", its lanes: fetched once, followed while they go on, counted and checked when they are over. */
 
 import { framed, h } from "specviz/base/dom.js";
-import { alertNote, listen, sentence } from "specviz/base/json.js";
+import { listen, sentence, within } from "specviz/base/json.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed, frame } from "specviz/compare/frame.js";
 import { Lane } from "specviz/compare/lane.js";
@@ -156,12 +156,9 @@ function watch(lane, ticket) {
 /** What the server makes of the runs that are over; says in ``place`` what went wrong. */
 /** @type {(what: string, ticket: number, place: string, draw: (answer: any) => void) => Promise<void>} */
 async function asked(what, ticket, place, draw) {
-  try {
-    const answer = await page.host.ask(what, idsOf(drawn()));
-    if (ticket === page.ticket) draw(answer);
-  } catch (problem) {
-    if (ticket === page.ticket) part(place).replaceChildren(alertNote(problem));
-  }
+  const wanted = () => ticket === page.ticket;
+  const answer = await within(part(place), () => page.host.ask(what, idsOf(drawn())), wanted);
+  if (answer) draw(answer);
 }
 
 /** The check of every run against plain decoding, asked for until it is done. @param {number} ticket */

@@ -1,7 +1,7 @@
 /* Page "Compare", two outputs of a server: pasted, read by the model in use, judged. */
 
 import { h } from "specviz/base/dom.js";
-import { alertNote, postJson } from "specviz/base/json.js";
+import { postJson, within } from "specviz/base/json.js";
 import { format, probability } from "specviz/base/numbers.js";
 import { bound } from "specviz/base/field.js";
 import { CALLS } from "specviz/compare/calls.js";
@@ -89,13 +89,9 @@ export function drawOutputs(place) {
   async function ask() {
     go.disabled = true;
     result.replaceChildren(h("p.svd-soft", { role: "status" }, "The model reads both …"));
-    try {
-      /** @type {OutputsAnswer} */
-      const answer = await postJson("api/acceptance/outputs", typed);
-      result.replaceChildren(...verdict(answer));
-    } catch (problem) {
-      result.replaceChildren(alertNote(problem));
-    }
+    /** @type {OutputsAnswer | undefined} */
+    const answer = await within(result, () => postJson("api/acceptance/outputs", typed));
+    if (answer) result.replaceChildren(...verdict(answer));
     able();
   }
   able();

@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { h, place } from "specviz/base/dom.js";
-import { alertNote, getJson, sentence } from "specviz/base/json.js";
+import { getJson, sentence, within } from "specviz/base/json.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { catalog, drawPrompt, note, run } from "specviz/compare/ask.js";
 import { drawCharts } from "specviz/compare/charts.js";
@@ -68,15 +68,14 @@ function outputs() {
 
 async function load() {
   page.box.replaceChildren(h("p.svp-empty", "Looking for methods …"));
-  try {
+  const there = await within(page.box, async () => {
     page.data = await getJson("api/compare");
     layout();
     effect(drawPrompt);
     await catalog();
-  } catch (problem) {
-    page.box.replaceChildren(alertNote(problem));
-    return;
-  }
+    return true;
+  });
+  if (!there) return;
   if (!app.runs.length) await refreshRuns();
   drawRecorded();
   drawExample();

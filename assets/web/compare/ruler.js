@@ -2,8 +2,7 @@
 
 import { h, must } from "specviz/base/dom.js";
 import { dragged, set, sheet } from "specviz/base/drawing.js";
-import { clamp } from "specviz/base/numbers.js";
-import { upTo } from "specviz/compare/lane.js";
+import { clamp, upTo } from "specviz/base/numbers.js";
 import { drawForwards } from "specviz/compare/oracle.js";
 
 const ROW = 30; // a lane's height in the ruler

@@ -1,6 +1,7 @@
 /* A report of the drafter doctor: ranked findings, acceptance by position, every control with its number. */
 
 import { plural } from "specviz/base/numbers.js";
+import { capital } from "specviz/base/text.js";
 import { html } from "specviz/ui/html.js";
 import { Table } from "specviz/ui/table.js";
 
@@ -8,8 +9,6 @@ import { Table } from "specviz/ui/table.js";
 
 /** @type {(value: number, digits?: number) => string} */
 const signed = (value, digits = 2) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
-/** @param {string} text */
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** @param {{ finding: DoctorFinding }} props */
 const Finding = ({ finding: { level, cause, number, control, advice } }) => html`<li class="svdr-finding"

@@ -3,6 +3,7 @@
 import { closest, framed, h, told, write } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
 import { clamp, format, plain, plural } from "specviz/base/numbers.js";
+import { capital } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
 
 export const ROW = 26; // pixels, as in the style sheet
@@ -11,9 +12,6 @@ const PIPS = 10;
 
 /** @type {Record<string, number>} */
 const JUMPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
-
-/** @type {(text: string) => string} */
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** Width in pixels (of the text at least), head, help. @typedef {[width: number, head: Child, help: string]} Column */
 /** A column of numbers. @type {(width: number, label: string, help: string) => Column} */

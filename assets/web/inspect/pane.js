@@ -2,7 +2,7 @@
 
 import { closest, h, later, must } from "specviz/base/dom.js";
 import { dragged, sheet } from "specviz/base/drawing.js";
-import { clamp } from "specviz/base/numbers.js";
+import { clamp, upTo } from "specviz/base/numbers.js";
 import { glyphs, safe } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
 
@@ -242,14 +242,7 @@ export class TokenPane extends Panel {
 
   /** @param {Position} position */
   rowIndex(position) {
-    let low = 0;
-    let high = this.starts.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.starts[middle] <= position) low = middle;
-      else high = middle - 1;
-    }
-    return low;
+    return Math.max(0, upTo(this.starts, position) - 1);
   }
 
   /** Line number of a position, as shown in the gutter. @param {Position} position */

@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { h, place } from "specviz/base/dom.js";
-import { alertNote, getJson, sentence } from "specviz/base/json.js";
+import { getJson, sentence, within } from "specviz/base/json.js";
 import { when } from "specviz/base/numbers.js";
 import * as batch from "specviz/lab/batch.js";
 import { onTheme } from "specviz/base/plotly.js";
@@ -186,12 +186,8 @@ export async function mount({ element }) {
   app.pages.lab = lab;
   const box = place(element, "lab");
   box.replaceChildren(h("p.svp-empty", "Looking for experiments …"));
-  try {
-    await refresh();
-  } catch (problem) {
-    box.replaceChildren(alertNote(problem));
-    return;
-  }
+  await within(box, refresh);
+  if (!lab.catalog) return;
   side.open = innerWidth >= 900;
   box.replaceChildren(side, h("section.svl-main", parts.setup, parts.results, parts.tool), parts.dialog);
   await begin(new URLSearchParams(location.search));

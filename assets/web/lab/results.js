@@ -2,7 +2,7 @@
 
 import { emit } from "specviz/base/bus.js";
 import { h, heads, replace } from "specviz/base/dom.js";
-import { alertNote, getJson, sentence } from "specviz/base/json.js";
+import { getJson, sentence, within } from "specviz/base/json.js";
 import { format, plural, when } from "specviz/base/numbers.js";
 import { charts, clearCharts, theme } from "specviz/base/plotly.js";
 import * as batch from "specviz/lab/batch.js";
@@ -47,7 +47,7 @@ export function show(id) {
 async function poll() {
   const { id, shown: before } = lab;
   clearTimeout(lab.timer);
-  try {
+  await within(parts.results, async () => {
     const have = before?.charts ? before.rows : -1;
     const query = new URLSearchParams({ have: String(have), metrics: (lab.metrics || []).join(",") });
     /** @type {LabProgress & Partial<LabResults>} */
@@ -67,9 +67,7 @@ async function poll() {
       await refresh();
       emit("lab");
     }
-  } catch (problem) {
-    if (id === lab.id) parts.results.replaceChildren(alertNote(problem));
-  }
+  }, () => id === lab.id);
 }
 
 /** "12 of 40 runs · about 2 min left" @param {LabProgress} results */

@@ -1,7 +1,7 @@
 /* The Lab's calculator: what a draft of K tokens is expected to gain. */
 
-import { h } from "specviz/base/dom.js";
-import { alertNote, getJson, postJson } from "specviz/base/json.js";
+import { fact, h } from "specviz/base/dom.js";
+import { getJson, postJson, within } from "specviz/base/json.js";
 import { charts, layout, onTheme } from "specviz/base/plotly.js";
 import { bound } from "specviz/base/field.js";
 import { plural } from "specviz/base/numbers.js";
@@ -20,18 +20,13 @@ let newest = 0;
 /** The calculator in a place of its own. */
 export function speedupView() {
   const box = h("div.svp-acceptance", h("p.svp-empty", "Looking for runs …"));
-  const begin = async () => {
-    try {
-      data = await getJson("api/acceptance");
-      const ids = countable().map((run) => run.id);
-      if (ids.length) ({ sets } = await postJson("api/acceptance/runs", { ids }));
-    } catch (problem) {
-      return box.replaceChildren(alertNote(problem));
-    }
+  within(box, async () => {
+    data = await getJson("api/acceptance");
+    const ids = countable().map((run) => run.id);
+    if (ids.length) ({ sets } = await postJson("api/acceptance/runs", { ids }));
     given.rows = data.rows;
     drawSpeedup(box);
-  };
-  begin();
+  });
   onTheme(() => box.querySelector(".main-svg") && drawSpeedup(box));
   return box;
 }
@@ -81,13 +76,9 @@ function drawSpeedup(place) {
   async function ask() {
     const ticket = ++newest;
     const { acceptance, cost, rows } = given;
-    try {
-      /** @type {Forecasts} */
-      const answer = await postJson("api/acceptance/forecast", { acceptance, cost, rows });
-      if (ticket === newest) draw(answer);
-    } catch (problem) {
-      if (ticket === newest) result.replaceChildren(alertNote(problem));
-    }
+    const answer = postJson("api/acceptance/forecast", { acceptance, cost, rows });
+    const forecasts = await within(result, () => answer, () => ticket === newest);
+    if (forecasts) draw(forecasts);
   }
 
   /** @param {Forecasts} answer */
@@ -95,8 +86,6 @@ function drawSpeedup(place) {
     if (!result.contains(numbers)) result.replaceChildren(numbers, grid);
     const now = forecasts[given.gamma];
     const top = forecasts[best];
-    /** @type {(name: string, value: string, title: string) => HTMLElement} */
-    const fact = (name, value, title) => h("div", { title }, h("dt", name), h("dd", value));
     numbers.replaceChildren(
       fact("tokens per step", now.tokens.toFixed(2), "(1 − α^(K+1)) ÷ (1 − α)"),
       fact("time of a step", `${now.cost.toFixed(2)} forwards`, "K·c + L(K+1) ÷ L(1)"),

@@ -1,7 +1,7 @@
 /* Lessons as cards, and the player with its place in the address and in this browser. Text nodes only. */
 
 import { h, later } from "specviz/base/dom.js";
-import { alertNote, sentence } from "specviz/base/json.js";
+import { sentence, within } from "specviz/base/json.js";
 import { clamp, plural } from "specviz/base/numbers.js";
 import { parse, stored } from "specviz/base/storage.js";
 import { Lesson } from "specviz/lesson/lesson.js";
@@ -182,13 +182,10 @@ export function turn(id, at) {
 
 /** Shows the cards, or the lesson that the address names. */
 export async function load() {
-  try {
-    page.lessons = (await page.host.lessons()).lessons;
-  } catch (problem) {
-    page.asked = false;
-    page.place.replaceChildren(alertNote(problem));
-    return;
-  }
+  const answer = await within(page.place, page.host.lessons);
+  page.asked = !!answer;
+  if (!answer) return;
+  page.lessons = answer.lessons;
   const asked = new URLSearchParams(location.search);
   const id = asked.get("lesson");
   if (!id) return drawCards();

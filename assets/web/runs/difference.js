@@ -1,7 +1,7 @@
 /* Two runs of one prompt, step by step: where one accepted drafted tokens that the other wrote by itself. */
 
 import { h, heads, replace, scrolled, table } from "specviz/base/dom.js";
-import { alertNote, getJson } from "specviz/base/json.js";
+import { getJson, within } from "specviz/base/json.js";
 import { plural, short } from "specviz/base/numbers.js";
 import { onInspect } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
@@ -56,7 +56,7 @@ function gained(gains, [name, other], [id, otherId]) {
 /** Fills a place with the difference of two runs. @type {(box: HTMLElement, ids: string[]) => Promise<void>} */
 export async function drawDifference(box, ids) {
   box.replaceChildren(h("p.svp-empty", "Comparing step by step …"));
-  try {
+  await within(box, async () => {
     /** @type {RunDifference} */
     const { agreed, tokens, gains } = await getJson(`api/runs/difference?runs=${ids.map(encodeURIComponent)}`);
     const methods = ids.map((id) => short(app.runs.find((run) => run.id === id)?.method || "run"));
@@ -70,8 +70,6 @@ export async function drawDifference(box, ids) {
       gained(gains[0], names, ids),
       gained(gains[1], [...names].reverse(), [...ids].reverse()),
     ]);
-  } catch (problem) {
-    box.replaceChildren(alertNote(problem));
-  }
+  });
   box.dataset.ready = ids.join();
 }

@@ -1,6 +1,6 @@
 /* Trees of prompt tokens: a size is picked, and its numbers and charts. */
 
-import { h, rested } from "specviz/base/dom.js";
+import { fact, rested } from "specviz/base/dom.js";
 import { plural } from "specviz/base/numbers.js";
 import { charts, layout } from "specviz/base/plotly.js";
 import { address, budget, data, number, page, parts, point, times } from "specviz/trees/state.js";
@@ -9,8 +9,6 @@ import { drawStates } from "specviz/trees/states.js";
 function drawNumbers() {
   const { R, tokens_per_step, candidates, prompts, ms, speedup } = point();
   const { best, points } = budget();
-  /** @type {(name: string, value: string, title: string) => HTMLElement} */
-  const fact = (name, value, title) => h("div", { title }, h("dt", name), h("dd", value));
   const rows = "time of one decode step of so many rows on this machine: drafting, the verify forward, the decision";
   parts.numbers.replaceChildren(
     fact("tokens per step τ", number(tokens_per_step), "1 + R: accepted candidates and the target's own token"),

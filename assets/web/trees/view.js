@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { coded, h, heads, s, scrolled, table } from "specviz/base/dom.js";
-import { alertNote, getJson, postJson, sentence } from "specviz/base/json.js";
+import { alertNote, getJson, postJson, sentence, within } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { app } from "specviz/shell/state.js";
@@ -209,12 +209,9 @@ function wanted() {
 
 async function load() {
   const { box } = page;
-  try {
-    page.data = await getJson("api/trees");
-  } catch (problem) {
-    box.replaceChildren(alertNote(problem));
-    return;
-  }
+  const answer = await within(box, () => getJson("api/trees"));
+  if (!answer) return;
+  page.data = answer;
   if (!box.contains(parts.states)) frame(box);
   drawNotes();
   drawAcceptance();
