@@ -2,7 +2,7 @@
 
 import { page, scrolled } from "specviz/acceptance/state.js";
 import { h, rangeBar } from "specviz/base/dom.js";
-import { alertNote, postJson } from "specviz/base/json.js";
+import { postJson, within } from "specviz/base/json.js";
 import { plural, range } from "specviz/base/numbers.js";
 
 const HEADS = ["verifier", "output", "tokens per step", "", "accepted", "other tokens", "steps that differ", "open"];
@@ -16,24 +16,29 @@ const WORDS =
 export const soFar = ({ done, of }) =>
   `Judging: ${done.toLocaleString("en")} of ${plural(of, "step")}. A run that is decoded comes first.`;
 
+/** The verdicts of the server, asked again while it judges; null where they are not wanted any more. */
+/** @type {<T extends object>(ask: () => Promise<T | StillJudging>, say: (text: string) => unknown,
+ *   wanted: () => boolean) => Promise<T | null>} */
+export async function verdicts(ask, say, wanted) {
+  for (;;) {
+    const answer = await ask();
+    if (!wanted()) return null;
+    if (!("state" in answer && answer.state === "judging")) return /** @type {any} */ (answer);
+    say(soFar(/** @type {StillJudging} */ (answer)));
+  }
+}
+
 /** @param {HTMLElement} box */
 export async function drawJudges(box) {
   const { asked } = page;
   const shown = () => asked === page.asked && page.view === "judges";
   const progress = h("p.svp-empty", { role: "status" }, "Judging …");
   box.replaceChildren(progress);
-  /** @type {JudgesAnswer | StillJudging} */
-  let answer;
-  try {
-    do {
-      answer = await postJson("api/acceptance/judge", { ids: page.ids });
-      if (answer.state === "judging") progress.textContent = soFar(answer);
-    } while (answer.state === "judging" && shown());
-  } catch (problem) {
-    if (shown()) box.replaceChildren(alertNote(problem));
-    return;
-  }
-  if (answer.state === "judging" || !shown()) return;
+  /** @returns {Promise<JudgesAnswer | StillJudging>} */
+  const ask = () => postJson("api/acceptance/judge", { ids: page.ids });
+  const say = (/** @type {string} */ text) => (progress.textContent = text);
+  const answer = await within(box, () => verdicts(ask, say, shown), shown);
+  if (!answer) return;
   const most = Math.max(...answer.rules.map((one) => one.tokens_per_step?.[1] ?? 0));
   const rows = answer.rules.map((one) => {
     const share = one.other_share;

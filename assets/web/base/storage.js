@@ -1,4 +1,4 @@
-/* What this browser keeps, and JSON that may be none. */
+/* What this browser keeps, parameters of its address, and JSON that may be none. */
 
 /** Text by name; nothing where the browser keeps nothing (private windows). */
 export const stored = {
@@ -19,6 +19,16 @@ export const stored = {
     }
   },
 };
+
+/** An address with other parameters; null and "" remove one. */
+/** @type {(url: URL, values: Record<string, string | null | undefined>) => URL} */
+export function put(url, values) {
+  for (const [key, value] of Object.entries(values)) {
+    if (value) url.searchParams.set(key, value);
+    else url.searchParams.delete(key);
+  }
+  return url;
+}
 
 /** An object from JSON, an empty one where it is none. @type {(text: string | null) => any} */
 export function parse(text) {

@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { getJson, sentence } from "specviz/base/json.js";
-import { soFar } from "specviz/acceptance/judges.js";
+import { verdicts } from "specviz/acceptance/judges.js";
 import { JudgesPanel } from "specviz/judges/panel.js";
 import { app } from "specviz/shell/state.js";
 
@@ -38,14 +38,11 @@ export class JudgesTab {
     this.panel.say("Judging …");
     const wanted = () => this.open && this.id === id && app.shown === id;
     try {
-      /** @type {JudgedRun | StillJudging} */
-      let answer;
-      do {
-        answer = await getJson(`api/acceptance/judged/${encodeURIComponent(id)}`);
-        if (this.id === id && answer.state === "judging") this.panel.say(soFar(answer));
-      } while (answer.state === "judging" && wanted());
+      /** @returns {Promise<JudgedRun | StillJudging>} */
+      const ask = () => getJson(`api/acceptance/judged/${encodeURIComponent(id)}`);
+      const answer = await verdicts(ask, (text) => this.panel.say(text), wanted);
       if (this.id !== id) return;
-      if (answer.state === "judging") this.id = ""; // the tab was left: asked for again when it is opened
+      if (!answer) this.id = ""; // the tab was left: asked for again when it is opened
       else if (answer.reason) this.panel.say(answer.reason);
       else this.panel.show(answer.rules ?? [], answer.steps ?? []);
     } catch (problem) {

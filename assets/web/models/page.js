@@ -43,7 +43,7 @@ const rounded = h(
 const kinds = h("div.svm-weights", { hidden: true }, h("label", { for: "svm-weights" }, "Weights"), weights, rounded);
 const title = h("h2", { id: "svm-title", tabindex: -1, autofocus: true }, "Model");
 const dialog = h("dialog.svp.svm", { "aria-labelledby": "svm-title" });
-const close = h("button.svm-close", { "aria-label": "Close", onclick: () => dialog.close() }, "×");
+const close = h("button.svp-x.svm-close", { "aria-label": "Close", onclick: () => dialog.close() }, "×");
 dialog.append(
   h(
     "div.svm-inside",

@@ -98,7 +98,7 @@ class Opening {
       h("p.svo-source", this.source),
       this.words,
       this.buttons,
-      h("button.svo-close", { "aria-label": "Close", onclick: () => this.close() }, "×"),
+      h("button.svp-x.svo-close", { "aria-label": "Close", onclick: () => this.close() }, "×"),
     );
     document.body.prepend(this.element); // the first to reach by Tab
     this.leave = new AbortController();

@@ -1,16 +1,8 @@
 /* The address: trace, step, pins, tab; another view is an entry of the browser's history, another step is none. */
 
 import { rested } from "specviz/base/dom.js";
+import { put } from "specviz/base/storage.js";
 import { app, params } from "specviz/shell/state.js";
-
-/** @param {URL} url @param {Record<string, string | null>} values null and "" remove a parameter */
-function put(url, values) {
-  for (const [key, value] of Object.entries(values)) {
-    if (value) url.searchParams.set(key, value);
-    else url.searchParams.delete(key);
-  }
-  return url;
-}
 
 /** The parameters that name a tab's view. @type {Record<string, string[]>} */
 const VIEWS = {

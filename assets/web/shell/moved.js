@@ -1,6 +1,9 @@
 /* Pages that went into others: where their old addresses lead. */
 
-/** By the old tab, what the address says instead. @type {Record<string, (old: URLSearchParams) => object>} */
+import { put } from "specviz/base/storage.js";
+
+/** By the old tab, what the address says instead. */
+/** @type {Record<string, (old: URLSearchParams) => Record<string, string | null | undefined>>} */
 const MOVED = {
   trees: () => ({ tab: "lab", lab: "trees" }),
   acceptance: (old) => {
@@ -13,8 +16,4 @@ const MOVED = {
 
 const url = new URL(location.href);
 const moved = MOVED[url.searchParams.get("tab") ?? ""]?.(url.searchParams);
-for (const [key, value] of Object.entries(moved ?? {})) {
-  if (value) url.searchParams.set(key, value);
-  else url.searchParams.delete(key);
-}
-if (moved) history.replaceState(history.state, "", url);
+if (moved) history.replaceState(history.state, "", put(url, moved));

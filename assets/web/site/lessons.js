@@ -3,6 +3,7 @@
 import { h } from "specviz/base/dom.js";
 import { file } from "specviz/base/files.js";
 import { expose } from "specviz/base/handle.js";
+import { put } from "specviz/base/storage.js";
 import { followSystem } from "specviz/base/system.js";
 import { load, page } from "specviz/lesson/lessons.js";
 import { around, main, site, to } from "specviz/site/site.js";
@@ -17,13 +18,8 @@ const host = {
   run: (key) => file(`traces/${key}.js`),
   inspect: (run, step) => location.assign(`${to("run", { run })}#step=${step}`),
   moved: (changes) => {
-    const url = new URL(location.href);
-    for (const [name, value] of Object.entries(changes)) {
-      if (value) url.searchParams.set(name, value);
-      else url.searchParams.delete(name);
-    }
     try {
-      history.replaceState(null, "", url);
+      history.replaceState(null, "", put(new URL(location.href), changes));
     } catch {
       // a page from disk in a frame has no address of its own
     }
