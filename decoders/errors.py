@@ -10,7 +10,7 @@ class TooLarge(UserError):
 
 
 def first_line(error: BaseException, most: int | None = None) -> str:
-    """What another library's error says, for the middle of a sentence: its first line, of it ``most`` characters.
+    """Another library's error for the middle of a sentence: its first line, of it ``most`` characters.
 
     >>> first_line(OSError("No space left.\\nat write"))
     'No space left'

@@ -1,4 +1,4 @@
-"""Where this project keeps things, and folders written whole or not at all."""
+"""The project's folders for settings and caches, and folders written whole or not at all."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ MOST_JSON = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a trained part is: its kind, the target it belongs to, its shape, and how it was trained."""
+    """A trained part's description: its kind, the target it belongs to, its shape, and its training."""
 
     kind: str
     model_key: str
@@ -81,12 +81,12 @@ def __getattr__(name: str) -> Any:
 
 
 def parts_folder() -> Path:
-    """Where trained parts are kept: ``SPECVIZ_HOME``/parts, or beside the user's settings."""
+    """The folder of trained parts: ``SPECVIZ_HOME``/parts, or beside the user's settings."""
     return settings_folder() / "parts"
 
 
 def own_place(kind: str, key: str) -> Path:
-    """Where the user's part of this kind for the model with this fingerprint is kept."""
+    """The place of the user's part of this kind for the model with this fingerprint."""
     return parts_folder() / key / kind
 
 
@@ -190,11 +190,11 @@ class TrainedPart:
     owner: Callable[[Target, Any], Target] | None = None
 
     def is_named(self, params: Any) -> bool:
-        """Whether the parameters name it, so that the target's own is not needed."""
+        """True where the parameters name it, so that the target's own is not needed."""
         return self.owner is None and getattr(params, self.parameter) is not None
 
     def missing(self, target: Target) -> str | None:
-        """What is missing for the target, in one sentence; None if its part is there."""
+        """The part that is missing for the target, in one sentence; None if it is there."""
         if self.owner is not None or (self.offered and OFFERED in target.companions):
             return None
         reason = missing_part(target, self.kind.name)
@@ -218,7 +218,7 @@ class TrainedPart:
 
 
 def is_part(folder: Path) -> bool:
-    """Whether a folder holds a trained part."""
+    """True for a folder that holds a trained part."""
     return (folder / DESCRIPTION).is_file()
 
 
@@ -266,7 +266,7 @@ def find_part(key: str, kind: str) -> Path | None:
 
 
 def missing_part(target: Target, kind: str) -> str | None:
-    """What is missing and the command that makes it, in one sentence; None if the part is there."""
+    """The missing part and the command that makes it, in one sentence; None if the part is there."""
     if find_part(target.key, kind) is not None:
         return None
     model = " --model and this model" if target.name != "specviz-demo" else ""

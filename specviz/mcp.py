@@ -145,8 +145,8 @@ class Tools:
     async def acceptance(
         self, ctx: Context, runs: Annotated[list[Run], Field(min_length=1, max_length=MOST_FOUND)]
     ) -> list[dict[str, Any]]:
-        """How much of the drafts of some runs was accepted, pooled by method, by every definition that papers and
-        servers use, each with its formula.
+        """Acceptance of some runs' drafts, pooled by method, by every definition that papers and servers use, each with
+        its formula.
         """
         from decoders.trace.acceptance import DEFINITIONS
         from specviz.pages.acceptance.sets import Counted, pooled_by_method

@@ -40,7 +40,7 @@ SWEEP = {"free": {"methods": ["pld"], "vary": [{"param": "k", "values": "2, 4, 6
 
 @dataclass
 class Kill:
-    """What a kill cost: steps (of trainings: optimizer steps) that were told, and those that are gone."""
+    """The cost of a kill: steps (of trainings: optimizer steps) that were told, and those that are gone."""
 
     kind: str
     told: int = 0
@@ -204,7 +204,7 @@ def _saved(out: Path) -> int:
 
 
 def whole(folder: Path) -> str:
-    """What is wrong with the part of the killed training, beside one that was never killed; "" where nothing is."""
+    """The fault of the killed training's part, beside one that was never killed; "" where there is none."""
     parts = []
     for out in (folder / "training", folder / "undisturbed"):
         with trained(folder, out) as process:

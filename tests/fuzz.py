@@ -80,7 +80,7 @@ METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "SPECVIZ"
 
 @dataclass(frozen=True)
 class Route:
-    """What an application answers: method, template of the address, names in the query, and the body's schema."""
+    """A route of an application: method, template of the address, names in the query, and the body's schema."""
 
     method: str
     template: str
@@ -210,7 +210,7 @@ def uploads() -> st.SearchStrategy[bytes]:
 
 @st.composite
 def fields(draw: st.DrawFn, route: Route) -> bytes:
-    """What a route wants as the fields of a form, or no field at all."""
+    """A route's form fields, or no field at all."""
     value = draw(fitting(route.body or {}, route.schemas))
     names = list(value) if isinstance(value, dict) else draw(st.lists(st.sampled_from(FIELDS), max_size=4))
     parts = [f'--x\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{draw(st.sampled_from(NAMES))}\r\n'
@@ -338,7 +338,7 @@ class Fuzz:
                         self.failures.append((str(route), sent, status, error))
 
     def table(self) -> str:
-        """How often each route gave each status."""
+        """The count of each status, by route."""
         statuses = sorted({status for counts in self.seen.values() for status in counts})
         width = max(map(len, self.seen), default=0)
         lines = [f"{'route':{width}}" + "".join(f"{status:>6}" for status in statuses) + "   all"]

@@ -1,4 +1,4 @@
-"""What a GPU is asked, in order, in about ten minutes: ``python -m tests.gpu``.
+"""The checks on a GPU, in order, in about ten minutes: ``python -m tests.gpu``.
 
 Each part is a process of its own, as a fault of the device ends all that a process does there. They are ordered so that
 the first to fail says most: attention alone, then every method, then times, then sizes. A table is printed; the exit

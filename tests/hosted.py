@@ -46,7 +46,7 @@ class _Stub(Answering):
 
 
 def counted(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """How often it was asked here under a name, and the process."""
+    """Count the questions under a name here; the process too."""
     counts = holder.memory.setdefault("counts", {})
     counts[asked["name"]] = counts.get(asked["name"], 0) + 1
     return {"count": counts[asked["name"]], "pid": os.getpid()}

@@ -1,4 +1,4 @@
-"""What draft length auto gains on this machine: ``python -m tests.lengths --prompts FILE [--model smollm2]``.
+"""The gain of draft length auto on this machine: ``python -m tests.lengths --prompts FILE [--model smollm2]``.
 
 Plain decoding, every method at its own length and under auto, and a sweep of fixed lengths run prompt by prompt in
 alternation. Per category: speed ÷ plain decoding, paired by prompt and round. Compile the model before (``specviz

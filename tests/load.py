@@ -35,7 +35,7 @@ SLACK_MIB = 96  # what an allocator may hold back
 
 @dataclass
 class Tally:
-    """What was asked of the server, how long it took, and what went wrong."""
+    """Questions to the server, the time that they took, and what went wrong."""
 
     times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     errors: Counter[str] = field(default_factory=Counter)

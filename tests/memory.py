@@ -1,4 +1,4 @@
-"""What memory a run takes at its most, ÷ the weights: ``python -m tests.memory [--model smollm2] [--context 2000]``.
+"""A run's peak memory ÷ the weights: ``python -m tests.memory [--model smollm2] [--context 2000]``.
 
 A process of its own opens the model, reads a prompt and decodes. Counted is its resident memory, mapped files included,
 less what it was with the libraries imported. A GGUF file is converted before, by another process.

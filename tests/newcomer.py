@@ -1,4 +1,4 @@
-"""What the first minutes of a new user are like under ``auto``, beside ``eager``: ``python -m tests.newcomer``.
+"""A new user's first minutes under ``auto``, beside ``eager``: ``python -m tests.newcomer``.
 
 The app is started with an empty home (the converted model alone is there) under each engine in turn, and is given the
 same short runs one after the other, with pauses in which ``auto`` may compile and measure. A run's tokens per second

@@ -1,4 +1,4 @@
-"""What recording a model's own generate() costs: ``python -m tests.overhead [--model smollm2] [--pairs 5]``.
+"""The cost of recording a model's own generate(): ``python -m tests.overhead [--model smollm2] [--pairs 5]``.
 
 Recorded and unrecorded calls take turns; their processor time is compared, which other programs do not change much.
 """

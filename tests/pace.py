@@ -1,4 +1,4 @@
-"""What a change of each page costs, in milliseconds: ``python -m tests.pace [--throttle 4]``.
+"""The cost of a change of each page, in milliseconds: ``python -m tests.pace [--throttle 4]``.
 
 The budget is 16 ms of the browser's main thread a change (60 frames a second). The changes are those of the browser
 tests, which assert the work done (nodes touched) and no time."""

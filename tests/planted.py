@@ -33,7 +33,7 @@ Change = Callable[[Target, Any, Weights], tuple[Any, Weights]]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is planted in a part of the ``kind``, in words, and the ``causes`` of which the doctor has to name one.
+    """A fault to plant in a part of the ``kind``, in words, and the ``causes`` of which the doctor has to name one.
 
     ``change``: of the part's configuration and weights. ``reads``: of the states that the engine hands over.
     ``server``: the cause of the control whose acceptance a server reports.
@@ -142,7 +142,7 @@ def examined(
 
 
 def found(fault: Fault, report: Report) -> bool:
-    """Whether the report's first fault is the one that was planted."""
+    """True where the report's first fault is the one that was planted."""
     if not report.faults or report.faults[0].cause not in fault.causes:
         return False
     return not fault.server or fault.server in report.faults[0].control

@@ -1,4 +1,4 @@
-"""What workers cost and gain: ``python -m tests.scale`` (five minutes on two cores; ``--only PART`` for one part).
+"""Cost and gain of workers: ``python -m tests.scale`` (five minutes on two cores; ``--only PART`` for one part).
 
 ``pace``: units per second of one and of two workers on the bundled target, processes and Ray, one thread each, and what
 Ray adds to a unit; ``equal``: the rows of one worker, two processes, Ray on one node and on two, compared; ``many``: a

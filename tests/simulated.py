@@ -109,7 +109,7 @@ def tensors_of(args: Any, kwargs: dict[str, Any]) -> list[Tensor]:
 
 
 class SimulatedDevice:
-    """What happened on the device: ``copies`` there and back, and (kind, line of the project) → how often."""
+    """Events on the device: ``copies`` there and back, and (kind, line of the project) → how often."""
 
     def __init__(self) -> None:
         self.copies: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""How long a step of a run is on its way to those who watch it, measured with stand-ins (``hosted``)."""
+"""Time from a step of a run to those who watch it, measured with stand-ins (``hosted``)."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def app_of(desk: Desk, users: Users | None = None, hosts: Hosts = TESTED, **more
 
 
 def in_thread(make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """What a coroutine returns, run in a thread of its own: this one may have an event loop already (a browser's)."""
+    """Run a coroutine in a thread of its own: this one may have an event loop already (a browser's)."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: asyncio.run(make())).result()
 

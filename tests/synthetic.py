@@ -209,7 +209,7 @@ class Synthetic:
         self.trace.extend(first)
 
     def more(self, words: Vocabulary) -> dict[str, Any]:
-        """What a kind of run adds to its record, its own tokens known to ``words``."""
+        """Additions of a kind of run to its record, its own tokens known to ``words``."""
         return {}
 
     def node_numbers(self, node: int, origin: str, chosen: Any, rng: random.Random) -> dict[str, Any]:
@@ -671,7 +671,7 @@ class Prompted(Synthetic):
                 "term:next_state": float(self.hung(node))}  # fmt: skip
 
     def guess(self, start: int, count: int, rng: random.Random) -> list[list[int]]:
-        """What ``count`` prompt tokens guess from position ``start`` on."""
+        """Guesses of ``count`` prompt tokens from position ``start`` on."""
         turn, found = self.trace.rows("steps") % 4, []
         for d in range(count):
             truth = self.all[start + d] if start + d < len(self.all) else self.ids[0]

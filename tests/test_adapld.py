@@ -360,7 +360,7 @@ def test_cut_contexts_equal_fresh_ones_and_drafters_repeat_themselves(params):
 
 
 def test_one_drafter_on_two_runs():
-    """What was cached of one run is not taken for another's."""
+    """The cache of one run is not taken for another's."""
     target = tiny_target("qwen3")
     runs = [Decoding.of(target, wide_prompt(seed), "adapld", max_new_tokens=NEW) for seed in (3, 4)]
     steps = [list(run) for run in runs]

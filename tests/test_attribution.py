@@ -359,7 +359,7 @@ SAME = ("tokens", "nodes", "steps", "candidates", "targets", "pool")
 
 
 def decisions(trace: Trace) -> dict[str, dict[str, list]]:
-    """What was drafted and decided: all but times, the verifier's words, and what only a lossy verifier numbers."""
+    """Drafts and decisions: all but times, the verifier's words, and the numbers of lossy verifiers alone."""
     apart = {"reason", "draft_ms", "verify_ms", "commit_ms", "elapsed_ms"}
 
     def kept(table: str, column: str) -> bool:

@@ -35,7 +35,7 @@ def target() -> Any:
 
 @pytest.fixture(scope="module")
 def prompt(target: Any) -> Prompt:
-    """What was written once stands in the text, and what will be written in the pool."""
+    """A prompt with earlier output in the text, and the output to come in the pool."""
     plain = Prompt.from_ids(prompt_ids(3))
     written = generate(target, plain, sampling=WARM, max_new_tokens=NEW)
     bare = Prompt.from_ids((*plain.tokens, *written, *plain.tokens[-8:]))

@@ -1,4 +1,4 @@
-"""What every registered method owes (``decoders.study.judge.contract``), and that what is broken is found."""
+"""The contract of every registered method (``decoders.study.judge.contract``), and that a breach is found."""
 
 from __future__ import annotations
 

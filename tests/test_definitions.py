@@ -26,7 +26,7 @@ GALLERY = Path(__file__).resolve().parent.parent / "assets/gallery"
 
 
 def server(name: str) -> bytes:
-    """What a server says: a sample."""
+    """A sample of a server's numbers."""
     return (Path(__file__).parent / "servers" / name).read_bytes()
 
 
@@ -141,7 +141,7 @@ def test_many_tokens_are_classed_in_a_second():
 
 
 def test_pooled_and_mean_of_runs_can_order_two_methods_differently():
-    """What made vLLM's and SpecForge's numbers of one pair of heads disagree in sign."""
+    """The reason why vLLM's and SpecForge's numbers of one pair of heads disagreed in sign."""
     one, full = [(0, "accepted")], [(0, "accepted"), (1, "accepted"), (2, "accepted")]
     long, short = made_run(*[one] * 30), made_run(full)
     other_long, other_short = made_run(*([one] * 20 + [full] * 4)), made_run(one)

@@ -1,4 +1,4 @@
-"""What a page may ask for: pools, references and comparisons (the rest is in test_server.py)."""
+"""Services of the desk: pools, references and comparisons (the rest is in test_server.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where outputs leave plain decoding's: agreement, ties made by hand, a method that is really wrong, lossy rules."""
+"""Divergences from plain decoding: agreement, ties made by hand, a method that is really wrong, lossy rules."""
 
 from __future__ import annotations
 

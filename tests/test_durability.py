@@ -1,4 +1,4 @@
-"""What is decoded is kept: a disk that refuses at any write, a folder that becomes read-only, clocks that jump."""
+"""Decoded work is kept: a disk that refuses at any write, a folder that becomes read-only, clocks that jump."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run_one(folder: Path) -> tuple[StubDesk, str]:
 
 
 def readable(folder: Path) -> TraceStore:
-    """What the next server finds; every file that it can see is whole."""
+    """Runs that the next server finds; every file that it can see is whole."""
     store, library = TraceStore(), Library(folder)
     library.restore(store, shared=True)
     library.close()

@@ -289,7 +289,7 @@ def test_both_rules_have_the_targets_distribution(target, rule):
 
 
 def test_children_are_tried_in_turn(target):
-    """What decides is recorded, and a run by this rule repeats under its seed."""
+    """The order of the children is recorded, and a run by this rule repeats under its seed."""
     save_tiny_part(target, "eagle")
     prompt, sampling = Prompt.from_ids(prompt_ids(2)), Sampling(temperature=1.0, seed=6)
     options = {"sampling": sampling, "max_new_tokens": NEW}

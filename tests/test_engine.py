@@ -134,7 +134,7 @@ def test_same_seed_same_tokens_whatever_the_method(target):
 
 
 def two_token_counts(probabilities: torch.Tensor, draft: Draft, runs: int, *, cheat: bool = False) -> np.ndarray:
-    """How often each first token is emitted after the root, over many seeded verifications of one draft."""
+    """Number of times that each first token is emitted after the root, over many seeded verifications of one draft."""
     counts = np.zeros(len(probabilities))
     scored = Scored(probabilities.log()[None].repeat(len(draft.tree), 1))
     for seed in range(runs):
@@ -210,7 +210,7 @@ def test_two_runs_may_be_open_at_once(target, plain):
 
 
 def test_a_forward_that_fails_leaves_nothing_armed(monkeypatch):
-    """What was to be kept for one run is not kept for the next."""
+    """Requests of one run to keep states do not reach the next."""
     target, needs = tiny_target("llama"), Needs(layers=(1,), heads=((0, 1),), top_tokens=2)
     asked = Prompt.from_ids(prompt_ids(3))
 

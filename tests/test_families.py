@@ -182,7 +182,7 @@ def test_windows_bind(family):
 
 @pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_attention_rows_and_hidden_states_equal_eager(family):
-    """What drafters read equals what transformers itself reports."""
+    """States that drafters read equal those that transformers itself reports."""
     target, ids = tiny_target(family), prompt_ids(5, 50)
     model = network(family)
     out = model(torch.tensor([ids]), output_hidden_states=True, output_attentions=True)

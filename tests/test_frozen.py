@@ -41,7 +41,7 @@ def opened(name: str) -> Trace:
 
 
 def told(trace: Trace) -> dict[str, Any]:
-    """What a file says, by today's code: rows per table, the text, and every metric."""
+    """A file's content, by today's code: rows per table, the text, and every metric."""
     speed = trace.run["timings"].get("plain_tokens_per_s")
     return {
         "rows": {table: trace.rows(table) for table in trace.tables},

@@ -46,7 +46,7 @@ def logits(model, ids: list[int]) -> torch.Tensor:
 
 
 def kept() -> list[str]:
-    """What a crash must not leave: every folder of the cache but the hashes."""
+    """Folders that a crash must not leave: all of the cache but the hashes."""
     folder = converted_folder()
     return sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name != "hashes")
 

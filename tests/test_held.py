@@ -1,4 +1,4 @@
-"""What drafting holds: tensors once, weights of a draft model, nothing of the target's, rows kept per position."""
+"""Memory of drafting: tensors once, weights of a draft model, nothing of the target's, rows kept per position."""
 
 import numpy as np
 import torch

@@ -30,7 +30,7 @@ WORDS = Path(__file__).with_name("words_left.txt")
 
 
 def is_participle(name: str) -> bool:
-    """Whether a name is a single word, and that a participle."""
+    """True for a name of a single word that is a participle."""
     word = name.strip("_")
     single = word == word.lower() or re.fullmatch(r"[A-Z][a-z]+", word)
     word = word.lower()
@@ -48,7 +48,7 @@ def definitions(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, ast.Func
 
 
 def refused(path: str, text: str) -> Iterator[tuple[str, str]]:
-    """What the lint refuses of a module's text, as (kind, place): ``name`` or ``docstring``."""
+    """Refusals of the lint in a module's text, as (kind, place): ``name`` or ``docstring``."""
     tree = ast.parse(text)
     if is_participle(Path(path).stem):
         yield "name", path
@@ -63,7 +63,7 @@ def refused(path: str, text: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def faults() -> Counter[tuple[str, str]]:
-    """What the lint refuses in the tree."""
+    """The lint's refusals in the tree."""
     found: Counter[tuple[str, str]] = Counter()
     for folder in ("decoders", "specviz", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):

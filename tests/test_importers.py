@@ -1,4 +1,4 @@
-"""What servers say, imported: each documented form on its sample, and on samples that somebody damaged."""
+"""Imported answers of servers: each documented form on its sample, and on samples that somebody damaged."""
 
 from __future__ import annotations
 

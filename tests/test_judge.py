@@ -80,7 +80,7 @@ def test_the_recorded_rule_gives_the_recorded_verdict():
 
 
 def test_a_rank_that_is_recorded_is_kept():
-    """What is not recorded lies so that each child has its rank, and the first choices stay the first."""
+    """Unrecorded tokens are placed so that each child has its rank, and the first choices stay the first."""
     for trace in (run(), run("eagle2", 0.0), run("pld+h", 1.0)):
         for at in rebuilt(trace):
             assert not at.missing

@@ -1,4 +1,4 @@
-"""What methods keep from run to run, as the page asks for it: the asking user's alone, counted, and emptied."""
+"""State that methods keep from run to run, as the page shows it: the user's own, counted, and emptied."""
 
 from __future__ import annotations
 

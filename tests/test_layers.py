@@ -71,7 +71,7 @@ def roots(source: str, package: str, everywhere: bool = True) -> set[str]:
 
 
 def within(name: str, modules: set[str]) -> bool:
-    """Whether a name is one of the modules of decoders, or stands in one."""
+    """True for a name that is one of the modules of decoders, or stands in one."""
     return any(f"{name}.".startswith(f"decoders.{module}.") for module in modules)
 
 

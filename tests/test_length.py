@@ -303,7 +303,7 @@ def test_what_is_decided_is_what_whole_arrays_decide(method: str) -> None:
 
 @pytest.mark.parametrize("deep", range(1, 6))
 def test_a_drawn_chain_is_cut_by_nothing_that_stands_behind_the_cut(deep: int) -> None:
-    """Whether position d is verified is decided by what was known before its token was drawn: by positions 1 to d."""
+    """Position d is verified by facts known before its token was drawn: by positions 1 to d."""
     random = np.random.default_rng(deep)
     length = AutoLength(RowCosts(Curve((1, 9), (10.0, 34.0), "a test"), follows=False))
     one, other = (np.append(1.0, random.uniform(0.2, 0.95, 6)) for _ in range(2))

@@ -44,7 +44,7 @@ def desk(tmp_path: Path) -> Iterator[StubDesk]:
 
 
 def restarted(desk: StubDesk, *, shared: bool = False) -> TraceStore:
-    """What the next server finds."""
+    """The library that the next server finds."""
     assert desk.library is not None
     store, library = TraceStore(), Library(desk.library.folder)
     library.restore(store, shared=shared)

@@ -1,4 +1,4 @@
-"""What one user of a shared server may do, and what a public one leaves out."""
+"""Limits of one user of a shared server, and what a public one leaves out."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_a_packed_head_that_lies_otherwise_keeps_the_embedding(monkeypatch):
 
 
 def test_weights_mapped_from_a_file_are_let_go(tmp_path, monkeypatch):
-    """What was packed is dropped from memory, and the rest gets memory of its own; whoever reads the file's tensors
+    """Packed weights are dropped from memory, and the rest gets memory of its own; whoever reads the file's tensors
     again has them still.
     """
     from safetensors.torch import load_file, save_file

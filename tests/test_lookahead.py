@@ -24,8 +24,8 @@ def target() -> Any:
 
 
 def written(target: Any, text: list[int], window: list[list[int]]) -> list[int]:
-    """What the target writes behind the last row of the window, each column asked alone: the prefix, the first row up
-    to the column, and the column's own tokens.
+    """The target's tokens behind the last row of the window, each column asked alone: the prefix, the first row up to
+    the column, and the column's own tokens.
     """
     columns = range(len(window[-1])) if len(window) > 1 else range(len(window[0]) + 1)
     tokens = []

@@ -32,7 +32,7 @@ def desk() -> Iterator[StubDesk]:
 
 
 def asking(server: Any, work: Callable[[Client], Awaitable[Any]]) -> Any:
-    """What ``work`` makes of a client of the server."""
+    """The result of ``work`` with a client of the server."""
 
     async def connected() -> Any:
         async with Client(server) as client:

@@ -56,7 +56,7 @@ class Wheel:
 
 
 def _installed(monkeypatch, wheel: Callable[[], Wheel]) -> None:
-    """What ``importlib.metadata`` says of the wheel; other packages are what they are."""
+    """Let ``importlib.metadata`` find this wheel; other packages are what they are."""
     version, distribution = importlib.metadata.version, importlib.metadata.distribution
     shown = lambda name: wheel().version if name == catalog.WHEEL else version(name)  # noqa: E731
     monkeypatch.setattr(importlib.metadata, "version", shown)

@@ -16,7 +16,7 @@ NOTEBOOK = Path(__file__).resolve().parent.parent / "docs" / "five-papers.ipynb"
 
 
 def executed(cells: list[dict[str, Any]]) -> list[str]:
-    """What each code cell's last expression shows as text, in one namespace, as a notebook runs them."""
+    """The text of each code cell's last expression, in one namespace, as a notebook runs them."""
     shown, names = [], {}
     pd.set_option("display.width", 100)
     for cell in cells:

@@ -90,7 +90,7 @@ def test_any_text_is_a_value_or_one_sentence(text: str, name: str):
 
 
 def test_values_survive_their_own_text():
-    """What a trace or a command line shows of a parameter can be given back."""
+    """The text of a parameter in a trace or a command line gives the parameter back."""
     params = Params(k=3, theta=0.25, clip=True, mode="sum")
     shown = {control.name: str(getattr(params, control.name)) for control in controls(Params)}
     assert make_params(Params, shown) == params

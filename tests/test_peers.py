@@ -1,4 +1,4 @@
-"""What a user would pick instead: the same draft model as transformers' assistant, a compiled cache, llama.cpp."""
+"""Alternatives to this engine: the same draft model as transformers' assistant, a compiled cache, llama.cpp."""
 
 from __future__ import annotations
 

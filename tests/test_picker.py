@@ -428,7 +428,7 @@ def empty(folder: Path) -> Path:
 def test_a_model_that_breaks_while_it_is_read_leaves_the_one_in_use(
     app: tuple[TestClient, Any], tmp_path: Path
 ) -> None:
-    """What its header does not show is found out later, and told to whoever looks."""
+    """Damage behind a header is found later, and told to whoever looks."""
     client, desk = app
     (tmp_path / "second" / "tokenizer.json").write_text("{}")
     write_gguf(tmp_path / "odd.gguf", architecture="oddarch")

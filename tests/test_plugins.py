@@ -71,7 +71,7 @@ def wheel(folder: Path, name: str, text: str) -> Path:
 
 
 def installed(wheel: Path, folder: Path) -> None:
-    """What an installer does with a wheel, and the folder where it looks."""
+    """Install a wheel as an installer does; the folder where it looks."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
     sys.path.insert(0, str(folder))

@@ -1,4 +1,4 @@
-"""What the README and docs/ tell newcomers to do works as it stands."""
+"""The steps for newcomers in the README and docs/ work as they stand."""
 
 import re
 import sys
@@ -31,7 +31,7 @@ def snippet(name: str, place: str = "README.md") -> str:
 
 
 def section(place: str, title: str) -> str:
-    """What stands below the heading ``## title``."""
+    """The text below the heading ``## title``."""
     return page(place).split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 

@@ -1,4 +1,4 @@
-"""What the papers' recipes measure beside runs, each in a tiny form."""
+"""Measurements of the papers' recipes beside runs, each in a tiny form."""
 
 from __future__ import annotations
 

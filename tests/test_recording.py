@@ -1,4 +1,4 @@
-"""What a method declares and hands over is in the trace: numbers per node and step, the pool, the prompt it rewrote."""
+"""A method's declared numbers and notes in the trace: per node and step, the pool, the prompt it rewrote."""
 
 from __future__ import annotations
 

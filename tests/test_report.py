@@ -1,4 +1,4 @@
-"""What a page is told of a run: every metric with parts that make its value, shares and lists that add up."""
+"""A page's report on a run: every metric with parts that make its value, shares and lists that add up."""
 
 import re
 from pathlib import Path

@@ -207,7 +207,7 @@ def test_block_verification_is_exact_and_accepts_at_least_as_many(vocab, count, 
 
 
 def block_counts(pair: Pair, runs: int) -> np.ndarray:
-    """How often each three tokens came first in ``runs`` runs; the target goes on where a step was shorter."""
+    """Counts of the first three tokens in ``runs`` runs; the target goes on where a step was shorter."""
     counts = np.zeros((pair.vocab,) * 3)
     for seed in range(runs):
         random, tokens = np.random.default_rng([seed, 1]), ()

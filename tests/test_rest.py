@@ -48,8 +48,8 @@ def written(path: Path, documents: list[list[int]]) -> Path:
 def naive(
     documents: list[list[int]], text: list[int], longest: int, shortest: int, depth: int, most: int
 ) -> dict[tuple[int, ...], int]:
-    """How often each continuation of the longest suffix that stands somewhere with a token behind it begins so; of more
-    than ``most`` continuations the first in the order of a suffix array are counted.
+    """Counts of first tokens of the longest suffix that stands somewhere with a token behind it; of more than ``most``
+    continuations the first in the order of a suffix array are counted.
     """
     for n in range(min(longest, len(text)), shortest - 1, -1):
         ends = [

@@ -37,7 +37,7 @@ def longest_suffix(text: list[int], inside: list[int]) -> tuple[int, int]:
 
 
 def released(text: list[int], n_predicts: int) -> int:
-    """Where the released code copies from, by its automaton's states: the classes of suffixes that end alike."""
+    """The released code's source of a copy, by its automaton's states: the classes of suffixes that end alike."""
     before = text[:-1]
     length, _ = longest_suffix(text, before)
     end = -1

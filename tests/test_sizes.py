@@ -1,4 +1,4 @@
-"""How large models are before they are opened, how much memory is free, and what is refused."""
+"""Sizes of models before they are opened, free memory, and refusals."""
 
 from __future__ import annotations
 

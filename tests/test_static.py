@@ -101,7 +101,7 @@ def tree_of(session, rows: int) -> DraftTree:
 
 
 def scored(session, tree: DraftTree):
-    """What a forward gives: logits, hidden states, queries, the run's keys behind it, and how it ran."""
+    """A forward's results: logits, hidden states, queries, the run's keys behind it, and how it ran."""
     out = session.score(Draft(tree))
     taps = session._captured
     store, length = session.cache.store, session.cache.length
@@ -390,7 +390,7 @@ def test_a_part_is_made_once_and_kept(workshop, part, monkeypatch):
 
 
 def test_a_package_is_looked_for_once(workshop, part):
-    """What another process makes meanwhile is taken by the next command: all runs of one run alike."""
+    """A package that another process makes meanwhile is taken by the next command: all runs of one run alike."""
     assert workshop.open(part) is None
     part.package.parent.mkdir(parents=True)
     part.package.write_text("x")

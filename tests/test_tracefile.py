@@ -257,7 +257,7 @@ BOMB = bomb(32 * 2**20)
 
 
 def _unpacked_sizes(data: bytearray) -> list[int]:
-    """Where the zip directory and the part's own header give the unpacked size of nodes.json."""
+    """The two places of the unpacked size of nodes.json: the zip directory and the part's own header."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         size = struct.pack("<L", archive.getinfo("nodes.json").file_size)
     places = [data.rfind(size)]

@@ -90,7 +90,7 @@ def test_chances_are_what_a_verifier_does(name, kind):
 
 
 def first_tokens(name: str, p: torch.Tensor, q: torch.Tensor, runs: int, **params) -> np.ndarray:
-    """How often each token came out of a draft of one token drawn from q."""
+    """Counts of the tokens that came out of a draft of one token drawn from q."""
     counts, random, verifier = np.zeros(len(p)), np.random.default_rng(5), judge(name, chooser(11), **params)
     for _ in range(runs):
         token = drawn_token(q, random.random())

@@ -227,7 +227,7 @@ def program(name: str) -> str:
 
 
 def ran(*command: str) -> str:
-    """What a command says; fails with it where the command does."""
+    """Run a command; return its output, and fail with it where the command does."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
     return done.stdout

@@ -1,4 +1,4 @@
-"""What if: a step drafted again equals the recorded one, for every method; other methods, candidates, the server."""
+"""What-if: a step drafted again equals the recorded one, for every method; other methods, candidates, the server."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def ranked(target):
 
 
 def equal(recorded, again):
-    """Whether two columns hold the same, numbers up to what one forward instead of many changes."""
+    """True where two columns hold the same, numbers up to what one forward instead of many changes."""
     return len(recorded) == len(again) and all(
         abs(a - b) < 2e-4 if isinstance(a, float) and isinstance(b, float) else a == b
         for a, b in zip(recorded, again, strict=True)
@@ -165,7 +165,7 @@ def test_every_candidate_accepts_what_was_recorded(ranked):
 
 
 def test_other_methods_and_parameters(target, ranked):
-    """What is drafted is what that method drafts in a run of its own that stands at the same text."""
+    """The draft is the one of that method in a run of its own that stands at the same text."""
     step = 3
     for name, params in (("adapld", {"k": 3}), ("pld", {"clip": True}), ("pld+a", {}), ("glide", {"gamma": 3})):
         found = ranked.redraft(step, name, params)

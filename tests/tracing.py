@@ -1,4 +1,4 @@
-"""What recording a run costs, method by method: ``python -m tests.tracing [--model smollm2] [--minutes 7]``.
+"""The cost of recording a run, method by method: ``python -m tests.tracing [--model smollm2] [--minutes 7]``.
 
 Recorded and unrecorded runs of the same prompt take turns, round by round over all methods, until the time is up. Both
 are timed from the first draft to the last token, the prompt and the drafter's index excluded; all that a record takes

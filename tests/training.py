@@ -1,4 +1,5 @@
-"""What tests of training share: a text that is learnt in a few steps, and runs of every kind of part on tiny models."""
+"""Shared pieces of training tests: a text that is learnt in a few steps, and runs of every kind of part on tiny models.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much work something is, told by counts that do not depend on the machine."""
+"""Work, counted by calls that do not depend on the machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def calls(act: Callable[[], Any]) -> int:
-    """How many functions, of Python and of C, are called while ``act()`` runs (in this thread)."""
+    """Number of functions, of Python and of C, that are called while ``act()`` runs (in this thread)."""
     count = 0
 
     def see(frame: Any, event: str, argument: Any) -> None:

@@ -329,7 +329,7 @@ class BlockNetwork(Borrowing):
         return [layer.self_attn.keys_values(read, cos, sin) for layer in self.layers]
 
     def rows(self, roots: Int[Tensor, "blocks"]) -> Float[Tensor, "blocks block hidden"]:
-        """What goes in: each root and the masks behind it."""
+        """The input rows: each root and the masks behind it."""
         root, masks = self.embedding(roots)[:, None], self.config.block - 1
         if self.config.mask_token < 0:
             mask = self.mask_embedding.to(root.dtype)

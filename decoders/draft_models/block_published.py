@@ -199,7 +199,7 @@ def _config(head: Published, target: Target) -> BlockConfig:
 
 
 def anchor_of(head: Published) -> bool:
-    """Whether a row guesses the next token: what the checkpoint says, else its format's reading (DeepSpec's: yes)."""
+    """True where a row guesses the next token, by the checkpoint, else by its format's reading (DeepSpec's: yes)."""
     said = option(head, "sample_from_anchor")
     if said is not None and type(said) is not bool:
         raise UserError(

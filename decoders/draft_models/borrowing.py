@@ -1,4 +1,4 @@
-"""What small networks beside a target borrow of it: its embedding, and its head, whole or of the commonest tokens."""
+"""Mixin: the embedding and head of a target, whole or of the commonest tokens, in small networks beside it."""
 
 from __future__ import annotations
 

@@ -91,13 +91,13 @@ class CompiledForwards(ABC):
         return weights
 
     def usable(self) -> bool:
-        """Whether forwards run here."""
+        """True where forwards run here."""
         if self.checked is False or self.engines.static is None or not self.ready():
             return False
         return self.checked or self.check()
 
     def ready(self) -> bool:
-        """Whether all parts are there; one that was made meanwhile is opened."""
+        """True once all parts are there; one that was made meanwhile is opened."""
         for kind, part in self.parts.items():
             if kind not in self.opened and (opened := WORKSHOP.open(part)) is not None:
                 self.opened[kind] = opened
@@ -136,7 +136,7 @@ class CompiledDraft(CompiledForwards):
         return ForwardShape(self.model.config, kind, self.packs_at(self.kinds[kind]), self.kv_heads)
 
     def takes(self, rows: int) -> bool:
-        """Whether a forward of so many rows runs here."""
+        """True where a forward of so many rows runs here."""
         return rows <= MOST_ROWS and self.usable()
 
     def run(

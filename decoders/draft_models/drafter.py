@@ -97,7 +97,9 @@ class Running(Protocol):
         ...
 
     def looks(self, rows: Sequence[int]) -> Callable[[], Float[Tensor, "layers heads rows keys"]] | None:
-        """How to compute where rows of this draft (0 = the root) looked in the target's cache; None if nowhere."""
+        """A function for the places in the target's cache where rows of this draft (0 = the root) looked; None if
+        nowhere.
+        """
         ...
 
 

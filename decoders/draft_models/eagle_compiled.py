@@ -34,7 +34,7 @@ class CompiledEagle(CompiledForwards):
         return ForwardShape(self.head.config, kind, self.packs_at(self.kinds[kind]))
 
     def takes(self, rows: int) -> bool:
-        """Whether a forward of so many rows runs here; those of heads with windows never do."""
+        """True where a forward of so many rows runs here; those of heads with windows never do."""
         return not self.head.config.windows and rows <= MOST_ROWS and self.usable()
 
     def run(

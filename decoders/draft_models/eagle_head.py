@@ -210,7 +210,7 @@ class EagleLayer(nn.Module):
         self.post_attention_layernorm = Norm(config.hidden, config.eps)
 
     def into_attention(self, state: Tensor, embedded: Tensor) -> tuple[Tensor, Tensor]:
-        """What the attention reads, and what its output is added to."""
+        """The attention's input, and the states that its output is added to."""
         if self.pairs:
             normed = self.hidden_norm(state)
             both = torch.cat([self.input_layernorm(embedded), normed], -1)
@@ -261,7 +261,7 @@ class EagleHead(Borrowing):
         return (features - self.center) / self.spread if self.config.scaled else features
 
     def stands_for(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows hidden"]:
-        """What the output layer reads of the head's states: the target's next ones (EAGLE-1), or their norm."""
+        """The output layer's input from the head's states: the target's next ones (EAGLE-1), or their norm."""
         if self.config.third:
             return states if self.config.norm_output else self.norm(states)
         return states * self.spread + self.center if self.config.scaled else states

@@ -240,7 +240,7 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def same_table(stored: Tensor, table: Any) -> bool:
-    """Whether a stored tensor holds the weights of the target's embedding or head, in either's dtype."""
+    """True where a stored tensor holds the weights of the target's embedding or head, in either's dtype."""
     own = table.weight.detach()
     if own.shape != stored.shape:
         return False

@@ -25,7 +25,7 @@ class CompiledHead(Protocol):
     """A head's compiled forwards (``eagle_compiled.CompiledEagle``)."""
 
     def takes(self, rows: int) -> bool:
-        """Whether a forward of so many rows runs there."""
+        """True where a forward of so many rows runs there."""
         ...
 
     def run(

@@ -30,7 +30,7 @@ def bin_of(confidence: float) -> int:
 
 
 def extras(confidence: float) -> int:
-    """How many more tokens stand beside a token of this confidence (CAPE: 7, 5, 3 or 1).
+    """Number of further tokens beside a token of this confidence (CAPE: 7, 5, 3 or 1).
 
     >>> [extras(p) for p in (0.05, 0.3, 0.45, 0.65, 0.95, 1.0)]
     [7, 5, 5, 3, 1, 1]

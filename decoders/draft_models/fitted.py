@@ -1,4 +1,4 @@
-"""What a published head comes to beside one target."""
+"""A published head, checked against one target: configuration, weights and notes."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class RankTree:
 
     @cached_property
     def terms(self) -> dict[str, np.ndarray]:
-        """What is recorded of its nodes alike in every draft."""
+        """The recorded numbers of its nodes that are alike in every draft."""
         ranks = np.asarray([np.nan, *(path[-1] for path in self.paths[1:])])
         return {"distance": np.asarray([np.nan, *map(len, self.paths[1:])]), "draft_rank": ranks}
 

@@ -32,7 +32,7 @@ class PrefixLayer(nn.Module):
         self, states: Float[Tensor, "batch rows hidden"], cos: Tensor, sin: Tensor, mask: Tensor | None = None,
         remember: Remember | None = None,
     ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
-        """What the heads read at each position. Without ``mask`` each sees those before it."""
+        """The heads' input at each position. Without ``mask`` each sees those before it."""
         read, residual = self.layer.into_attention(states, states)
         query, keys, values = self.layer.self_attn.project(read, cos, sin)
         if remember is not None:

@@ -95,7 +95,7 @@ def own_checkpoint(target: Target) -> Path | None:
 
 
 def own_layers(target: Target) -> str | None:
-    """Where a target's own MTP layers lie: the folder of its checkpoint; None where it has none. Looked up once."""
+    """The folder of a target's own MTP layers, its checkpoint's; None where it has none. Looked up once."""
     key = ("mtp", "own")
     if key not in target.companions:
         folder = own_checkpoint(target)

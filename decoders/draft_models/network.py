@@ -35,7 +35,7 @@ DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under
 
 @dataclass(frozen=True, slots=True)
 class TargetView:
-    """What one layer's queries see of the target: cached keys and values after rotary, and the queries' own rotary.
+    """One layer's view of the target: cached keys and values after rotary, and the queries' own rotary.
 
     ``mask`` is True where a query may look, or added to its scores where every query sees something; None: everywhere.
     ``watch`` collects the queries, for looking at.
@@ -228,7 +228,7 @@ def block_mask(length: int, block: int = 5, device: Any = None) -> Bool[Tensor, 
 
 
 def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
-    """How many tokens two texts begin with alike."""
+    """Number of tokens that two texts begin with alike."""
     n = min(len(first), len(second))
     differs = first[:n] != second[:n]
     return int(differs.argmax()) if differs.any() else n
@@ -238,7 +238,7 @@ class CompiledNetwork(Protocol):
     """A draft model's compiled forwards (``compiled.CompiledDraft``)."""
 
     def takes(self, rows: int) -> bool:
-        """Whether a forward of so many rows runs there."""
+        """True where a forward of so many rows runs there."""
         ...
 
     def run(
@@ -369,7 +369,7 @@ class DraftRun:
         return self.model.everything(self.model.head(states)[0].float())
 
     def _view(self, layer: int, positions: slice | Tensor, last_only: bool) -> TargetView | None:
-        """What rows see of the target: a draft's all its committed keys, a committed position's those before it."""
+        """The target's keys that rows see: a draft's all its committed ones, a committed position's those before it."""
         config, context = self.model.config, self.context
         assert context is not None
         root = context.root_position

@@ -40,7 +40,7 @@ class OwnCache:
         return True
 
     def rows(self, start: int, stop: int) -> Remember:
-        """What keeps the keys and values of rows ``start`` to ``stop``, and gives those of all rows up to there."""
+        """Append keys and values of rows ``start`` to ``stop``; return those of all rows up to there."""
         store = self.store
 
         def remember(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -185,7 +185,7 @@ class Published:
 
     @classmethod
     def open(cls, place: str | Path) -> Published:
-        """What lies in a folder or file, or has this hub id. A hub's files are fetched when they are not here yet.
+        """Read the head in a folder or file, or of this hub id. A hub's files are fetched when they are not here yet.
 
         Raises UserError in one sentence for what is not there, damaged, a pickle with code, or of a format that is not
         read; TooLarge, with both numbers and before anything is fetched or read, for what does not fit.
@@ -215,14 +215,14 @@ class Published:
 
     @property
     def name(self) -> str:
-        """What it is called where it may be read by others: a hub id, else the last name of its path."""
+        """The name where others may read it: a hub id, else the last name of its path."""
         return (
             self.place if not Path(self.place).expanduser().exists() else Path(self.place).expanduser().resolve().name
         )
 
     @property
     def kind(self) -> str:
-        """What it is a head of: eagle, eagle3, medusa, hydra, mtp, dflash, dspark or dflash2."""
+        """The kind of head: eagle, eagle3, medusa, hydra, mtp, dflash, dspark or dflash2."""
         return self.format.partition("-")[0].rstrip("+")
 
     @property
@@ -347,7 +347,7 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _weight_files(place: Path) -> list[Path]:
-    """What holds the tensors: one file, those that an index names, or all of a folder, safetensors before pickles."""
+    """The files of the tensors: one, those that an index names, or all of a folder, safetensors before pickles."""
     if place.is_file():
         if place.suffix not in (".safetensors", *PICKLES):
             raise UserError(f"{place} holds no weights: give a .safetensors, .bin or .pt file, or its folder")

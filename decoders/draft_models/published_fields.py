@@ -212,7 +212,7 @@ def check_equal(head: Published, name: str, value: Any, stored: Any) -> None:
 
 
 def flag(head: Published, name: str) -> bool:
-    """Whether a field of the configuration is set. Raises UserError where it is neither true nor false."""
+    """True where a field of the configuration is set. Raises UserError where it is neither true nor false."""
     value = head.config.get(name)
     if value is not None and not isinstance(value, bool):
         raise UserError(f"{head.place} cannot be read: its {CONFIG} says {name} = {value!r}, not true or false")
@@ -220,7 +220,7 @@ def flag(head: Published, name: str) -> bool:
 
 
 def windows(head: Published, layers: int) -> tuple[int, ...]:
-    """How many positions each decoder layer sees, its own included (0: all); empty where all see everything.
+    """Number of positions that each decoder layer sees, its own included (0: all); empty where all see everything.
 
     speculators' layers slide where ``layer_types`` says so, which transformers derives for Qwen3 from
     ``use_sliding_window`` and ``max_window_layers``. The code of the other formats has no window: a configuration that

@@ -131,7 +131,7 @@ def plugin_problems() -> tuple[str, ...]:
 
 
 def plugin_place(name: str) -> str | None:
-    """Where the plug-in stands that brought a method; None for a method of specviz's own."""
+    """The place of the plug-in that brought a method; None for a method of specviz's own."""
     _read_plugins()
     return _places.get(name)
 
@@ -164,7 +164,7 @@ def find_verifier(name: str) -> VerifierCard:
 
 
 def verifier_place(name: str) -> str | None:
-    """Where the plug-in stands that brought a verifier; None for one of specviz's own."""
+    """The place of the plug-in that brought a verifier; None for one of specviz's own."""
     _read_plugins()
     return _verifier_places.get(name)
 

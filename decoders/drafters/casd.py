@@ -110,7 +110,7 @@ class CasdDrafter(Drafter):
         )
 
     def _in_prompt(self, places: np.ndarray) -> tuple[int, ...]:
-        """Where places of the pool stand in the prompt; -1 where they do not."""
+        """Positions in the prompt of places in the pool; -1 where they are not in it."""
         assert self.pool is not None
         if self.pool.positions is None:
             return (-1,) * len(places)
@@ -142,7 +142,7 @@ NO_CONTEXT = (
 
 
 def lacking(prompt: Prompt) -> str | None:
-    """What the prompt lacks: a context, or a pool of its own, of at least two tokens."""
+    """The part that the prompt lacks: a context, or a pool of its own, of at least two tokens."""
     pool = prompt.pool or prompt.context_pool()
     if pool is None:
         return NO_CONTEXT

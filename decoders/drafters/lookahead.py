@@ -87,12 +87,12 @@ class NgramCache:
         return self._not_looked_up + sum(map(len, self._tails.values()))
 
     def _in_text(self) -> int:
-        """How many n-grams the text has in all, ``most`` per token at most."""
+        """Number of n-grams in the text, ``most`` per token at most."""
         different = np.unique(np.lib.stride_tricks.sliding_window_view(self.text, self.n), axis=0)
         return int(np.minimum(np.unique(different[:, 0], return_counts=True)[1], self.most).sum())
 
     def _ngrams(self, token: int) -> OrderedDict[tuple[int, ...], None]:
-        """What is kept under a token, those of the text included."""
+        """The n-grams under a token, those of the text included."""
         if token not in self._tails:
             last_seen: dict[tuple[int, ...], None] = {}
             starts = np.flatnonzero(self.text[: max(0, len(self.text) - self.n + 1)] == token) if self.n else ()
@@ -155,7 +155,7 @@ class LookaheadDrafter(Drafter):
 
     @property
     def is_full(self) -> bool:
-        """Whether the window has all of its rows, so that n-grams come of it."""
+        """True once the window has all of its rows, so that n-grams come of it."""
         return len(self.window) == self.params.n - 1
 
     def probes(self, length: int) -> tuple[Probe, ...]:
@@ -200,7 +200,7 @@ class LookaheadDrafter(Drafter):
                 self.move(step.draft.tree.tokens[0], self._next_row(step.scored(probes)))
 
     def _next_row(self, scored: Scored) -> list[int]:
-        """What the target wrote behind the window's last row; behind the root too where there is but one."""
+        """The target's choices behind the window's last row; behind the root too where there is but one."""
         behind = [] if scored.probe_logits is None else scored.probe_logits.argmax(-1).tolist()
         if len(self.window) == 1:
             return [int(scored.logits[0].argmax()), *behind]

@@ -122,7 +122,7 @@ class Plan:
 
     @cached_property
     def terms(self) -> dict[str, np.ndarray]:
-        """What is recorded of its nodes alike in every draft."""
+        """The recorded numbers of its nodes that are alike in every draft."""
         return {
             "distance": np.asarray([np.nan, *self.distances[1:]]),
             "guess_rank": np.asarray([np.nan, *self.ranks[1:]]),

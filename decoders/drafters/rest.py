@@ -112,7 +112,7 @@ class RestDrafter(Drafter):
         return Draft.empty(context.root, f"the last {last} nowhere in the {where}")
 
     def _in_prompt(self, places: np.ndarray) -> tuple[int, ...]:
-        """Where places of the pool stand in the prompt; -1 where they do not."""
+        """Positions in the prompt of places in the pool; -1 where they are not in it."""
         if self.pool is None or self.pool.positions is None:
             return (-1,) * len(places)
         return tuple(np.where(places >= 0, self.pool.positions[places], -1).tolist())

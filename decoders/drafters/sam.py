@@ -64,7 +64,7 @@ class SamParams:
 
 
 def match_lengths(tokens: Int[np.ndarray, "tokens"], ends: Int[np.ndarray, "places"]) -> Int[np.ndarray, "places"]:
-    """How many tokens up to each earlier place equal the text's last tokens (the last token stands at all of them).
+    """Number of tokens up to each earlier place that equal the text's last ones (the last token stands at all of them).
 
     >>> match_lengths(np.array([1, 2, 3, 9, 1, 2, 3]), np.array([2])).tolist()
     [3]

@@ -229,7 +229,7 @@ class DraftRows:
 
 
 def differing(target: Any, drafter: Any) -> str | None:
-    """How two tokenizers differ, in words; None if they give the same tokens."""
+    """The difference of two tokenizers, in words; None if they give the same tokens."""
     if target is None or drafter is None:
         return None
     ours, theirs = target.get_vocab(), drafter.get_vocab()

@@ -235,7 +235,7 @@ def drafter_of(target: Target, source: str | None, part: str | None = None) -> t
 
 
 def available(target: Target) -> str | None:
-    """What is missing where no drafter is named."""
+    """The parameter that is missing where no drafter is named."""
     try:
         return drafter_of(target, None)[1]
     except UserError as error:

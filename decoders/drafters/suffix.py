@@ -374,7 +374,7 @@ def _best(guesses: list[Guess]) -> Guess | None:
 
 
 def _run(guess: Guess) -> int:
-    """How many of its tokens stand behind each other where the first one stands."""
+    """Number of its tokens that stand behind each other where the first one stands."""
     source = guess.sources[0] if guess.sources else -1
     return next(
         (n for n, at in enumerate(guess.sources) if at != source + n or guess.parents[n] != n - 1), len(guess.sources)

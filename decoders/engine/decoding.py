@@ -212,7 +212,7 @@ class Decoding:
                 return
 
     def room(self, session: Session) -> int:
-        """How many tokens the run may write in all."""
+        """Number of tokens that the run may write in all."""
         return min(self.max_new_tokens, self.target.context_length - session.prompt_length)
 
     def propose(self, session: Session, choose: bool = True) -> Draft:

@@ -1,4 +1,4 @@
-"""How much memory a drafter's own tensors take beside the target."""
+"""The memory of a drafter's own tensors beside the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the target takes for one row in a run's contexts: what a draft forward is measured in (Leviathan §3)."""
+"""The target's time for one row in a run's contexts: the unit in which a draft forward is measured (Leviathan §3)."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class Run:
             self._finish()
 
     def _is_time(self) -> bool:
-        """Whether the steps that wait are to be recorded now."""
+        """True where the steps that wait are to be recorded now."""
         passed = time.perf_counter() - self._recorded_at
         most = RECORD_BYTES.get(self.decoding.target.device.type, 0)
         if passed > RECORD_SECONDS or self._waiting_bytes >= 2 * most:

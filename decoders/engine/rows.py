@@ -1,4 +1,4 @@
-"""What a run's prompt and steps become in its trace: rows of every table."""
+"""Rows of every table of a trace, from a run's prompt and steps."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Recording:
         self._written(rows, ids)
 
     def plain(self, ids: list[int]) -> Delta:
-        """What plain decoding wrote for the same prompt."""
+        """Record plain decoding's output for the same prompt."""
         rows = self._rows("plain")
         rows.add("plain", len(ids), {"id": ids})
         return self._written(rows, ids)

@@ -60,7 +60,7 @@ class ResidualVerifier(Verifier):
         return ratio
 
     def by_ratio(self, draft: Draft) -> bool:
-        """Whether a draft is judged by p/q and not matched."""
+        """True where a draft is judged by p/q and not matched."""
         return draft.drawn and draft.tree.drafted > 0
 
     def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:

@@ -31,7 +31,7 @@ PACKAGES = ("decoders", "specviz/server", "specviz/workers", "specviz/pages")  #
 
 @dataclass
 class Holder:
-    """Where model work is done: a model, and what pages remember there of what they did with it."""
+    """A place of model work: a model, and what pages remember there of what they did with it."""
 
     target: Target
     memory: dict[str, Any] = field(default_factory=dict)
@@ -41,12 +41,12 @@ Work = Callable[[Holder, Mapping[str, Any]], dict[str, Any]]  # a function of a 
 
 
 def name_of(work: Work) -> str:
-    """What a backend finds a function by."""
+    """The name by which a backend finds a function."""
     return f"{work.__module__}:{work.__name__}"
 
 
 def open_model(about: Mapping[str, Any]) -> Answers:
-    """What answers in a backend: its model is opened, and compared with the app's own."""
+    """Open the model of a backend, compare it with the app's own, and return what answers there."""
     os.environ[VARIABLE] = os.pathsep.join(about["plugins"])
     from decoders import load_target
     from decoders.drafters.sps import offer_drafter
@@ -71,7 +71,7 @@ def open_model(about: Mapping[str, Any]) -> Answers:
 
 
 def hosting_of(workers: Workers, target: Target, opening: Mapping[str, Any], drafter: str | None = None) -> Hosting:
-    """How each backend opens the model that the app has opened; ``opening`` as ``load_target`` takes it."""
+    """Options by which each backend opens the app's model; ``opening`` as ``load_target`` takes it."""
     device, gpus = worker_device(target.device.type, opening.get("device"), apart=workers.on == "ray")
     about = {
         "opening": {**opening, "device": device, "dtype": str(target.info["dtype"])},
@@ -144,7 +144,7 @@ def stream(run: RunLike) -> Iterator[dict[str, Any]]:
 
 
 class _TraceCursor:
-    """What the other side has of a trace."""
+    """The part of a trace that the other side has."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -152,7 +152,7 @@ class _TraceCursor:
         self.entries = {name: json.dumps(value) for name, value in trace.run.items()}
 
     def step(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> dict[str, Any]:
-        """What to tell beside a delta."""
+        """Message beside a delta."""
         for table, columns in delta.items():
             for name, values in columns.items():
                 self.tables[table][name].extend(values)
@@ -161,7 +161,7 @@ class _TraceCursor:
         return {"run": self._changes(), "tables": uneven}
 
     def rest(self) -> dict[str, Any]:
-        """What to tell at the end: whatever is not as it was told."""
+        """Final message: columns changed since the last one."""
         columns = {
             table: changed
             for table, mine in self.trace.tables.items()

@@ -1,4 +1,4 @@
-"""What pages send: JSON as pydantic models, and the sentence for what does not fit them."""
+"""Requests of pages: JSON as pydantic models, and the sentence for what does not fit them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specviz.words import sentence
 
 
 class Body(BaseModel):
-    """What a page sends as JSON: no value is turned into another type, and names that are not fields are ignored."""
+    """A page's request as JSON: no value is turned into another type, and names that are not fields are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 

@@ -1,4 +1,4 @@
-"""Where model work is handed in: runs and other work, for the app's own model or for the backends behind it."""
+"""The counter for model work: runs and other work, for the app's own model or for the backends behind it."""
 
 from __future__ import annotations
 
@@ -41,14 +41,16 @@ class Counter:
         return self.loader.target
 
     def on_worker(self, work: Callable[[], Any]) -> Any:
-        """What ``work`` returns, done with the model when no run waits. Raises QueueFull as the server goes down."""
+        """Do ``work`` with the model when no run waits, and return its result. Raises QueueFull as the server goes
+        down.
+        """
         return self.runner.on_worker(work, device=self._device())
 
     def _device(self) -> str:
         return str(self.target().info.get("device", "cpu"))
 
     def uses_backends(self, target: Any) -> bool:
-        """Whether runs with a model are done by backends: those with the model in use, where there are any."""
+        """True where backends do the runs with a model: with the model in use, where there are any."""
         return self.runner.pool is not None and target is self.loader.target
 
     def work_on(self, target: Any, work: Work, asked: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -62,7 +64,7 @@ class Counter:
         return self.runner.on_worker(lambda: pool.work(work, asked), device=LINE, seat=seat)
 
     def kept_at(self, owner: str, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What a function returns that looks at what methods keep of a user's runs, at once; {} where nothing is."""
+        """Query a method's persistent state immediately; {} where there is none."""
         target, pool = self.loader.target, self.runner.pool
         if target is None:
             return {}
@@ -114,5 +116,5 @@ class Counter:
 
 
 def _state_key(owner: str) -> str:
-    """What the backend is found by that keeps something of a user's runs."""
+    """The key of the backend that keeps something of a user's runs."""
     return f"kept {owner}"

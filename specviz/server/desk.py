@@ -1,4 +1,4 @@
-"""What any page may ask for: the methods, a token count, a run, a file to open. Every argument is checked here.
+"""Services that any page may ask for: methods, a token count, a run, a file. Every argument is checked here.
 
 Pages (and the named API) go through one ``Desk``; it ties the model, the queue and the stored runs together. Which
 pages there are it is told: it knows none of them.
@@ -112,7 +112,7 @@ class Desk(Counter):
         loader.changed = self._model_changed
 
     def keep_to(self, rules: Rules) -> None:
-        """What users of this server may do, from now on."""
+        """Set the limits of users of this server, from now on."""
         self.rules = rules
         self.runner.keep_to(rules)
         self.store.own_share = 0.1 if rules.is_shared else 0.5
@@ -155,12 +155,12 @@ class Desk(Counter):
 
     @property
     def note(self) -> str:
-        """What users should know of the model in use, beside the editor."""
+        """A note on the model in use for users, beside the editor."""
         return toy_note(picked=self.loader.pick is not None) if self.loader.model == BUNDLED else ""
 
     @property
     def toy(self) -> bool:
-        """Whether the model in use is the bundled target, which has examples of its own."""
+        """True where the model in use is the bundled target, which has examples of its own."""
         return self.loader.model == BUNDLED
 
     def methods(self) -> Mapping[str, Any]:
@@ -233,7 +233,7 @@ class Desk(Counter):
         }
 
     def _needs_pool(self, method: Any, params: Any, target: Any = None) -> bool:
-        """Whether a method drafts from a pool of text; False while there is no model to ask for."""
+        """True for a method that drafts from a pool of text; False while there is no model to ask for."""
         target = target or self.loader.target
         if target is None or method.missing(target):
             return False
@@ -246,7 +246,7 @@ class Desk(Counter):
         return any(service.bring(key) for service in self.services.values())
 
     def has(self, key: str) -> bool:
-        """Whether a run is in the store or the library, without reading it."""
+        """True for a run that is in the store or the library, without reading it."""
         return key in self.store or (self.library is not None and key in self.library)
 
     def trace(self, key: object) -> Trace:
@@ -277,7 +277,7 @@ class Desk(Counter):
             raise Rejected("pool", text) from None
 
     def count(self, form: PromptForm) -> str:
-        """How much of the model's context the prompt takes, in words; Rejected where it does not fit."""
+        """The prompt's share of the model's context, in words; Rejected where it does not fit."""
         target, typed = self.loader.target, form.typed_text
         if target is None or not typed.strip():
             return f"{len(typed):,} characters" if typed.strip() else ""

@@ -1,4 +1,4 @@
-"""What a form sends: the prompt and a run's settings, checked."""
+"""A form: the prompt and a run's settings, checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EMPTY = "The prompt is empty: type something, or choose an example above."
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What every run has, whatever its method."""
+    """Settings that every run has, whatever its method."""
 
     max_new_tokens: int = param(
         256,
@@ -70,7 +70,7 @@ class Rejected(UserError):
 
 
 class Missing(UserError):
-    """What is asked for is not there, in one sentence."""
+    """Error for something that was asked for and is not there, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class PromptForm:
 
     @property
     def typed_text(self) -> str:
-        """What was typed, of the form's mode."""
+        """The text typed in the form's mode."""
         return (self.instruction + self.context + self.question) if self.mode == "segments" else self.text
 
     @property

@@ -1,4 +1,4 @@
-"""What stands before every route: headers, who asks, how often and how much, and the page's own head in its HTML.
+"""The checks before every route: headers, who asks, how often and how much, and the page's own head in its HTML.
 
 It is one piece of ASGI around the whole application, Gradio's routes included, so no route can be forgotten. It is
 written by hand: Starlette's own middlewares for sessions and hosts answer none of these questions, and what is built on
@@ -222,5 +222,5 @@ def _too_large(most: int) -> Refusal:
 
 
 def span(seconds: float) -> str:
-    """How long one has to wait, in words."""
+    """A waiting time in words."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"

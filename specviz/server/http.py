@@ -1,4 +1,4 @@
-"""What all routes have in common: who asks, answers, and errors as one sentence."""
+"""Things that all routes have in common: who asks, answers, and errors as one sentence."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from .store import pack
 
 
 class RunLike(Protocol):
-    """What the runner needs of ``decoders.Run``: an iterator of deltas, and the trace they add up to."""
+    """The runner's view of ``decoders.Run``: an iterator of deltas, and the trace they add up to."""
 
     trace: Trace
 

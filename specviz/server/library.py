@@ -131,7 +131,7 @@ class Library:
         )
 
     def lock_folder(self) -> bool:
-        """Whether no other server writes journals here; this one then holds the folder until ``close``."""
+        """True where no other server writes journals here; this one then holds the folder until ``close``."""
         if fcntl is None:  # not a Unix: journals that rest for a minute count as abandoned
             return False
         if self._lock is not None:
@@ -264,7 +264,7 @@ class Library:
         return is_id(key) and (self.folder / f"{key}{SUFFIX}").is_file()
 
     def about(self, key: str) -> dict[str, Any]:
-        """What is kept beside a run: owner, title, tags, keep; empty where nothing is."""
+        """Facts kept beside a run: owner, title, tags, keep; empty where nothing is."""
         if key not in self._about:
             kept: Any = None
             with contextlib.suppress(OSError, ValueError, RecursionError):
@@ -402,7 +402,8 @@ def _rests(path: Path) -> float:
 
 
 def _is_abandoned(path: Path, only_server: bool) -> bool:
-    """Whether no server works on this journal any more; ``only_server``: there is no other one, as far as is known."""
+    """True where no server works on this journal any more; ``only_server``: there is no other one, as far as is known.
+    """
     try:
         rests = _rests(path)
         if fcntl is None:

@@ -1,4 +1,4 @@
-"""What one user of a server may do, and how often: runs, prompt characters, new tokens, uploads."""
+"""Limits of one user of a server: which actions, and how often; runs, prompt characters, new tokens, uploads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ caller: ContextVar[str] = ContextVar("caller", default="")  # who asks: a user, 
 
 @dataclass(frozen=True)
 class Rules:
-    """What is allowed. ``public`` and ``accounts`` say what kind of server it is; the numbers are per user.
+    """A server's limits. ``public`` and ``accounts`` say what kind of server it is; the numbers are per user.
 
     A server of one's own has no limits but those of its memory; a shared one (``shared``) keeps its users apart.
     """
@@ -45,7 +45,7 @@ class Rules:
         return self.upload << 20
 
     def may_pick(self, user: str) -> bool:
-        """Whether a user ("" where nobody signs in) may exchange the model that everybody uses."""
+        """True where a user ("" where nobody signs in) may exchange the model that everybody uses."""
         if self.public:
             return False
         return not self.accounts or (user != "" and user in self.pickers.split(","))

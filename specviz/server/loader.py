@@ -116,7 +116,7 @@ class Loader:
         log.info("model ready after %.1f s: %s", time.perf_counter() - began, self.text)
 
     def tell(self, words: str, share: float) -> None:
-        """What is being done while the first model loads, and how far it is (from 0 to 1)."""
+        """Set the sentence on the loading of the first model, and its progress (from 0 to 1)."""
         self.text = f"{words}, {share:.0%}"
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -229,15 +229,15 @@ class Loader:
             return opened
 
     def beside(self, run: RunRecord) -> bool:
-        """Whether the model that a recorded run was made with is open beside the one in use."""
+        """True where the model that a recorded run was made with is open beside the one in use."""
         return recorded_key(run) in self._others
 
     def is_open(self, target: Any) -> bool:
-        """Whether a model is the one in use, or one of those kept open beside it."""
+        """True for the model in use, and for those kept open beside it."""
         return target is self.target or any(target is other for other in self._others.values())
 
     def info(self) -> dict[str, Any]:
-        """What the page's pill shows; ``coming`` is the model that is being loaded in place of this one."""
+        """Facts for the page's pill; ``coming`` is the model that is being loaded in place of this one."""
         target, coming = self.target.info if self.target is not None else {}, self.coming
         return {
             "state": self.state, "text": self.text, "name": target.get("name") or self.name, "info": target,

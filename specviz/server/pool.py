@@ -36,7 +36,7 @@ class Pool(Supervisor):
         self._homes: LRUCache[str, tuple[str, int]] = LRUCache(MOST_HOMES)
 
     def status(self) -> list[dict[str, Any]]:
-        """What the page shows of each."""
+        """The state of each backend, for the page."""
         return [{"name": name, "state": seat.state, "text": seat.reason} for name, seat in self.seats.items()]
 
     def is_open(self, name: str) -> bool:

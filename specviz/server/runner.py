@@ -186,18 +186,18 @@ class Runner:
             return [j for j in self._jobs.values() if j.owner == owner]
 
     def load(self) -> dict[str, int]:
-        """How many runs go on, and how many wait."""
+        """Numbers of runs that go on, and that wait."""
         with self._change:
             running = sum(j.state == "running" for j in self._jobs.values())
             return {"running": running, "waiting": len(self._jobs) - running}
 
     def busy(self) -> bool:
-        """Whether a run or other work waits or goes on."""
+        """True where a run or other work waits or goes on."""
         with self._change:
             return bool(self._jobs or self._now or self._others) or any(self._other_work.values())
 
     def is_wanted(self) -> bool:
-        """Whether a run or other work waits: something long had better make way."""
+        """True where a run or other work waits: something long had better make way."""
         with self._change:
             return any(self._waiting.values()) or any(self._other_work.values())
 

@@ -1,4 +1,4 @@
-"""What is in a file that is no trace: an answer or a log of a server."""
+"""Files that are no traces: an answer or a log of a server."""
 
 from __future__ import annotations
 

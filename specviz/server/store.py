@@ -44,7 +44,7 @@ class UnknownTrace(KeyError):
 
 
 def summary(trace: tr.Trace) -> dict[str, Any]:
-    """What a list of runs shows of a run."""
+    """A run's facts for a list of runs."""
     run = trace.run
     method, model = run.get("method") or {}, run.get("model") or {}
     metrics = run.get("metrics") or compute(trace)
@@ -136,7 +136,7 @@ class Entry:
 
     @property
     def row(self) -> dict[str, Any]:
-        """What a list shows."""
+        """The run's row in a list."""
         return {
             **self.summary, "kind": self.kind, "tags": list(self.tags), "keep": self.keep, "bytes": len(self.blob)
         }  # fmt: skip
@@ -267,13 +267,13 @@ class TraceStore:
             return sum(len(e.blob) for e in self._entries.values())
 
     def usage(self) -> dict[str, int]:
-        """How many runs there are (the gallery apart) and how many bytes they take, with the limits."""
+        """Number of runs (the gallery apart) and the bytes they take, with the limits."""
         with self._lock:
             sizes = [len(e.blob) for e in self._entries.values() if e.kind != "gallery"]
         return {"count": len(sizes), "max_count": self.max_count, "bytes": sum(sizes), "max_bytes": self.max_bytes}
 
     def listing(self, owner: str) -> list[dict[str, Any]]:
-        """What ``owner`` may see in a list: by kind; the gallery in its order, the others the newest first."""
+        """The lists that ``owner`` may see: by kind; the gallery in its order, the others the newest first."""
         with self._lock:
             seen = [e for e in self._entries.values() if e.owner == EVERYBODY or (owner and e.owner == owner)]
         newest = sorted(seen, key=lambda e: e.summary["created"], reverse=True)

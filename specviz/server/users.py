@@ -47,7 +47,7 @@ def hash_password(password: str, *, cost: tuple[int, int, int] = COST, salt: byt
 
 
 def matches(password: str, kept: str) -> bool:
-    """Whether this is the password behind a hash; takes the same time for right and wrong ones."""
+    """True for the password behind a hash; takes the same time for right and wrong ones."""
     _, n, r, p, salt, _ = kept.split("$")
     again = hash_password(password, cost=(int(n), int(r), int(p)), salt=bytes.fromhex(salt))
     return hmac.compare_digest(again, kept)
@@ -123,7 +123,8 @@ class Tries:
         self._lock = threading.Lock()
 
     def _keys(self, name: str, address: str) -> tuple[tuple[tuple[str, str], int], ...]:
-        """What is counted, and how many are free: one's own typing errors; guessing by one address; at one name."""
+        """The counters of a try, and how many are free: one's own typing errors; guessing by one address; at one name.
+        """
         return ((name, address), 5), (("", address), 20), ((name, ""), 50)
 
     def wait_s(self, name: str, address: str) -> float:

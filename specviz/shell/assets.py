@@ -34,7 +34,7 @@ def _style() -> tuple[str, Asset]:
 
 @cache
 def _late() -> dict[str, Asset]:
-    """What the page asks for when it is needed: the plotly.js that the package plotly ships."""
+    """A file that the page asks for when it is needed: the plotly.js that the package plotly ships."""
     from plotly.offline import get_plotlyjs
 
     return dict([web.named("plotly.js", get_plotlyjs().encode())])

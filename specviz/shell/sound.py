@@ -143,7 +143,7 @@ def mend(app: FastAPI) -> None:
 
 
 def _nameable(path: str) -> bool:
-    """Whether a route or a file can be called so.
+    """True for a string that a route or a file can be called by.
 
     >>> _nameable("/assets/a.js"), _nameable("/assets/" + 256 * "a"), _nameable("/\\x00")
     (True, False, False)
@@ -152,7 +152,7 @@ def _nameable(path: str) -> bool:
 
 
 def _unsound(body: bytes) -> str:
-    """What is wrong with JSON that Python reads all the same; "" where nothing is, or it is no JSON at all.
+    """The fault of JSON that Python reads all the same; "" where there is none, or it is no JSON at all.
 
     >>> _unsound(b'{"a": 1}'), _unsound(b'{"a": 1e999}')
     ('', 'What was sent is not JSON: a number in it is not finite, or a text not Unicode.')

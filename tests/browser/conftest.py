@@ -142,7 +142,7 @@ class User:
 
 @pytest.fixture(scope="module")
 def port(desk: Any) -> Iterator[int]:
-    """Where a module's ``desk`` (a fixture of its own) is served."""
+    """The port at which a module's ``desk`` (a fixture of its own) is served."""
     from tests.stubs import serving
 
     with serving(desk) as number:

@@ -60,7 +60,7 @@ def throttle(page: Any) -> None:
 
 
 def cost(page: Any, name: str, change: str, count: int = 25) -> Cost:
-    """What a change costs.
+    """The cost of a change.
 
     Args:
         page: A Playwright page at rest.

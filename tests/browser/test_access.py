@@ -1,4 +1,4 @@
-"""What a screen reader is told, and whether what is drawn can be read: axe-core on every page, light and dark.
+"""Screen readers and legibility: axe-core on every page, light and dark.
 
 The library comes from npm and is for developers only: the test is skipped where ``SPECVIZ_AXE`` does not name its file.
 """

@@ -112,7 +112,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def attribution_requests(page: Any) -> list[str]:
-    """What this page asked of the server; the shell asks for the model's state and the runs in its own time."""
+    """This page's requests to the server; the shell asks for the model's state and the runs in its own time."""
     shell = ("/api/status", "/api/runs", "/gradio_api/", "/web/")  # its polls, and modules fetched at idle time
     return [url for url in page.requests if not any(part in url for part in shell)]
 

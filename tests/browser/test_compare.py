@@ -87,7 +87,7 @@ def written(page: Any) -> list[int]:
 
 
 def bars(page: Any) -> dict[str, float]:
-    """How far the bar of each lane is filled, by its letter."""
+    """The share of each lane's bar that is filled, by its letter."""
     length = "Number(/scaleX\\(([^)]+)/.exec(lane.parts.fill.style.transform)[1])"
     return dict(page.evaluate(f"{STATE}.lanes.map((lane) => [lane.mark, {length}])"))
 

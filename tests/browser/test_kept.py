@@ -1,4 +1,4 @@
-"""What is kept from run to run in the browser: its line at the parameters, Empty, and a run's cold or warm start."""
+"""State kept from run to run, in the browser: its line at the parameters, Empty, and a run's cold or warm start."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 
 
 def tried(page: Any, what: str, address: str) -> bool:
-    """Whether a page got in that does ``what``."""
+    """True where a page got in that does ``what``."""
     late = "new Promise((done) => setTimeout(() => done(''), 4000))"
     body = f"const HERE = '{address}'; try {{ {FOREIGN[what]} }} catch {{ return ''; }}"
     return bool(page.evaluate(f"() => Promise.race([(async () => {{ {body} }})(), {late}])"))

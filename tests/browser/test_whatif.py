@@ -1,4 +1,4 @@
-"""What if in real Chromium, with a tiny model: other methods, parameters and places, regret, a run that goes on."""
+"""What-if in real Chromium, with a tiny model: other methods, parameters and places, regret, a run that goes on."""
 
 from __future__ import annotations
 

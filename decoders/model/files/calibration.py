@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was measured of one model.
+    """A model's measurements: its copying heads and its best layer.
 
     ``tokens_per_step[k]`` is PLD+(h)'s at hidden state k (0 = embeddings), over all prompts' steps, with drafts of
     ``draft_length`` tokens; ``best_layer`` has the most (on a tie the lowest). ``head_counts[layer][head]`` says how
@@ -121,7 +121,7 @@ def save_calibration(calibration: Calibration, path: Path | None = None) -> Path
 
 
 def has_calibration(key: str) -> bool:
-    """Whether the model with this fingerprint was calibrated, whatever its shape."""
+    """True where the model with this fingerprint was calibrated, whatever its shape."""
     return any(True for _ in _calibrations(key))
 
 

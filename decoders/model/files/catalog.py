@@ -38,7 +38,7 @@ def default_model() -> str:
 
 
 def model_place(model: str | Path) -> str:
-    """Where a model lies: that of a name (``NAMES``), or what was given, a path or hub id, as it is.
+    """A model's place: that of a name (``NAMES``), or the given path or hub id, as it is.
 
     Raises UserError in one sentence for a named model that is not there.
     """
@@ -94,7 +94,7 @@ def bundled_key() -> str:
 
 
 def model_name(model: str | Path) -> str:
-    """What a model is called before it is opened."""
+    """A model's name before it is opened."""
     if str(model) == SMOLLM2:
         return "SmolLM2-135M-Instruct"
     return (
@@ -107,7 +107,7 @@ def model_name(model: str | Path) -> str:
 
 
 def toy_note(*, picked: bool = False) -> str:
-    """What the bundled target can and cannot do, and the command that brings a real model, where it is not there.
+    """Abilities and limits of the bundled target, and the command that brings a real model, where it is not there.
 
     ``picked``: another model can be picked in the app.
     """

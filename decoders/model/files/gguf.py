@@ -81,7 +81,7 @@ def gguf_file(place: Path) -> Path | None:
 
 
 def source_of(folder: Path) -> GgufSource | None:
-    """What a converted folder was made from; None for any other folder."""
+    """The GGUF file that a converted folder was made from; None for any other folder."""
     try:
         data = json.loads((folder / SOURCE).read_text(encoding="utf-8"))
         types = {str(name): int(count) for name, count in data["types"].items()}
@@ -91,7 +91,7 @@ def source_of(folder: Path) -> GgufSource | None:
 
 
 def converted_folder() -> Path:
-    """Where converted models are kept."""
+    """The folder of converted models."""
     return cache_folder() / "gguf"
 
 
@@ -125,7 +125,7 @@ def converted_models() -> list[tuple[Path, GgufSource]]:
 
 
 def is_converted(file: Path, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether opening a GGUF file takes no conversion; the file is not read for it."""
+    """True where opening a GGUF file takes no conversion; the file is not read for it."""
     key = _read_note(file)
     kinds = {STORED.get(dtype, dtype), torch.float32}
     return key is not None and any(source_of(converted_folder() / _folder_name(key, kind)) for kind in kinds)

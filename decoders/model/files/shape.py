@@ -1,4 +1,4 @@
-"""What models differ in, read from their configurations here and nowhere else."""
+"""Differences of models, read from their configurations here and nowhere else."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Capture:
 
 
 class Taps:
-    """Where a model's forward can be read, attached once per model.
+    """Reading points in a model's forward, attached once per model.
 
     Hidden state ``i`` is what transformers calls ``hidden_states[i]``: the input of layer i, and for i = layers the
     last one after the final norm.

@@ -89,12 +89,12 @@ FOLLOWING = {CONVOLUTION: _convolution, SCAN: _scan, **dict.fromkeys(DELTA, _del
 
 
 def has_state(module: nn.Module) -> bool:
-    """Whether a module's own code keeps a recurrent state in the cache."""
+    """True where a module's own code keeps a recurrent state in the cache."""
     return any(name in _names(_own_forward(module)) for name in MEMORY)
 
 
 def _names(function: Any) -> Sequence[str]:
-    """What a function's code refers to by name."""
+    """Names that a function's code refers to."""
     return getattr(getattr(function, "__code__", None), "co_names", ())
 
 

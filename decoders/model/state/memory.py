@@ -1,4 +1,4 @@
-"""What a drafter sees: the tokens so far and, per processed position, what it asked the target to keep."""
+"""A drafter's view of a run: the tokens so far and, per processed position, the states that it asked for."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Context:
 
     @property
     def device(self) -> torch.device:
-        """Where the target runs."""
+        """The target's device."""
         return torch.device("cpu") if self.cache.store is None else self.cache.store.device
 
     @property

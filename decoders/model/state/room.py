@@ -1,4 +1,4 @@
-"""How much memory is free, and whether a run fits in it: said before anything is computed."""
+"""Free memory, and a check that a run fits in it before anything is computed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DRAFT_ROWS = 64  # of a large draft, whose logits stay until they are recorded
 
 @dataclass(frozen=True, slots=True)
 class RunSize:
-    """What a run takes beside the weights, in bytes.
+    """A run's memory beside the weights, in bytes.
 
     Args:
         cache: Of the keys and values.

@@ -9,7 +9,7 @@ from decoders.errors import UserError
 
 
 def one_device(model: nn.Module, name: str) -> torch.device:
-    """Where all weights are. Raises UserError for a model that is spread."""
+    """The device of all weights. Raises UserError for a model that is spread."""
     devices = sorted({str(weight.device) for weight in (*model.parameters(), *model.buffers())})
     if len(devices) > 1:
         raise UserError(

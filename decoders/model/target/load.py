@@ -94,7 +94,7 @@ def load_network(
 
 
 def model_folder(model: str | Path) -> str:
-    """Where transformers opens a model: a folder or hub id; of a GGUF file the folder that it is converted to.
+    """The place from which transformers opens a model: a folder or hub id; of a GGUF file the converted folder.
 
     Raises UserError as ``load_target`` does for named models and GGUF files; a missing folder is not looked for.
     """

@@ -1,4 +1,4 @@
-"""What a target is judged by: a plain forward through the model's own attention."""
+"""The reference forward that a target is judged by: plain, through the model's own attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory a model takes, from what its files say of it before a weight is read, and how much is free."""
+"""A model's memory, from what its files say before a weight is read, and the free memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ALIGNMENT = 32  # bytes, of a GGUF file's tensors where it names no other
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a model takes in a dtype on a device, in bytes.
+    """A model's memory in a dtype on a device, in bytes.
 
     Args:
         parameters: How many there are; those that two layers share count once.
@@ -158,7 +158,7 @@ def _count_stored(folder: Path) -> int:
 
 
 def _numbers(file: Path) -> int:
-    """How many numbers a safetensors file holds, by its header. Raises UserError for a damaged one."""
+    """Count the numbers in a safetensors file, by its header. Raises UserError for a damaged one."""
     try:
         with file.open("rb") as opened:
             (length,) = struct.unpack("<Q", opened.read(8))

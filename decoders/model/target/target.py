@@ -137,7 +137,7 @@ class Target:
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """What ``specviz calibrate`` found for this model (copying heads, best layer), or None."""
+        """The model's calibration by ``specviz calibrate`` (copying heads, best layer), or None."""
         return load_calibration(self.key, self.shape.layers, self.shape.heads)
 
     @property
@@ -220,7 +220,7 @@ class Target:
 
     @property
     def rereads(self) -> bool:
-        """Whether generate() reads the text again where its rotary positions change, as the model's own code says."""
+        """True where generate() reads the text again as its rotary positions change, as the model's own code says."""
         switch = self.shape.rotary_switch
         if switch is None:
             return False

@@ -27,7 +27,7 @@ from .target import Session, Target
 
 
 class _Layer(CacheLayerMixin):
-    """What transformers sees of one layer of all caches."""
+    """One layer of all caches, as transformers sees it."""
 
     is_croppable = False
     is_sliding = False

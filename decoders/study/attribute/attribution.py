@@ -360,7 +360,7 @@ class Passage:
         return bisect_left(self.at, link.source), bisect_left(self.at, link.source_stop)
 
     def coverage(self, copies: Sequence[Link]) -> Coverage:
-        """What links took from it."""
+        """Its tokens in links: how many, in how many links, and the longest."""
         mine = [link for link in copies if link.home == self.home]
         used = {at for link in mine for at in range(link.source, link.source_stop)}
         lengths = [len(link) for link in mine]

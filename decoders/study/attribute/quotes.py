@@ -50,7 +50,7 @@ class QuotedAnswer:
     quotes: tuple[Quote, ...]
 
     def record(self) -> PromptRecord:
-        """What the model is asked."""
+        """The question as the model is asked it."""
         return PromptRecord(
             self.id, "quote", instruction=self.instruction, context=self.passages, question=self.question,
             reference=self.answer,

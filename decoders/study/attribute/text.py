@@ -133,7 +133,7 @@ def grapheme_breaks(text: str) -> list[int]:
 
 
 def _is_joined(before: str, after: str, flags: int) -> bool:
-    """Whether two neighbouring characters are of one grapheme; ``flags`` regional indicators end with the first."""
+    """True for two neighbouring characters of one grapheme; ``flags`` regional indicators end with the first."""
     if before < "\x80" and after < "\x80":
         return before == "\r" and after == "\n"
     if unicodedata.category(before) in ("Cc", "Zl", "Zp"):

@@ -66,7 +66,7 @@ def _longest(
     words: Sequence[str], at: int, sources: Sequence[tuple[Passage, _Words]],
     places: dict[tuple[str, ...], list[tuple[int, int]]],
 ) -> tuple[tuple[int, int] | None, int]:  # fmt: skip
-    """Where the longest run of words from ``at`` on stands (source, first word), and how many words it has."""
+    """The longest run of words from ``at`` on: its place (source, first word), and its number of words."""
     best: tuple[tuple[int, int] | None, int] = (None, 0)
     for number, begin in places.get(tuple(words[at : at + SHORTEST]), ()):
         theirs, length = sources[number][1].words, SHORTEST

@@ -214,5 +214,5 @@ def _with(network: Any, **changes: Any) -> Any:
 
 
 def _reads_text(network: Any) -> bool:
-    """Whether what it drafts depends on more of the text than the last state and the draft."""
+    """True where its drafts depend on more of the text than the last state and the draft."""
     return not isinstance(network, ParallelHeads) or network.prefix is not None

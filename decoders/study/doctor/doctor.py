@@ -61,7 +61,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the doctor measured and concludes. ``base`` is the drafter as it is."""
+    """The doctor's measurements and conclusions. ``base`` is the drafter as it is."""
 
     model: str
     part: str
@@ -368,7 +368,7 @@ def _record(network: Any, base: Drafted) -> Iterator[Finding]:
 
 
 def _drawing(base: Drafted, temperature: float) -> Iterator[Finding]:
-    """Where the target draws: drafts of first choices against drawn ones."""
+    """Compare drafts of first choices with drawn ones where the target draws."""
     gain, z = paired(base.drawn - base.greedy)
     if abs(z) < SURE:
         return

@@ -160,7 +160,7 @@ class Text:
         return cls(session, start, states, torch.cat(raw) if raw else None, choices, tuple(places), kept)
 
     def hidden(self, drafting: Drafting) -> int:
-        """How many of the first tokens are not there for the drafter."""
+        """Number of first tokens that are not there for the drafter."""
         return max(0, self.start - UNREAD_LEFT) if drafting.reads.unread else 0
 
     def context(self, drafting: Drafting, length: int, memory: Memory) -> Context:
@@ -229,7 +229,7 @@ class Drafted:
 
 
 def leading(hits: Bool[np.ndarray, "places depth"]) -> Float[np.ndarray, "places"]:
-    """How many hits each row begins with.
+    """Number of hits that each row begins with.
 
     >>> leading(np.array([[True, True, False, True], [False, True, True, True]]))
     array([2., 0.])
@@ -280,7 +280,7 @@ def final_norm(target: Target) -> Any | None:
 
 @contextmanager
 def _before_norm(target: Target) -> Iterator[list[Tensor]]:
-    """What the final norm reads in the forwards inside the block, in order; empty where that norm is not known."""
+    """Inputs of the final norm in the forwards inside the block, in order; empty where that norm is not known."""
     seen = list[Tensor]()
     if (norm := final_norm(target)) is None:
         yield seen

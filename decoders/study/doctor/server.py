@@ -1,4 +1,4 @@
-"""What a server says of its acceptance, held against teacher-forced drafts of the same drafter."""
+"""A server's acceptance, held against teacher-forced drafts of the same drafter."""
 
 from __future__ import annotations
 

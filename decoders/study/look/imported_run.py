@@ -131,7 +131,7 @@ def _source(trace: Trace) -> RunImported:
 
 
 def _has_path(nodes: Mapping[str, Sequence[int]], tokens: Sequence[int]) -> bool:
-    """Whether a drafted tree has these tokens one below the other, from its root on."""
+    """True where a drafted tree has these tokens one below the other, from its root on."""
     at = 0
     for token in tokens:
         below = (i for i, parent in enumerate(nodes["parent"]) if parent == at and nodes["token"][i] == token)
@@ -240,7 +240,7 @@ def _tokenise(target: Target, trace: Trace) -> None:
 
 
 def _same_ends(target: Target, trace: Trace, ids: Sequence[int]) -> bool:
-    """Whether a text's new tokens are those of the run, one by one."""
+    """True where a text's new tokens are those of the run, one by one."""
     pieces = dict(zip(trace.tables["pieces"]["id"], trace.tables["pieces"]["hex"], strict=True))
     assert target.pieces is not None
     pairs = zip(trace.output_ids, ids, strict=True)

@@ -105,7 +105,7 @@ class LiveRun:
         return LiveStep(step, again.recorded, table["drafted"][0], again.accepted, table["reason"][0])
 
     def _by_text(self, drafter: Drafter, verifier: object, sampling: Sampling) -> bool:
-        """Whether the run's text alone says what is accepted of this drafter's drafts."""
+        """True where the run's text alone says what is accepted of this drafter's drafts."""
         inner = type(drafter.inner if isinstance(drafter, GuardedDrafter) else drafter)
         learns = inner.observe is not Drafter.observe or inner.resume is not Drafter.resume
         chosen_text = sampling.greedy and self.trace.run["method"].get("lossless", False)

@@ -44,7 +44,7 @@ class Position:
 
     @property
     def missing(self) -> bool:
-        """Whether some drafted token's probability is not there: nothing can be judged."""
+        """True where some drafted token's probability is not there: nothing can be judged."""
         lacks = any(p is None for p in self.own[1:])
         return lacks or (self.drawn and any(self._q_of(node) is None for node in self._inner()))
 

@@ -88,7 +88,7 @@ def drawn_before(trace: Trace) -> list[int]:
 
 
 def sampling_of(run: RunRecord) -> Sampling:
-    """How a recorded run chose its tokens. Raises UserError where its settings are not numbers."""
+    """A recorded run's rule for choosing tokens. Raises UserError where its settings are not numbers."""
     settings = run.get("sampling") or {}
     try:
         numbers: dict[str, Any] = {n: value for n, value in settings.items() if n in ("temperature", "top_k", "top_p")}

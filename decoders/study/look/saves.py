@@ -80,7 +80,7 @@ def default_traces(target: Target, recorded: Iterable[Trace], prompts: Sequence[
 
 
 def digest(file: Path) -> str:
-    """What a file holds, in short; "" where it is not there: an editor puts the new one in the old one's place."""
+    """A file's content, in short; "" where it is not there: an editor puts the new one in the old one's place."""
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError:

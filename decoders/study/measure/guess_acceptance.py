@@ -1,4 +1,4 @@
-"""How often PPD's guesses hold, per distance and rank: what its trees are designed from (PPD §4.2)."""
+"""Acceptance of PPD's guesses by distance and rank, from which its trees are designed (PPD §4.2)."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _strongest(
 def count_copies(
     strongest: Int[np.ndarray, "outputs heads"], sources: Int[np.ndarray, "outputs"]
 ) -> Int[np.ndarray, "heads"]:
-    """How often each head's strongest position was r*, over the output tokens that have one.
+    """Number of output tokens with an r* at which each head's strongest position was r*.
 
     >>> count_copies(np.array([[2, 0], [1, 1], [4, 4]]), np.array([2, 1, -1])).tolist()
     [2, 1]

@@ -167,7 +167,7 @@ def unique_experts(target: Target) -> Iterator[list[int]]:
 
 
 def load_folder() -> Path:
-    """Where measured loads are kept: ``SPECVIZ_HOME``/load, or beside the user's settings."""
+    """The folder of measured loads: ``SPECVIZ_HOME``/load, or beside the user's settings."""
     return settings_folder() / "load"
 
 
@@ -177,7 +177,7 @@ def save_load(load: Load) -> Path:
 
 
 def kept_load(target: Target) -> Load | None:
-    """What was measured of this model on this machine, with this engine and as many threads; None if nothing was."""
+    """The load of this model on this machine, with this engine and as many threads; None if none was measured."""
     path = load_folder() / f"{Setup.of(target).name}.json"
     if not path.is_file():
         return None

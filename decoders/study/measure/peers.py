@@ -1,4 +1,4 @@
-"""What a user would pick instead of this engine: transformers' generate() in its ways, and llama.cpp."""
+"""Alternatives to this engine: transformers' generate() in its ways, and llama.cpp."""
 
 from __future__ import annotations
 

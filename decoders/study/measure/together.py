@@ -25,7 +25,7 @@ from .load import kept_load
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What a batch wrote, the seconds of decoding (prompts read before), and how many shared forwards it took."""
+    """A batch's output, the seconds of decoding (prompts read before), and how many shared forwards it took."""
 
     outputs: tuple[tuple[int, ...], ...]
     seconds: float

@@ -177,7 +177,7 @@ class Servers(Service):
         return one
 
     def _source(self, one: Connection) -> Callable[[], Acceptance]:
-        """Where its numbers come from: the recorder, the chunks (llama.cpp tells drafts in them), the metrics."""
+        """The source of its numbers: the recorder, the chunks (llama.cpp tells drafts in them), the metrics."""
         if one.folder is not None:
             return one.folder.look
         assert one.server is not None and one.stream is not None
