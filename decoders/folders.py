@@ -20,7 +20,7 @@ ASSETS = next((folder for folder in [ROOT / "specviz_assets"] if folder.is_dir()
 
 
 def settings_folder() -> Path:
-    """What is kept of the user's own (calibrations, trained parts): ``SPECVIZ_HOME``, or where settings belong."""
+    """Folder of the user's own (calibrations, trained parts): ``SPECVIZ_HOME``, or where settings belong."""
     if home := os.environ.get("SPECVIZ_HOME"):
         return Path(home).expanduser()
     import platformdirs
@@ -29,7 +29,7 @@ def settings_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """What can be made again (models converted from GGUF files): ``SPECVIZ_HOME``/cache, or where caches belong."""
+    """Folder of what can be made again (models of GGUF files): ``SPECVIZ_HOME``/cache, or where caches belong."""
     if home := os.environ.get("SPECVIZ_HOME"):
         return Path(home).expanduser() / "cache"
     import platformdirs

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from decoders.draft_models.borrowing import Borrowing
-from decoders.draft_models.fitted import Fitted
+from decoders.draft_models.fit import Fit
 from decoders.draft_models.part_files import PartFiles, Source
 from decoders.draft_models.published import Published
 from decoders.folders import settings_folder
@@ -323,19 +323,19 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
     return target.companions[version]
 
 
-def _open_checkpoint(target: Target, kind: str, place: str, fit: Callable[[Published, Target], Fitted]) -> nn.Module:
+def _open_checkpoint(target: Target, kind: str, place: str, fit: Callable[[Published, Target], Fit]) -> nn.Module:
     """A head that others published, beside this target; read again where one of its files changed."""
     kept = target.companions.get((kind, place))
     if kept is not None and all(file.is_file() and file.stat().st_mtime_ns == time for file, time in kept[1].items()):
         return kept[0]
     head = Published.open(place)
-    fitted = fit(head, target)
+    made = fit(head, target)
     with torch.device("meta"):  # no random weights first: heads may be large
-        network: Any = kinds()[kind].network(fitted.config)
-    network.load_state_dict(fitted.weights, assign=True)
+        network: Any = kinds()[kind].network(made.config)
+    network.load_state_dict(made.weights, assign=True)
     to_target(network, target)
-    more = fitted.tried(network) if fitted.tried is not None else {}
-    network.about = {"kind": kind, "from": head.name, **fitted.about, **more}
+    more = made.settle(network) if made.settle is not None else {}
+    network.about = {"kind": kind, "from": head.name, **made.about, **more}
     for words in network.about.get("warnings", ()):
         log.warning("%s: %s", network.about["from"], words)
     target.companions[kind, place] = network, {file: file.stat().st_mtime_ns for file in head.files}

@@ -93,7 +93,7 @@ class Tools:
     ) -> dict[str, Any]:  # fmt: skip
         """Decode a prompt with a method and record every step: the answer's text, and its numbers."""
         settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
-        trace = await self._decoded(ctx, prompt, method, params, settings, chat)
+        trace = await self._decode(ctx, prompt, method, params, settings, chat)
         return about(trace)
 
     async def compare(
@@ -109,7 +109,7 @@ class Tools:
 
         traces: dict[str, Trace] = {}
         for name in dict.fromkeys([BASELINE, *methods]):
-            traces[name] = await self._decoded(ctx, prompt, name, None, {"max_new_tokens": max_new_tokens}, chat)
+            traces[name] = await self._decode(ctx, prompt, name, None, {"max_new_tokens": max_new_tokens}, chat)
         plain = traces[BASELINE]
         lanes = {name: (about(trace)["method"], lane_numbers(trace, plain)) for name, trace in traces.items()}
         checks = {name: check_output(trace, plain.output_ids)["state"] for name, trace in traces.items()}
@@ -164,8 +164,8 @@ class Tools:
         ]  # fmt: skip
 
     async def explain_step(self, ctx: Context, run: Run, step: Step) -> dict[str, Any]:
-        """What happened in a step of a run and why: one sentence, and per drafted token its verdict, the reason, the
-        target's probability and rank, where it was copied from, and what the target preferred.
+        """The events of a step of a run and their reasons: one sentence, and per drafted token its verdict, the reason,
+        the target's probability and rank, where it was copied from, and what the target preferred.
         """
         return explain(await self._do(ctx, self.desk.trace, run), step)
 
@@ -208,7 +208,7 @@ class Tools:
         except (UserError, UnknownTrace, ValueError) as problem:
             raise ToolError(str(problem)) from None
 
-    async def _decoded(
+    async def _decode(
         self, ctx: Context, prompt: str, method: str, params: Any, settings: Mapping[str, Any], chat: bool
     ) -> Trace:
         """A run, from its queue to its end; it is cancelled where the call is."""

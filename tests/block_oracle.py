@@ -80,7 +80,7 @@ def configuration(kind: str, **more: Any) -> dict[str, Any]:
     return {**QWEN, "block_size": BLOCK, "num_target_layers": 3, "dflash_config": of_block, **more}
 
 
-def published(folder: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> str:
+def publish(folder: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> str:
     """A checkpoint's folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))

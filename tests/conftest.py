@@ -144,17 +144,17 @@ def smollm2():
 
 
 @pytest.fixture(scope="session")
-def _made() -> dict[str, Trace]:
+def _make() -> dict[str, Trace]:
     return {name: getattr(synthetic, name)() for name in ("chain", "tree", "plain", "nasty")}
 
 
 @pytest.fixture(params=["chain", "tree", "plain", "nasty"])
-def trace(request: pytest.FixtureRequest, _made: dict[str, Trace]) -> Trace:
+def trace(request: pytest.FixtureRequest, _make: dict[str, Trace]) -> Trace:
     """Every kind of trace in turn: one copied line, draft trees, no drafts, hostile text."""
-    return copy.deepcopy(_made[request.param])
+    return copy.deepcopy(_make[request.param])
 
 
 @pytest.fixture
-def tree(_made: dict[str, Trace]) -> Trace:
+def tree(_make: dict[str, Trace]) -> Trace:
     """A run with draft trees."""
-    return copy.deepcopy(_made["tree"])
+    return copy.deepcopy(_make["tree"])

@@ -31,7 +31,7 @@ class Disk:
         return isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self.folder)
 
 
-class _Written:
+class _Writing:
     """A file opened for writing."""
 
     def __init__(self, file: Any, disk: Disk) -> None:
@@ -40,7 +40,7 @@ class _Written:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.file, name)
 
-    def __enter__(self) -> _Written:
+    def __enter__(self) -> _Writing:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -64,7 +64,7 @@ def refusing(folder: Path, at: int, *, lasting: bool = True, error: int = errno.
             return io_open(file, mode, *rest, **more)
         if not isinstance(file, int):
             disk.touch(f"open {os.path.basename(file)}")
-        return _Written(io_open(file, mode, *rest, **more), disk)
+        return _Writing(io_open(file, mode, *rest, **more), disk)
 
     def os_open(path: Any, flags: int, *rest: Any, **more: Any) -> int:
         if not disk.below(path) or not flags & (os.O_WRONLY | os.O_RDWR):

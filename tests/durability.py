@@ -31,7 +31,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.load import ROOT, started
+from tests.load import ROOT, start
 from tests.waiting import until
 
 LANES = ("pld", "pld+h", "adapld")
@@ -53,7 +53,7 @@ class Server:
     """The app in a process of its own."""
 
     def __init__(self, folder: Path, *how: str) -> None:
-        self.process, self.port = started(str(folder), *how)
+        self.process, self.port = start(str(folder), *how)
         self.cookie = ""
         until(self._ready, "the model is ready")
 
@@ -115,13 +115,13 @@ def runs(server: Server, kind: str, chance: random.Random, kill: Kill) -> Genera
         thread.join()
     for key, told in seen.items():
         kill.told += len(told)
-        trace = _kept(after, key) if told else None
+        trace = _keep(after, key) if told else None
         have = len(trace["steps"]["context"]) if trace else 0
         kill.lost += max(0, len(told) - have)
         kill.more += max(0, have - len(told))
 
 
-def _kept(server: Server, key: str) -> Any:
+def _keep(server: Server, key: str) -> Any:
     until(lambda: any(run["id"] == key for run in server.json("GET", "/api/runs")["runs"]), f"run {key} is listed")
     return server.json("GET", f"/api/traces/{key}")
 
@@ -161,7 +161,7 @@ train_kind("drafter", out, network("llama"), source_for("drafter", write_text(fo
 STEPS = 900  # of the training that is killed again and again
 
 
-def trained(folder: Path, out: Path, steps: int = STEPS) -> subprocess.Popen[str]:
+def train(folder: Path, out: Path, steps: int = STEPS) -> subprocess.Popen[str]:
     """A small training in a process of its own; it prints its steps."""
     command = [sys.executable, "-c", TRAINING, str(folder / "data"), str(out), str(steps)]
     home = {**os.environ, "SPECVIZ_HOME": str(out), "OMP_NUM_THREADS": "1"}
@@ -171,8 +171,8 @@ def trained(folder: Path, out: Path, steps: int = STEPS) -> subprocess.Popen[str
 def training(folder: Path, chance: random.Random, kill: Kill) -> None:
     """A training that is killed and asked for again goes on at a checkpoint of at most some seconds ago."""
     out = folder / "training"
-    saved = _saved(out)
-    with trained(folder, out) as process:
+    saved = _last_checkpoint(out)
+    with train(folder, out) as process:
         assert process.stdout is not None
         try:
             first = _step(process.stdout)
@@ -181,10 +181,10 @@ def training(folder: Path, chance: random.Random, kill: Kill) -> None:
             end = time.monotonic() + chance.uniform(0, 3)
             while time.monotonic() < end and _step(process.stdout) >= 0:
                 kill.told += 1
-            kept = _saved(out)
+            kept = _last_checkpoint(out)
         finally:
             process.kill()
-    kill.lost = max(0, kept - _saved(out))
+    kill.lost = max(0, kept - _last_checkpoint(out))
     steps = [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines() if line.endswith("}")]
     if any(b <= a for a, b in pairwise(steps)):
         kill.faults.append("its log has a step twice")
@@ -195,7 +195,7 @@ def _step(lines: Iterable[str]) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("step ")), -1)
 
 
-def _saved(out: Path) -> int:
+def _last_checkpoint(out: Path) -> int:
     """The step of the last checkpoint."""
     import torch
 
@@ -207,7 +207,7 @@ def whole(folder: Path) -> str:
     """The fault of the killed training's part, beside one that was never killed; "" where there is none."""
     parts = []
     for out in (folder / "training", folder / "undisturbed"):
-        with trained(folder, out) as process:
+        with train(folder, out) as process:
             process.communicate()
         files = sorted((out / "part").glob("*.safetensors"))
         parts.append([file.read_bytes() for file in files])
@@ -245,10 +245,10 @@ def main(argv: list[str] | None = None) -> int:
         finally:
             server.kill()
         fault = whole(folder) if any(kill.kind == "training" for kill in kills) else ""
-    return told(kills, fault)
+    return tell(kills, fault)
 
 
-def told(kills: list[Kill], fault: str = "") -> int:
+def tell(kills: list[Kill], fault: str = "") -> int:
     """The table; 1 where something was lost."""
     table = Table("what was killed", "kills", "steps or rows told", "lost", "kept though not told", "faults")
     for kind in KINDS:

@@ -59,7 +59,7 @@ def tensors(
     return made
 
 
-def published(folder: Path, config: dict[str, Any], weights: dict[str, Tensor], pickled: bool = False) -> str:
+def publish(folder: Path, config: dict[str, Any], weights: dict[str, Tensor], pickled: bool = False) -> str:
     """A checkpoint's folder, as it would be published."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
@@ -95,7 +95,7 @@ def norm(x: Tensor, weight: Tensor) -> Tensor:
     return x / (x.pow(2).mean() + 1e-5).sqrt() * weight
 
 
-def turned(x: Tensor, position: int) -> Tensor:
+def turn(x: Tensor, position: int) -> Tensor:
     """Rotary positions of one head, pair by pair."""
     half, out = SIZE // 2, x.clone()
     for i in range(half):
@@ -138,10 +138,10 @@ class Head:
         self.rows.append(row)
         heads = []
         for head in range(HEADS):
-            group, q = head // (HEADS // KV_HEADS), turned(query[head], position)
+            group, q = head // (HEADS // KV_HEADS), turn(query[head], position)
             seen = [self.rows[i] for i in [*sees, len(self.rows) - 1]]
             seen = [one for one in seen if one.position > position - self.window]
-            scores = torch.stack([q @ turned(one.key[group], one.position) / math.sqrt(SIZE) for one in seen])
+            scores = torch.stack([q @ turn(one.key[group], one.position) / math.sqrt(SIZE) for one in seen])
             heads.append(sum(p * one.value[group] for p, one in zip(scores.softmax(0), seen, strict=True)))
         x = residual + w["layers.0.self_attn.o_proj.weight"] @ torch.cat(heads)
         into = norm(x, w["layers.0.post_attention_layernorm.weight"])
@@ -189,7 +189,7 @@ class Head:
 Path_ = tuple[int, ...]
 
 
-def settled(head: Head, last: int, ranks: list[Path_]) -> dict[Path_, tuple[float, int]]:
+def settle(head: Head, last: int, ranks: list[Path_]) -> dict[Path_, tuple[float, int]]:
     """EAGLE-1: tokens' path → (cumulative log-probability, position) of the tree whose nodes are paths of ranks."""
     text, row_of, token_of = last + 1, {(): last}, {(): ()}
     made: dict[Path_, tuple[float, int]] = {(): (0.0, 0)}

@@ -93,7 +93,7 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Sent:
+class Request:
     """A request as it reaches the application; ``target`` is the address with its query, percent-encoded."""
 
     method: str
@@ -170,12 +170,12 @@ def places(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(part, (*here, key))
 
 
-def replaced(value: Any, place: tuple[Any, ...], part: Any) -> Any:
+def replace(value: Any, place: tuple[Any, ...], part: Any) -> Any:
     """``value`` with another part at a place."""
     if not place:
         return part
     copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[place[0]] = replaced(value[place[0]], place[1:], part)
+    copy[place[0]] = replace(value[place[0]], place[1:], part)
     return copy
 
 
@@ -188,7 +188,7 @@ def bodies(draw: st.DrawFn, route: Route) -> bytes:
     value = draw(fitting(route.body or {}, route.schemas))
     if how == "bent":
         odd = draw(st.sampled_from(ODD_VALUES))
-        value = replaced(value, draw(st.sampled_from(list(places(value)))), odd)
+        value = replace(value, draw(st.sampled_from(list(places(value)))), odd)
         if isinstance(value, dict) and draw(st.booleans()):
             value = {**value, draw(st.sampled_from(("", "\ud800", "data", "event_data", "id"))): odd}
     if how == "lacks" and isinstance(value, dict):
@@ -219,16 +219,16 @@ def fields(draw: st.DrawFn, route: Route) -> bytes:
 
 
 @st.composite
-def requests(draw: st.DrawFn, route: Route, session: str) -> Sent:
+def requests(draw: st.DrawFn, route: Route, session: str) -> Request:
     """A request to a route. ``session``: the cookie of somebody who is signed in, or ""."""
-    names = st.one_of(st.sampled_from(NAMES), st.sampled_from(ODD_NAMES), st.text(max_size=9).map(_quoted))
+    names = st.one_of(st.sampled_from(NAMES), st.sampled_from(ODD_NAMES), st.text(max_size=9).map(_quote))
     target = ""
     for part in route.template.split("{"):
         name, closed, rest = part.partition("}")
         target += (draw(names) + rest) if closed else name
     if draw(st.integers(0, 19)) == 0:
         target = draw(st.sampled_from(("/", "//", "/./", "/%00", ""))) + target.strip("/") + draw(names)
-    values = st.one_of(names, st.sampled_from(ODD_VALUES).map(lambda odd: _quoted(str(odd)[:LONG])))
+    values = st.one_of(names, st.sampled_from(ODD_VALUES).map(lambda odd: _quote(str(odd)[:LONG])))
     asked = [f"{name}={draw(values)}" for name in route.query if draw(st.booleans())]
     if draw(st.integers(0, 9)) == 0:
         asked.append(
@@ -251,17 +251,17 @@ def requests(draw: st.DrawFn, route: Route, session: str) -> Sent:
         else:
             body = draw(bodies(route))
         headers.append(("content-type", kind))
-    return Sent(method, target or "/", tuple(headers), body)
+    return Request(method, target or "/", tuple(headers), body)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return quote(text.encode("utf-8", "surrogatepass"), safe="/")
 
 
 # --- asking ---
 
 
-async def answer_to(app: FastAPI, sent: Sent) -> tuple[int, str]:
+async def answer_to(app: FastAPI, sent: Request) -> tuple[int, str]:
     """The status of an answer (0: none came), and the error that nobody caught; a stream is left soon."""
     path, _, query = sent.target.partition("?")
     scope: dict[str, Any] = {
@@ -309,7 +309,7 @@ class Fuzz:
 
     def __init__(self, folder: Path) -> None:
         self.seen: dict[str, Counter[int]] = {}
-        self.failures: list[tuple[str, Sent, int, str]] = []
+        self.failures: list[tuple[str, Request, int, str]] = []
         write_users(folder / "users", {"ann": HASH})
         users = Users(folder / "users")
         self.session = users.sign_in("ann", "open sesame", "")
@@ -331,7 +331,7 @@ class Fuzz:
                 await asyncio.to_thread(app.state.desk.loader.wait, WAIT_S)
             for k, (app, route, session) in enumerate(asks):
                 share = count // len(asks) + (k < count % len(asks))
-                for sent in drawn(route, session, share, number + k):
+                for sent in draw_requests(route, session, share, number + k):
                     status, error = await answer_to(app, sent)
                     self.seen.setdefault(str(route), Counter())[status] += 1
                     if status >= 500 or error or not status:
@@ -350,9 +350,9 @@ class Fuzz:
         return "\n".join(lines)
 
 
-def drawn(route: Route, session: str, count: int, number: int) -> list[Sent]:
+def draw_requests(route: Route, session: str, count: int, number: int) -> list[Request]:
     """Requests to a route, the same ones for the same ``number``."""
-    made: list[Sent] = []
+    made: list[Request] = []
 
     @seed(number)
     @settings(
@@ -360,7 +360,7 @@ def drawn(route: Route, session: str, count: int, number: int) -> list[Sent]:
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(requests(route, session))
-    def draw(sent: Sent) -> None:
+    def draw(sent: Request) -> None:
         made.append(sent)
 
     draw()

@@ -56,10 +56,10 @@ def write_gguf(
         if weights.ndim == 1:
             writer.add_tensor(short, weights)
             continue
-        data = gguf.quantize(_interleaved(weights, heads), quantised)
+        data = gguf.quantize(_interleave(weights, heads), quantised)
         writer.add_tensor(short, data, raw_dtype=quantised)
         kept = gguf.dequantize(data, quantised).reshape(weights.shape)
-        state[name] = torch.tensor(_interleaved(kept, heads, back=True))
+        state[name] = torch.tensor(_interleave(kept, heads, back=True))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -94,7 +94,7 @@ def _short(name: str) -> str:
     return f"blk.{layer}.{NAMES[rest]}.{end}"
 
 
-def _interleaved(weights: np.ndarray, heads: int | None, *, back: bool = False) -> np.ndarray:
+def _interleave(weights: np.ndarray, heads: int | None, *, back: bool = False) -> np.ndarray:
     """Query and key weights with a head's two halves interleaved, as llama.cpp turns them; others as they are."""
     if heads is None:
         return weights

@@ -45,14 +45,14 @@ class _Stub(Answering):
         yield from stream(run)
 
 
-def counted(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+def count_calls(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Count the questions under a name here; the process too."""
     counts = holder.memory.setdefault("counts", {})
     counts[asked["name"]] = counts.get(asked["name"], 0) + 1
     return {"count": counts[asked["name"]], "pid": os.getpid()}
 
 
-def stopped(about: Mapping[str, Any]) -> Answering:
+def stop(about: Mapping[str, Any]) -> Answering:
     """Stands still before it is open."""
     os.kill(os.getpid(), signal.SIGSTOP)
     raise AssertionError("it went on")

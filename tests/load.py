@@ -240,7 +240,7 @@ def rss_mib(pid: int) -> float:
     return int(said.strip() or 0) / 1024
 
 
-def started(folder: str, model: str = "bundled", *options: str) -> tuple[subprocess.Popen[str], int]:
+def start(folder: str, model: str = "bundled", *options: str) -> tuple[subprocess.Popen[str], int]:
     """The app on a free port, its model on the way."""
     command = [sys.executable, "-u", "-m", "specviz.cli", "app", "--port", "0", *options]
     server = subprocess.Popen(
@@ -263,7 +263,7 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     tally, over = Tally(), threading.Event()
     with tempfile.TemporaryDirectory(prefix="specviz-load-") as folder:
-        server, port = started(folder)
+        server, port = start(folder)
         try:
             first = Session(port, Tally(), -1, over)
             while first.json("status", "GET", "/api/status").get("model", {}).get("state") != "ready":
@@ -277,7 +277,7 @@ def main(argv: list[str] | None = None) -> int:
                 threads.append(threading.Thread(target=browse, args=(port, tally, over, given.pages), daemon=True))
             for thread in threads:
                 thread.start()
-            samples = watched(server, first, given.minutes * 60)
+            samples = watch(server, first, given.minutes * 60)
             over.set()
             for thread in threads:
                 thread.join(150)
@@ -286,10 +286,10 @@ def main(argv: list[str] | None = None) -> int:
         finally:
             server.terminate()
             server.wait(20)
-    return told(tally, samples)
+    return tell(tally, samples)
 
 
-def watched(server: subprocess.Popen[str], session: Session, seconds: float) -> list[dict[str, float]]:
+def watch(server: subprocess.Popen[str], session: Session, seconds: float) -> list[dict[str, float]]:
     """Memory and the store's room, every few seconds."""
     samples: list[dict[str, float]] = []
     end = time.monotonic() + seconds
@@ -304,7 +304,7 @@ def watched(server: subprocess.Popen[str], session: Session, seconds: float) -> 
     return samples
 
 
-def told(tally: Tally, samples: list[dict[str, float]]) -> int:
+def tell(tally: Tally, samples: list[dict[str, float]]) -> int:
     """The tables; 1 where something is wrong."""
     print(f"{'request':<12}{'count':>8}{'median ms':>12}{'p99 ms':>10}{'max ms':>10}")
     for kind, times in sorted(tally.times.items()):

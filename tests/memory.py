@@ -49,19 +49,19 @@ def main() -> int:
     target = load_target(args.model, **({"weights": args.weights} if args.weights else {}))
     weights = target.info["parameters"] * 4
 
-    def told(stage: str, name: str = "VmRSS") -> None:
+    def tell(stage: str, name: str = "VmRSS") -> None:
         taken = resident(name) - before
         print(f"{stage}: {gigabytes(taken)}, {taken / weights:.2f} of the weights in fp32 ({gigabytes(weights)})")
 
     print(f"{target.name}, libraries: {gigabytes(before)}")
-    told("opened")
+    tell("opened")
     ids = target.tokenizer(TEXT)["input_ids"][: args.context - args.max_new_tokens]
     run = Decoding.of(target, Prompt.from_ids(ids), args.method, max_new_tokens=args.max_new_tokens)
     run.prefill()
-    told(f"{len(ids)} tokens read")
+    tell(f"{len(ids)} tokens read")
     steps = sum(1 for _ in run)
-    told(f"{args.max_new_tokens} written in {steps} steps")
-    told("peak", "VmHWM")
+    tell(f"{args.max_new_tokens} written in {steps} steps")
+    tell("peak", "VmHWM")
     return 0
 
 

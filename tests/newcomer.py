@@ -33,7 +33,7 @@ KEPT = ("gguf", "packed.json")  # of the cache: what has nothing to do with engi
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunEnd:
     """A run: when it began (seconds behind the first one), how fast it was, and how many of its steps ran compiled."""
 
     began_s: float
@@ -42,7 +42,7 @@ class Ended:
     compiled: int
 
 
-def used(engine: str, model: str, seconds: float, tokens: int, pause_s: float) -> list[Ended]:
+def use(engine: str, model: str, seconds: float, tokens: int, pause_s: float) -> list[RunEnd]:
     """The runs of a new user's first so many seconds."""
     with tempfile.TemporaryDirectory(prefix="specviz-newcomer-") as folder:
         home = Path(folder)
@@ -52,7 +52,7 @@ def used(engine: str, model: str, seconds: float, tokens: int, pause_s: float) -
                 (home / "cache" / name).symlink_to(kept)
         server = Server(home, model, "--engine", engine)
         try:
-            runs = list[Ended]()
+            runs = list[RunEnd]()
             start = time.monotonic()
             while (began := time.monotonic() - start) < seconds:
                 number = len(runs)
@@ -65,7 +65,7 @@ def used(engine: str, model: str, seconds: float, tokens: int, pause_s: float) -
                 trace = server.json("GET", f"/api/traces/{json.loads(said[-1][5:])[0]['id']}")
                 speed = trace["run"]["metrics"]["tokens_per_s"]
                 engines = trace["steps"]["engine"]
-                runs.append(Ended(began, speed, len(engines), engines.count("compiled")))
+                runs.append(RunEnd(began, speed, len(engines), engines.count("compiled")))
                 time.sleep(pause_s)
             return runs
         finally:
@@ -84,9 +84,9 @@ def main() -> int:
     opened = f"from decoders.model.target.load import load_network; load_network({given.model!r})"
     subprocess.run([sys.executable, "-c", opened], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     order = [("eager", "auto", "auto", "eager")[turn % 4] for turn in range(given.turns)]
-    turns: dict[str, list[list[Ended]]] = {"eager": [], "auto": []}
+    turns: dict[str, list[list[RunEnd]]] = {"eager": [], "auto": []}
     for engine in order:
-        turns[engine].append(runs := used(engine, given.model, given.seconds, given.tokens, given.pause))
+        turns[engine].append(runs := use(engine, given.model, given.seconds, given.tokens, given.pause))
         speed, compiled = Spread.of([run.tokens_per_s for run in runs]), sum(run.compiled for run in runs)
         assert speed is not None
         print(

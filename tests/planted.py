@@ -112,7 +112,7 @@ FAULTS = (
 )  # fmt: skip
 
 
-def planted(fault: Fault, target: Target, folder: Path) -> str:
+def plant(fault: Fault, target: Target, folder: Path) -> str:
     """The name of the part with the fault in it: a folder, or the kind where its file is as it was."""
     if fault.change is None:
         return fault.kind
@@ -125,11 +125,11 @@ def planted(fault: Fault, target: Target, folder: Path) -> str:
 
 def drafting_with(fault: Fault, target: Target, folder: Path) -> Drafting:
     """The drafter with the fault."""
-    drafting = drafting_of(target, planted(fault, target, folder))
+    drafting = drafting_of(target, plant(fault, target, folder))
     return drafting if fault.reads is None else drafting.handed(**fault.reads)
 
 
-def examined(
+def examine_fault(
     fault: Fault, target: Target, prompts: Sequence[Prompt], healthy: Report, folder: Path, **settings: Any
 ) -> Report:
     """The doctor's report on a drafter with the fault; ``healthy`` is the one on the part without it."""
@@ -141,7 +141,7 @@ def examined(
     return examine(drafting, prompts, part=fault.kind, server=server, **settings)
 
 
-def found(fault: Fault, report: Report) -> bool:
+def finds(fault: Fault, report: Report) -> bool:
     """True where the report's first fault is the one that was planted."""
     if not report.faults or report.faults[0].cause not in fault.causes:
         return False
@@ -175,8 +175,8 @@ def main() -> int:
         rows.append(_row(kind, "healthy", report, not report.faults))
     for fault in FAULTS:
         with tempfile.TemporaryDirectory() as folder:
-            report = examined(fault, target, prompts, reports[fault.kind], Path(folder) / "part", **settings)
-        rows.append(_row(fault.kind, fault.words, report, found(fault, report)))
+            report = examine_fault(fault, target, prompts, reports[fault.kind], Path(folder) / "part", **settings)
+        rows.append(_row(fault.kind, fault.words, report, finds(fault, report)))
     if chosen.out:
         chosen.out.write_text(json.dumps({"about": about, "rows": rows}, indent=1, ensure_ascii=False) + "\n", "utf-8")
     missed = sum(not row["right"] for row in rows)

@@ -82,7 +82,7 @@ def nodes(count: int, cores: int) -> Iterator[None]:
         cluster.shutdown()
 
 
-def bundled(place: Path, kind: str, workers: int, count: int) -> tuple[Any, float]:
+def bundle(place: Path, kind: str, workers: int, count: int) -> tuple[Any, float]:
     """A sweep of the bundled target: its results, and its units per second once all workers were ready."""
     from decoders import load_target
     from specviz.experiments import plan
@@ -99,11 +99,11 @@ def bundled(place: Path, kind: str, workers: int, count: int) -> tuple[Any, floa
     made = spread(target, planned, Workers(workers, kind, threads=1), Opening(str(BUNDLED)), str(place))
     times: list[tuple[float, int]] = []
 
-    def told(standing: Standing) -> None:
+    def tell_standing(standing: Standing) -> None:
         if all(worker.state != "starting" for worker in standing.workers):
             times.append((time.perf_counter(), standing.done))
 
-    results = made.run(told=told)
+    results = made.run(told=tell_standing)
     # from when all are ready to when the last unit but one per worker is done: the ends of the sweep are not its pace
     whole = [(at, done) for at, done in times if done <= count - workers]
     (began, first), (ended, last) = whole[0], next(one for one in times if one[1] == count - workers)
@@ -114,7 +114,7 @@ def pace(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]
     rates = {}
     for kind in ("processes", "ray"):
         for workers in (1, 2):
-            _, rates[kind, workers] = bundled(place / f"{kind}{workers}", kind, workers, args.count)
+            _, rates[kind, workers] = bundle(place / f"{kind}{workers}", kind, workers, args.count)
         one, two = rates[kind, 1], rates[kind, 2]
         yield f"2 workers ÷ 1, {kind}", f"{two / one:.2f} ({two:.2f} ÷ {one:.2f} units/s)", "≥ 1.8"
     with nodes(1, 1):
@@ -132,11 +132,11 @@ def equal(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str
     from tests.test_spread import counted_alone
 
     count = min(args.count, 8)
-    rows = {"1 process": bundled(place / "1", "processes", 1, count)[0].rows}
-    rows["2 processes"] = bundled(place / "2", "processes", 2, count)[0].rows
+    rows = {"1 process": bundle(place / "1", "processes", 1, count)[0].rows}
+    rows["2 processes"] = bundle(place / "2", "processes", 2, count)[0].rows
     for number in (1, 2):
         with nodes(number, 3 - number):
-            rows[f"Ray, {number} node{'s' * (number > 1)}"] = bundled(place / f"r{number}", "ray", 2, count)[0].rows
+            rows[f"Ray, {number} node{'s' * (number > 1)}"] = bundle(place / f"r{number}", "ray", 2, count)[0].rows
     first = counted_alone(rows["1 process"])
     for name, those in rows.items():
         same = sum(a == b for a, b in zip(first, counted_alone(those), strict=True))
@@ -184,11 +184,11 @@ def many(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]
         counts: list[tuple[float, int, bool]] = []
         wanted = units(workers * 12, ms=LATENCY_MS)
 
-        def told(standing: Standing, _: str | None, counts: list[tuple[float, int, bool]] = counts) -> None:
+        def tell(standing: Standing, _: str | None, counts: list[tuple[float, int, bool]] = counts) -> None:
             busy = all(worker.state != "starting" for worker in standing.workers)
             counts.append((time.perf_counter(), standing.done, busy))
 
-        stand_in(place / str(workers), wanted, "processes", workers, told=told)
+        stand_in(place / str(workers), wanted, "processes", workers, told=tell)
         began, first = next((at, done) for at, done, busy in counts if busy)
         ended, last = next((at, done) for at, done, _ in counts if done >= len(wanted) - workers)
         rate = (last - first) / (ended - began)
@@ -205,7 +205,7 @@ def book(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]
     for unit in wanted[:-1]:
         folder.finish(unit.key, [{**row, "series": "PLD", "prompt": "p", "error": ""}] * ROWS)
 
-    def resumed() -> tuple[float, float]:
+    def resume() -> tuple[float, float]:
         """Seconds of this process's own work: to see what is missing and do that, and to read all rows."""
         started = time.process_time()
         again, pool = units(10_000), Here(job)
@@ -216,9 +216,9 @@ def book(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]
         (folder.path / UNITS / f"{wanted[-1].key}.json").unlink()  # type: ignore[operator]
         return seen, time.process_time() - started
 
-    seen, whole = resumed()
+    seen, whole = resume()
     tracemalloc.start()
-    resumed()
+    resume()
     peak = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
     yield "10,000 units: to see what is missing", f"{seen:.2f} s of one core", "≤ 5 s"

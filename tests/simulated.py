@@ -78,7 +78,7 @@ def host_of(value: Any) -> Any:
     return value.host if isinstance(value, SimulatedTensor) else value
 
 
-def placed(value: Any) -> Any:
+def place(value: Any) -> Any:
     return SimulatedTensor(value) if isinstance(value, Tensor) and not on_device(value) else value
 
 
@@ -167,7 +167,7 @@ class SimulatedDevice:
                 own = args[position] if position < len(args) else kwargs.get(argument.name)
                 if on_device(own) and out is own.host:
                     return own
-        return each(placed, out)
+        return each(place, out)
 
     def _copied(self, func: Any, source: Tensor, kwargs: dict[str, Any]) -> Tensor:
         wanted = kwargs.get("device")
@@ -208,7 +208,7 @@ class SimulatedDevice:
                 raise RuntimeError(f"a generator of the CPU draws for the device in {name} at {_site()}")
             if name in ("as_tensor", "tensor"):
                 self.note("there")
-            return each(placed, func(*each(host_of, args), **{**each(host_of, kwargs), "device": "cpu"}))
+            return each(place, func(*each(host_of, args), **{**each(host_of, kwargs), "device": "cpu"}))
         if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
             return self._item(func, *args)
         if not on_device(first):
@@ -238,7 +238,7 @@ class SimulatedDevice:
             if name in ("new_tensor", "nonzero"):
                 self.note("there" if name == "new_tensor" else "back")
             options = {key: value for key, value in kwargs.items() if key != "device"}
-            return placed(func(first.host, *each(host_of, args[1:]), **options))
+            return place(func(first.host, *each(host_of, args[1:]), **options))
         return func(*args, **kwargs)
 
     def _to(self, args: Any, kwargs: dict[str, Any]) -> Tensor:
@@ -324,7 +324,7 @@ class _Operations(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def simulated() -> Iterator[SimulatedDevice]:
+def simulate() -> Iterator[SimulatedDevice]:
     """The device, while the block runs; tensors of it are of no use behind it."""
     device = SimulatedDevice()
     _current.append(device)

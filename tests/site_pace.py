@@ -46,7 +46,7 @@ def main() -> None:
         print(f"a player's: {weight(site, 'player')}")
         browser = playwright.chromium.launch(executable_path=found_chromium(), args=FLAGS)
 
-        def timed(act: Callable[[Any], None]) -> str:
+        def time_of(act: Callable[[Any], None]) -> str:
             times = []
             for _ in range(TIMES + 1):  # the first is a warm-up
                 page = browser.new_page(viewport=SIZE)
@@ -66,11 +66,11 @@ def main() -> None:
 
             return act
 
-        print(f"first view of the list   {timed(first_view)}")
+        print(f"first view of the list   {time_of(first_view)}")
         heaviest = max(keys, key=lambda key: (site / "traces" / f"{key}.js").stat().st_size)
         for label, key in (("a usual run opens       ", keys[-1]), ("the heaviest run opens  ", heaviest)):
-            print(f"{label} {timed(opens(key, 'run.html', '.sv-row'))}")
-        print(f"the player plays         {timed(opens(heaviest, 'player.html', '.svq-chip'))}")
+            print(f"{label} {time_of(opens(key, 'run.html', '.sv-row'))}")
+        print(f"the player plays         {time_of(opens(heaviest, 'player.html', '.svq-chip'))}")
         print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
         browser.close()
 

@@ -20,7 +20,7 @@ PAUSE_S, STEPS = 0.02, 300
 AT = "told_at"  # when a step was done, in the run's record
 
 
-class _Stamped(StubRun):
+class _Stamp(StubRun):
     """Says with every step when it was done."""
 
     def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
@@ -29,8 +29,8 @@ class _Stamped(StubRun):
             yield delta
 
 
-def stamped(cancel: threading.Event) -> _Stamped:
-    return _Stamped(synthetic.steps(STEPS), cancel, pause_s=PAUSE_S)
+def stamp(cancel: threading.Event) -> _Stamp:
+    return _Stamp(synthetic.steps(STEPS), cancel, pause_s=PAUSE_S)
 
 
 def open_stamped(about: Mapping[str, Any]) -> Answering:
@@ -39,7 +39,7 @@ def open_stamped(about: Mapping[str, Any]) -> Answering:
 
 class _Answering(Answering):
     def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        yield from stream(stamped(cancel))
+        yield from stream(stamp(cancel))
 
 
 def delays(kind: str) -> list[float]:
@@ -54,17 +54,17 @@ def delays(kind: str) -> list[float]:
         while pool.seats["backend 1"].state != FREE:
             time.sleep(0.05)
     assert desk.loader.wait(60)
-    desk.run_of = lambda target, prompt, method, title, cancel, **_: stamped(cancel)
+    desk.run_of = lambda target, prompt, method, title, cancel, **_: stamp(cancel)
     job, found = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}), list[float]()
     publish = job.feed.publish
 
-    def heard(event: Mapping[str, Any], *, last: bool = False) -> int:
+    def hear(event: Mapping[str, Any], *, last: bool = False) -> int:
         number = publish(event, last=last)
         if AT in event.get("run", {}):
             found.append(1000 * (time.time() - event["run"][AT]))
         return number
 
-    job.feed.publish = heard
+    job.feed.publish = hear
     assert job.finished.wait(120)
     desk.end()
     return found

@@ -527,7 +527,7 @@ class Casd(Synthetic):
         super()._finish()
 
 
-class Drafted(Synthetic):
+class Drafting(Synthetic):
     """As GLIDE with CAPE records: a main chain with expansions beside it, or, ``drawn``, a chain verified by ratio.
 
     In turn the whole chain stands, its second token gives way to the third choice (drawn: to one from the residual),
@@ -620,7 +620,7 @@ class Drafted(Synthetic):
         return delta
 
 
-class Prompted(Synthetic):
+class Prompting(Synthetic):
     """As PPD records: trees of guesses made by the prompt tokens of the node where the step before ended.
 
     In turn all guesses hold, the second guess does, none does, and only the first distance does.
@@ -660,7 +660,7 @@ class Prompted(Synthetic):
         number_ = {path: node for node, path in enumerate([(), *self.plan])}
         return [(self.guesses[len(path) - 1][path[-1]], number_[path[:-1]], "prompt", -1) for path in self.plan]
 
-    def hung(self, node: int) -> int:
+    def prompts_at(self, node: int) -> int:
         """Prompt tokens on a node: all on the root, fewer on unlikely ones."""
         return self.m if not node else max(0, self.m - sum(self.plan[node - 1]) - len(self.plan[node - 1]))
 
@@ -668,7 +668,7 @@ class Prompted(Synthetic):
         path = self.plan[node - 1]
         return {"term:distance": float(len(path)), "term:guess_rank": float(path[-1]),
                 "term:path_prob": number(0.5 ** (len(path) + sum(path)), 6),
-                "term:next_state": float(self.hung(node))}  # fmt: skip
+                "term:next_state": float(self.prompts_at(node))}  # fmt: skip
 
     def guess(self, start: int, count: int, rng: random.Random) -> list[list[int]]:
         """Guesses of ``count`` prompt tokens from position ``start`` on."""
@@ -689,13 +689,13 @@ class Prompted(Synthetic):
             values.clear()
         step, nodes = self.trace.rows("steps"), delta["nodes"]
         last = max(row for row, status in enumerate(nodes["status"]) if status in ("root", "accepted"))
-        self.guesses = self.guess(context + delta["steps"]["emitted"][0], self.hung(last), rng)
+        self.guesses = self.guess(context + delta["steps"]["emitted"][0], self.prompts_at(last), rng)
         nodes["term:next_state"][0] = float(self.m)
         joint: list[dict[str, Any]] = []
         for node, rank in enumerate(nodes["term:guess_rank"]):
             if node:
                 nodes["draft_prob"][node] = number(0.5 * 0.4**rank, 6)
-            for i in range(self.hung(node)):
+            for i in range(self.prompts_at(node)):
                 token = self.guesses[i][0] if node == last else rng.choice(self.ids)
                 kind = "joint" if self.watched and node == last else "prompt"
                 joint.append({"step": step, "parent": node, "offset": i + 1, "kind": kind, "token": token, "prob": 0.5})
@@ -712,7 +712,7 @@ class Prompted(Synthetic):
         for row in joint:
             if not self.watched or row["kind"] == "joint":
                 _add(delta, "probes", **row)
-        delta["steps"]["term:state"], delta["steps"]["term:next_state"] = [float(state)], [float(self.hung(last))]
+        delta["steps"]["term:state"], delta["steps"]["term:next_state"] = [float(state)], [float(self.prompts_at(last))]
         return delta
 
 
@@ -752,14 +752,14 @@ def casd(rather: dict[str, str] | None = None) -> Trace:
                 title="Quoted answer").run()  # fmt: skip
 
 
-def drafted(drawn: bool = False) -> Trace:
+def draft_model_trace(drawn: bool = False) -> Trace:
     """The same by a draft model: with expansions, or with drawn tokens."""
-    return Drafted(drawn, CODE_SEGMENTS, EDITED, title="Refactor ratelimit.py").run()
+    return Drafting(drawn, CODE_SEGMENTS, EDITED, title="Refactor ratelimit.py").run()
 
 
-def prompted(watched: bool = False) -> Trace:
+def prompt_token_trace(watched: bool = False) -> Trace:
     """The same by prompt tokens; watched: of two vectors each, with what they guess together and where they look."""
-    return Prompted(CODE_SEGMENTS, EDITED, title="Refactor ratelimit.py", watched=watched).run()
+    return Prompting(CODE_SEGMENTS, EDITED, title="Refactor ratelimit.py", watched=watched).run()
 
 
 def plain() -> Trace:

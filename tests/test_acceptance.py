@@ -21,7 +21,7 @@ from .models import prompt_ids, tiny_target
 torch.set_num_threads(1)
 
 
-def untrained(m: int, n: int, mask: str = "ensemble") -> PromptTokens:
+def random_tokens(m: int, n: int, mask: str = "ensemble") -> PromptTokens:
     tokens = PromptTokens(PromptConfig(m, n, 64, mask)).requires_grad_(False)
     tokens.embeddings.normal_(0, 0.5, generator=torch.Generator().manual_seed(5))
     return tokens
@@ -45,7 +45,7 @@ def one_by_one(target, tokens: PromptTokens, text: list[int], start: int) -> lis
 
 @pytest.mark.parametrize(("family", "n"), [("llama", 1), ("gemma3", 2), ("gpt2", 1)])
 def test_blocks_of_positions_count_as_each_alone(monkeypatch, family, n):
-    target, tokens = tiny_target(family), untrained(3, n)
+    target, tokens = tiny_target(family), random_tokens(3, n)
     text = prompt_ids(4, length=48)
     monkeypatch.setattr(measuring, "SPARE_ROWS", 40)  # several blocks
     ranks = guess_ranks(target, tokens, text, 30)
@@ -54,7 +54,7 @@ def test_blocks_of_positions_count_as_each_alone(monkeypatch, family, n):
 
 
 def test_the_table_counts_the_targets_own_answers():
-    target, tokens = tiny_target("qwen3"), untrained(2, 1)
+    target, tokens = tiny_target("qwen3"), random_tokens(2, 1)
     prompts = [Prompt.from_ids(prompt_ids(seed)) for seed in range(2)]
     done: list[tuple[int, int]] = []
     table = measure_acceptance(
@@ -75,14 +75,14 @@ def test_the_table_counts_the_targets_own_answers():
 def test_answers_that_are_too_short():
     target = tiny_target("llama")
     with pytest.raises(UserError, match="too short to measure 3 distances.* at least 4 tokens"):
-        measure_acceptance(target, untrained(3, 1), [Prompt.from_ids(prompt_ids(1))], max_new_tokens=3)
+        measure_acceptance(target, random_tokens(3, 1), [Prompt.from_ids(prompt_ids(1))], max_new_tokens=3)
 
 
 def test_no_position_beyond_the_models_context():
     """Learned positions end with the context; prompt tokens that would stand beyond it are not asked."""
     target = tiny_target("gpt2")
     text = prompt_ids(2, length=target.context_length)
-    assert [len(r) for r in guess_ranks(target, untrained(3, 1), text, 500)] == [10, 10, 9]
+    assert [len(r) for r in guess_ranks(target, random_tokens(3, 1), text, 500)] == [10, 10, 9]
 
 
 def test_prefix_tokens_take_rows_too():
@@ -95,4 +95,4 @@ def test_prefix_tokens_take_rows_too():
 
 def test_prompt_tokens_with_too_many_rows():
     with pytest.raises(UserError, match="640 rows of prompt tokens do not fit"):
-        guess_ranks(tiny_target("llama"), untrained(5, 128), prompt_ids(1), 30)
+        guess_ranks(tiny_target("llama"), random_tokens(5, 128), prompt_ids(1), 30)

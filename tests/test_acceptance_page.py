@@ -29,7 +29,7 @@ from .stubs import StubDesk, app_of
 from .test_definitions import acceptance
 from .waiting import WAIT_S, until
 
-RUNS = (synthetic.chain(), synthetic.tree(), synthetic.drafted())
+RUNS = (synthetic.chain(), synthetic.tree(), synthetic.draft_model_trace())
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from specviz.pages.inspect.form import choices
 from specviz.pages.inspect.reference import YOURS, Reference, apply, claim, describe, prompt_key
 from specviz.server.forms import PromptForm
 from specviz.views.examples import examples, listed_examples
-from specviz.views.gallery import listed
+from specviz.views.gallery import list_runs
 
 from . import synthetic
 from .models import tiny_tokenizer
@@ -25,7 +25,7 @@ from .stubs import StubDesk
 GALLERY = Path(__file__).parents[1] / "assets" / "gallery"
 
 
-def recorded(*parts: tuple[str, str, int], **run: object) -> Trace:
+def record(*parts: tuple[str, str, int], **run: object) -> Trace:
     """A run whose prompt has these parts (segment, text, passage), a token each."""
     trace = Trace.new({"prompt_length": len(parts), **run})
     trace.extend(
@@ -45,7 +45,7 @@ def recorded(*parts: tuple[str, str, int], **run: object) -> Trace:
     return trace
 
 
-@pytest.mark.parametrize("one", listed(), ids=lambda one: one.name)
+@pytest.mark.parametrize("one", list_runs(), ids=lambda one: one.name)
 def test_the_gallery_was_made_from_these_prompts(one) -> None:
     example = next(e for e in examples() if e.record.id == one.example)
     form = form_of(files.load(GALLERY / f"{one.id}.spectrace"))
@@ -56,7 +56,7 @@ def test_the_gallery_was_made_from_these_prompts(one) -> None:
 
 def test_what_a_template_token_holds_of_the_next_part_is_given_back() -> None:
     form = form_of(
-        recorded(
+        record(
             ("template", "<|user|>", -1),
             ("instruction", "Rename it.", -1),
             ("template", "\n\n``", -1),
@@ -73,15 +73,15 @@ def test_a_prompt_in_a_template_is_its_context_and_question_again() -> None:
         prompt = Prompt.from_segments(tokenizer, instruction=text, context=context, question="who was sold?")
         names = [(s.name, s.passage) for s in prompt.segments for _ in range(s.start, s.stop)]
         words = [tokenizer.decode([token]) for token in prompt.tokens]
-        form = form_of(recorded(*((name, word, n) for (name, n), word in zip(names, words, strict=True))))
+        form = form_of(record(*((name, word, n) for (name, n), word in zip(names, words, strict=True))))
         assert form.prompt(tokenizer).tokens == prompt.tokens, text
         assert form.mode == ("chat" if text == own else "segments")
 
 
 def test_passages_lose_the_numbers_that_the_prompt_gave_them() -> None:
-    form = form_of(recorded(("context", "[1] One.", 0), ("template", "\n", -1), ("context", "[2] Two.", 1)))
+    form = form_of(record(("context", "[1] One.", 0), ("template", "\n", -1), ("context", "[2] Two.", 1)))
     assert form.context == "One.\n---\nTwo."
-    assert form_of(recorded(("context", "[1] One.", 0))).context == "[1] One."  # alone it had none: this was typed
+    assert form_of(record(("context", "[1] One.", 0))).context == "[1] One."  # alone it had none: this was typed
 
 
 def test_of_a_chat_the_messages_are_taken() -> None:
@@ -94,24 +94,24 @@ def test_of_a_chat_the_messages_are_taken() -> None:
         ("chat", "Bye", -1),
         ("template", "<|end|>", -1),
     ]
-    assert form_of(recorded(*chat)) == PromptForm("chat", text="User: Hi\nAssistant: Hello!\nUser: Bye")
-    assert form_of(recorded(*chat[4:])) == PromptForm("chat", text="Bye")
-    assert form_of(recorded(*chat[2:])).text == "System: Hello!\nUser: Bye"
+    assert form_of(record(*chat)) == PromptForm("chat", text="User: Hi\nAssistant: Hello!\nUser: Bye")
+    assert form_of(record(*chat[4:])) == PromptForm("chat", text="Bye")
+    assert form_of(record(*chat[2:])).text == "System: Hello!\nUser: Bye"
 
 
 def test_plain_text_stays_as_it_is() -> None:
-    assert form_of(recorded(("template", "<|begin|>", -1), ("text", "Once ", -1), ("text", "more", -1))) == PromptForm(
+    assert form_of(record(("template", "<|begin|>", -1), ("text", "Once ", -1), ("text", "more", -1))) == PromptForm(
         "text", text="Once more"
     )
 
 
 def test_a_pool_of_its_own_is_to_be_chosen_again() -> None:
-    assert "choose that file again" in missing_note(recorded(pool={"in_prompt": False, "label": "notes.txt"}))
-    assert "file" not in missing_note(recorded(pool={"in_prompt": True}))
+    assert "choose that file again" in missing_note(record(pool={"in_prompt": False, "label": "notes.txt"}))
+    assert "file" not in missing_note(record(pool={"in_prompt": True}))
 
 
 def test_a_runs_reference_goes_with_its_prompt() -> None:
-    form = form_of(recorded(("text", "The capital?", -1), reference="Paris."))
+    form = form_of(record(("text", "The capital?", -1), reference="Paris."))
     whose = Reference(form.reference, prompt_key(form), "the run's")
     same, other = apply(whose, form), apply(whose, PromptForm("text", text="The river?", reference="Paris."))
     assert (same.reference, same.reference_of) == ("Paris.", "the run's")
@@ -132,7 +132,7 @@ def test_who_writes_a_reference_owns_it() -> None:
 
 
 def test_the_page_opens_on_a_step_with_a_tree() -> None:
-    trace = files.load(GALLERY / f"{listed()[0].id}.spectrace")
+    trace = files.load(GALLERY / f"{list_runs()[0].id}.spectrace")
     steps, opens = trace.tables["steps"], trace.run["opens"]
     assert steps["drafted"][opens] > steps["depth"][opens] > 0  # it branches
 

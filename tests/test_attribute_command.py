@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from decoders import load, save
-from specviz import cli
 
 from . import synthetic
+from .command import refusal, specviz
 from .models import network, tiny_tokenizer
 
 PASSAGES = ["the old lamp at the station", "was sold to the city museum"]
@@ -50,35 +50,20 @@ def quotesum(tmp_path: Path) -> Path:
 pytestmark = pytest.mark.usefixtures("home")
 
 
-def specviz(*args: object) -> int:
-    try:
-        return cli.main(["attribute", *map(str, args)])
-    except SystemExit as ended:
-        return int(ended.code or 0)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
-    """The one sentence a mistake gives."""
-    assert specviz(*args) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.startswith("specviz attribute: ") and captured.err.count("\n") == 1
-    return captured.err
-
-
 def test_a_given_answer_is_linked_to_its_passages(capsys, model, prompts, tmp_path):
     out, page = tmp_path / "run.spectrace", tmp_path / "a.md"
     given = ("--model", model, "--prompt-file", prompts, "--index", 1, "--answer", ANSWER)
-    assert specviz(*given, "--min-run", 4, "--out", out, "--markdown", page) == 0
+    assert specviz("attribute", *given, "--min-run", 4, "--out", out, "--markdown", page) == 0
     printed = capsys.readouterr()
     assert "[the old lamp at the station](1). It [was sold to the city museum](2)" in printed.out
     assert "passage 1" in printed.err and "copied by nobody" in printed.err and "all verbatim" in printed.err
     assert "the answer was given" in printed.err
     assert page.read_text("utf-8").count("\n[^1]: Passage 1") == 1
     assert load(out).run["forced"] is True
-    assert specviz("--trace", out, "--min-run", 4, "--json") == 0
+    assert specviz("attribute", "--trace", out, "--min-run", 4, "--json") == 0
     recorded = json.loads(capsys.readouterr().out)
     (tmp_path / "answer.txt").write_text(ANSWER + "\n", "utf-8")
-    assert specviz(*given[:-1], tmp_path / "answer.txt", "--min-run", 4, "--json") == 0
+    assert specviz("attribute", *given[:-1], tmp_path / "answer.txt", "--min-run", 4, "--json") == 0
     again = json.loads(capsys.readouterr().out)
     assert {**again, "run": 0} == {**recorded, "run": 0} and again["run"]["forced"] is True
     assert recorded["output"] == ANSWER and recorded["schema"] == "specattribution/1"
@@ -90,7 +75,7 @@ def test_a_given_answer_is_linked_to_its_passages(capsys, model, prompts, tmp_pa
 
 def test_a_generated_answer_and_methods_with_parameters(capsys, model, prompts):
     asked = ("--model", model, "--prompt-file", prompts, "--max-new-tokens", 24, "--json")
-    assert specviz(*asked, "--method", "adapld", "--set", "copy_length=5", "--min-run", 1) == 0
+    assert specviz("attribute", *asked, "--method", "adapld", "--set", "copy_length=5", "--min-run", 1) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["run"]["method"] == "adapld" and result["run"]["forced"] is False
     assert result["output_tokens"] <= 24 and [s["passage"] for s in result["sources"]][:2] == [0, 1]
@@ -99,7 +84,7 @@ def test_a_generated_answer_and_methods_with_parameters(capsys, model, prompts):
 def test_lines_of_three_hyphens_stand_between_passages(capsys, model, tmp_path):
     text = tmp_path / "sources.txt"
     text.write_text("\n---\n".join(PASSAGES), "utf-8")
-    assert specviz("--model", model, "--prompt-file", text, "--answer", ANSWER, "--json") == 0
+    assert specviz("attribute", "--model", model, "--prompt-file", text, "--answer", ANSWER, "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert [(s["kind"], s["passage"]) for s in result["sources"]][:2] == [("context", 0), ("context", 1)]
     assert all(source["links"] for source in result["sources"][:2])
@@ -108,7 +93,7 @@ def test_lines_of_three_hyphens_stand_between_passages(capsys, model, tmp_path):
 def test_a_recorded_run_needs_no_model(capsys, tmp_path):
     path = tmp_path / "t.spectrace"
     save(synthetic.nasty(), path)
-    assert specviz("--trace", path, "--min-run", 3, "--markdown", tmp_path / "n.md") == 0
+    assert specviz("attribute", "--trace", path, "--min-run", 3, "--markdown", tmp_path / "n.md") == 0
     printed = capsys.readouterr()
     assert "\x1b" not in printed.out and "all verbatim" in printed.err and (tmp_path / "n.md").exists()
     assert "of the answer (%)" in printed.err and " %" not in printed.err  # shares as in the Lab's tables
@@ -117,7 +102,7 @@ def test_a_recorded_run_needs_no_model(capsys, tmp_path):
 def test_scores_of_a_quotesum_file(capsys, model, quotesum, tmp_path):
     table = tmp_path / "t.md"
     asked = ("--model", model, "--score", quotesum, "--method", "pld+h", "casd", "--min-run", "2,5")
-    assert specviz(*asked, "--json", "--markdown", table) == 0
+    assert specviz("attribute", *asked, "--json", "--markdown", table) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["notes"] == ["line 2 was left out: its summary quotes nothing"] and result["answers"] == "given"
     keys = [(row["method"], row["counted"], row["min_run"]) for row in result["rows"]]
@@ -127,18 +112,19 @@ def test_scores_of_a_quotesum_file(capsys, model, quotesum, tmp_path):
     whole = [row["f1"] for row in result["rows"] if row["counted"] == counts[0] and row["min_run"] == 2]
     assert len(whole) == 2 and min(whole) > 0.9
     assert len([line for line in table.read_text("utf-8").splitlines() if line.startswith("| ")]) == 10
-    assert specviz(*asked, "--limit", 1) == 0
+    assert specviz("attribute", *asked, "--limit", 1) == 0
     printed = capsys.readouterr().out
     assert "right passage" in printed and "whole quotations" in printed and "left out" not in printed
 
 
 def test_scores_of_the_demo_tasks(capsys, model):
-    assert specviz("--model", model, "--score", "demo", "--limit", 3, "--min-run", 2, "--json") == 0
+    assert specviz("attribute", "--model", model, "--score", "demo", "--limit", 3, "--min-run", 2, "--json") == 0
     result = json.loads(capsys.readouterr().out)
     kept = {row["examples"] for row in result["rows"]}
     assert len(kept) == 1 and f"{3 - kept.pop()} of 3 prompts leave no room" in result["notes"][0]
     assert result["rows"][0]["recall"] > 0.9 and result["rows"][0]["counted"] == "whole quotations"
-    error = refused(capsys, "--model", model, "--score", "demo", "--limit", 3, "--generated", "--max-new-tokens", 8)
+    short = ("--score", "demo", "--limit", 3, "--generated", "--max-new-tokens", 8)
+    error = refusal(capsys, "attribute", "--model", model, *short)
     assert "no answer holds the quotes" in error
 
 
@@ -163,15 +149,16 @@ def test_scores_of_the_demo_tasks(capsys, model):
     ],
 )
 def test_mistakes(capsys, args, why):
-    assert why in refused(capsys, *args)
+    assert why in refusal(capsys, "attribute", *args)
 
 
 def test_mistakes_that_need_the_model(capsys, model, prompts, tmp_path):
     asked = ("--model", model, "--prompt-file", prompts)
-    assert "--index 2 is out of range" in refused(capsys, *asked, "--index", 2)
-    assert "copy_len" in refused(capsys, *asked, "--method", "adapld", "--set", "copy_len=5")
-    assert "has room for" in refused(capsys, *asked, "--answer", "the old lamp " * 300)
-    assert "cannot run" in refused(capsys, "--model", model, "--score", _alone(tmp_path), "--method", "casd")
+    assert "--index 2 is out of range" in refusal(capsys, "attribute", *asked, "--index", 2)
+    assert "copy_len" in refusal(capsys, "attribute", *asked, "--method", "adapld", "--set", "copy_len=5")
+    assert "has room for" in refusal(capsys, "attribute", *asked, "--answer", "the old lamp " * 300)
+    alone = ("--model", model, "--score", _alone(tmp_path), "--method", "casd")
+    assert "cannot run" in refusal(capsys, "attribute", *alone)
 
 
 def _alone(folder: Path) -> Path:

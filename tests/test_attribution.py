@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from decoders import Prompt, UserError, record
 from decoders.study.attribute import attribution
 from decoders.study.attribute import export as attribution_export
-from decoders.study.attribute.attribution import Link, link_mask, links, uncopied, verbatim
+from decoders.study.attribute.attribution import Link, link_mask, links, uncopied_spans, verbatim
 from decoders.study.attribute.export import split_by_link, to_json
 from decoders.study.attribute.quotes import (
     Quote,
@@ -43,13 +43,13 @@ from decoders.trace.trace import Trace
 from decoders.training.demo.quotes import demo_quotes
 
 from .models import prompt_ids, tiny_target, tiny_tokenizer
-from .synthetic import NASTY, append, drafted
+from .synthetic import NASTY, append, draft_model_trace
 
 QUOTESUM = Path(__file__).resolve().parents[2] / "shared" / "data" / "quotesum_a.jsonl"
 FAMILY, FLAGS, THUMB, ACCENT = "👩‍👩‍👧", "🇩🇪🇫🇷", "👍🏽", "e\u0301"
 
 
-def made(
+def trace_of(
     parts: Sequence[tuple[str, int, Sequence[str | bytes]]],
     output: Sequence[tuple[str | bytes, int]],
     pool: Sequence[tuple[int, str, int]] = (),
@@ -84,7 +84,7 @@ def made(
 def two_passages(output: Sequence[tuple[str | bytes, int]]) -> Trace:
     """Positions: 0 an instruction; 1-4 "the old lamp fell"; 5-8 " a new lamp stood"; 9 a question."""
     passages = [("context", 0, ["the", " old", " lamp", " fell"]), ("context", 1, [" a", " new", " lamp", " stood"])]
-    return made([("instruction", -1, ["Quote."]), *passages, ("question", -1, [" Which?"])], output)
+    return trace_of([("instruction", -1, ["Quote."]), *passages, ("question", -1, [" Which?"])], output)
 
 
 # --- links ------------------------------------------------------------------------------------------------------------
@@ -117,14 +117,14 @@ def test_quotations_are_found_by_their_text_alone():
 
 def test_without_passages_the_prompt_is_the_source_but_not_its_template():
     parts = [("template", -1, ["hello", " there"]), ("chat", -1, ["say", " it", " again"])]
-    trace = made(parts, [("say", -1), (" it", -1), (".", -1), ("hello", -1), (" there", -1)])
+    trace = trace_of(parts, [("say", -1), (" it", -1), (".", -1), ("hello", -1), (" there", -1)])
     assert quotations(trace) == [Link(0, 2, 2, 4, -1, "prompt")]
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=14), st.lists(st.sampled_from("abc"), max_size=14))
 def test_quotations_are_as_long_as_any_in_the_source(said: list[str], source: list[str]):
     """Against every run of words of the source, one by one."""
-    trace = made([("context", 0, [f" {word}" for word in source] or [" z"])], [(f" {word}", -1) for word in said])
+    trace = trace_of([("context", 0, [f" {word}" for word in source] or [" z"])], [(f" {word}", -1) for word in said])
     runs = {tuple(source[a:b]) for a in range(len(source)) for b in range(a + 2, len(source) + 1)}
     at, expected = 0, []
     while at < len(said):
@@ -135,7 +135,7 @@ def test_quotations_are_as_long_as_any_in_the_source(said: list[str], source: li
 
 
 def test_kinds_and_what_no_one_copied():
-    trace = made(
+    trace = trace_of(
         [("instruction", -1, ["Say", " it"]), ("context", 0, ["x"])],
         [("Say", 0), (" it", 1), (" up", -1), ("Say", 3), (" it", 4), (" p", -1), (" q", -1)],
         [(40, " p", 2), (41, " q", 2), (42, " r", 3)],
@@ -143,7 +143,7 @@ def test_kinds_and_what_no_one_copied():
     )
     found = links(trace, 2, whole=False)
     assert [(link.kind, link.passage) for link in found] == [("prompt", -1), ("output", -1), ("pool", 2)]
-    assert uncopied(found, 7) == [(2, 3)] and uncopied([], 2) == [(0, 2)] and uncopied([], 0) == []
+    assert uncopied_spans(found, 7) == [(2, 3)] and uncopied_spans([], 2) == [(0, 2)] and uncopied_spans([], 0) == []
     assert link_mask(found, 7).tolist() == [-2, -2, -2, -2, -2, 2, 2]
     assert link_mask(found, 7, ("prompt",)).tolist() == [-1, -1, -2, -2, -2, -2, -2]
     shares = {(c.kind, c.passage): c for c in attribution.coverage(trace, found)}
@@ -161,7 +161,7 @@ def test_a_source_that_says_something_else_is_not_verbatim():
 
 
 def test_special_tokens_are_verbatim_only_where_they_are_the_same():
-    trace = made([("context", 0, ["<|a|>", "<|b|>", " "])], [("<|a|>", 0), ("<|c|>", 1), (" ", 2), ("\n", -1)])
+    trace = trace_of([("context", 0, ["<|a|>", "<|b|>", " "])], [("<|a|>", 0), ("<|c|>", 1), (" ", 2), ("\n", -1)])
     assert verbatim(trace, Link(0, 1, 0, 1, 0, "context")) and verbatim(trace, Link(2, 3, 1, 3, 0, "context"))
     assert not verbatim(trace, Link(1, 2, 1, 2, 0, "context")) and not verbatim(trace, Link(3, 4, 2, 3, 0, "context"))
 
@@ -203,7 +203,7 @@ def test_copies_of_the_answer_are_traced_on_to_what_its_grown_links_were_copied_
     assert all(verbatim(trace, link) for link in found)
 
 
-def glimpsed(looks: Sequence[tuple[int, int, int, float]]) -> Trace:
+def glimpses(looks: Sequence[tuple[int, int, int, float]]) -> Trace:
     """``two_passages`` by a draft model: one step drafts " lamp", " fell", " new" after "the" and " old"; ``looks`` are
     (node, head, position, weight).
     """
@@ -226,7 +226,7 @@ def glimpsed(looks: Sequence[tuple[int, int, int, float]]) -> Trace:
 
 def test_where_a_draft_model_looked_is_where_it_copied_from():
     # " lamp" stands at 3 and 7, " fell" at 4, " new" at 6
-    trace = glimpsed([
+    trace = glimpses([
         (0, -1, 3, 0.5), (0, -1, 7, 0.4), (0, 0, 7, 0.9),  # the mean over heads says 3
         (1, -1, 3, 0.6),  # it looked right before " fell"
         (2, -1, 2, 0.7), (2, -1, 6, 0.1),  # it looked elsewhere
@@ -238,14 +238,14 @@ def test_where_a_draft_model_looked_is_where_it_copied_from():
     assert links(trace, 2) == [Link(0, 4, 1, 5, 0, "context")]
     assert all(verbatim(trace, link) for link in links(trace, 1))
     assert to_json(trace, links(trace, 2))["run"]["signal"] == "attention"
-    tied = glimpsed([(0, -1, 7, 0.5), (0, -1, 3, 0.5)])
+    tied = glimpses([(0, -1, 7, 0.5), (0, -1, 3, 0.5)])
     assert attribution.attended_sources(tied)[first + 2] == 3  # the earliest of equal weights
-    assert attribution.signal(glimpsed([])) == "" and links(glimpsed([]), 1) == []
+    assert attribution.signal(glimpses([])) == "" and links(glimpses([]), 1) == []
 
 
 @pytest.mark.parametrize("drawn", [False, True])
 def test_a_draft_models_looks_name_sources_that_carry_the_same_token(drawn: bool):
-    trace = drafted(drawn)
+    trace = draft_model_trace(drawn)
     ids, found = trace.tables["tokens"]["id"], attribution.attended_sources(trace)
     named = [(position, at) for position, at in enumerate(found) if at >= 0]
     assert named and all(at < position and ids[at] == ids[position] for position, at in named)
@@ -262,7 +262,7 @@ def test_links_of_any_trace_are_ordered_disjoint_and_honest(trace: Trace):
         edges = [0, *(edge for link in found for edge in (link.start, link.stop)), length]
         assert edges == sorted(edges) and all(len(link) >= 2 for link in found)
         assert all(verbatim(trace, link) for link in found)
-        rest = sum(stop - start for start, stop in uncopied(found, length))
+        rest = sum(stop - start for start, stop in uncopied_spans(found, length))
         assert rest + sum(map(len, found)) == length
         document = to_json(trace, found)
         json.dumps(document)
@@ -288,7 +288,7 @@ def test_a_character_split_over_tokens_belongs_to_each_of_them_whole():
     data = f"a{FAMILY}b".encode()
     cuts = [0, 3, 9, len(data) - 2, len(data)]
     pieces = [data[i:j] for i, j in pairwise(cuts)]
-    trace = made([("context", 0, pieces)], [(piece, i) for i, piece in enumerate(pieces)])
+    trace = trace_of([("context", 0, pieces)], [(piece, i) for i, piece in enumerate(pieces)])
     text = TokenText(trace, trace.output_ids)
     assert text.text == f"a{FAMILY}b"
     assert [text.text[slice(*text.span(i, i + 1))] for i in range(4)] == ["a" + FAMILY, FAMILY, FAMILY, FAMILY + "b"]
@@ -297,7 +297,7 @@ def test_a_character_split_over_tokens_belongs_to_each_of_them_whole():
 
 
 def test_bytes_that_are_no_character_and_special_tokens():
-    trace = made([("context", 0, [b"\xe2\x82", b"\xacx", b"\xe2", b"y\xff", "<|end|>", b"\xf0\x9f"])], [("z", -1)])
+    trace = trace_of([("context", 0, [b"\xe2\x82", b"\xacx", b"\xe2", b"y\xff", "<|end|>", b"\xf0\x9f"])], [("z", -1)])
     text = TokenText(trace, trace.prompt_ids)
     assert text.text == "€x�y��" == trace.text(trace.prompt_ids)
     spans = [text.text[slice(*text.span(i, i + 1))] for i in range(6)]
@@ -306,7 +306,7 @@ def test_bytes_that_are_no_character_and_special_tokens():
 
 @given(st.lists(st.binary(min_size=0, max_size=5), min_size=1, max_size=12))
 def test_token_text_is_the_decoded_bytes(pieces: list[bytes]):
-    trace = made([("context", 0, list(pieces))], [("z", -1)])
+    trace = trace_of([("context", 0, list(pieces))], [("z", -1)])
     text = TokenText(trace, trace.prompt_ids)
     special = [piece.startswith(b"<|") for piece in pieces]
     said = b"".join(p for p, s in zip(pieces, special, strict=True) if not s)
@@ -329,7 +329,7 @@ def test_token_text_is_the_decoded_bytes(pieces: list[bytes]):
 )
 def test_markdown_shows_the_text_and_nothing_but_the_text(text: str):
     pieces = [text[i : i + 4] for i in range(0, len(text), 4)]
-    trace = made([("context", 0, list(pieces))], [(piece, i if i > 1 else -1) for i, piece in enumerate(pieces)])
+    trace = trace_of([("context", 0, list(pieces))], [(piece, i if i > 1 else -1) for i, piece in enumerate(pieces)])
     found = links(trace, 2, whole=False)
     parser = MarkdownIt("commonmark").enable("table").enable("strikethrough")
     page = parser.render(attribution_export.markdown(trace, found))
@@ -362,10 +362,10 @@ def decisions(trace: Trace) -> dict[str, dict[str, list]]:
     """Drafts and decisions: all but times, the verifier's words, and the numbers of lossy verifiers alone."""
     apart = {"reason", "draft_ms", "verify_ms", "commit_ms", "elapsed_ms"}
 
-    def kept(table: str, column: str) -> bool:
+    def keeps(table: str, column: str) -> bool:
         return column not in apart and not (table == "steps" and column.endswith("_ms"))
 
-    return {t: {c: v for c, v in trace.tables[t].items() if kept(t, c)} for t in SAME}
+    return {t: {c: v for c, v in trace.tables[t].items() if keeps(t, c)} for t in SAME}
 
 
 def context_prompt() -> Prompt:
@@ -548,7 +548,7 @@ def test_the_oracle():
     said = [("w", -1)] * 15
     for start, stop, source in ((2, 4, 0), (5, 7, 5), (9, 14, 9)):
         said[start:stop] = [("w", source + i) for i in range(stop - start)]
-    trace = made([("context", 0, ["w"] * 15)], said)
+    trace = trace_of([("context", 0, ["w"] * 15)], said)
     gold = flags(2, 3, 4, 5, 6)
     score = token_score(link_mask(links(trace, 2, whole=False), 15) >= -1, gold)
     assert (score.precision, score.recall) == pytest.approx((4 / 9, 4 / 5))

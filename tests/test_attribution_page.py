@@ -82,7 +82,7 @@ def ask(client: TestClient, what: str, **asked: Any) -> Any:
     return client.post(f"/api/attribution/{what}", json=asked)
 
 
-def waited(client: TestClient, key: str) -> dict[str, Any]:
+def wait(client: TestClient, key: str) -> dict[str, Any]:
     def over() -> dict[str, Any]:
         answer = client.get(f"/api/attribution/runs/{key}").json()
         return {} if answer.get("state") in ("queued", "running") else answer
@@ -90,7 +90,7 @@ def waited(client: TestClient, key: str) -> dict[str, Any]:
     return until(over, f"the attribution of {key} is over")
 
 
-def scored(client: TestClient, key: str) -> dict[str, Any]:
+def score(client: TestClient, key: str) -> dict[str, Any]:
     def over() -> dict[str, Any]:
         answer = client.get(f"/api/attribution/scores/{key}", params={"answers": True}).json()
         return {} if answer["state"] in ("queued", "running") else answer
@@ -98,7 +98,7 @@ def scored(client: TestClient, key: str) -> dict[str, Any]:
     return until(over, f"the scoring {key} is over")
 
 
-def refused(client: TestClient, what: str, status: int = 422, **asked: Any) -> str:
+def refuse(client: TestClient, what: str, status: int = 422, **asked: Any) -> str:
     answer = ask(client, what, **asked)
     assert answer.status_code == status
     return answer.json()["error"]
@@ -146,8 +146,8 @@ def test_a_given_answer_by_every_signal(client: TestClient, desk: Desk) -> None:
     assert [run["method"] for run in started["runs"]] == SIGNALS[:4]
     assert len(started["notes"]) == 1 and "specviz train glide" in started["notes"][0]
     for run in started["runs"]:
-        waited(client, run["id"])
-    docs = {run["method"]: waited(client, run["id"]) for run in started["runs"]}
+        wait(client, run["id"])
+    docs = {run["method"]: wait(client, run["id"]) for run in started["runs"]}
     for method, doc in docs.items():
         view = doc["views"]["whole"]
         assert doc["title"] == "What became of it?" and doc["method"] == view["run"]["method"] == method
@@ -170,7 +170,7 @@ def test_markup_stays_text_in_the_exported_page(client: TestClient) -> None:
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
     form = {**FORM, "context": f"{evil} the old lamp", "question": evil}
     started = ask(client, "start", form=form, answer=f"{evil} the old lamp", signals=["casd"]).json()
-    waited(client, started["runs"][0]["id"])
+    wait(client, started["runs"][0]["id"])
     answer = client.get(f"/api/attribution/runs/{started['runs'][0]['id']}/download?format=html")
     assert answer.headers["content-disposition"].startswith("attachment") and "alert(1)</script>" not in answer.text
     assert "<img" not in answer.text and "default-src 'none'" in answer.text
@@ -180,16 +180,16 @@ def test_markup_stays_text_in_the_exported_page(client: TestClient) -> None:
 def test_a_run_is_attributed_again_and_a_model_can_write_the_answer(client: TestClient) -> None:
     started = ask(client, "start", form=FORM, signals=["pld+h", "casd"], max_new_tokens=12).json()
     assert len(started["runs"]) == 1
-    first = waited(client, started["runs"][0]["id"])
+    first = wait(client, started["runs"][0]["id"])
     assert first["views"]["whole"]["run"]["forced"] is False and first["views"]["whole"]["output_tokens"] <= 12
     again = ask(client, "start", trace=first["id"], signals=["pld+a", "adapld"]).json()
     for run in again["runs"]:
-        other = waited(client, run["id"])
+        other = wait(client, run["id"])
         assert other["views"]["whole"]["output"] == first["views"]["whole"]["output"]
         assert other["views"]["whole"]["run"]["forced"] is True
-    told = waited(client, first["id"])
+    told = wait(client, first["id"])
     assert {one["method"] for one in told["others"]} == {"pld+a", "adapld"}
-    assert "made with the tokens of" in refused(client, "start", trace="one", signals=["pld+h"])
+    assert "made with the tokens of" in refuse(client, "start", trace="one", signals=["pld+h"])
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_run_is_attributed_again_and_a_model_can_write_the_answer(client: Test
     ],
 )
 def test_what_cannot_be_attributed(client: TestClient, asked: dict[str, Any], why: str) -> None:
-    assert why in refused(client, "start", **asked)
+    assert why in refuse(client, "start", **asked)
 
 
 def test_other_mistakes(client: TestClient) -> None:
@@ -224,9 +224,9 @@ def test_other_mistakes(client: TestClient) -> None:
         assert answer.status_code == 422 and why in answer.json()["error"]
     assert client.get("/api/attribution/runs/none/download").status_code == 404
     assert "sent as JSON" in client.post("/api/attribution/start", data={"signals": "pld"}).json()["error"]
-    assert refused(client, "dance", 404).startswith("Attribution cannot 'dance'")
+    assert refuse(client, "dance", 404).startswith("Attribution cannot 'dance'")
     assert client.get("/api/attribution/scores/none").status_code == 404
-    assert refused(client, "start", 404, trace="none", signals=["pld+h"])
+    assert refuse(client, "start", 404, trace="none", signals=["pld+h"])
 
 
 # --- known quotes -----------------------------------------------------------------------------------------------------
@@ -237,12 +237,12 @@ def test_quotes_are_scored_and_a_wrong_line_is_named(client: TestClient, desk: D
     started = ask(client, "score", text="\ufeff" + "\n".join(lines), name="my rows", signals=["pld+h", "glide"]).json()
     assert started["answers"] == 2 and "line 2 was left out: it is not JSON" in started["notes"][0]
     assert "line 3" in started["notes"][1] and "specviz train glide" in started["notes"][2]
-    told = scored(client, started["id"])
+    told = score(client, started["id"])
     assert told["state"] == "done" and told["done"] == told["total"] == 2 and told["name"] == "my rows"
     (tmp_path / "q.jsonl").write_text("\n".join(lines), "utf-8")
     [gold, _], _ = read_quotesum(tmp_path / "q.jsonl")
     opened = ask(client, "start", scoring=started["id"], row=1, signals=["pld+h"]).json()["runs"][0]["id"]
-    doc = waited(client, opened)
+    doc = wait(client, opened)
     trace = desk.store.get(opened)
     assert doc["gold"]["quotes"] == [[7, 34, 0]] and len(doc["gold"]["tokens"]) == len(trace.output_ids)
     for row in told["rows"]:
@@ -252,10 +252,10 @@ def test_quotes_are_scored_and_a_wrong_line_is_named(client: TestClient, desk: D
             assert mine["f1"] == pytest.approx(theirs.score.f1)
     assert [row["counted"] for row in told["rows"]] == ["whole", "drafted"]
     assert told["answers"][1]["f1"]["pld+h"]["whole"][1] == round(told["rows"][0]["scores"][1]["f1"], 3)
-    assert "There is no answer number 2" in refused(client, "start", scoring=started["id"], row=2, signals=["pld+h"])
+    assert "There is no answer number 2" in refuse(client, "start", scoring=started["id"], row=2, signals=["pld+h"])
     for text, why in (("", "it is empty"), ("{", "holds no row to score"), ("x" * (scoring.MAX_QUOTED + 1), "at most")):
-        assert why in refused(client, "score", text=text, signals=["pld+h"])
-    assert "a whole number from 1 to 500" in refused(client, "score", text=lines[0], limit=0, signals=["pld+h"])
+        assert why in refuse(client, "score", text=text, signals=["pld+h"])
+    assert "a whole number from 1 to 500" in refuse(client, "score", text=lines[0], limit=0, signals=["pld+h"])
 
 
 def test_a_scoring_stops_for_its_owner_alone(desk: Desk) -> None:

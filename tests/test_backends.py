@@ -30,7 +30,7 @@ from specviz.workers.processes import worker_device
 from specviz.workers.supervisor import BUSY, FAILED, FREE
 
 from . import synthetic
-from .hosted import VERSION, counted, open_stub, stopped
+from .hosted import VERSION, count_calls, open_stub, stop
 from .stubs import METHODS, StubDesk, app_of
 from .test_runner import body, events, four_steps
 from .test_workers import alive, children_of
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("home")
 Make = Callable[..., StubDesk]
 
 
-def pooled(backends: list[Backend], library: Library | None = None, **about: Any) -> StubDesk:
+def pool_desk(backends: list[Backend], library: Library | None = None, **about: Any) -> StubDesk:
     """A desk with stand-ins as its backends, all of them open."""
     desk = StubDesk(pool=Pool(backends), library=library)
     pool = pool_of(desk)
@@ -62,7 +62,7 @@ def make() -> Iterator[Make]:
     made: list[StubDesk] = []
 
     def one(count: int, **more: Any) -> StubDesk:
-        made.append(pooled(Workers(count, threads=1).backends(), **more))
+        made.append(pool_desk(Workers(count, threads=1).backends(), **more))
         return made[-1]
 
     yield one
@@ -81,7 +81,7 @@ def over(desk: StubDesk, job: Job) -> Any:
     return desk.store.get(job.id)
 
 
-def held(desk: StubDesk, owner: str = "ann", *, text: str = "hold", **more: Any) -> tuple[Job, str, int]:
+def hold(desk: StubDesk, owner: str = "ann", *, text: str = "hold", **more: Any) -> tuple[Job, str, int]:
     """A run that waits after its fourth step; its backend and that one's process."""
     job = run(desk, text, owner=owner, **more)
     four_steps(job)
@@ -91,7 +91,7 @@ def held(desk: StubDesk, owner: str = "ann", *, text: str = "hold", **more: Any)
 
 def test_two_users_runs_go_on_at_once_and_a_third_waits_for_either(make: Make) -> None:
     desk = make(2)
-    (first, one, _), (second, other, _) = held(desk, "ann"), held(desk, "bob")  # both are in their middle
+    (first, one, _), (second, other, _) = hold(desk, "ann"), hold(desk, "bob")  # both are in their middle
     assert {one, other} == {"backend 1", "backend 2"} and desk.runner.load() == {"running": 2, "waiting": 0}
     third, fourth = run(desk, owner="eve"), run(desk, owner="eve")
     assert [events(job)[0]["ahead"] for job in (third, fourth)] == [1, 2]
@@ -104,7 +104,7 @@ def test_two_users_runs_go_on_at_once_and_a_third_waits_for_either(make: Make) -
 def test_one_backend_does_one_run_at_a_time(make: Make) -> None:
     """The control of the test before."""
     desk = make(1)
-    first, _, _ = held(desk, "ann")
+    first, _, _ = hold(desk, "ann")
     second = run(desk, owner="bob")
     assert second.state == "queued" and desk.runner.load() == {"running": 1, "waiting": 1}
     desk.runner.cancel(first)
@@ -132,7 +132,7 @@ def test_a_run_comes_out_as_without_backends_and_its_events_add_up_to_it(make: M
 
 def test_a_lost_backends_run_is_told_its_steps_are_kept_and_the_next_run_works(make: Make, tmp_path: Path) -> None:
     desk = make(1, library=Library(tmp_path / "runs"))
-    job, name, pid = held(desk)
+    job, name, pid = hold(desk)
     os.kill(pid, signal.SIGKILL)
     trace = over(desk, job)
     said = "Backend 1 was lost: its process ended (killed by SIGKILL). The 4 steps it had finished are kept; run this"
@@ -171,7 +171,7 @@ def test_a_methods_own_fault_ends_the_run_and_not_the_backend(make: Make) -> Non
 
 def test_stop_ends_a_run_in_its_middle_and_keeps_it(make: Make) -> None:
     desk = make(1)
-    job, _, pid = held(desk)
+    job, _, pid = hold(desk)
     desk.runner.cancel(job)
     trace = over(desk, job)
     assert trace.run["stop"] == "cancelled" and trace.rows("steps") == 4 and not job.error
@@ -190,7 +190,7 @@ def test_a_backend_that_hangs_is_ended_and_its_run_keeps_its_steps(
 ) -> None:
     """Its process stands still, or its run does and does not hear of Stop."""
     desk = make(1)
-    job, name, pid = held(desk, text=text)
+    job, name, pid = hold(desk, text=text)
     backend = vars(pool_of(desk).seats[name].backend)
     backend.update(patience)
     if "deaf" not in text:
@@ -209,7 +209,7 @@ def test_a_backend_that_hangs_while_it_opens_is_ended(monkeypatch: pytest.Monkey
     monkeypatch.setattr(backends, "OPENING_S", 1.0)
     process = backends.Process("backend 1", 0)
     with pytest.raises(BackendLost, match="it gave no sign of life for 1 s"):
-        process.open(Hosting(stopped, {}))
+        process.open(Hosting(stop, {}))
     process.close()
 
 
@@ -217,15 +217,15 @@ def test_what_is_remembered_stays_with_its_backend_and_begins_anew_when_that_is_
     desk = make(2)
     target = desk.target()
 
-    def asked(key: str) -> dict[str, Any]:
-        return desk.work_on(target, counted, {"name": key}, key)
+    def ask(key: str) -> dict[str, Any]:
+        return desk.work_on(target, count_calls, {"name": key}, key)
 
-    first, other = asked("a"), asked("b")
+    first, other = ask("a"), ask("b")
     assert first["pid"] != other["pid"]  # spread over both
-    assert asked("a") == {**first, "count": 2} and asked("b") == {**other, "count": 2}
+    assert ask("a") == {**first, "count": 2} and ask("b") == {**other, "count": 2}
     os.kill(first["pid"], signal.SIGKILL)
     until(lambda: not pool_of(desk).home("a"), "its backend is known to be lost")
-    assert asked("a")["count"] == 1 and asked("b")["count"] == 3
+    assert ask("a")["count"] == 1 and ask("b")["count"] == 3
 
 
 def test_runs_of_a_method_that_keeps_something_go_where_it_is_kept(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,10 +251,10 @@ def test_lanes_that_are_compared_share_a_backend(make: Make) -> None:
 def test_limits_count_over_all_backends(make: Make) -> None:
     desk = make(2)
     desk.keep_to(Rules(public=True, waiting=1))
-    job, _, _ = held(desk, "ann")
+    job, _, _ = hold(desk, "ann")
     with pytest.raises(Rejected, match="1 of your runs wait or go on, and 1 may at a time"):
         run(desk, owner="ann")
-    held(desk, "bob")
+    hold(desk, "bob")
     desk.runner.cancel(job)
 
 
@@ -268,7 +268,7 @@ def test_backends_of_another_version_are_given_up_and_that_is_told(make: Make) -
 
 def test_the_page_hears_of_every_backend_and_the_model_stays(make: Make) -> None:
     desk = make(2)
-    job, name, _ = held(desk)
+    job, name, _ = hold(desk)
     with TestClient(app_of(desk)) as client:
         told = client.get("/api/status").json()
         assert {one["name"]: one["state"] for one in told["backends"]}[name] == BUSY and not told["picks"]
@@ -280,10 +280,10 @@ def test_the_page_hears_of_every_backend_and_the_model_stays(make: Make) -> None
 
 APP = """
 import sys, time
-from tests.test_backends import pooled
+from tests.test_backends import pool_desk
 from specviz.workers.kinds import Workers
 if __name__ == "__main__":
-    desk = pooled(Workers(2, threads=1).backends())
+    desk = pool_desk(Workers(2, threads=1).backends())
     print("open", flush=True)
     sys.stdin.read()
     desk.end()

@@ -13,7 +13,7 @@ from specviz.workers.kinds import Workers
 from specviz.workers.supervisor import FREE
 
 from .stubs import StubDesk
-from .test_backends import held, over, pool_of, pooled, run
+from .test_backends import hold, over, pool_desk, pool_of, run
 from .test_workers import alive
 from .waiting import until
 
@@ -30,22 +30,22 @@ pytestmark = [
 @pytest.fixture
 def desk(home: object) -> Iterator[StubDesk]:
     before = {process.pid for process in psutil.Process().children(recursive=True)}
-    desk = pooled(Workers(2, "ray").backends())
+    desk = pool_desk(Workers(2, "ray").backends())
     try:
         yield desk
     finally:
         desk.end()
 
-    def left() -> list[str]:
+    def leave() -> list[str]:
         now = psutil.Process().children(recursive=True)
         return [p.name() for p in now if p.pid not in before and p.status() != psutil.STATUS_ZOMBIE]
 
-    until(lambda: not left(), "Ray leaves no process behind")
+    until(lambda: not leave(), "Ray leaves no process behind")
 
 
 def test_actors_do_two_runs_at_once_are_stopped_and_started_again(desk: StubDesk) -> None:
     """One test, as starting Ray costs more than all that it does."""
-    (first, one, pid), (second, other, _) = held(desk, "ann"), held(desk, "bob")
+    (first, one, pid), (second, other, _) = hold(desk, "ann"), hold(desk, "bob")
     assert {one, other} == {"backend 1", "backend 2"}
     desk.runner.cancel(second)
     stopped = over(desk, second)
@@ -57,7 +57,7 @@ def test_actors_do_two_runs_at_once_are_stopped_and_started_again(desk: StubDesk
         "run this again."
     )
     until(lambda: pool_of(desk).seats[one].state == FREE, "it is open once more")
-    third, fourth = held(desk, "ann"), held(desk, "bob")
+    third, fourth = hold(desk, "ann"), hold(desk, "bob")
     assert {third[1], fourth[1]} == {one, other} and pid not in (third[2], fourth[2])
     desk.runner.cancel(fourth[0])
     backend = vars(pool_of(desk).seats[third[1]].backend)

@@ -25,7 +25,6 @@ from decoders.folders import ASSETS
 from decoders.prompt.files import PromptRecord
 from decoders.sweep.plan import Contender, Sample, alternated, execute
 from decoders.trace.trace import Trace
-from specviz import cli
 from specviz.experiments import Results, plan
 from specviz.experiments import run_experiment as run
 from specviz.experiments.batch import batch, of_lines
@@ -46,6 +45,7 @@ from specviz.server.routes import add_page
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 
+from .command import specviz
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 from .waiting import WAIT_S, until
 
@@ -79,7 +79,7 @@ def made_cases(count: int = 3) -> list[Case]:
 
 
 @pytest.fixture(scope="module")
-def done(target: Any) -> tuple[Results, list[Trace]]:
+def batch_results(target: Any) -> tuple[Results, list[Trace]]:
     kept: list[Trace] = []
     with mock.patch("decoders.sweep.ledger.REPEATED", 0):
         return run(target, plan(target, SMALL, made_cases()), keep=kept.append), kept
@@ -107,13 +107,13 @@ def test_plain_decoding_always_takes_part_and_methods_twice_are_told_apart() -> 
         batch([("pld", {})], 0)
 
 
-def talked(target: Any, *turns: str) -> Prompt:
+def talk(target: Any, *turns: str) -> Prompt:
     return PromptRecord("a", turns=turns).prompt(target.tokenizer)
 
 
 def test_a_batch_has_rows_of_every_turn_and_counts_prompts_once(target: Any) -> None:
-    two = talked(target, "the old lamp", "the red door")
-    planned = plan(target, SMALL, [Case("p0", "a", two), Case("p1", "b", talked(target, "a museum"))])
+    two = talk(target, "the old lamp", "the red door")
+    planned = plan(target, SMALL, [Case("p0", "a", two), Case("p1", "b", talk(target, "a museum"))])
     assert planned.turns == 3 and planned.runs == 3 + 3 * 3 * (2 + 1) and "several user turns" in planned.notes[0]
     results = run(target, planned)
     at = {(row["prompt"], row["place"], row["turn"], row["repeat"]) for row in results.rows}
@@ -132,7 +132,7 @@ def test_a_turn_that_cannot_be_reached_is_a_row_with_the_reason(target: Any, mon
 
     monkeypatch.setattr("decoders.study.measure.turns.generate", full)
     for experiment in (replace(SMALL, repeats=1), replace(SMALL, repeats=0)):
-        cases = [Case("p0", "a", talked(target, "the old lamp", "the red door")), Case("p1", "b", talked(target, "a"))]
+        cases = [Case("p0", "a", talk(target, "the old lamp", "the red door")), Case("p1", "b", talk(target, "a"))]
         rows = run(target, plan(target, experiment, cases)).rows
         errors = [(row["prompt"], row["error"]) for row in rows if row["error"]]
         assert errors == [("p0, turn 2", "turn 2 was not reached: The prompt does not fit.")] * 3
@@ -140,9 +140,9 @@ def test_a_turn_that_cannot_be_reached_is_a_row_with_the_reason(target: Any, mon
 
 
 def test_every_method_is_timed_in_every_repeat_and_recorded_once(
-    target: Any, done: tuple[Results, list[Trace]]
+    target: Any, batch_results: tuple[Results, list[Trace]]
 ) -> None:
-    results, kept = done
+    results, kept = batch_results
     planned = plan(target, SMALL, made_cases())
     assert planned.runs == 3 + 3 * 3 * (2 + 1) and planned.lossy == ()  # warm-up; timed and recorded
     assert results.about["state"] == "complete" and len(results.rows) == 3 * 3 * 2 and results.failures == 0
@@ -178,11 +178,11 @@ def test_the_methods_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_done_of_a_cancelled_batch_is_whole(target: Any) -> None:
     cancel = threading.Event()
 
-    def told(progress: Any) -> None:
+    def tell(progress: Any) -> None:
         if progress.done == 3 + 6 + 2:  # the warm-up, the first prompt, two runs of the second
             cancel.set()
 
-    results = run(target, plan(target, SMALL, made_cases()), progress=told, cancel=cancel)
+    results = run(target, plan(target, SMALL, made_cases()), progress=tell, cancel=cancel)
     assert results.about["state"] == "cancelled" and [row["prompt"] for row in results.rows] == ["p0"] * 3
 
 
@@ -275,7 +275,7 @@ def test_a_table_by_hand() -> None:
         tables(by_hand(), ["ranks"])
 
 
-def measured(*values: tuple[str, float, float]) -> tuple[Any, str]:
+def cells_of(*values: tuple[str, float, float]) -> tuple[Any, str]:
     """The cells of one prompt's speedups, given twice per method at 3 tokens per step; and the notes."""
     rows = [
         row(name, 0, repeat, speedup=of, tokens_per_step=3.0 if repeat == 1 else None)
@@ -289,15 +289,15 @@ def measured(*values: tuple[str, float, float]) -> tuple[Any, str]:
 
 def test_numbers_that_cannot_be_right_are_marked_and_never_the_best() -> None:
     plain = ("plain", 1.0, 1.0)
-    cells, said = measured(plain, ("x", 33.78, 34.0), ("y", 1.4, 1.5))
+    cells, said = cells_of(plain, ("x", 33.78, 34.0), ("y", 1.4, 1.5))
     assert (cells["x"].text, cells["x"].disturbed, cells["x"].best) == ("–", 1, False)  # 3 tokens per step, 33 times
     assert (cells["y"].text, cells["y"].best) == ("1.45", True) and "‡ 1 measurement" in said
-    cells, said = measured(plain, ("x", 1.0, 2.8), ("y", 1.1, 1.2))  # x: quartiles 1.45 to 2.35
+    cells, said = cells_of(plain, ("x", 1.0, 2.8), ("y", 1.1, 1.2))  # x: quartiles 1.45 to 2.35
     assert (cells["x"].text, cells["x"].disturbed, cells["x"].best) == ("1.90", 1, False)
     assert not cells["y"].best and "‡ 1 measurement" in said  # x may be faster
-    cells, said = measured(plain, ("x", 1.8, 2.0), ("y", 1.85, 2.1))  # the ranges meet
+    cells, said = cells_of(plain, ("x", 1.8, 2.0), ("y", 1.85, 2.1))  # the ranges meet
     assert not any(cell.best or cell.disturbed for cell in cells.values()) and "‡" not in said
-    cells, _ = measured(plain, ("x", 1.8, 2.0), ("y", 2.3, 2.4))
+    cells, _ = cells_of(plain, ("x", 1.8, 2.0), ("y", 2.3, 2.4))
     assert [name for name, cell in cells.items() if cell.best] == ["y"]
     once = Results(by_hand().about, [r for r in ROWS if r["repeat"] == 1])
     assert not any(cell.best for line in tables(once)[1].lines for cell in line.cells)  # one repeat tells no range
@@ -315,12 +315,12 @@ def test_what_was_disturbed_is_measured_again_beside_plain_decoding(
     """A machine that stalls while "pld" runs on the first prompt, once."""
     monkeypatch.setattr("decoders.sweep.ledger.REPEATED", 2)
 
-    def stalled(sample: Any) -> float | None:
+    def stall(sample: Any) -> float | None:
         if (sample.name, sample.prompt, sample.round) == ("pld", 0, 0):
             return 50.0
         return 100.0 * sample.tokens_per_step if sample.steps else None
 
-    monkeypatch.setattr(Sample, "tokens_per_s", property(stalled))
+    monkeypatch.setattr(Sample, "tokens_per_s", property(stall))
     results = run(target, plan(target, SMALL, made_cases()))
     more = [row for row in results.rows if row["repeat"] > 2]
     assert {(row["series"], row["place"]) for row in more} == {("plain", 0), ("pld", 0)}
@@ -405,8 +405,8 @@ def test_files_hold_the_same_numbers_and_names_are_text() -> None:
     assert next(csv.reader(io.StringIO(to_file_text(formula, "csv"))))[4] == "'=1+1"
 
 
-def test_a_batch_is_saved_and_opened_again(done: tuple[Results, list[Trace]], tmp_path: Path) -> None:
-    results, _ = done
+def test_a_batch_is_saved_and_opened_again(batch_results: tuple[Results, list[Trace]], tmp_path: Path) -> None:
+    results, _ = batch_results
     results.save(tmp_path / "kept")
     again = Results.load(tmp_path / "kept")
     assert describe(again)["tables"] == describe(results)["tables"]
@@ -512,13 +512,6 @@ def test_a_batch_takes_a_temperature(target: Any) -> None:
 # --- the command ---
 
 
-def bench(*args: object) -> int:
-    try:
-        return cli.main(["bench", *map(str, args)])
-    except SystemExit as ended:
-        return int(ended.code or 0)
-
-
 @pytest.fixture
 def prompts(monkeypatch: pytest.MonkeyPatch, target: Any, tmp_path: Path) -> Path:
     monkeypatch.setattr("decoders.load_target", lambda *_, **__: target)
@@ -533,7 +526,8 @@ def test_the_same_from_the_shell(capsys: pytest.CaptureFixture[str], prompts: Pa
     files = [tmp_path / f"out.{form}" for form in ("csv", "tex", "md")]
     outs = [part for file in files for part in ("--out", file)]
     args = ("--prompts", prompts, "--methods", "pld", "--set", "pld.k=3", "--max-new-tokens", 6, "--repeats", 2)
-    assert bench(*args, *outs, "--save", "My batch", "--metric", "speedup", "--json", tmp_path / "all.json") == 0
+    outs += ["--save", "My batch", "--metric", "speedup", "--json", tmp_path / "all.json"]
+    assert specviz("bench", *args, *outs) == 0
     printed = capsys.readouterr().out
     assert "Speedup (×)" in printed and "same as plain" in printed and "kept as “My batch”" in printed
     (about,) = desk.services["lab"].listing("ada")
@@ -563,7 +557,7 @@ def test_peers_and_no_trace_from_the_shell(
     monkeypatch.setattr(StockModel, "load", classmethod(lambda cls, *_: StockModel(network())))
     out = tmp_path / "out.csv"
     args = ("--prompts", prompts, "--methods", "pld", "--max-new-tokens", 6, "--repeats", 1, "--no-trace")
-    assert bench(*args, "--peers", "--model", "x", "--out", out) == 0
+    assert specviz("bench", *args, "--peers", "--model", "x", "--out", out) == 0
     grid = list(csv.DictReader(io.StringIO(out.read_bytes().decode())))
     assert {"plain", "pld", "generate()", "generate() prompt lookup"} < set(grid[0])
     (same,) = [r for r in grid if r["metric"] == "outputs_same_as_plain"]
@@ -577,6 +571,6 @@ def test_peers_and_no_trace_from_the_shell(
         (("--save", " "), "--save needs a name"),
         (("--peers", "--temperature", 1), "--peers is for greedy runs"),
     ):
-        assert bench(*args, *wrong) == 2
+        assert specviz("bench", *args, *wrong) == 2
         err = capsys.readouterr().err
         assert words in err and err.count("\n") == 1

@@ -225,14 +225,14 @@ class Meddling(Target):
         return logits.roll(1, -1) if len(logits) > 1 else logits
 
 
-def meddled() -> Target:
+def meddle() -> Target:
     target = Meddling(network(), None, "meddled")
     target.__dict__["calibration"] = None
     return target
 
 
 def test_outputs_are_judged_as_a_program_reads_them(monkeypatch):
-    target = meddled()
+    target = meddle()
     target.tokenizer = tiny_target().tokenizer
     texts = iter(['{"name": "f", "arguments": {"x": 1}}', '{"name": "f", "arguments": {"x": 2}}', "[]", "[ ]"])
     stop = type(target.tokenizer)
@@ -262,7 +262,7 @@ def test_calls_are_read_and_never_run(text, calls):
 
 
 def test_a_difference_is_found_and_described():
-    plain, pld = check_lossless(meddled(), PROMPTS, {"pld": {"k": 3}}, max_new_tokens=20)
+    plain, pld = check_lossless(meddle(), PROMPTS, {"pld": {"k": 3}}, max_new_tokens=20)
     assert plain.against == "" and plain.total == 0
     assert pld.failed == len(pld.divergences) == pld.total - pld.identical >= 1
     first = pld.divergences[0]
@@ -313,7 +313,7 @@ def test_drawn_tokens_are_compared_and_never_fail():
     drawn = Sampling(temperature=1.0, seed=3)
     outcomes = check_lossless(tiny_target(), PROMPTS, {"pld": None, "pld+h": None}, max_new_tokens=20, sampling=drawn)
     assert all(o.identical == 2 for o in outcomes[1:])
-    _, pld = check_lossless(meddled(), PROMPTS, {"pld": {"k": 3}}, max_new_tokens=20, sampling=drawn)
+    _, pld = check_lossless(meddle(), PROMPTS, {"pld": {"k": 3}}, max_new_tokens=20, sampling=drawn)
     assert not pld.failed and {d.verdict for d in pld.divergences} == {"other draws"}
 
 
@@ -323,7 +323,7 @@ def test_a_lossy_method_is_reported_not_failed(monkeypatch):
     from decoders import drafters
 
     monkeypatch.setitem(drafters._methods, "pld", replace(find_method("pld"), lossless=False))
-    _, pld = check_lossless(meddled(), PROMPTS, {"pld": {"k": 3}}, max_new_tokens=20)
+    _, pld = check_lossless(meddle(), PROMPTS, {"pld": {"k": 3}}, max_new_tokens=20)
     assert pld.divergences and not pld.failed and not pld.lossless
 
 

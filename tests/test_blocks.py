@@ -18,7 +18,7 @@ from decoders.draft.needs import Needs
 from decoders.draft_models import block_drafter
 from decoders.draft_models.block_network import BlockConfig, BlockNetwork
 from decoders.draft_models.block_published import FIRST_ROOT, ROOT_EVERY
-from decoders.draft_models.eagle_published import TEXT
+from decoders.draft_models.fit import TEXT
 from decoders.drafters import chosen
 from decoders.model.files.shape import ModelShape
 from decoders.parts import Part, load_part, save_part
@@ -30,9 +30,9 @@ from decoders.verifiers.sampling import Chooser
 from specviz.commands import options, train
 
 from . import block_oracle as oracle
-from .block_oracle import BLOCK, FEATURES, MASK, configuration, published, tensors
+from .block_oracle import BLOCK, FEATURES, MASK, configuration, publish, tensors
 from .drafts import learnt_states, save_tiny_part, tiny_block
-from .families.compare import opened
+from .families.compare import open_case
 from .models import prompt_ids, tiny_target
 from .test_hybrid import HYBRIDS
 from .tiers import matrix
@@ -90,12 +90,12 @@ def test_drafts_equal_transformers_own_dflash_at_every_step(target, tmp_path, mo
     theirs.save_pretrained(tmp_path / "dflash")
     candidates = candidate_generator.DFlashTokenCandidateGenerator.get_candidates
 
-    def watched(self, input_ids, *args, **options):
+    def watch(self, input_ids, *args, **options):
         ids, logits = candidates(self, input_ids, *args, **options)
         made.append(ids[0, input_ids.shape[1] :].tolist())
         return ids, logits
 
-    monkeypatch.setattr(candidate_generator.DFlashTokenCandidateGenerator, "get_candidates", watched)
+    monkeypatch.setattr(candidate_generator.DFlashTokenCandidateGenerator, "get_candidates", watch)
     with target.by_own_attention():
         out = target.model.generate(
             torch.tensor([PROMPT.tokens]), assistant_model=theirs, speculation_type="dflash", max_new_tokens=NEW,
@@ -128,12 +128,12 @@ def first_draft(target, kind, tokens, **params):
 def original(folder, kind, **more):
     """A checkpoint in its authors' layout, and its tensors."""
     weights = tensors(kind)
-    return published(folder, configuration(kind, **more), weights), weights
+    return publish(folder, configuration(kind, **more), weights), weights
 
 
 def spoken_for(monkeypatch):
     """Whatever a text speaks for, the checkpoint is read as it says."""
-    monkeypatch.setattr("decoders.draft_models.block_published.tried", lambda network, target: [])
+    monkeypatch.setattr("decoders.draft_models.block_published.readings", lambda network, target: [])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -177,7 +177,7 @@ def foresee(monkeypatch, output, prompt_length, wrong=3):
     """Blocks guess what plain decoding writes, but every ``wrong``-th token: some drafts stand, whole or in part."""
     block = block_drafter.BlockRun.block
 
-    def told(self, context):
+    def tell(self, context):
         states = block(self, context)
         self.network.__dict__["begins"] = context.length - prompt_length
         return states
@@ -190,7 +190,7 @@ def foresee(monkeypatch, output, prompt_length, wrong=3):
                 row[output[at]] = row.max() + 30
         return logits
 
-    monkeypatch.setattr(block_drafter.BlockRun, "block", told)
+    monkeypatch.setattr(block_drafter.BlockRun, "block", tell)
     BASE = block_drafter.BlockNetwork.say
     monkeypatch.setattr(block_drafter.BlockNetwork, "say", say)
 
@@ -212,7 +212,7 @@ def test_lossless_greedy_and_sampled(monkeypatch, family, kind):
 
 @pytest.mark.parametrize("kind", matrix(KINDS, 1, "the other block drafters"))
 def test_lossless_on_a_hybrid_target(monkeypatch, kind):
-    own = opened(HYBRIDS["qwen3_next"])
+    own = open_case(HYBRIDS["qwen3_next"])
     save_tiny_part(own, kind)
     plain = generate(own, PROMPT, max_new_tokens=NEW)
     foresee(monkeypatch, plain, len(PROMPT.tokens))
@@ -296,9 +296,7 @@ def layouts(folder, kind, form):
     inner = config.pop("dflash_config", {})
     if form == "deepspec":
         more = {"num_anchors": 512, "markov_rank": 0, "enable_confidence_head": False, **inner}
-        return published(
-            folder, {**config, **more}, weights | tensors("dspark" if kind == "dspark" else kind, own=True)
-        )
+        return publish(folder, {**config, **more}, weights | tensors("dspark" if kind == "dspark" else kind, own=True))
     layer = {name: config.pop(name) for name in oracle.QWEN}
     for name in ("target_layer_ids", "num_target_layers"):
         config.pop(name, None)
@@ -314,7 +312,7 @@ def layouts(folder, kind, form):
         config["draft_vocab_size"] = 90
         if kind == "dspark":
             weights["markov_head.markov_w2.weight"] = weights["markov_head.markov_w2.weight"][drafted]
-    return published(folder, config, weights)
+    return publish(folder, config, weights)
 
 
 @pytest.mark.parametrize(
@@ -367,7 +365,7 @@ def test_what_does_not_fit_is_refused_by_name(target, tmp_path, case):
         if shape is not None:
             weights[name] = torch.zeros(shape)
     with pytest.raises(UserError, match=re.escape(words)):
-        load_part(target, "dflash", published(tmp_path / "it", config, weights))
+        load_part(target, "dflash", publish(tmp_path / "it", config, weights))
 
 
 def test_a_drafter_of_another_kind_or_target_is_refused(target, tmp_path):

@@ -131,7 +131,7 @@ class HandContext:
         self.root = int(self.tokens[-1])
 
 
-def drafted(query, passages, positions=None, budget=100, **params):
+def draft_of(query, passages, positions=None, budget=100, **params):
     ids = [letters(p) for p in passages]
     starts = np.cumsum([0, *(len(p) for p in ids[:-1])]).tolist()
     pool = Pool(np.asarray([t for p in ids for t in p]), tuple(starts), positions)
@@ -143,7 +143,7 @@ def drafted(query, passages, positions=None, budget=100, **params):
 
 def test_oracle_of_the_draft():
     """methods.md §4: abcd|abce|abf, query ab, two nodes: c (2), f (1)."""
-    draft = drafted("ab", ["abcd", "abce", "abf"], nodes=2)
+    draft = draft_of("ab", ["abcd", "abce", "abf"], nodes=2)
     assert draft.tree.tokens == (ord("b"), ord("c"), ord("f")) and draft.tree.parents == (-1, 0, 0)
     np.testing.assert_array_equal(draft.terms["count"], [np.nan, 2, 1])
     assert draft.pool == (-1, 2, 10) and draft.sources == (-1, -1, -1)
@@ -154,25 +154,25 @@ def test_oracle_of_the_draft():
 
 
 def test_sources_are_places_in_the_prompt_where_the_pool_stands_there():
-    draft = drafted("xab", ["abcd", "qabq"], positions=np.asarray([3, 4, 5, 6, 11, 12, 13, 14]))
+    draft = draft_of("xab", ["abcd", "qabq"], positions=np.asarray([3, 4, 5, 6, 11, 12, 13, 14]))
     assert [draft.pool[i] for i in range(4)] == [-1, 2, 3, 7] and draft.sources == (-1, 5, 6, 14)
     assert draft.candidates.position.tolist() == [4, 13]
 
 
 def test_the_chosen_candidate_gives_the_first_chain():
-    draft = drafted("ab", ["abx", "abyz", "aby"])
+    draft = draft_of("ab", ["abx", "abyz", "aby"])
     assert draft.tree.tokens[1:3] == tuple(letters("yz")) and draft.candidates.chosen == 1
     assert draft.candidates.score.tolist() == [1, 2, 2]
 
 
 def test_budget_depth_and_misses():
-    assert drafted("ab", ["abcdefgh"], budget=3).tree.tokens[1:] == tuple(letters("cde"))
-    assert drafted("ab", ["abcdefgh"], depth=2).tree.tokens[1:] == tuple(letters("cd"))
-    miss = drafted("zb", ["abcdefgh"])
+    assert draft_of("ab", ["abcdefgh"], budget=3).tree.tokens[1:] == tuple(letters("cde"))
+    assert draft_of("ab", ["abcdefgh"], depth=2).tree.tokens[1:] == tuple(letters("cd"))
+    miss = draft_of("zb", ["abcdefgh"])
     assert miss.tree.drafted == 0 and miss.reason == "the last 2 tokens occur nowhere in the pool"
-    assert drafted("zb", ["abcdefgh"], shortest_suffix=1).tree.drafted == 6
-    assert drafted("zz", ["abc"], shortest_suffix=1).reason == "the last token occurs nowhere in the pool"
-    assert drafted("gh", ["abcdefgh", "xyz"]).reason  # the passage ends there
+    assert draft_of("zb", ["abcdefgh"], shortest_suffix=1).tree.drafted == 6
+    assert draft_of("zz", ["abc"], shortest_suffix=1).reason == "the last token occurs nowhere in the pool"
+    assert draft_of("gh", ["abcdefgh", "xyz"]).reason  # the passage ends there
 
 
 def test_parameters_are_checked():

@@ -25,6 +25,7 @@ from specviz.commands.calibrate import heat_map
 from specviz.views.examples import examples
 from specviz.words import column_texts
 
+from .command import refusal, specviz
 from .models import network, tiny_tokenizer
 
 torch.set_num_threads(1)  # toys: more threads only cost
@@ -57,22 +58,6 @@ def prompts(tmp_path) -> str:
 
 
 pytestmark = pytest.mark.usefixtures("home")
-
-
-def specviz(*args: object) -> int:
-    try:
-        return cli.main([str(a) for a in args])
-    except SystemExit as ended:
-        return int(ended.code or 0)
-
-
-def refused(capsys, *args: object) -> str:
-    """The one sentence a mistake gives."""
-    assert specviz(*args) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.startswith("specviz") and captured.err.count("\n") == 1
-    assert "Traceback" not in captured.err
-    return captured.err
 
 
 def test_run_prints_a_summary_or_one_json_object(capsys, model, tmp_path):
@@ -176,9 +161,9 @@ def test_run_compares_drafts_from_a_pool_and_measures_quality(capsys, model, tmp
     assert "lossy: " in capsys.readouterr().err
     assert specviz(*asked, "--method", "pld", "--compare") == 0
     assert "identical to plain decoding" in capsys.readouterr().err
-    assert "UTF-8" in refused(capsys, *asked, "--method", "casd", "--pool", tmp_path / "latin.txt")
-    assert "of no use to pld" in refused(capsys, *asked, "--method", "pld", "--pool", tmp_path / "pool.txt")
-    assert "needs a context" in refused(capsys, *asked, "--method", "casd")
+    assert "UTF-8" in refusal(capsys, *asked, "--method", "casd", "--pool", tmp_path / "latin.txt")
+    assert "of no use to pld" in refusal(capsys, *asked, "--method", "pld", "--pool", tmp_path / "pool.txt")
+    assert "needs a context" in refusal(capsys, *asked, "--method", "casd")
 
 
 def test_run_writes_a_given_answer(capsys, model, tmp_path):
@@ -193,8 +178,8 @@ def test_run_writes_a_given_answer(capsys, model, tmp_path):
     trace = load(out)
     assert trace.run["forced"] is True and list(trace.output_ids) == result["output_ids"]
     assert specviz(*asked) == 0 and "the answer was given" in capsys.readouterr().err
-    assert "--reference" in refused(capsys, "run", "--model", model, "--prompt", "a", "--forced")
-    assert "leave --compare" in refused(capsys, *asked, "--compare")
+    assert "--reference" in refusal(capsys, "run", "--model", model, "--prompt", "a", "--forced")
+    assert "leave --compare" in refusal(capsys, *asked, "--compare")
 
 
 @pytest.mark.slow("opens a model")
@@ -454,7 +439,7 @@ def test_a_recorded_run_is_decoded_again_and_compared(capsys, model, tmp_path):
     save(other, trace)
     assert specviz("run", "--model", model, "--again", trace) == 1
     assert "different from output token" in capsys.readouterr().err
-    assert "settled by the recorded run" in refused(capsys, "run", "--model", model, "--again", trace, "--set", "k=2")
+    assert "settled by the recorded run" in refusal(capsys, "run", "--model", model, "--again", trace, "--set", "k=2")
 
 
 def test_the_bare_command_shows_what_people_need_first(capsys):
@@ -495,7 +480,7 @@ def test_steps_are_counted_from_one(capsys, model, tmp_path):
     assert specviz("export", trace, "--html", page, "--step", 2) == 0 and 'data-step="1"' in page.read_text()
     capsys.readouterr()
     for command in ("export", "whatif", "figure"):
-        refused(capsys, command, trace, "--step", 0)
+        refusal(capsys, command, trace, "--step", 0)
         assert specviz(command, "--help") == 0 and "from 0" not in capsys.readouterr().out
 
 
@@ -505,10 +490,10 @@ def test_export_writes_one_page(capsys, model, tmp_path):
     assert specviz("export", trace, "--html", page) == 0
     assert page.read_text().startswith("<!doctype html>")
     capsys.readouterr()
-    assert "--step 99 is out of range" in refused(capsys, "export", trace, "--html", page, "--step", 99)
+    assert "--step 99 is out of range" in refusal(capsys, "export", trace, "--html", page, "--step", 99)
     (tmp_path / "bad.spectrace").write_bytes(b"PK nonsense")
-    refused(capsys, "export", tmp_path / "bad.spectrace", "--html", tmp_path / "b.html")
-    refused(capsys, "export", tmp_path / "none.spectrace", "--html", tmp_path / "b.html")
+    refusal(capsys, "export", tmp_path / "bad.spectrace", "--html", tmp_path / "b.html")
+    refusal(capsys, "export", tmp_path / "none.spectrace", "--html", tmp_path / "b.html")
     assert not (tmp_path / "b.html").exists()
 
 
@@ -544,13 +529,13 @@ def test_in_a_space_the_app_is_public_and_read_only_until_a_model_is_named(monke
     assert specviz("app") == 0 and specviz("app", "--read-only") == 0
     assert [args[1:3] for args, _ in calls] == [("0.0.0.0", 7861)] * 3
     assert [(more["public"], more["read_only"]) for _, more in calls] == [(True, True), (True, False), (True, True)]
-    assert "--read-only loads no model" in refused(capsys, "app", "--read-only", "--model", "x")
+    assert "--read-only loads no model" in refusal(capsys, "app", "--read-only", "--model", "x")
 
 
 def test_backends_that_make_no_sense_are_refused(capsys, tmp_path):
-    assert "names no backends" in refused(capsys, "app", "--backends", "two")
-    assert "goes with --backends ray:N" in refused(capsys, "app", "--ray-address", "auto")
-    assert "add --model, too" in refused(capsys, "app", "--backends", "local:2", "--trace", tmp_path / "a.spectrace")
+    assert "names no backends" in refusal(capsys, "app", "--backends", "two")
+    assert "goes with --backends ray:N" in refusal(capsys, "app", "--ray-address", "auto")
+    assert "add --model, too" in refusal(capsys, "app", "--backends", "local:2", "--trace", tmp_path / "a.spectrace")
 
 
 def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
@@ -572,7 +557,7 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
     )
     assert capsys.readouterr().out == "| a |\n" and (tmp_path / "e.json").read_text() == "{}\n"
     assert calls[2][0] == tmp_path and calls[2][1]["prompts"] == 6
-    assert "not allowed with" in refused(capsys, "train", "demo", "--tokens", 5, "--minutes", 5)
+    assert "not allowed with" in refusal(capsys, "train", "demo", "--tokens", 5, "--minutes", 5)
 
 
 @pytest.mark.parametrize(
@@ -611,7 +596,7 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
     ],
 )  # fmt: skip
 def test_a_mistake_gives_one_sentence_and_2(capsys, args, words):
-    assert words in refused(capsys, *args)
+    assert words in refusal(capsys, *args)
 
 
 def test_mistakes_that_need_a_model(capsys, model, prompts, tmp_path):
@@ -630,7 +615,7 @@ def test_mistakes_that_need_a_model(capsys, model, prompts, tmp_path):
         (["run", "--prompt", "a", "--dtype", "int3"], "dtype 'int3' is unknown"),
         (["run", "--prompt", "a", "--device", "warp"], "device 'warp'"),
     ):
-        assert words in refused(capsys, *args, "--model", model)
+        assert words in refusal(capsys, *args, "--model", model)
 
 
 def test_a_missing_package_is_named(capsys, monkeypatch):
@@ -643,7 +628,7 @@ def test_a_missing_package_is_named(capsys, monkeypatch):
     monkeypatch.setattr("specviz.commands.methods.run", missing)
     parser = cli.parser()
     monkeypatch.setattr(cli, "parser", lambda: parser)
-    assert "torch_that_is_missing is not installed" in refused(capsys, "methods")
+    assert "torch_that_is_missing is not installed" in refusal(capsys, "methods")
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch):
@@ -733,9 +718,9 @@ def test_comparing_says_who_wins_as_the_page_does(capsys, model, tmp_path):
     other = tmp_path / "other.spectrace"
     assert specviz("run", "--model", model, "--prompt", "a museum", "--max-new-tokens", 3, "--out", other) == 0
     capsys.readouterr()
-    assert "of another prompt" in refused(capsys, "compare", tmp_path / "runs" / "pld.spectrace", other)
-    assert "1 run given" in refused(capsys, "compare", other)
-    assert "for runs that are made now" in refused(capsys, "compare", other, other, "--set", "k=2")
+    assert "of another prompt" in refusal(capsys, "compare", tmp_path / "runs" / "pld.spectrace", other)
+    assert "1 run given" in refusal(capsys, "compare", other)
+    assert "for runs that are made now" in refusal(capsys, "compare", other, other, "--set", "k=2")
 
 
 def test_an_output_that_must_not_differ_fails_the_comparison(capsys, model, tmp_path):
@@ -789,7 +774,7 @@ def test_the_bundled_target_is_the_default(capsys, monkeypatch, tmp_path, model)
     assert specviz("run", "--prompt", "the old", "--max-new-tokens", 2, "--json") == 0
     capsys.readouterr()
     monkeypatch.setattr(catalog, "BUNDLED_FOLDER", tmp_path / "gone")
-    assert "make it with `specviz train demo`, or give --model" in refused(capsys, "run", "--prompt", "a")
+    assert "make it with `specviz train demo`, or give --model" in refusal(capsys, "run", "--prompt", "a")
 
 
 @pytest.mark.slow("every method once more")
@@ -804,14 +789,14 @@ def test_a_method_whose_parts_are_missing_is_left_out_of_all(capsys, monkeypatch
     args = ("verify", "--model", model, "--prompts", prompts, "--limit", 1, "--max-new-tokens", 4, "--no-generate")
     assert specviz(*args) == 0
     assert f"ppd was left out: {made}" in " ".join(capsys.readouterr().out.split())
-    assert made in refused(capsys, *args, "--methods", "ppd")
+    assert made in refusal(capsys, *args, "--methods", "ppd")
 
 
 def test_control_characters_of_a_model_stay_visible(capsys, model, monkeypatch):
     keys = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "method")
     keys += ("lossless", "differs", "differs_from_plain", "speedup", "quality_f1", "quality_rouge_l", "quality_edit")
     result = {**dict.fromkeys((*keys, "turn"), 1), "text": "a\x1b[31m\u202eb\n[bold]☃"}
-    monkeypatch.setattr("specviz.commands.run._decoded", lambda args, record: [result])
+    monkeypatch.setattr("specviz.commands.run._decode", lambda args, record: [result])
     assert specviz("run", "--prompt", "x") == 0
     assert capsys.readouterr().out == "a\\x1b[31m\\u202eb\n[bold]☃\n"
 

@@ -66,7 +66,7 @@ def over(desk: Desk, answer: dict[str, Any]) -> list[str]:
     return ids
 
 
-def checked(compare: Compare, keys: list[str]) -> dict[str, Any]:
+def judge(compare: Compare, keys: list[str]) -> dict[str, Any]:
     for _ in range(200):
         found = compare.lens(keys)
         if all(one["state"] != "checking" for one in found.values()):
@@ -106,7 +106,7 @@ def test_lanes_run_on_one_prompt_with_plain_decoding_as_the_baseline(desk: Tiny)
         ]
         assert numbers[key]["times"]["verify"] == pytest.approx(sum(trace.tables["steps"]["verify_ms"]))
     assert numbers[plain]["metrics"]["speedup"] == 1
-    lens = checked(desk.services["compare"], [plain, pld, hidden])
+    lens = judge(desk.services["compare"], [plain, pld, hidden])
     assert {one["state"] for one in lens.values()} == {"identical"} and lens[pld]["tokens"] == 12
 
 
@@ -130,18 +130,18 @@ def test_a_recorded_prompt_runs_again_token_by_token(desk: Tiny, target: Any) ->
 
 
 def test_what_cannot_be_run_is_refused_with_a_sentence(desk: Tiny) -> None:
-    def refused(**asked: Any) -> str:
+    def refusal(**asked: Any) -> str:
         with pytest.raises((Rejected, ValidationError)) as problem:
             sent = {"prompt": PROMPT, "lanes": [{"method": "pld"}], **asked}
             desk.services["compare"].start(Comparison(**sent), "me")
         return str(problem.value)
 
-    assert "choose 1 to 4" in refused(lanes=[]) and "choose 1 to 4" in refused(lanes=[{"method": "plain"}])
-    assert "5 methods were asked for" in refused(lanes=[{"method": "pld"}] * (MAX_LANES + 1))
-    assert "The prompt is empty" in refused(prompt={"mode": "chat", "text": " "})
-    assert "form 'x'" in refused(prompt={"mode": "x", "text": "a"}) and "list of" in refused(lanes="pld")
-    assert "names and values" in refused(prompt="text") and "no run called 'gone'" in refused(prompt={"trace": "gone"})
-    assert "not over yet" in refused(prompt={"trace": "../etc"}) and "New tokens" in refused(
+    assert "choose 1 to 4" in refusal(lanes=[]) and "choose 1 to 4" in refusal(lanes=[{"method": "plain"}])
+    assert "5 methods were asked for" in refusal(lanes=[{"method": "pld"}] * (MAX_LANES + 1))
+    assert "The prompt is empty" in refusal(prompt={"mode": "chat", "text": " "})
+    assert "form 'x'" in refusal(prompt={"mode": "x", "text": "a"}) and "list of" in refusal(lanes="pld")
+    assert "names and values" in refusal(prompt="text") and "no run called 'gone'" in refusal(prompt={"trace": "gone"})
+    assert "not over yet" in refusal(prompt={"trace": "../etc"}) and "New tokens" in refusal(
         settings={"max_new_tokens": -1}
     )
 
@@ -152,11 +152,11 @@ def test_the_lens_computes_plain_decoding_once(target: Any, monkeypatch: pytest.
     desk, asked = Tiny(target), []
     plain_output = divergences.plain_output
 
-    def counted(*given: Any, **more: Any) -> list[int]:
+    def count(*given: Any, **more: Any) -> list[int]:
         asked.append(1)
         return plain_output(*given, **more)
 
-    monkeypatch.setattr(divergences, "plain_output", counted)
+    monkeypatch.setattr(divergences, "plain_output", count)
     prompt = Prompt.from_ids(prompt_ids(3, 40))
     plain = generate(target, prompt, max_new_tokens=16)
     wrong = credulous(WildTrees([t + 1 for t in plain], 300, seed=2))
@@ -164,17 +164,17 @@ def test_the_lens_computes_plain_decoding_once(target: Any, monkeypatch: pytest.
     honest = put(desk, record(target, prompt, "pld", max_new_tokens=16), "honest")
     bug = put(desk, record(target, prompt, wrong, max_new_tokens=16), "bug")
     lossy = put(desk, record(target, prompt, replace(wrong, lossless=False), max_new_tokens=16), "lossy")
-    found = checked(desk.services["compare"], [honest, bug, lossy])
+    found = judge(desk.services["compare"], [honest, bug, lossy])
     assert len(asked) == 1  # one prompt, one model, one setting
     assert found[honest] == {"state": "identical", "tokens": 16}
     assert found[bug]["state"] == "differs" and found[bug]["verdict"] == BUG and found[bug]["plain"] == plain
     assert found[bug]["source"] == "teacher-forced" and found[bug]["shortfall"] > found[bug]["tolerance"]
     assert found[lossy]["verdict"] == LOSSY
     longer = put(desk, record(target, prompt, "pld", max_new_tokens=17), "longer")
-    assert checked(desk.services["compare"], [longer])[longer]["state"] == "identical" and len(asked) == 2
+    assert judge(desk.services["compare"], [longer])[longer]["state"] == "identical" and len(asked) == 2
     sampled = copy.deepcopy(desk.store.get(honest))
     sampled.run["model"]["name"] = "another"
-    assert "was not recorded" in checked(desk.services["compare"], [put(desk, sampled, "foreign")])["foreign"]["text"]
+    assert "was not recorded" in judge(desk.services["compare"], [put(desk, sampled, "foreign")])["foreign"]["text"]
     desk.end()
 
 
@@ -203,12 +203,12 @@ def test_recorded_runs_are_judged_without_a_model() -> None:
     whole = desk.store.get("gallery-0")
     chain = synthetic.chain()
     put(desk, chain, "chain")
-    found = checked(desk.services["compare"], ["gallery-0", "gallery-1"])
+    found = judge(desk.services["compare"], ["gallery-0", "gallery-1"])
     assert found["gallery-0"] == {"state": "identical", "tokens": len(whole.output_ids)}
     lossy = found["gallery-1"]
     assert (lossy["state"], lossy["verdict"], lossy["source"]) == ("differs", LOSSY, "recorded")
     assert lossy["expected_prob"] == 0.52 and lossy["got_prob"] == 0.14
-    alone = checked(desk.services["compare"], ["chain"])["chain"]
+    alone = judge(desk.services["compare"], ["chain"])["chain"]
     assert alone["state"] == "unknown" and "Opened for viewing only" in alone["text"]
     with pytest.raises(UnknownTrace):
         desk.services["compare"].numbers(["nowhere"])

@@ -23,7 +23,7 @@ FACTS = (
 CODE = "def total(items):\n    result = 0\n    for item in items:\n        result += item.price\n    return result\n\n\ndef name(x):\n    return x.name"  # noqa: E501
 
 
-def made(context, question="Who paid for the lamp?", instruction="Answer."):
+def prompt_of(context, question="Who paid for the lamp?", instruction="Answer."):
     return Prompt.from_segments(tiny_tokenizer(), instruction=instruction, context=context, question=question)
 
 
@@ -39,7 +39,7 @@ def text_of(prompt, name, passage=None):
 @pytest.mark.parametrize("ratio", [1.5, 3, 5, 10])
 @pytest.mark.parametrize("context", [FACTS, [FACTS, CODE, FACTS[::-1]], CODE * 3, "word " * 200, "雨が降る。" * 40])
 def test_the_ratio_is_met_and_everything_else_is_left_alone(context, ratio):
-    prompt = made(context)
+    prompt = prompt_of(context)
     short = compress(prompt, tiny_tokenizer(), ratio)
     numbers = short.compression
     total = sum(s.stop - s.start for s in prompt.segments if s.name == "context")
@@ -57,7 +57,7 @@ def test_the_ratio_is_met_and_everything_else_is_left_alone(context, ratio):
 
 
 def test_sentences_stay_whole_in_order_and_on_topic():
-    kept = text_of(compress(made(FACTS), tiny_tokenizer(), 2), "context")
+    kept = text_of(compress(prompt_of(FACTS), tiny_tokenizer(), 2), "context")
     whole = sentences(FACTS)
     found = [s.strip() for s in whole if s.strip() in kept]
     assert "The museum paid ninety coins for the lamp." in found and "Birds sang in the garden." not in found
@@ -71,7 +71,7 @@ def test_sentences_stay_whole_in_order_and_on_topic():
 
 
 def test_lines_of_code_keep_their_indentation():
-    kept = text_of(compress(made(CODE, question="what is the price of an item"), tiny_tokenizer(), 2.2), "context")
+    kept = text_of(compress(prompt_of(CODE, question="what is the price of an item"), tiny_tokenizer(), 2.2), "context")
     assert "        result += item.price" in kept.split("\n")
     for line in kept.split("\n")[:-1]:
         assert not line or line in CODE.split("\n")
@@ -79,7 +79,7 @@ def test_lines_of_code_keep_their_indentation():
 
 def test_passages_keep_their_numbers_and_empty_ones_go():
     others = ["Nothing to see here at all, only wind and rain.", "Birds sang in the old garden by the hill."]
-    prompt = made([others[0], "The museum paid ninety coins for the lamp.", others[1]])
+    prompt = prompt_of([others[0], "The museum paid ninety coins for the lamp.", others[1]])
     short = compress(prompt, tiny_tokenizer(), 3)
     assert text_of(short, "context").startswith("[2] The museum paid")
     assert [s.passage for s in short.segments if s.name == "context"] == [1]
@@ -125,16 +125,16 @@ def test_what_cannot_be_compressed_is_refused():
     with pytest.raises(UserError, match="no context to compress"):
         compress(Prompt.from_text(tokenizer, "the lamp"), tokenizer, 3)
     with pytest.raises(UserError, match="would leave nothing of a context of"):
-        compress(made("extraordinarily"), tokenizer, 10)
+        compress(prompt_of("extraordinarily"), tokenizer, 10)
     with pytest.raises(UserError, match="ratio of 1 is not allowed"):
-        compress(made(FACTS), tokenizer, 1)
+        compress(prompt_of(FACTS), tokenizer, 1)
     with pytest.raises(UserError, match="one of extractive, llmlingua-2"):
-        compress(made(FACTS), tokenizer, 3, "zip")
+        compress(prompt_of(FACTS), tokenizer, 3, "zip")
 
 
 def test_a_pool_of_its_own_stays():
     tokenizer = tiny_tokenizer()
-    prompt = made(FACTS)
+    prompt = prompt_of(FACTS)
     from dataclasses import replace
 
     from decoders.prompt.prompt import Pool
@@ -187,7 +187,7 @@ def llmlingua(monkeypatch):
 
 
 def test_llmlingua_shortens_the_passages_and_is_loaded_once(llmlingua):
-    prompt, before = made([FACTS, CODE]), PromptCompressor.made
+    prompt, before = prompt_of([FACTS, CODE]), PromptCompressor.made
     short = compress(prompt, tiny_tokenizer(), 5, "llmlingua-2")
     assert compress(prompt, tiny_tokenizer(), 5, "llmlingua-2").tokens == short.tokens
     assert PromptCompressor.made == before + 1
@@ -200,7 +200,7 @@ def test_llmlingua_shortens_the_passages_and_is_loaded_once(llmlingua):
 def test_what_llmlingua_lacks_is_said(monkeypatch, llmlingua):
     monkeypatch.setenv(module.LLMLINGUA_VARIABLE, "missing/model")
     with pytest.raises(UserError, match=r"from 'missing/model': missing/model is not.*SPECVIZ_LLMLINGUA_MODEL"):
-        compress(made(FACTS), tiny_tokenizer(), 3, "llmlingua-2")
+        compress(prompt_of(FACTS), tiny_tokenizer(), 3, "llmlingua-2")
     monkeypatch.setitem(sys.modules, "llmlingua", None)
     with pytest.raises(UserError, match="pip install llmlingua"):
-        compress(made(FACTS), tiny_tokenizer(), 3, "llmlingua-2")
+        compress(prompt_of(FACTS), tiny_tokenizer(), 3, "llmlingua-2")

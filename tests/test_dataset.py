@@ -20,6 +20,8 @@ from specviz.cli import main
 from specviz.places import GALLERY
 from specviz.views import dataset
 
+from .command import refusal
+
 FROZEN = Path(__file__).parent / "frozen" / "gallery"
 
 
@@ -27,7 +29,7 @@ def everything(row) -> bool:
     return True
 
 
-def pulled(name: str, folder: Path) -> tuple[dict[str, Trace], dataset.Read]:
+def pull(name: str, folder: Path) -> tuple[dict[str, Trace], dataset.Read]:
     read = dataset.pull(name, folder, everything, save)
     traces = [load(path) for path in sorted(folder.glob("*.spectrace"))]
     return {trace.run["id"]: trace for trace in traces}, read
@@ -46,7 +48,7 @@ def test_every_table_comes_back_as_it_was(trace: Trace, tmp_path):
     place = str(tmp_path / "set")
     traces = {t.run["id"]: t for t in (trace, later(trace))}
     assert dataset.push(place, traces.values()) == dataset.PushResult(len(traces), 0, place)
-    again, read = pulled(place, tmp_path / "out")
+    again, read = pull(place, tmp_path / "out")
     assert again.keys() == traces.keys() and not read.problems
     for key, one in traces.items():
         assert again[key].run == one.run and again[key].tables == one.tables
@@ -105,7 +107,7 @@ def test_another_run_of_the_same_name_is_refused_and_nothing_is_written(tree: Tr
         dataset.push(str(tmp_path / "other"), [tree, other])
     assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
     save(other, tmp_path / f"{tree.run['id']}.spectrace")
-    _, read = pulled(str(place), tmp_path)
+    _, read = pull(str(place), tmp_path)
     assert read.traces == 0 and "is there with other content" in read.problems[0]
 
 
@@ -125,30 +127,30 @@ def test_a_push_that_broke_off_is_not_read(tree: Trace, trace: Trace, tmp_path, 
     with pytest.raises(OSError):
         dataset.push(str(place), [trace])
     monkeypatch.undo()
-    assert moved and list(pulled(str(place), tmp_path / "out")[0]) == ["whole"]
+    assert moved and list(pull(str(place), tmp_path / "out")[0]) == ["whole"]
     dataset.push(str(place), [trace])  # and the next one completes it
-    assert set(pulled(str(place), tmp_path / "all")[0]) == {"whole", "half"}
+    assert set(pull(str(place), tmp_path / "all")[0]) == {"whole", "half"}
 
 
 def test_foreign_files_are_refused_or_named(tree: Trace, tmp_path):
     place = tmp_path / "set"
     with pytest.raises(UserError, match="has no runs of specviz"):
-        pulled(str(tmp_path), tmp_path / "out")
+        pull(str(tmp_path), tmp_path / "out")
     dataset.push(str(place), [tree])
     (steps,) = (place / "data" / "steps").iterdir()
     table = pq.read_table(steps)
     pq.write_table(table.append_column("mood", pa.array([1] * len(table))), steps)
-    traces, read = pulled(str(place), tmp_path / "out")
+    traces, read = pull(str(place), tmp_path / "out")
     assert "columns that are not read: mood" in read.problems[0] and traces[tree.run["id"]].tables == tree.tables
     pq.write_table(table.slice(1), steps)
     read = dataset.pull(str(place), tmp_path / "short", everything, save)
     assert read.traces == 0 and "was left out" in read.problems[0]
     pq.write_table(table.drop_columns(["accepted"]), steps)
     with pytest.raises(UserError, match=r"data/steps/\w+.parquet lacks the column accepted"):
-        pulled(str(place), tmp_path / "lacks")
+        pull(str(place), tmp_path / "lacks")
     steps.write_bytes(b"PAR1 nothing")
     with pytest.raises(UserError, match="cannot be read"):
-        pulled(str(place), tmp_path / "broken")
+        pull(str(place), tmp_path / "broken")
 
 
 class Hub:
@@ -188,12 +190,12 @@ def test_the_hub_gets_one_commit_and_gives_all_back(tree: Trace, trace: Trace, t
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda: hub)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", hub.download)
     with pytest.raises(UserError, match="there is no dataset someone/drafts on the hub"):
-        pulled("someone/drafts", tmp_path / "none")
+        pull("someone/drafts", tmp_path / "none")
     tree.run["id"], trace.run["id"] = "a", "b"
     assert dataset.push("someone/drafts", [tree]).place == "https://huggingface.co/datasets/someone/drafts"
     pushed = dataset.push("someone/drafts", [tree, trace])
     assert (pushed.added, pushed.there, hub.commits) == (1, 1, 2)
-    traces, read = pulled("someone/drafts", tmp_path / "out")
+    traces, read = pull("someone/drafts", tmp_path / "out")
     assert not read.problems and traces["a"].tables == tree.tables and traces["b"].tables == trace.tables
 
 
@@ -213,8 +215,7 @@ def test_a_hub_that_does_not_answer_is_a_sentence(tree: Trace, tmp_path, monkeyp
         assert main(["push", "someone/drafts", str(tmp_path / "run.spectrace")]) == 2
         said = capsys.readouterr().err
         assert words in said and "nothing was written" in said
-    assert main(["push", str(tmp_path / "run.spectrace"), str(tmp_path / "run.spectrace")]) == 2
-    assert "is a file: give a folder" in capsys.readouterr().err
+    assert "is a file: give a folder" in refusal(capsys, "push", tmp_path / "run.spectrace", tmp_path / "run.spectrace")
 
 
 def test_duckdb_and_datasets_read_it(tree: Trace, tmp_path, monkeypatch):

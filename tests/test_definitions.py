@@ -14,7 +14,7 @@ from decoders.trace import metrics
 from decoders.trace.acceptance import DEFINITIONS, Acceptance
 from decoders.trace.decisions import decisions
 from decoders.trace.files import load
-from decoders.trace.reliability import OFFER, PATH, Reliability, Signal, outcomes, pooled, signals
+from decoders.trace.reliability import OFFER, PATH, Reliability, Signal, outcomes, pool_runs, signals
 from decoders.trace.speedup import RowTimes, expected_speedup, expected_tokens, forecasts
 from decoders.trace.trace import Trace
 
@@ -209,7 +209,7 @@ def test_the_gallerys_confidences_are_found(name, key, outcome):
     trace = load(GALLERY / f"{name}.spectrace")
     signal = next(signal for signal in signals([trace]) if signal.key == key)
     assert signal.outcome.startswith(outcome)
-    made = pooled([outcomes(trace, signal)], signal)
+    made = pool_runs([outcomes(trace, signal)], signal)
     assert made.count > 0 and 0 <= made.rate <= 1 and sum(row["count"] for row in made.bins) == made.count
     assert (made.to_json(signal)["ece"] is None) == (key == "term:cosine")
     assert not any(one.key == "term:overlap" for one in signals([trace]))  # that is the target's
@@ -271,7 +271,7 @@ def test_what_lies_behind_a_stop_token_is_not_wrong():
 def test_a_signal_that_no_run_tells_is_refused():
     with pytest.raises(ValueError, match="no confidence was recorded"):
         signal = Signal("term:confidence", "nodes", "", "", 0, 1, "")
-        pooled([outcomes(synthetic.chain(), signal)], signal)
+        pool_runs([outcomes(synthetic.chain(), signal)], signal)
 
 
 @pytest.mark.parametrize(("low", "high"), [("a", 1), (None, 1), ([], {}), (True, 1), (0, 2**63)])

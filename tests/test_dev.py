@@ -12,7 +12,7 @@ from decoders.study.look.whatif import ReadRun
 from specviz.cli import main
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
-from .test_plugins import COPIED, registry, written  # noqa: F401
+from .test_plugins import COPIED, registry, write  # noqa: F401
 from .tiers import matrix
 
 PROMPT = Prompt.from_ids(prompt_ids(3, spread=5))
@@ -41,7 +41,7 @@ def test_the_text_alone_says_what_the_target_would_have_accepted(target, trace, 
 
 
 def test_a_step_that_raises_stands_beside_the_others_with_its_traceback(tmp_path, target, trace):
-    add_plugin(written(tmp_path, (COPIED, f"if context.length % 2: raise ValueError(7)\n                {COPIED}")))
+    add_plugin(write(tmp_path, (COPIED, f"if context.length % 2: raise ValueError(7)\n                {COPIED}")))
     steps = LiveRun(target, trace).drafted(find_method("mine")).steps
     broken = [step for step in steps if step.error]
     assert len(steps) == trace.rows("steps") and 0 < len(broken) < len(steps)
@@ -52,7 +52,7 @@ def test_the_worst_steps_come_first_and_are_against_the_last_save(tmp_path, targ
     run = LiveRun(target, trace)
     drafts = []
     for k in ("8", "1"):
-        add_plugin(written(tmp_path, ("param(8,", f"param({k},")))
+        add_plugin(write(tmp_path, ("param(8,", f"param({k},")))
         drafts.append(run.drafted(find_method("mine")))
     rows = saves.rows([drafts[1]], [drafts[0]], None)
     changes = [row.change for row in rows]
@@ -65,11 +65,11 @@ def test_the_worst_steps_come_first_and_are_against_the_last_save(tmp_path, targ
 def test_the_command_drafts_at_every_save_and_survives_a_broken_file(tmp_path, monkeypatch, capsys):
     network("llama").save_pretrained(tmp_path / "toy")
     tiny_tokenizer().save_pretrained(tmp_path / "toy")
-    model, path = ["--model", str(tmp_path / "toy")], written(tmp_path)
+    model, path = ["--model", str(tmp_path / "toy")], write(tmp_path)
     out = str(tmp_path / "run.spectrace")
     prompt = "the old lamp the old lamp the old lamp"
     assert main(["run", "--method", "pld", "--prompt", prompt, "--max-new-tokens", "24", "--out", out, *model]) == 0
-    edits = iter([lambda: path.write_text("def f(:"), lambda: written(tmp_path), None])
+    edits = iter([lambda: path.write_text("def f(:"), lambda: write(tmp_path), None])
 
     def look(seconds: float) -> None:
         if (save := next(edits)) is None:

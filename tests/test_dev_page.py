@@ -17,7 +17,7 @@ from specviz.server.loader import Loader
 
 from .models import prompt_ids, tiny_target
 from .stubs import app_of, gallery_desk
-from .test_plugins import COPIED, registry, written  # noqa: F401
+from .test_plugins import COPIED, registry, write  # noqa: F401
 from .waiting import until
 
 PROMPT = Prompt.from_ids(prompt_ids(3, spread=5))
@@ -42,19 +42,19 @@ def news(client: TestClient, done) -> dict:
     """The page's news once ``done`` says so."""
     told: dict = {"number": -1}
 
-    def asked() -> bool:
+    def ask() -> bool:
         nonlocal told
         told = client.get(f"/api/dev?after={told['number']}").json()
         return done(told)
 
-    until(asked, "news of a save")
+    until(ask, "news of a save")
     return told
 
 
 @pytest.mark.slow("decodes prompts with every save of a file")
 def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypatch):  # noqa: F811
     monkeypatch.setattr(service, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])  # a short one
-    file = written(tmp_path)
+    file = write(tmp_path)
     desk.services["dev"].watch(file)
     with TestClient(app_of(desk)) as client:
         first = news(client, lambda told: told.get("ran"))
@@ -70,7 +70,7 @@ def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypat
         assert ran.run["method"]["name"] == "mine" and ran.output_ids == trace.output_ids  # lossless
 
         # the next save: against this one; the run of the save before is gone
-        written(tmp_path, ("param(8,", "param(1,"))
+        write(tmp_path, ("param(8,", "param(1,"))
         second = news(client, lambda told: told.get("saves") == 2 and not told["state"])
         assert second["base"] == "the last save" and second["lost"] > 0 == second["won"]
         assert second["tokens_per_step"]["before"] == first["tokens_per_step"]["now"]
@@ -84,7 +84,7 @@ def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypat
         ]
 
         # one that raises: every rule that it breaks, with the traceback
-        written(tmp_path, (COPIED, "raise KeyError('gone')"))
+        write(tmp_path, (COPIED, "raise KeyError('gone')"))
         third = news(client, lambda told: told.get("saves") == 3 and not told["state"])
         assert "KeyError" in third["rows"][0]["why"] and third["rows"][0]["accepted"] is None
         faults = [fault for rule in third["rules"] for fault in rule["faults"]]
@@ -102,11 +102,11 @@ def test_a_model_that_is_chosen_after_one_failed_is_drafted_with(
 ):  # fmt: skip
     monkeypatch.setattr(service, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])
 
-    def damaged() -> None:
+    def damage() -> None:
         raise ValueError("it is damaged")
 
-    desk.loader = loader = Loader(damaged, name="tiny")
-    desk.services["dev"].watch(written(tmp_path))
+    desk.loader = loader = Loader(damage, name="tiny")
+    desk.services["dev"].watch(write(tmp_path))
     with TestClient(app_of(desk)) as client:
         assert "it is damaged" in news(client, lambda told: told.get("problem"))["problem"].lower()
         loader.target, loader.state = target, "ready"
@@ -124,7 +124,7 @@ def test_the_tab_is_there_only_where_a_file_is_watched(desk, target, trace, tmp_
         other.services["dev"].watch(tmp_path / "gone.py")
     other.keep_to(rules_for(public=True, accounts=False))
     with pytest.raises(UserError, match="your own machine alone"):
-        other.services["dev"].watch(written(tmp_path))
+        other.services["dev"].watch(write(tmp_path))
 
 
 def test_runs_are_made_where_none_is_recorded(target, trace):

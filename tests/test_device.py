@@ -19,7 +19,7 @@ from decoders.model.target.target import Target
 
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
-from .simulated import simulated
+from .simulated import simulate
 from .tiers import matrix
 from .whatifs import whatif
 
@@ -87,7 +87,7 @@ def test_every_method_runs_there_as_on_a_cpu(folder, here, prompt, name, drawn):
     sampling = DRAWN if drawn else Sampling()
     tokens = generate(here, prompt, name, max_new_tokens=NEW, sampling=sampling)
     trace = record(here, prompt, name, max_new_tokens=NEW, sampling=sampling)
-    with simulated() as device:
+    with simulate() as device:
         run = Decoding.of(target_on(folder, "cuda"), prompt, name, max_new_tokens=NEW, sampling=sampling)
         steps = iter(run)
         written = list(next(steps).emitted)
@@ -119,7 +119,7 @@ def test_attention_that_plans_at_every_step_is_off_once_a_target_is_open(folder)
     try:
         target_on(folder, "cpu")
         assert torch.backends.cuda.cudnn_sdp_enabled()
-        with simulated():
+        with simulate():
             target_on(folder, "cuda")
         assert not torch.backends.cuda.cudnn_sdp_enabled()
     finally:
@@ -127,7 +127,7 @@ def test_attention_that_plans_at_every_step_is_off_once_a_target_is_open(folder)
 
 
 def test_what_if_and_a_comparison_run_there(folder, prompt):
-    with simulated():
+    with simulate():
         target = target_on(folder, "cuda")
         trace = record(target, prompt, "adapld", max_new_tokens=NEW, compare=True)
         assert trace.tables["plain"]["id"] == trace.output_ids and whatif(target, trace, 1).same
@@ -136,7 +136,7 @@ def test_what_if_and_a_comparison_run_there(folder, prompt):
 
 def test_copies_both_ways_bring_what_was_sent():
     arrays = [np.arange(3), np.asarray([[True], [False]]), np.zeros((0, 2)), np.float32([1.5]), np.int16([7, 8])]
-    with simulated() as device, device.counting():
+    with simulate() as device, device.counting():
         there = sent(torch.device("cuda"), *arrays)
         assert device.copies == {"there": 1} and sent(torch.device("cuda")) == []
         back = fetched(*there, there[3].bfloat16()[0])
@@ -156,7 +156,7 @@ class TestTheSimulation:
     """It would notice: each of these is refused or counted."""
 
     def test_devices_are_not_mixed(self):
-        with simulated():
+        with simulate():
             there, here = torch.ones(2, device="cuda"), torch.ones(2)
             for wrong in (lambda: there + here, lambda: here[there.long()], lambda: torch.cat([here, there])):
                 with pytest.raises(RuntimeError, match="two devices|index of the device"):
@@ -165,7 +165,7 @@ class TestTheSimulation:
                 there.numpy()
 
     def test_copies_are_counted(self):
-        with simulated() as device:
+        with simulate() as device:
             there = torch.zeros(4, device="cuda")
             for copying, kind in (
                 (lambda: there.tolist(), "back"), (lambda: int(there[0]), "back"), (lambda: there.cpu(), "back"),
@@ -177,14 +177,14 @@ class TestTheSimulation:
                 assert device.copies == {kind: 1}
 
     def test_masks_begin_aligned(self):
-        with simulated():
+        with simulate():
             query = torch.ones((1, 2, 3, 8), device="cuda")
             triangle = torch.zeros((64, 164), device="cuda")
             with pytest.raises(RuntimeError, match="a mask that begins at byte"):
                 F.scaled_dot_product_attention(query, query, query, attn_mask=triangle[:3, 97:100][None, None])
 
     def test_grouped_attention_with_all_scores_is_refused(self):
-        with simulated():
+        with simulate():
             query, key = torch.ones((1, 4, 3, 8), device="cuda"), torch.ones((1, 2, 3, 8), device="cuda")
             with pytest.raises(RuntimeError, match="forms all scores"):
                 F.scaled_dot_product_attention(query, key, key, is_causal=True, enable_gqa=True)

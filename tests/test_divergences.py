@@ -42,13 +42,13 @@ def plain(target: Target) -> list[int]:
     return generate(target, PROMPT, max_new_tokens=NEW)
 
 
-def found(target: Target, output: object, **more: object) -> Divergence:
+def find(target: Target, output: object, **more: object) -> Divergence:
     one = divergence(target, output, **more)  # type: ignore[arg-type]
     assert one is not None
     return one
 
 
-def known(*values: float | None) -> tuple[float, ...]:
+def agreements(*values: float | None) -> tuple[float, ...]:
     assert None not in values
     return tuple(value for value in values if value is not None)
 
@@ -70,7 +70,7 @@ def test_a_method_that_is_really_wrong_is_a_bug(target: Target, plain: list[int]
     wrong = credulous(WildTrees([t + 1 for t in plain], 300, seed=2))
     trace = record(target, PROMPT, wrong, max_new_tokens=NEW)
     assert trace.run["method"]["lossless"]
-    one = found(target, trace)
+    one = find(target, trace)
     assert one.verdict == BUG and one.source == "teacher-forced"
     assert plain[: one.position] == trace.output_ids[: one.position]
     assert (one.expected, one.got) == (plain[one.position], trace.output_ids[one.position])
@@ -78,10 +78,10 @@ def test_a_method_that_is_really_wrong_is_a_bug(target: Target, plain: list[int]
     assert one.gap == pytest.approx(float(logits.topk(2).values.diff().abs()), abs=1e-4)
     assert one.expected_prob == pytest.approx(float(logits.softmax(-1)[one.expected]), abs=1e-5)
     assert one.got_prob == pytest.approx(float(logits.softmax(-1)[one.got]), abs=1e-5)
-    expected, got, shortfall = known(one.expected_prob, one.got_prob, one.shortfall)
+    expected, got, shortfall = agreements(one.expected_prob, one.got_prob, one.shortfall)
     assert expected > got and shortfall > one.tolerance == tolerance_of("float32")
-    assert found(target, trace, plain=plain) == one  # the reference may be given
-    assert found(target, trace.output_ids, prompt=PROMPT, plain=plain) == one
+    assert find(target, trace, plain=plain) == one  # the reference may be given
+    assert find(target, trace.output_ids, prompt=PROMPT, plain=plain) == one
     honest = record(target, PROMPT, method_of(WildTrees([t + 1 for t in plain], 300, seed=2)), max_new_tokens=NEW)
     assert divergence(target, honest) is None  # the same drafts, checked
 
@@ -101,29 +101,29 @@ def test_a_near_tie_made_by_hand_is_one_and_a_later_fault_is_not(plain: list[int
     other = twin if expected[at] == plain[at] else plain[at]
     start = [*expected[:at], other]
     rest = generate(tied, Prompt.from_ids([*PROMPT.tokens, *start]), max_new_tokens=NEW - len(start))
-    one = found(tied, [*start, *rest], prompt=PROMPT)
+    one = find(tied, [*start, *rest], prompt=PROMPT)
     assert (one.verdict, one.position, one.got) == (NEAR_TIE, at, other)
-    assert max(known(one.gap, one.shortfall)) <= one.tolerance
+    assert max(agreements(one.gap, one.shortfall)) <= one.tolerance
     assert one.expected_prob == pytest.approx(one.got_prob, abs=1e-4)
-    later = found(tied, [*start, *[5] * len(rest)], prompt=PROMPT)  # after the tie it writes what it likes
-    assert later.verdict == BUG and later.position == at and known(later.shortfall_at)[0] > at
-    assert found(tied, [*start, *rest], prompt=PROMPT, tolerance=0.0).verdict in (NEAR_TIE, BUG)
+    later = find(tied, [*start, *[5] * len(rest)], prompt=PROMPT)  # after the tie it writes what it likes
+    assert later.verdict == BUG and later.position == at and agreements(later.shortfall_at)[0] > at
+    assert find(tied, [*start, *rest], prompt=PROMPT, tolerance=0.0).verdict in (NEAR_TIE, BUG)
 
 
 def test_lossy_and_drawn_outputs_are_called_so(target: Target, plain: list[int]) -> None:
     wrong = replace(credulous(WildTrees([t + 1 for t in plain], 300, seed=2)), lossless=False)
     trace = record(target, PROMPT, wrong, max_new_tokens=NEW)
-    assert found(target, trace).verdict == LOSSY
+    assert find(target, trace).verdict == LOSSY
     drawn = record(target, PROMPT, "pld", sampling=Sampling(1.0, seed=5), max_new_tokens=NEW)
-    assert found(target, drawn, plain=plain).verdict == DRAWN
-    short = found(target, plain[:5], prompt=PROMPT, plain=plain)
+    assert find(target, drawn, plain=plain).verdict == DRAWN
+    short = find(target, plain[:5], prompt=PROMPT, plain=plain)
     assert (short.position, short.got, short.verdict) == (5, None, BUG)  # it ended where plain decoding went on
 
 
 def test_what_a_run_recorded_judges_without_a_model(target: Target, plain: list[int]) -> None:
     wrong = credulous(WildTrees([t + 1 for t in plain], 300, seed=2))
     trace = record(target, PROMPT, wrong, max_new_tokens=NEW)
-    judged, told = found(target, trace), recorded_divergence(trace, plain)
+    judged, told = find(target, trace), recorded_divergence(trace, plain)
     assert told is not None and told.source == "recorded" and told.verdict == BUG
     assert (told.position, told.expected, told.got) == (judged.position, judged.expected, judged.got)
     assert told.gap == pytest.approx(judged.gap, abs=1e-3) and told.got_prob == pytest.approx(judged.got_prob, abs=1e-4)

@@ -32,9 +32,10 @@ from specviz.views import examples
 from specviz.views.doctor_page import doctor_page
 
 from . import synthetic
+from .command import refusal
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
-from .planted import FAULTS, examined, found, rare_vocabulary
+from .planted import FAULTS, examine_fault, finds, rare_vocabulary
 from .stubs import StubDesk, app_of
 from .waiting import WAIT_S, until
 
@@ -122,7 +123,7 @@ def test_states_are_handed_as_the_control_says(target: Target) -> None:
         examine(drafting, [Prompt.from_ids([5, 6])], max_new_tokens=2)
 
 
-def drafted(rate: float, places: int = 100, depth: int = 3) -> Drafted:
+def drafts_of(rate: float, places: int = 100, depth: int = 3) -> Drafted:
     """Drafts whose first token stands at a rate, and all others after it."""
     hits = np.zeros((places, depth), bool)
     hits[: round(rate * places)] = True
@@ -133,12 +134,12 @@ def drafted(rate: float, places: int = 100, depth: int = 3) -> Drafted:
 def test_a_server_is_compared_with_the_controls() -> None:
     broken = Measured("prompt unread", "without the prompt", 1.3, [0.1] * 3, [0.1] * 3, -1.0, -9.0)
     other = Measured("norm", "states before the norm", 1.0, [0.0] * 3, [0.0] * 3, -5.0, -20.0)
-    (finding,) = compared(ServerNumbers(1.33, (0.12, 0.1, 0.09)), drafted(0.6), [other, broken])
+    (finding,) = compared(ServerNumbers(1.33, (0.12, 0.1, 0.09)), drafts_of(0.6), [other, broken])
     assert finding[:2] == ("fault", "server") and "prompt unread" in finding[3] and "1.33" in finding[2]
-    (unknown,) = compared(ServerNumbers(1.9, (0.4, 0.3, 0.2)), drafted(0.6), [other, broken])
+    (unknown,) = compared(ServerNumbers(1.9, (0.4, 0.3, 0.2)), drafts_of(0.6), [other, broken])
     assert unknown[3] == "no control's acceptance looks like the server's"
-    assert not list(compared(ServerNumbers(2.8, (0.6, 0.6, 0.55)), drafted(0.6), [other, broken]))
-    assert not list(compared(ServerNumbers(2.7), drafted(0.6), [other, broken]))
+    assert not list(compared(ServerNumbers(2.8, (0.6, 0.6, 0.55)), drafts_of(0.6), [other, broken]))
+    assert not list(compared(ServerNumbers(2.7), drafts_of(0.6), [other, broken]))
 
 
 def test_a_servers_log_is_read() -> None:
@@ -199,8 +200,7 @@ def test_the_command_examines_and_fails_in_ci(
     report = json.loads(data.read_text("utf-8"))
     assert report["schema"] == "specdoctor/1" and report["places"] >= 6
     assert "draft vocabulary" in page.read_text("utf-8")
-    assert main(["doctor", *more[:2], "--part", str(tmp_path / "none")]) == 2
-    assert "none" in capsys.readouterr().err
+    assert "none" in refusal(capsys, "doctor", *more[:2], "--part", tmp_path / "none")
 
 
 # --- the page
@@ -322,5 +322,5 @@ def test_a_planted_fault_is_found(fault: Any, healthy: dict[str, Any], tmp_path:
     if fault.kind not in healthy:
         healthy[fault.kind] = examine(drafting_of(target, fault.kind), prompts, part=fault.kind, **settings)
     assert not healthy[fault.kind].faults
-    report = examined(fault, target, prompts, healthy[fault.kind], tmp_path / "part", **settings)
-    assert found(fault, report), report.findings
+    report = examine_fault(fault, target, prompts, healthy[fault.kind], tmp_path / "part", **settings)
+    assert finds(fault, report), report.findings

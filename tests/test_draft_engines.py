@@ -26,13 +26,13 @@ from decoders.model.engines.engines import Engines
 
 from .drafts import save_tiny_part, tiny_draft, tiny_eagle
 from .models import prompt_ids, tiny_target
-from .test_static import interpreted, unchecked
+from .test_static import interpret, interpret_unchecked
 from .tiers import matrix
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
-class Interpreted:
+class Interpreter:
     """A compiled part that is not compiled."""
 
     def __init__(self, part: compiling.Part) -> None:
@@ -47,22 +47,22 @@ class Interpreted:
 
 
 @pytest.fixture
-def opened(monkeypatch, tmp_path) -> dict[compiling.Part, Interpreted]:
+def openings(monkeypatch, tmp_path) -> dict[compiling.Part, Interpreter]:
     """All parts of draft models are there, and are not compiled; those that were opened."""
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    parts: dict[compiling.Part, Interpreted] = {}
+    parts: dict[compiling.Part, Interpreter] = {}
 
-    def opened(part: compiling.Part) -> Interpreted | None:
-        return parts.setdefault(part, Interpreted(part)) if part.maker == MAKER else None
+    def note_opening(part: compiling.Part) -> Interpreter | None:
+        return parts.setdefault(part, Interpreter(part)) if part.maker == MAKER else None
 
-    monkeypatch.setattr(compiling.WORKSHOP, "open", opened)
+    monkeypatch.setattr(compiling.WORKSHOP, "open", note_opening)
     monkeypatch.setattr(Engines, "complete", lambda self: True)
     return parts
 
 
 def runs_of(target, model) -> tuple[DraftRun, DraftRun]:
     """A draft model at work through stock code, and through compiled parts."""
-    target.engines, rotary = interpreted(target), target_rotary(target.stack)
+    target.engines, rotary = interpret(target), target_rotary(target.stack)
     compiled = CompiledDraft.of(target, model, rotary)
     assert compiled is not None
     return DraftRun(model, rotary), DraftRun(model, rotary, compiled)
@@ -76,7 +76,7 @@ def context_of(target, tokens, layers=()):
 
 @pytest.mark.parametrize("family", matrix(FAMILIES, 1, "the other families"))
 @pytest.mark.parametrize("kind, layers", [("glide", 1), ("glide", 2), ("drafter", 1), ("drafter", 2)])
-def test_chains_and_looks_are_those_of_stock_code(family, kind, layers, opened):
+def test_chains_and_looks_are_those_of_stock_code(family, kind, layers, openings):
     target = tiny_target(family)
     stock, ours = runs_of(target, tiny_draft(target, kind, layers=layers))
     for length in (26, 31, 32, 40):  # the prompt, then texts caught up with by several rows and by one
@@ -91,11 +91,11 @@ def test_chains_and_looks_are_those_of_stock_code(family, kind, layers, opened):
         assert (looks[0] is None) == (looks[1] is None) == (kind == "drafter")
         if looks[0] and looks[1]:
             torch.testing.assert_close(looks[1](), looks[0](), atol=1e-4, rtol=1e-4)
-    calls = {json.loads(part.shape)["kind"]: made.calls for part, made in opened.items()}
+    calls = {json.loads(part.shape)["kind"]: made.calls for part, made in openings.items()}
     assert calls[ROW] >= 4 * 4 and calls[TEXT] >= 2
 
 
-def test_a_draft_vocabulary_is_spread_over_the_whole(opened):
+def test_a_draft_vocabulary_is_spread_over_the_whole(openings):
     target = tiny_target("llama")
     stock, ours = runs_of(target, tiny_draft(target, "glide", shared=True, draft_vocab=100))
     context = context_of(target, prompt_ids(4, 30))
@@ -111,14 +111,14 @@ HEADS = [
 
 @pytest.mark.parametrize("kind, options", HEADS)
 @torch.inference_mode()
-def test_levels_of_a_head_are_those_of_stock_code(kind, options, opened):
+def test_levels_of_a_head_are_those_of_stock_code(kind, options, openings):
     """Behind any text, which is caught up with by several rows and by one; and nothing behind the rows is read."""
     target = tiny_target("llama")
     head = tiny_eagle(target, kind, **options)
     if head.config.scaled:
         head.center.normal_(0, 3, generator=torch.Generator().manual_seed(1))
         head.spread.fill_(1.5)
-    target.engines = interpreted(target)
+    target.engines = interpret(target)
     compiled = CompiledEagle.of(target, head)
     assert compiled is not None
     stock, ours = EagleRun(head), EagleRun(head, compiled)
@@ -133,7 +133,7 @@ def test_levels_of_a_head_are_those_of_stock_code(kind, options, opened):
             torch.testing.assert_close(other.softmax(-1), one.softmax(-1), atol=1e-5, rtol=0)
         torch.testing.assert_close(ours.states_of([0, 2, 6]), stock.states_of([0, 2, 6]), atol=1e-4, rtol=1e-4)
         ours.cache.store.nan_to_num_()
-    calls = {json.loads(part.shape)["kind"]: made.calls for part, made in opened.items()}
+    calls = {json.loads(part.shape)["kind"]: made.calls for part, made in openings.items()}
     assert calls["level"] >= 8 and calls["text"] >= 2 and calls["row"] >= 5
 
 
@@ -147,36 +147,36 @@ def test_levels_of_a_head_are_those_of_stock_code(kind, options, opened):
         2, "the other methods",
     ),
 )  # fmt: skip
-def test_methods_draft_the_same_and_stay_lossless(method, kind, opened, tmp_path):
+def test_methods_draft_the_same_and_stay_lossless(method, kind, openings, tmp_path):
     target = tiny_target("llama")
     save_tiny_part(target, kind)
     prompt = Prompt.from_ids(prompt_ids(3, 40))
     stock = record(target, prompt, method, max_new_tokens=30)
-    target.engines = interpreted(target)
+    target.engines = interpret(target)
     ours = record(target, prompt, method, max_new_tokens=30)
-    assert sum(part.calls for part in opened.values()) > 20
+    assert sum(part.calls for part in openings.values()) > 20
     assert ours.output_ids == stock.output_ids == generate(target, prompt, max_new_tokens=30)
     for table, column in (("nodes", "token"), ("nodes", "parent"), ("steps", "accepted")):
         assert ours.tables[table][column] == stock.tables[table][column]
 
 
-def test_trees_of_drafts_run_through_stock_code(opened):
+def test_trees_of_drafts_run_through_stock_code(openings):
     """Beams extend several rows at a time."""
     target = tiny_target("llama")
     stock, ours = runs_of(target, tiny_draft(target, "glide"))
     context = context_of(target, prompt_ids(4, 30))
     for run in (stock, ours):
         run.read(context)
-    calls = sum(part.calls for part in opened.values())
+    calls = sum(part.calls for part in openings.values())
     for tokens, parents in (([5, 6], [-1, -1]), ([7], [0])):
         assert torch.equal(ours.extend(tokens, parents), stock.extend(tokens, parents))
-    assert sum(part.calls for part in opened.values()) == calls
+    assert sum(part.calls for part in openings.values()) == calls
 
 
-def test_draft_forwards_that_differ_are_never_used(opened, monkeypatch, caplog):
+def test_draft_forwards_that_differ_are_never_used(openings, monkeypatch, caplog):
     monkeypatch.setattr(engines, "_said", set())
-    right = Interpreted.run
-    monkeypatch.setattr(Interpreted, "run", lambda self, tensors: [part + 0.1 for part in right(self, tensors)])
+    right = Interpreter.run
+    monkeypatch.setattr(Interpreter, "run", lambda self, tensors: [part + 0.1 for part in right(self, tensors)])
     target = tiny_target("llama")
     stock, ours = runs_of(target, tiny_draft(target, "glide"))
     context = context_of(target, prompt_ids(4, 30))
@@ -190,17 +190,17 @@ def test_draft_forwards_that_differ_are_never_used(opened, monkeypatch, caplog):
     )
 
 
-def test_auto_takes_draft_forwards_that_are_there(opened, monkeypatch):
+def test_auto_takes_draft_forwards_that_are_there(openings, monkeypatch):
     target = tiny_target("llama")
     save_tiny_part(target, "glide")
-    target.engines = unchecked(target)
+    target.engines = interpret_unchecked(target)
     prompt = Prompt.from_ids(prompt_ids(3, 40))
     with monkeypatch.context() as patch:
         patch.setattr(compiling.WORKSHOP, "open", lambda part: None)
         stock = record(target, prompt, "glide", max_new_tokens=20)
-    assert not opened
+    assert not openings
     ours = record(target, prompt, "glide", max_new_tokens=20)
-    assert ours.output_ids == stock.output_ids and sum(part.calls for part in opened.values()) > 10
+    assert ours.output_ids == stock.output_ids and sum(part.calls for part in openings.values()) > 10
 
 
 def test_eager_engines_compile_no_draft_model():
@@ -211,7 +211,7 @@ def test_eager_engines_compile_no_draft_model():
 def test_a_language_model_that_drafts_runs_through_its_own_engine(monkeypatch):
     target = tiny_target("llama")
     stock, ours = LanguageModelRun(tiny_target("llama"), 300), LanguageModelRun(tiny_target("llama"), 300)
-    ours.drafter.engines = interpreted(ours.drafter)
+    ours.drafter.engines = interpret(ours.drafter)
     ran = []
     run = ours.drafter.engines.static.run  # type: ignore[union-attr]
     monkeypatch.setattr(ours.drafter.engines.static, "run", lambda *args: (ran.append(args[0].rows), run(*args))[1])

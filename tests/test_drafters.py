@@ -37,7 +37,7 @@ class HandContext:
         return torch.as_tensor(self._rows, dtype=torch.float32)
 
 
-def drafted(draft):
+def tokens_of(draft):
     return list(draft.tree.tokens[1:])
 
 
@@ -57,7 +57,7 @@ def drafted(draft):
 )
 def test_pld(tokens, params, expected):
     draft = PldDrafter(PldParams(**params)).propose(HandContext(tokens), 100)
-    assert drafted(draft) == expected
+    assert tokens_of(draft) == expected
     assert (draft.reason == "") == bool(expected)
     if expected:
         start = draft.sources[1]
@@ -80,19 +80,19 @@ def test_hidden_oracle():
     draft = HiddenCopier(HiddenParams()).propose(context, 100)
     assert draft.candidates.position.tolist() == [0, 3]
     np.testing.assert_allclose(draft.candidates.score, [-1, 1], atol=1e-6)
-    assert drafted(draft) == [8, 5] and draft.sources == (-1, 4, 5)
-    assert drafted(HiddenCopier(HiddenParams(k=1)).propose(context, 100)) == [8]
-    assert drafted(HiddenCopier(HiddenParams()).propose(context, 1)) == [8]
+    assert tokens_of(draft) == [8, 5] and draft.sources == (-1, 4, 5)
+    assert tokens_of(HiddenCopier(HiddenParams(k=1)).propose(context, 100)) == [8]
+    assert tokens_of(HiddenCopier(HiddenParams()).propose(context, 1)) == [8]
 
 
 def test_position_zero_is_eligible_where_it_is_all_there_is():
     draft = HiddenCopier(HiddenParams()).propose(HandContext([5, 7, 5], hidden=[[1, 0], [0, 1]]), 100)
-    assert drafted(draft) == [7, 5] and draft.candidates.score.tolist() == [-1.0]
+    assert tokens_of(draft) == [7, 5] and draft.candidates.score.tolist() == [-1.0]
 
 
 def test_ties_go_to_the_earliest():
     context = HandContext([1, 5, 7, 1, 5, 8, 1, 5], hidden=[[1, 0]] * 7)
-    assert drafted(HiddenCopier(HiddenParams(k=1)).propose(context, 100)) == [7]
+    assert tokens_of(HiddenCopier(HiddenParams(k=1)).propose(context, 100)) == [7]
 
 
 def test_theta_filters_everything():
@@ -100,9 +100,9 @@ def test_theta_filters_everything():
     hidden = [[0.4, half], [9, 9], [0.4, half], [3, 3], [1, 0]]
     context = HandContext([1, *X], hidden=[[0.4, half], *hidden])
     draft = HiddenCopier(HiddenParams(theta=0.5)).propose(context, 100)
-    assert drafted(draft) == [] and draft.route == "filtered" and "θ = 0.5" in draft.reason
+    assert tokens_of(draft) == [] and draft.route == "filtered" and "θ = 0.5" in draft.reason
     assert all(draft.candidates.excluded) and draft.candidates.chosen == -1
-    assert drafted(HiddenCopier(HiddenParams(theta=0.3)).propose(context, 100)) != []
+    assert tokens_of(HiddenCopier(HiddenParams(theta=0.3)).propose(context, 100)) != []
 
 
 def test_average_last_compares_means():
@@ -127,10 +127,10 @@ def test_prompt_only_leaves_generated_text_out():
 def test_attention_oracle():
     rows = [[0.2, 0, 0, 0.1, 0], [0.05, 0, 0, 0.3, 0]]
     both = AttentionCopier(AttentionParams(), ((0, 0), (1, 1))).propose(HandContext(X, rows=rows), 100)
-    assert drafted(both) == [8, 5]
+    assert tokens_of(both) == [8, 5]
     assert both.candidates.terms["layer"].tolist() == [0, 1] and both.candidates.terms["head"].tolist() == [0, 1]
     alone = AttentionCopier(AttentionParams(), ((0, 0),)).propose(HandContext(X, rows=rows[:1]), 100)
-    assert drafted(alone) == [7, 9, 5, 8, 5]
+    assert tokens_of(alone) == [7, 9, 5, 8, 5]
     summed = AttentionCopier(AttentionParams(aggregation="all sum"), ((0, 0), (1, 1))).propose(
         HandContext(X, rows=rows), 100
     )

@@ -20,7 +20,7 @@ from decoders.verifiers.sampling import Chooser
 
 from . import eagle_oracle as oracle
 from .drafts import save_tiny_part
-from .eagle_oracle import LLAMA, published, speculators, tensors
+from .eagle_oracle import LLAMA, publish, speculators, tensors
 from .models import prompt_ids, tiny_target
 from .tiers import matrix
 
@@ -55,25 +55,25 @@ def checkpoint(folder, form):
     """A checkpoint in one of the public forms, its tensors, and the states it reads of a target of three layers."""
     if form.startswith("eagle-1"):
         weights = tensors(False, bias=form == "eagle-1")
-        return published(folder, LLAMA, weights, pickled=form == "eagle-1"), weights, (3,)
+        return publish(folder, LLAMA, weights, pickled=form == "eagle-1"), weights, (3,)
     if form in VARIANTS:
         more, norms, _ = VARIANTS[form]
         weights = tensors(True, drafted=DRAFTED, norms=norms)
-        return published(folder, *speculators(LLAMA, weights, **more)), weights, (2, 1, 0)
+        return publish(folder, *speculators(LLAMA, weights, **more)), weights, (2, 1, 0)
     weights = tensors(True, drafted=0 if form == "whole vocabulary" else DRAFTED)
     if form == "speculators":
         more = {"eagle_aux_hidden_state_layer_ids": [1, 2, 3]}
-        return published(folder, *speculators(LLAMA, weights, **more)), weights, (1, 2, 3)
+        return publish(folder, *speculators(LLAMA, weights, **more)), weights, (1, 2, 3)
     if form == "norm before residual":
-        return published(folder, *speculators(LLAMA, weights, norm_before_residual=True)), weights, (2, 1, 0)
+        return publish(folder, *speculators(LLAMA, weights, norm_before_residual=True)), weights, (2, 1, 0)
     if form == "specforge":  # layers, whose outputs are read
         config = {
             **LLAMA,
             "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 1], "use_aux_hidden_state": True},
         }
-        return published(folder, config, weights), weights, (1, 2, 2)
+        return publish(folder, config, weights), weights, (1, 2, 2)
     return (
-        published(folder, {**LLAMA, "draft_vocab_size": len(weights["lm_head.weight"])}, weights, form == "eagle3"),
+        publish(folder, {**LLAMA, "draft_vocab_size": len(weights["lm_head.weight"])}, weights, form == "eagle3"),
         weights,
         (2, 1, 0),
     )
@@ -113,7 +113,7 @@ def test_eagle_fills_the_tree_of_the_equations(target, tmp_path, form):
     place, weights, layers = checkpoint(tmp_path / "head", form)
     tokens = prompt_ids(4, 14)
     draft, _ = draft_of(target, "eagle", tokens, part=place)
-    made = oracle.settled(*head_of(target, weights, tokens, layers), list(EAGLE_TREE))
+    made = oracle.settle(*head_of(target, weights, tokens, layers), list(EAGLE_TREE))
     paths = paths_of(draft)
     assert paths.keys() == made.keys() and len(paths) == 26
     for path, (score, depth) in made.items():

@@ -13,7 +13,8 @@ from decoders.draft_models.eagle_published import Trial
 from decoders.parts import load_part
 
 from . import eagle_oracle as oracle
-from .eagle_oracle import LLAMA, published, speculators, tensors
+from .command import refusal
+from .eagle_oracle import LLAMA, publish, speculators, tensors
 from .models import prompt_ids, tiny_target
 from .test_eagle import DRAFTED, states_of
 
@@ -84,7 +85,7 @@ FAR = {**THIRD, "d2t": THIRD["d2t"] + 300}
     ],
 )  # fmt: skip
 def test_a_head_that_does_not_fit_is_refused(target, tmp_path, method, config, weights, sentence):
-    place = published(tmp_path / "head", config, weights)
+    place = publish(tmp_path / "head", config, weights)
     with pytest.raises(UserError, match=sentence):
         generate(target, Prompt.from_ids(prompt_ids(2)), method, {"part": place}, max_new_tokens=4)
 
@@ -95,19 +96,19 @@ def test_a_place_that_is_none_is_said(target):
 
 
 def test_a_head_is_read_once_and_again_when_its_file_changed(target, tmp_path):
-    place = published(tmp_path / "head", LLAMA, FIRST)
+    place = publish(tmp_path / "head", LLAMA, FIRST)
     first = load_part(target, "eagle", place)
     assert load_part(target, "eagle", place) is first
-    published(tmp_path / "head", LLAMA, {**FIRST, "fc.bias": FIRST["fc.bias"] + 1})
+    publish(tmp_path / "head", LLAMA, {**FIRST, "fc.bias": FIRST["fc.bias"] + 1})
     again = load_part(target, "eagle", place)
     assert again is not first and again.about["fingerprint"] != first.about["fingerprint"]
 
 
 def test_an_embedding_of_its_own_is_kept_and_told(target, tmp_path):
     theirs = target.embeddings.weight.detach().clone()
-    copied = load_part(target, "eagle", published(tmp_path / "copy", LLAMA, {**FIRST, "embed_tokens.weight": theirs}))
+    copied = load_part(target, "eagle", publish(tmp_path / "copy", LLAMA, {**FIRST, "embed_tokens.weight": theirs}))
     assert not copied.config.own_embedding and copied.about["warnings"] == []
-    own = load_part(target, "eagle", published(tmp_path / "own", LLAMA, {**FIRST, "embed_tokens.weight": theirs + 1}))
+    own = load_part(target, "eagle", publish(tmp_path / "own", LLAMA, {**FIRST, "embed_tokens.weight": theirs + 1}))
     assert torch.equal(own.embedding.weight, theirs + 1)
     assert own.about["warnings"] == [
         "its embedding is not the target's: it may have been trained for another model"
@@ -115,7 +116,7 @@ def test_an_embedding_of_its_own_is_kept_and_told(target, tmp_path):
 
 
 def test_a_trace_says_which_head_drafted(target, tmp_path):
-    place = published(tmp_path / "my-head", *speculators(LLAMA, THIRD))
+    place = publish(tmp_path / "my-head", *speculators(LLAMA, THIRD))
     trace = record(target, Prompt.from_ids(prompt_ids(2)), "eagle3", {"part": place, "depth": 2}, max_new_tokens=6)
     part = trace.run["part"]
     assert (part["from"], part["format"], part["features"]) == ("my-head", "eagle3-speculators", [2, 1, 0])
@@ -129,12 +130,12 @@ def test_a_trace_says_which_head_drafted(target, tmp_path):
 def test_readings_are_tried_on_a_text(target, tmp_path, monkeypatch):
     """States one below and above, both positions; the share is that of the equations."""
     monkeypatch.setattr(eagle_published, "TEXT", "the old lamp at the station was sold")
-    head = load_part(target, "eagle3", published(tmp_path / "head", *speculators(LLAMA, THIRD)))
+    head = load_part(target, "eagle3", publish(tmp_path / "head", *speculators(LLAMA, THIRD)))
     trials = head.about["trials"]
     assert [(one["features"], one["offset"]) for one in trials] == [
         ([2, 1, 0], 0), ([2, 1, 0], 1), ([3, 2, 1], 0), ([3, 2, 1], 1)
     ]  # fmt: skip
-    tokens = target.tokenizer(eagle_published.TEXT)["input_ids"]
+    tokens = target.tokenizer(TEXT)["input_ids"]
     with target.by_own_attention(), torch.inference_mode():
         truth = target.model(torch.tensor([tokens]), use_cache=False).logits[0].argmax(-1).tolist()
     for trial in trials:
@@ -151,8 +152,8 @@ def test_readings_are_tried_on_a_text(target, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("better", "taken"), [(0.9, (3, 2, 1)), (0.52, (2, 1, 0))])
 def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path, monkeypatch, caplog, better, taken):
     trials = [Trial((2, 1, 0), 0, 0.5), Trial((3, 2, 1), 0, better)]
-    monkeypatch.setattr(eagle_published, "tried", lambda network, target: trials)
-    head = load_part(target, "eagle3", published(tmp_path / "head", LLAMA, THIRD))
+    monkeypatch.setattr(eagle_published, "readings", lambda network, target: trials)
+    head = load_part(target, "eagle3", publish(tmp_path / "head", LLAMA, THIRD))
     about = head.about
     assert head.config.features == taken == tuple(about["features"])
     assert about["acceptance"] == (better if taken == (3, 2, 1) else 0.5)
@@ -171,12 +172,12 @@ def test_what_norm_output_means_is_settled_by_second_guesses(target, tmp_path, m
     """SpecForge's heads of 2026 mean two things by it; speculators' are taken at their word."""
     monkeypatch.setattr(eagle_published, "second_guesses", lambda network, target: {True: 0.5, False: better})
     config = {**LLAMA, "norm_output": True}
-    head = load_part(target, "eagle3", published(tmp_path / "head", config, THIRD))
+    head = load_part(target, "eagle3", publish(tmp_path / "head", config, THIRD))
     told = [words for words in head.about["warnings"] if "before the last norm fed back" in words]
     assert head.config.norm_output == head.about["norm_output"] == taken and len(told) == (not taken)
     if told:
         assert "agrees with 90% of its second guesses on a short text, against 50% with that after it" in told[0]
-    theirs = published(tmp_path / "theirs", *speculators(LLAMA, THIRD, norm_output=True))
+    theirs = publish(tmp_path / "theirs", *speculators(LLAMA, THIRD, norm_output=True))
     head = load_part(target, "eagle3", theirs)
     assert head.config.norm_output and "norm_output" not in head.about
 
@@ -185,7 +186,7 @@ def test_what_norm_output_means_is_settled_by_second_guesses(target, tmp_path, m
 def test_second_guesses_are_those_of_the_equations(target, tmp_path, monkeypatch, output):
     """Of a head that drafts the four tokens that the target writes most, so that some of its guesses are right."""
     monkeypatch.setattr(eagle_published, "TEXT", "the old lamp at the station was sold, and the keeper bought bread")
-    tokens = target.tokenizer(eagle_published.TEXT)["input_ids"]
+    tokens = target.tokenizer(TEXT)["input_ids"]
     with target.by_own_attention(), torch.inference_mode():
         truth = target.model(torch.tensor([tokens]), use_cache=False).logits[0].argmax(-1).tolist()
     four = torch.tensor(sorted(token for token, _ in Counter(truth).most_common(4)))
@@ -193,7 +194,7 @@ def test_second_guesses_are_those_of_the_equations(target, tmp_path, monkeypatch
         **tensors(True, drafted=4), "d2t": four - torch.arange(4),
         "t2d": torch.zeros(320, dtype=torch.bool).index_fill_(0, four, True),
     }  # fmt: skip
-    head = load_part(target, "eagle3", published(tmp_path / "head", {**LLAMA, "norm_output": output}, weights))
+    head = load_part(target, "eagle3", publish(tmp_path / "head", {**LLAMA, "norm_output": output}, weights))
     features, count, shares = states_of(target, tokens, head.config.features), len(tokens) - 4, {}
     for normed in (True, False):
         mine = oracle.Head(weights, target.embeddings.weight, target.head.weight, normed=normed)
@@ -207,7 +208,7 @@ def test_second_guesses_are_those_of_the_equations(target, tmp_path, monkeypatch
 def test_a_target_without_a_tokenizer_takes_the_checkpoint_at_its_word(tmp_path):
     bare = tiny_target("llama")
     bare.tokenizer = None
-    head = load_part(bare, "eagle3", published(tmp_path / "head", LLAMA, THIRD))
+    head = load_part(bare, "eagle3", publish(tmp_path / "head", LLAMA, THIRD))
     assert head.config.features == (2, 1, 0) and "trials" not in head.about
 
 
@@ -219,7 +220,7 @@ def test_a_head_that_is_kept_drafts_by_itself(tmp_path, capsys):
     from .training import save_model
 
     model = save_model(tmp_path / "model")
-    place = published(tmp_path / "my-head", *speculators(LLAMA, THIRD))
+    place = publish(tmp_path / "my-head", *speculators(LLAMA, THIRD))
     assert main(["parts", "add", place, "--model", model]) == 0
     told = capsys.readouterr().out
     assert "my-head (EAGLE-3 in the form of speculators) is kept as the EAGLE-3 head of" in told
@@ -229,5 +230,4 @@ def test_a_head_that_is_kept_drafts_by_itself(tmp_path, capsys):
     named = record(target, prompt, "eagle3", {"depth": 2, "part": place}, max_new_tokens=6)
     assert own.tables["nodes"]["token"] == named.tables["nodes"]["token"]
     assert own.run["part"]["from"] == "my-head" and own.run["part"]["fingerprint"] == named.run["part"]["fingerprint"]
-    assert main(["parts", "add", str(tmp_path / "nowhere"), "--model", model]) == 2
-    assert "there is no checkpoint" in capsys.readouterr().err
+    assert "there is no checkpoint" in refusal(capsys, "parts", "add", tmp_path / "nowhere", "--model", model)

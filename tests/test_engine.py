@@ -14,7 +14,7 @@ from decoders.draft.draft import Draft, Scored
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Decoding
-from decoders.verifiers.match import MatchVerifier, judged, stopped
+from decoders.verifiers.match import MatchVerifier, cut_at_stop, judged
 from decoders.verifiers.sampling import Chooser
 
 from .drafters_for_tests import WildTrees, method_of
@@ -54,7 +54,7 @@ def test_match_verification_walks_by_the_targets_choice():
 
 def test_a_stop_token_inside_the_path_ends_it():
     draft = Draft(DraftTree((1, 7, 2, 8, 9), (-1, 0, 1, 2, 2)))
-    verdict = stopped(draft, judged(draft, [0, 1, 2, 3], 4), {2})
+    verdict = cut_at_stop(draft, judged(draft, [0, 1, 2, 3], 4), {2})
     assert (verdict.path, verdict.bonus) == ((0, 1, 2), None)
     assert verdict.status == ("root", "accepted", "accepted", "unreached", "unreached")
     assert verdict.reasons[3:] == ("after stop", "after stop")

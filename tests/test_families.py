@@ -23,7 +23,7 @@ from decoders.model.target.target import Target
 
 from .drafters_for_tests import WildTrees, method_of
 from .families.cases import cases
-from .families.compare import IDENTICAL, REFUSED, compare, opened
+from .families.compare import IDENTICAL, REFUSED, compare, open_case
 from .families.compare import network as case_network
 from .models import EVERY_FAMILY, GROUPED, VOCAB, WINDOW, configs, network, prompt_ids, tiny_target, tiny_tokenizer
 from .tiers import matrix
@@ -72,7 +72,7 @@ def test_an_ignored_window_is_seen(name, monkeypatch):
     assert "leaves generate()" in compare(CASES[name], ()).detail
     monkeypatch.setattr(families, "TESTED", ())
     with pytest.raises(UserError, match="plain decoding gives other logits than generate"):
-        opened(CASES[name])
+        open_case(CASES[name])
 
 
 def test_an_unwatched_change_of_rotary_positions_is_seen(monkeypatch):
@@ -81,11 +81,11 @@ def test_an_unwatched_change_of_rotary_positions_is_seen(monkeypatch):
     assert "leaves generate()" in compare(CASES["phi3 longrope grouped"], ()).detail
     monkeypatch.setattr(families, "TESTED", ())
     with pytest.raises(UserError, match="plain decoding gives other logits than generate"):
-        opened(CASES["phi3 longrope grouped"])
+        open_case(CASES["phi3 longrope grouped"])
 
 
 def test_a_draft_stops_where_rotary_positions_change():
-    target = opened(CASES["phi3 longrope grouped"])
+    target = open_case(CASES["phi3 longrope grouped"])
     session = target.session(Needs(), 60)
     session.prefill(prompt_ids(1, 30))
     assert session.reach == 2
@@ -100,8 +100,8 @@ def test_windows_are_those_that_the_models_code_asks_for():
     """A setting that the family's code never reads opens no window, and one without layer types opens it everywhere."""
     stray = hf.LlamaConfig(**GROUPED, sliding_window=WINDOW)
     assert ModelShape.of(stray).layer_windows == (None,) * 3
-    assert opened(CASES["starcoder2 window"]).shape.layer_windows == (16,) * 4
-    assert opened(CASES["gpt_oss mixed windows grouped"]).shape.layer_windows == (16, None, 16, None)
+    assert open_case(CASES["starcoder2 window"]).shape.layer_windows == (16,) * 4
+    assert open_case(CASES["gpt_oss mixed windows grouped"]).shape.layer_windows == (16, None, 16, None)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_windows_are_those_that_the_models_code_asks_for():
     [("gptj", "code of their own, which shows no weights"), ("deepseek_v3 latent", "its cache keeps compressed keys")],
 )
 def test_attention_that_cannot_be_read_is_refused_in_one_sentence(name, reason):
-    target = opened(CASES[name])
+    target = open_case(CASES[name])
     with pytest.raises(UserError, match=reason):
         generate(target, Prompt.from_ids(prompt_ids(1)), "pld+a", max_new_tokens=4)
     with pytest.raises(UserError, match=reason):
@@ -206,7 +206,7 @@ def test_attention_rows_and_hidden_states_equal_eager(family):
 
 def test_attention_rows_count_the_sinks():
     case, ids = CASES["gpt_oss mixed windows grouped"], prompt_ids(5, 50)
-    target, heads = opened(case), tuple((layer, head) for layer in range(4) for head in range(4))
+    target, heads = open_case(case), tuple((layer, head) for layer in range(4) for head in range(4))
     out = case_network(case)(torch.tensor([ids]), output_attentions=True)
     session = target.session(Needs(heads=heads), 60)
     session.prefill(ids)

@@ -28,13 +28,15 @@ from specviz.figures.sheet import ACCEPTED, COLUMN, OFFERED, SMALL, Sheet, Text
 from specviz.figures.step import tree_rows
 from specviz.figures.svg import svg
 
+from .command import refusal
+
 GALLERY = Path(__file__).parent / "frozen" / "gallery"
 SVG = "{http://www.w3.org/2000/svg}"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MADE = {"chain": synthetic.chain, "tree": synthetic.tree, "nasty": synthetic.nasty}
 
 
-def recorded(name: str) -> Trace:
+def record_of(name: str) -> Trace:
     return tracefile.load(next(GALLERY.glob(f"{name}-*.spectrace")))
 
 
@@ -44,7 +46,7 @@ def texts(sheet: Sheet) -> list[Text]:
 
 @pytest.mark.parametrize("name", [*MADE, "1", "3", "7", "9", "12", "13", "16", "18"])
 def test_every_step_fits_a_column_in_legible_type_and_counts_every_drafted_token(name: str) -> None:
-    trace = MADE[name]() if name in MADE else recorded(name)
+    trace = MADE[name]() if name in MADE else record_of(name)
     for step in range(0, trace.rows("steps"), max(1, trace.rows("steps") // 8)):
         sheet = of_step(trace, step).sheet
         for text in texts(sheet):
@@ -59,7 +61,7 @@ def test_every_step_fits_a_column_in_legible_type_and_counts_every_drafted_token
 
 def test_the_sentence_says_where_every_refused_token_stood() -> None:
     """The target's own token, at depth 31, takes no refused token's place: all of them stood at depth 1."""
-    trace = recorded("3")
+    trace = record_of("3")
     sentence = of_step(trace, 7).sheet.about
     nodes = [row for row in zip(*(trace.tables["nodes"][c] for c in ("step", "status", "token", "depth")), strict=True)]
     refused = [trace.texts()[token] for step, status, token, _ in nodes if step == 7 and status == "rejected"]
@@ -67,15 +69,15 @@ def test_the_sentence_says_where_every_refused_token_stood() -> None:
     assert "instead of" not in sentence and "then the target wrote “␣counter”; refused: “" in sentence
     assert len(refused) == 7 and all(f"“{text.replace(' ', '␣')}”" in sentence for text in refused)
     assert sentence.endswith(" at depth 1.")
-    assert "then the target wrote “.” instead of “" in of_step(recorded("8"), 2).sheet.about
+    assert "then the target wrote “.” instead of “" in of_step(record_of("8"), 2).sheet.about
 
 
 def test_a_chain_of_accepted_tokens_is_one_row_and_its_text_stands_there() -> None:
     """29 of the 30 accepted tokens have nothing beside them."""
-    rows = tree_rows(recorded("3"), 7)
+    rows = tree_rows(record_of("3"), 7)
     chain = next(row for row in rows if row.count > 1)
     assert len(rows) < 12 and chain.count >= 29 and chain.kind == "accepted" and chain.prob is not None
-    assert any(text.text == f"{chain.count} accepted" for text in texts(of_step(recorded("3"), 7).sheet))
+    assert any(text.text == f"{chain.count} accepted" for text in texts(of_step(record_of("3"), 7).sheet))
 
 
 def server_run(name: str) -> Trace:
@@ -137,7 +139,7 @@ def test_the_axis_of_a_long_output_is_numbered() -> None:
 
 
 def test_svg_and_pdf_are_one_drawing_whose_text_is_text() -> None:
-    sheet = of_step(recorded("13"), 3).sheet
+    sheet = of_step(record_of("13"), 3).sheet
     root = ElementTree.fromstring(svg(sheet))
     written = [(one.text, float(one.get("x", "")), float(one.get("y", ""))) for one in root.iter(f"{SVG}text")]
     assert written == [(one.text, round(one.x, 2), round(one.y, 2)) for one in texts(sheet)]
@@ -171,7 +173,7 @@ def test_a_greyscale_print_tells_fills_apart() -> None:
 
 
 def test_a_comparison_has_a_lane_per_run_with_the_runs_own_numbers() -> None:
-    traces = [recorded(name) for name in ("18", "2", "1")]
+    traces = [record_of(name) for name in ("18", "2", "1")]
     sheet = of_runs(traces).sheet
     shown = [text.text for text in texts(sheet)]
     for trace in traces:
@@ -179,13 +181,13 @@ def test_a_comparison_has_a_lane_per_run_with_the_runs_own_numbers() -> None:
         assert any(f"{trace.run['metrics']['tokens_per_step']:.2f} tokens per step" in one for one in shown)
     assert all(text.x + text.width <= COLUMN + 0.01 and text.size >= SMALL for text in texts(sheet))
     with pytest.raises(UserError, match="one model and prompt"):
-        of_runs([recorded("1"), recorded("4")])
+        of_runs([record_of("1"), record_of("4")])
     with pytest.raises(UserError, match="2 to"):
         of_runs(traces[:1])
 
 
 def test_the_archive_holds_all_that_is_needed_to_print_cite_and_repeat() -> None:
-    trace = recorded("2")
+    trace = record_of("2")
     figure = of_step(trace, 2)
     with zipfile.ZipFile(io.BytesIO(figure.archive())) as archive:
         names = set(archive.namelist())
@@ -214,15 +216,14 @@ def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: pytest.
         assert (tmp_path / f"a.{kind}").read_bytes().startswith(start)
         told = capsys.readouterr()
         assert "Step 1 of" in told.out and "saxena2023pld" in told.out and "3.3 ×" in told.err
-    assert cli.main(["figure", trace, "--step", "999", "-o", str(tmp_path / "b.pdf")]) == 2
-    assert "has steps 1 to" in capsys.readouterr().err
-    assert cli.main(["figure", trace, "-o", str(tmp_path / "b.png")]) == 2
-    assert "no kind of figure" in capsys.readouterr().err and not list(tmp_path.glob("b.*"))
+    assert "has steps 1 to" in refusal(capsys, "figure", trace, "--step", "999", "-o", tmp_path / "b.pdf")
+    assert "no kind of figure" in refusal(capsys, "figure", trace, "-o", tmp_path / "b.png")
+    assert not list(tmp_path.glob("b.*"))
 
 
 def test_a_race_writes_each_answer_at_its_recorded_pace() -> None:
     """Text by text and moment by moment what was recorded; the slowest run ends last, in five of six seconds."""
-    traces = [recorded("18"), recorded("2")]
+    traces = [record_of("18"), record_of("2")]
     root = ElementTree.fromstring(race_svg(traces))
     style = root.findtext(f"{SVG}style") or ""
     appears = {int(n): float(share) for n, share in re.findall(r"@keyframes m(\d+)\{0%\{opacity:0\}([\d.]+)%", style)}
@@ -263,12 +264,11 @@ def test_a_race_is_an_svg_of_whole_runs(tmp_path: Path, capsys: pytest.CaptureFi
     files = [str(next(GALLERY.glob(f"{name}-*.spectrace"))) for name in ("18", "2")]
     out = tmp_path / "race.svg"
     assert cli.main(["figure", "--race", *files, "-o", str(out)]) == 0
-    assert out.read_text() == race_svg([recorded("18"), recorded("2")]) and len(out.read_bytes()) < 150_000
+    assert out.read_text() == race_svg([record_of("18"), record_of("2")]) and len(out.read_bytes()) < 150_000
     assert "forwards and" in capsys.readouterr().out
     for args, words in (
         ([*files, "-o", str(tmp_path / "race.pdf")], "race.pdf cannot move"),
         ([*files, "-o", str(out), "--step", "1"], "--step is of no use to --race"),
         ([files[0], "-o", str(out)], "a comparison has 2 to 6 runs, and 1 were given"),
     ):
-        assert cli.main(["figure", "--race", *args]) == 2
-        assert words in capsys.readouterr().err
+        assert words in refusal(capsys, "figure", "--race", *args)

@@ -11,7 +11,7 @@ from decoders.folders import replacing, write_bytes, write_text
 from .disk import refusing
 
 
-def written(folder: Path) -> dict[str, str]:
+def write(folder: Path) -> dict[str, str]:
     return {str(p.relative_to(folder)): p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
@@ -19,7 +19,7 @@ def test_a_folder_is_replaced_with_nothing_of_the_old_one(tmp_path):
     for name in ("first", "second"):
         with replacing(tmp_path / "a" / "part") as new:
             (new / name).write_text(name)
-    assert written(tmp_path) == {"a/part/second": "second"} and len(list((tmp_path / "a").iterdir())) == 1
+    assert write(tmp_path) == {"a/part/second": "second"} and len(list((tmp_path / "a").iterdir())) == 1
 
 
 def test_what_was_there_stays_where_writing_fails(tmp_path, monkeypatch):
@@ -28,7 +28,7 @@ def test_what_was_there_stays_where_writing_fails(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "part") as new:
         (new / "half").write_text("ha")
         raise KeyboardInterrupt
-    assert written(tmp_path) == {"part/good": "good"}
+    assert write(tmp_path) == {"part/good": "good"}
 
     rename = Path.rename
 
@@ -40,7 +40,7 @@ def test_what_was_there_stays_where_writing_fails(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "rename", refusing)
     with pytest.raises(OSError, match="no"), replacing(tmp_path / "part") as new:
         (new / "late").write_text("late")
-    assert written(tmp_path) == {"part/good": "good"} and [p.name for p in tmp_path.iterdir()] == ["part"]
+    assert write(tmp_path) == {"part/good": "good"} and [p.name for p in tmp_path.iterdir()] == ["part"]
 
 
 def test_threads_that_replace_one_folder_do_not_collide(tmp_path):
@@ -61,7 +61,7 @@ def test_threads_that_replace_one_folder_do_not_collide(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    files = written(tmp_path)
+    files = write(tmp_path)
     assert not faults and set(files) == {"part/a", "part/b"} and files["part/a"] == files["part/b"]
 
 

@@ -33,14 +33,14 @@ EXPECTED = FOLDER / "expected.json"
 MEASURED_BY_PACKAGES = ("quality_f1", "quality_rouge_l", "quality_edit")  # what they give is theirs to change
 
 
-def opened(name: str) -> Trace:
+def open_file(name: str) -> Trace:
     path = FOLDER / name
     if path.suffix == ".json":
         return Trace.from_json(json.loads(path.read_text("utf-8")))
     return recover(path) if path.suffix == ".journal" else load(path)
 
 
-def told(trace: Trace) -> dict[str, Any]:
+def summary_of(trace: Trace) -> dict[str, Any]:
     """A file's content, by today's code: rows per table, the text, and every metric."""
     speed = trace.run["timings"].get("plain_tokens_per_s")
     return {
@@ -51,28 +51,28 @@ def told(trace: Trace) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def expected() -> dict[str, Any]:
+def expectations() -> dict[str, Any]:
     return json.loads(EXPECTED.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_every_file_written_so_far_opens_and_says_the_same(name: str, expected: dict[str, Any]):
-    now, then = told(opened(name)), expected[name]
+def test_every_file_written_so_far_opens_and_says_the_same(name: str, expectations: dict[str, Any]):
+    now, then = summary_of(open_file(name)), expectations[name]
     assert now["text"] == then["text"] and now["text"]
     assert {table: now["rows"][table] for table in then["rows"]} == then["rows"]
     for key, value in then["metrics"].items():
         assert now["metrics"][key] == (None if value is None else pytest.approx(value, rel=1e-9)), key
 
 
-def test_all_of_the_frozen_files_are_there(expected: dict[str, Any]):
-    assert len(GALLERY) == 18 and set(expected) == set(FROZEN)
+def test_all_of_the_frozen_files_are_there(expectations: dict[str, Any]):
+    assert len(GALLERY) == 18 and set(expectations) == set(FROZEN)
 
 
 # --- a column is added ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def added(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Column], None]:
+def add_column(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Column], None]:
     """Adds a column to a table for the time of a test, as a later version would."""
 
     def add(table: str, column: Column) -> None:
@@ -82,24 +82,24 @@ def added(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Column], None]:
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_an_added_column_is_read_as_its_default(name: str, added: Callable[[str, Column], None]):
-    added("candidates", Column("uses", "int", "how often it was drafted from before", 0))
-    added("nodes", Column("heat", "float", "not measured before", None))
-    added("steps", Column("note", "str", "a remark", ""))
-    trace = opened(name)
+def test_an_added_column_is_read_as_its_default(name: str, add_column: Callable[[str, Column], None]):
+    add_column("candidates", Column("uses", "int", "how often it was drafted from before", 0))
+    add_column("nodes", Column("heat", "float", "not measured before", None))
+    add_column("steps", Column("note", "str", "a remark", ""))
+    trace = open_file(name)
     assert trace.tables["candidates"]["uses"] == [0] * trace.rows("candidates")
     assert trace.tables["nodes"]["heat"] == [None] * trace.rows("nodes")
     assert set(trace.tables["steps"]["note"]) == {""}
-    assert load(saved(trace)).to_json() == trace.to_json()
+    assert load(save_trace(trace)).to_json() == trace.to_json()
     assert set(frame(trace, "steps")["note"]) == {""} and bool(frame(trace, "nodes")["heat"].isna().all())
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_a_required_column_that_is_missing_is_refused(name: str, added: Callable[[str, Column], None]):
+def test_a_required_column_that_is_missing_is_refused(name: str, add_column: Callable[[str, Column], None]):
     """Negative control: without a default, no older file opens."""
-    added("steps", Column("uses", "int", "required"))
+    add_column("steps", Column("uses", "int", "required"))
     with pytest.raises(TraceError, match=r"steps\.uses is missing"):
-        opened(name)
+        open_file(name)
 
 
 def test_defaults_are_declared_with_the_column():
@@ -114,7 +114,7 @@ def test_defaults_are_declared_with_the_column():
 # --- a later version's file -------------------------------------------------------------------------------------------
 
 
-def saved(trace: Trace) -> bytes:
+def save_trace(trace: Trace) -> bytes:
     data = save(trace, None)
     assert data is not None
     return data
@@ -143,8 +143,8 @@ def later() -> Trace:
 
 def test_what_is_not_known_is_kept(later: Trace):
     for again in (
-        load(saved(later)),
-        load(saved(load(saved(later)))),
+        load(save_trace(later)),
+        load(save_trace(load(save_trace(later)))),
         Trace.from_json(json.loads(json.dumps(later.to_json()))),
         unpack(pack(later.to_json())),
         unpack(gzip.compress(json.dumps(later.to_json()).encode())),
@@ -175,7 +175,7 @@ def test_a_journal_keeps_what_is_not_known(later: Trace, tmp_path: Path):
     assert mixed == [type(value) for value in later.tables["nodes"]["mixed"]]
 
 
-def test_a_journal_of_a_later_version_is_read_by_its_own_types(later: Trace, added: Any, tmp_path: Path):
+def test_a_journal_of_a_later_version_is_read_by_its_own_types(later: Trace, add_column: Any, tmp_path: Path):
     """A whole number is not read as the bits of a float, whatever this program takes the column for."""
     opening, deltas = synthetic.deltas(synthetic.Synthetic(synthetic.CODE_SEGMENTS, "a b c", "tree").run())
     opening.tables["steps"]["uses"] = []

@@ -118,14 +118,14 @@ def test_an_error_of_the_server_stays_one_and_is_logged(
 ) -> None:
     """Negative control: nothing that breaks for another reason is called the sender's mistake."""
 
-    def broken(*_: object) -> None:
+    def break_down(*_: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(desk, "catalog", broken)
+    monkeypatch.setattr(desk, "catalog", break_down)
     with TestClient(client.app) as careful, pytest.raises(KeyError, match="a bug"):
         careful.get("/api/methods")
     assert client.get("/api/methods").status_code == 500
-    monkeypatch.setattr(sound.gr.Blocks, "preprocess_data", broken)
+    monkeypatch.setattr(sound.gr.Blocks, "preprocess_data", break_down)
     assert client.post("/gradio_api/run/predict", json={"data": [], "fn_index": 0}).status_code == 500
 
 

@@ -45,7 +45,7 @@ def logits(model, ids: list[int]) -> torch.Tensor:
         return model(torch.tensor([ids])).logits[0]
 
 
-def kept() -> list[str]:
+def cache_folders() -> list[str]:
     """Folders that a crash must not leave: all of the cache but the hashes."""
     folder = converted_folder()
     return sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name != "hashes")
@@ -87,7 +87,7 @@ def test_what_was_dequantised_is_recorded(file, tmp_path):
 def test_it_is_converted_once_per_dtype(file, monkeypatch):
     assert not is_converted(file)
     folder = convert(file, torch.float32)
-    assert is_converted(file) and kept() == [folder.name]
+    assert is_converted(file) and cache_folders() == [folder.name]
     monkeypatch.setattr(module, "_convert", lambda *_: pytest.fail("converted twice"))
     assert convert(file, torch.float32) == convert(file, torch.float64) == convert(file, torch.bfloat16) == folder
     assert load_target(file, dtype="bf16").info["dtype"] == "bfloat16"
@@ -139,32 +139,32 @@ def test_a_folder_with_one_file_opens(file, tmp_path):
 )
 def test_files_that_cannot_be_opened_say_why(tmp_path, settings, said):
     write_gguf(tmp_path / "tiny.gguf", **settings)
-    refused(tmp_path / "tiny.gguf", said)
+    refuse(tmp_path / "tiny.gguf", said)
 
 
-def refused(file: Path, said: str) -> None:
+def refuse(file: Path, said: str) -> None:
     with pytest.raises(UserError, match=said) as raised:
         load_target(file)
     assert "\n" not in str(raised.value) and file.name in str(raised.value)
-    assert not converted_folder().is_dir() or kept() == []
+    assert not converted_folder().is_dir() or cache_folders() == []
 
 
 @pytest.mark.parametrize("share", [0.0005, 0.01, 0.3, 0.95])
 def test_a_truncated_file_is_one_sentence(file, share):
     data = file.read_bytes()
     file.write_bytes(data[: int(len(data) * share)])
-    refused(file, "truncated or damaged")
+    refuse(file, "truncated or damaged")
 
 
 def test_what_is_no_gguf_file_is_one_sentence(file, tmp_path):
     file.write_bytes(b"GIF89a" * 100)
-    refused(file, "is no GGUF file")
-    refused(tmp_path / "gone.gguf", "there is no GGUF file")
+    refuse(file, "is no GGUF file")
+    refuse(tmp_path / "gone.gguf", "there is no GGUF file")
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(file, monkeypatch):
     monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    refused(file, r"there is no room to convert tiny.Q8_0.gguf into .*: \d+ MB are needed and 0 MB free")
+    refuse(file, r"there is no room to convert tiny.Q8_0.gguf into .*: \d+ MB are needed and 0 MB free")
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ def test_a_disk_that_fills_up_is_one_sentence_and_leaves_nothing(file, monkeypat
         raise error
 
     monkeypatch.setattr(module.PreTrainedTokenizerFast, "save_pretrained", full)
-    refused(file, "there is no room to convert")
-    assert kept() == []
+    refuse(file, "there is no room to convert")
+    assert cache_folders() == []
 
 
 @pytest.mark.slow("processes that convert a model are killed")
@@ -198,11 +198,11 @@ def test_killed_midway_leaves_nothing_that_counts(file, home):
     )
     done = subprocess.run([sys.executable, "-c", code], timeout=300, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    left = kept()
+    left = cache_folders()
     assert len(left) == 1 and ".new-" in left[0] and not is_converted(file)
     target = load_target(file)
     assert target.info["dequantised"]["file"] == file.name
-    assert len(kept()) == 1 and ".new-" not in kept()[0]
+    assert len(cache_folders()) == 1 and ".new-" not in cache_folders()[0]
 
 
 def _convert_too(file: str, home: str, begun, answers) -> None:
@@ -223,7 +223,7 @@ def test_two_processes_at_once_are_fine(file, home):
     for process in both:
         process.join(60)
         assert process.exitcode == 0
-    assert len(folders) == 1 and kept() == [Path(folders.pop()).name]
+    assert len(folders) == 1 and cache_folders() == [Path(folders.pop()).name]
 
 
 def test_progress_is_told(file):

@@ -81,16 +81,16 @@ def test_only_keys_of_earlier_blocks_change_anything():
     ids, seen = torch.tensor([tokens]), seen_of(target, tokens, DraftConfig.of(target.shape, glimpse=True, layers=2))
     before = model(ids, seen)
 
-    def changed(position):
+    def changes(position):
         keys = [s.keys.clone() for s in seen]
         for k in keys:
             k[:, :, position] += 3.0
         after = model(ids, [TargetView(k, s.values, s.cos, s.sin, s.mask) for k, s in zip(keys, seen, strict=True)])
         return [i for i in range(30) if not torch.allclose(before[0, i], after[0, i], atol=1e-5)]
 
-    assert min(changed(12)) == 15  # block 10 … 14: its own queries see nothing of it
-    assert 14 not in changed(14) and 15 in changed(14)
-    assert min(changed(2)) == 2  # the first block is causal
+    assert min(changes(12)) == 15  # block 10 … 14: its own queries see nothing of it
+    assert 14 not in changes(14) and 15 in changes(14)
+    assert min(changes(2)) == 2  # the first block is causal
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -29,7 +29,7 @@ BASE = dict(
 )  # fmt: skip
 
 
-def made(kind: str = "llama", seed: int = 0):
+def make(kind: str = "llama", seed: int = 0):
     torch.manual_seed(seed)
     if kind == "gpt2":
         config = dict(n_embd=32, n_layer=3, n_head=4, n_positions=256, bos_token_id=0, eos_token_id=None)
@@ -49,7 +49,7 @@ def calibration_of(target: Target):
 
 
 def target_of(kind: str = "llama", seed: int = 0, **options) -> Target:
-    return Target(made(kind, seed), None, "toy", **options)
+    return Target(make(kind, seed), None, "toy", **options)
 
 
 def sources_by_hand(tokens: list[int], prompt_length: int) -> list[int]:
@@ -87,7 +87,7 @@ def test_sources_match_brute_force(tokens, prompt_length):
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "window"])
 def test_strongest_positions_are_those_of_eager_attention(kind):
     tokens = torch.randint(2, 40, (40,), generator=torch.Generator().manual_seed(3)).tolist()
-    model = made(kind)
+    model = make(kind)
     model.config._attn_implementation = "eager"
     with torch.no_grad():
         eager = model(torch.tensor([tokens]), output_attentions=True).attentions
@@ -143,7 +143,7 @@ def test_simulation_by_hand():
 
 
 def test_calibration_counts_what_eager_attention_shows():
-    target, model = target_of(), made()
+    target, model = target_of(), make()
     result = calibrate(target, PROMPTS, max_new_tokens=20)
     model.config._attn_implementation = "eager"
     counts, counted = np.zeros((3, 4), dtype=int), 0
@@ -192,17 +192,17 @@ def test_the_packaged_one_serves_its_own_model_only(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_the_key_knows_the_model_not_its_dtype(kind):
-    half = made(kind).half().float()  # as if stored in fp16
+    half = make(kind).half().float()  # as if stored in fp16
     same = [(copy.deepcopy(half), False), (copy.deepcopy(half), True), (half.to(torch.bfloat16), False)]
     keys = {Target(model, None, f"name {packed}", packed=packed).key for model, packed in same}
     assert len(keys) == 1
-    changed = made(kind)
+    changed = make(kind)
     next(p for n, p in changed.named_parameters() if "mlp" in n and p.ndim == 2).data.mul_(1.5)
     assert Target(changed, None, "d").key not in keys
 
 
 def test_the_key_knows_the_function_not_where_it_lies_or_who_opened_it():
-    model = made("llama")
+    model = make("llama")
 
     def key(**settings) -> str:
         config = copy.deepcopy(model.config)

@@ -67,7 +67,7 @@ def graph(files: Mapping[str, str]) -> Graph:
     """Module → the modules of these files that it imports anywhere, each with the line that does."""
     modules = {name_of(path) for path in files}
 
-    def imported(path: str, text: str) -> Iterator[tuple[str, int]]:
+    def imported_names(path: str, text: str) -> Iterator[tuple[str, int]]:
         package = (name_of(path) if path.endswith("/__init__.py") else name_of(path).rpartition(".")[0]).split(".")
         for node in ast.walk(syntax_tree(text)):
             if isinstance(node, ast.Import):
@@ -80,7 +80,7 @@ def graph(files: Mapping[str, str]) -> Graph:
                     yield whole if whole in modules else base, node.lineno
 
     return {
-        name_of(path): {name: line for name, line in imported(path, text) if name in modules - {name_of(path)}}
+        name_of(path): {name: line for name, line in imported_names(path, text) if name in modules - {name_of(path)}}
         for path, text in files.items()
     }
 

@@ -47,7 +47,7 @@ def definitions(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, ast.Func
             yield from definitions(node, inside)
 
 
-def refused(path: str, text: str) -> Iterator[tuple[str, str]]:
+def refusals(path: str, text: str) -> Iterator[tuple[str, str]]:
     """Refusals of the lint in a module's text, as (kind, place): ``name`` or ``docstring``."""
     tree = ast.parse(text)
     if is_participle(Path(path).stem):
@@ -69,18 +69,18 @@ def faults() -> Counter[tuple[str, str]]:
         for path in sorted((ROOT / folder).rglob("*.py")):
             text = path.read_text("utf-8")
             if CANDIDATE.search(text) or is_participle(path.stem):  # most modules have none: they are not parsed
-                found.update(refused(path.relative_to(ROOT).as_posix(), text))
+                found.update(refusals(path.relative_to(ROOT).as_posix(), text))
     return found
 
 
-def left() -> Counter[tuple[str, str]]:
+def left_to_mend() -> Counter[tuple[str, str]]:
     """The faults that are left to mend, a line each: kind and place."""
     lines = WORDS.read_text("utf-8").splitlines()
     return Counter((kind, place) for kind, place in (line.split(" ", 1) for line in lines if line[:1] not in "#"))
 
 
 def test_no_new_participle_and_no_new_riddle():
-    new = sorted(f"{kind} {place}" for kind, place in faults() - left())
+    new = sorted(f"{kind} {place}" for kind, place in faults() - left_to_mend())
     assert not new, (
         "name functions by verbs and classes by nouns; a docstring's first words say what the thing is or does:\n"
         + "\n".join(new)
@@ -88,7 +88,7 @@ def test_no_new_participle_and_no_new_riddle():
 
 
 def test_the_list_of_what_is_left_only_shrinks():
-    mended = sorted(f"{kind} {place}" for kind, place in left() - faults())
+    mended = sorted(f"{kind} {place}" for kind, place in left_to_mend() - faults())
     assert not mended, "these are mended; take their lines out of tests/words_left.txt:\n" + "\n".join(mended)
 
 
@@ -106,9 +106,9 @@ def test_the_list_of_what_is_left_only_shrinks():
     ],
 )
 def test_a_participle_and_a_riddle_are_seen(text: str, kinds: list[str]):
-    assert [kind for kind, _ in refused("decoders/x.py", text)] == kinds
+    assert [kind for kind, _ in refusals("decoders/x.py", text)] == kinds
 
 
 def test_a_module_is_named_by_a_noun():
-    assert [*refused("decoders/kept.py", "")] == [("name", "decoders/kept.py")]
-    assert not [*refused("decoders/plan.py", "")]
+    assert [*refusals("decoders/kept.py", "")] == [("name", "decoders/kept.py")]
+    assert not [*refusals("decoders/plan.py", "")]

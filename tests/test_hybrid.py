@@ -39,7 +39,7 @@ from decoders.verifiers.sampling import Chooser
 
 from .drafts import save_tiny_part
 from .families.cases import VOCAB, cases
-from .families.compare import IDENTICAL, compare, network, opened
+from .families.compare import IDENTICAL, compare, network, open_case
 from .models import prompt_ids, tiny_tokenizer
 from .tiers import matrix
 
@@ -89,7 +89,7 @@ def test_rows_that_continue_the_row_before_are_seen(family: str, monkeypatch: py
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nodes_score_as_their_paths_do_and_a_committed_path_goes_on(family: str) -> None:
     """Every node's logits are those of a plain forward of its path, and so are the next step's behind a branch."""
-    target, ids = opened(HYBRIDS[family]), prompt_ids(2, 37)
+    target, ids = open_case(HYBRIDS[family]), prompt_ids(2, 37)
     tree = replace(TREE, tokens=(ids[-1], *TREE.tokens[1:]))
     session = target.session(Needs(), 120)
     session.prefill(ids)
@@ -114,7 +114,7 @@ def test_a_run_is_cut_at_any_earlier_place(family: str, monkeypatch: pytest.Monk
     for module in (recurrent, engine):
         monkeypatch.setattr(module, "SPACING", 16)
     monkeypatch.setattr(recurrent, "MOST_KEPT", 3)
-    target, ids = opened(HYBRIDS[family]), prompt_ids(4, 150)
+    target, ids = open_case(HYBRIDS[family]), prompt_ids(4, 150)
     draft = Draft(replace(TREE, tokens=(ids[69], *TREE.tokens[1:])))
     session = target.session(Needs(), 200)
     session.prefill(ids)
@@ -140,7 +140,7 @@ def test_a_prompt_read_in_pieces_and_chunks_is_the_same(family: str, chunk: int,
     for module in (recurrent, engine):
         monkeypatch.setattr(module, "SPACING", 24)
     monkeypatch.setattr(recurrent, "CHUNK", chunk)
-    target, ids = opened(HYBRIDS[family]), prompt_ids(4, 120)
+    target, ids = open_case(HYBRIDS[family]), prompt_ids(4, 120)
     session = target.session(Needs(top_tokens=4), 200)
     session.prefill(ids)
     best = target.reference_logits(ids)[:-1].float().log_softmax(-1).topk(4)
@@ -167,7 +167,7 @@ def test_steps_that_transformers_limits_in_a_prompt_alone(family: str, monkeypat
 
 @pytest.mark.parametrize("family", FEW)
 def test_several_runs_share_a_forward(family: str) -> None:
-    target = opened(HYBRIDS[family])
+    target = open_case(HYBRIDS[family])
     prompts = [Prompt.from_ids(prompt_ids(seed, 20 + 9 * seed)) for seed in (1, 2, 3)]
     alone = [tuple(generate(target, prompt, "pld", max_new_tokens=16)) for prompt in prompts]
     for method in ("plain", "pld"):
@@ -177,7 +177,7 @@ def test_several_runs_share_a_forward(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("method", matrix(("pld", "lookahead"), 1, "trees and probes"))
 def test_what_if_drafts_a_step_again_as_it_was_and_the_lens_reads_it(family: str, method: str) -> None:
-    target, params = opened(HYBRIDS[family]), {} if method == "pld" else {"prompt": True, "n": 2}
+    target, params = open_case(HYBRIDS[family]), {} if method == "pld" else {"prompt": True, "n": 2}
     trace = record(target, Prompt.from_ids(prompt_ids(3, 60)), method, params, max_new_tokens=16)
     read = ReadRun(target, trace)
     drafted = [step for step, count in enumerate(trace.tables["steps"]["drafted"]) if count]
@@ -199,7 +199,7 @@ def test_sampled_tokens_are_the_targets_own(family: str) -> None:
     """Chi-square of the token behind a draft's root, and behind a branch, at temperature 1; and a seed's text is that
     of plain decoding.
     """
-    target, warm = opened(HYBRIDS[family]), Sampling(temperature=1.0, top_k=6, seed=3)
+    target, warm = open_case(HYBRIDS[family]), Sampling(temperature=1.0, top_k=6, seed=3)
     prompt = Prompt.from_ids(prompt_ids(3, 60))
     plain = generate(target, prompt, sampling=warm, max_new_tokens=16)
     prompt = Prompt.from_ids((*prompt.tokens, *plain, *prompt.tokens[-8:]))
@@ -220,7 +220,7 @@ def test_sampled_tokens_are_the_targets_own(family: str) -> None:
 
 
 def test_memory_of_states_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = opened(HYBRIDS["qwen3_next"])
+    target = open_case(HYBRIDS["qwen3_next"])
     shape, session = target.shape, target.session(Needs(), 400)
     assert shape.kv_layers == (3,) and shape.recurrent_layers == (0, 1, 2)
     session.prefill(prompt_ids(1, 300))
@@ -249,7 +249,7 @@ def test_generate_is_recorded_on_a_hybrid_and_drafts_where_transformers_does_not
         model.generate(ids, custom_generate=specviz.generate, method="pld", **options)
     trace = recorder.trace
     assert trace.output_ids == plain and max(trace.tables["steps"]["drafted"]) > 1
-    assert ReadRun(opened(HYBRIDS["qwen3_next"]), trace).redraft(3).same
+    assert ReadRun(open_case(HYBRIDS["qwen3_next"]), trace).redraft(3).same
     assert model.generate(ids, **options)[0, 60:].tolist() == plain
     convolution = network(HYBRIDS["lfm2"])
     with Recorder(convolution, tiny_tokenizer()) as recorder:
@@ -261,7 +261,7 @@ def test_generate_is_recorded_on_a_hybrid_and_drafts_where_transformers_does_not
 def test_every_part_drafts_for_a_hybrid(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads, prompt tokens and draft models of random weights; the last one may be a hybrid itself."""
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    target, prompt = opened(HYBRIDS[family]), Prompt.from_ids(prompt_ids(3, 40))
+    target, prompt = open_case(HYBRIDS[family]), Prompt.from_ids(prompt_ids(3, 40))
     expected = StockModel(network(HYBRIDS[family])).generate(prompt.tokens, 14, ())
     for kind in ("medusa", "hydra", "eagle", "eagle3", "ppd", "drafter"):
         save_tiny_part(target, kind)
@@ -283,7 +283,7 @@ def test_every_part_drafts_for_a_hybrid(family: str, tmp_path: Path, monkeypatch
 
 def test_a_head_of_a_model_without_states_is_refused_on_one_with_them(tmp_path: Path) -> None:
     """Of the same width and vocabulary, so that nothing but the model it was trained for tells it apart."""
-    target, other = opened(HYBRIDS["lfm2"]), Target(network(OTHER), tiny_tokenizer(), "of-attention")
+    target, other = open_case(HYBRIDS["lfm2"]), Target(network(OTHER), tiny_tokenizer(), "of-attention")
     for kind in ("eagle3", "dflash", "medusa"):
         folder = save_tiny_part(other, kind, tmp_path / kind)
         with pytest.raises(UserError, match="of-attention.*lfm2|lfm2.*of-attention"):

@@ -27,7 +27,6 @@ from decoders.prompt_tokens.latency import Latency, Setup
 from decoders.prompt_tokens.tokens import PromptConfig
 from decoders.prompt_tokens.trees import load_trees, save_trees
 from decoders.trace.trace import Trace
-from specviz import cli
 from specviz.experiments import (
     Axis,
     Experiment,
@@ -57,6 +56,7 @@ from specviz.server.runner import QueueFull, Runner
 from specviz.server.store import TraceStore
 
 from . import synthetic
+from .command import specviz
 from .disk import refusing
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target, tiny_tokenizer
@@ -86,7 +86,7 @@ def made_cases(count: int = 2, reference: str = "") -> list[Case]:
 
 
 @pytest.fixture(scope="module")
-def done(target: Any) -> tuple[Results, list[Trace]]:
+def both(target: Any) -> tuple[Results, list[Trace]]:
     kept: list[Trace] = []
     return run(target, plan(target, SWEEP, made_cases()), keep=kept.append), kept
 
@@ -305,8 +305,8 @@ def test_the_prompt_of_a_recorded_run_is_the_same_tokens(target: Any) -> None:
 # --- running ---
 
 
-def test_every_setting_runs_on_every_prompt(done: tuple[Results, list[Trace]]) -> None:
-    results, kept = done
+def test_every_setting_runs_on_every_prompt(both: tuple[Results, list[Trace]]) -> None:
+    results, kept = both
     assert results.about["state"] == "complete" and len(results.rows) == 8 and results.failures == 0
     assert [r["series"] for r in results.rows[:4]] == ["Plain decoding", "PLD", "PLD", "PLD+"]
     assert [r["param:k"] for r in results.rows[1:3]] == ["2", "4"]
@@ -316,8 +316,8 @@ def test_every_setting_runs_on_every_prompt(done: tuple[Results, list[Trace]]) -
     assert kept[1].run["title"] == "p0 · PLD · k = 2" and kept[1].run["method"]["params"]["k"] == 2
 
 
-def test_points_are_means_over_the_prompts(done: tuple[Results, list[Trace]]) -> None:
-    results, kept = done
+def test_points_are_means_over_the_prompts(both: tuple[Results, list[Trace]]) -> None:
+    results, kept = both
     found = list(points(results))
     places = [(p["series"], p["x"], p["level"]) for p in found]
     assert places == [("PLD", "2", False), ("PLD", "4", False), ("PLD+", "", True)]
@@ -345,14 +345,14 @@ def test_what_is_done_is_kept(target: Any, how: str) -> None:
     cancel = threading.Event()
     seen: list[Progress] = []
 
-    def told(progress: Progress) -> None:
+    def tell(progress: Progress) -> None:
         seen.append(progress)
         if progress.done == 3:
             if how == "interrupt":
                 raise KeyboardInterrupt
             cancel.set()
 
-    results = run(target, plan(target, SWEEP, made_cases()), progress=told, cancel=cancel)
+    results = run(target, plan(target, SWEEP, made_cases()), progress=tell, cancel=cancel)
     assert results.about["state"] == "cancelled" and len(results.rows) == 3
     assert [p.done for p in seen] == [1, 2, 3] and seen[0].total == 8
     left = seen[1].left_s
@@ -406,11 +406,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """One step per turn; lists the trainings that begin."""
     begun: list[str] = []
 
-    def counted(variant: Variant, *args: Any) -> Any:
+    def count_variants(variant: Variant, *args: Any) -> Any:
         begun.append(name_of(variant, {"kv_layer": getattr(variant, "kv_layer", None)}))
         return training(variant, *args)
 
-    monkeypatch.setattr("specviz.experiments.running.training", counted)
+    monkeypatch.setattr("specviz.experiments.running.training", count_variants)
     monkeypatch.setattr("specviz.experiments.running.TURN_SECONDS", 0.0)
     monkeypatch.setattr("specviz.experiments.variants.BATCH_TOKENS", 256)
     monkeypatch.setattr("decoders.training.drafter.measured_cost", lambda *_: 0.25)
@@ -541,11 +541,11 @@ def test_guesses_are_counted_by_distance_and_number(
     folder = str(save_tiny_part(target, "ppd", tmp_path / "mine", tokens=2))
     asked: list[tuple[int, int]] = []
 
-    def ranked(_: Any, prompts: Any, tokens: Any, start: int) -> list[torch.Tensor]:
+    def rank(_: Any, prompts: Any, tokens: Any, start: int) -> list[torch.Tensor]:
         asked.append((len(tokens), start))
         return [torch.tensor([0, 0, 4, 12]), torch.tensor([1, 5])]
 
-    monkeypatch.setattr("decoders.study.measure.guess_acceptance.guess_ranks", ranked)
+    monkeypatch.setattr("decoders.study.measure.guess_acceptance.guess_ranks", rank)
     for name, expected in (
         ("ppd-fig10", {"@1 top-1": 0.5, "@1 top-5": 0.75, "@2 top-1": 0, "@2 top-5": 0.5}),
         ("ppd-fig6", {("distance 1", "10"): 0.75, ("distance 2", "2"): 0.5, ("distance 2", "6"): 1}),
@@ -574,7 +574,7 @@ def test_what_prompt_tokens_add_is_counted(target: Any) -> None:
 
 
 @pytest.fixture
-def logged(target: Any) -> Path:
+def log_folder(target: Any) -> Path:
     """Prompt tokens with a log: the ranks at the last step are those that trees are designed from."""
     folder = save_tiny_part(target, "ppd", tokens=2)
     log = [
@@ -586,7 +586,7 @@ def logged(target: Any) -> Path:
 
 
 def test_speedup_in_theory_is_tokens_per_step_over_latency(
-    target: Any, logged: Path, monkeypatch: pytest.MonkeyPatch
+    target: Any, log_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = {"rows": (1, 64), "median": (1.0, 7.3), "low": (1.0, 7.3), "high": (1.0, 7.3)}  # 1 + 0.1 per further row
     latency = Latency(Setup.of(target), target.name, 8, **times, rounds=1)
@@ -602,14 +602,14 @@ def test_speedup_in_theory_is_tokens_per_step_over_latency(
         assert values["predicted"]["mean"] == pytest.approx(trees.tokens_per_step / (1 + 0.1 * (trees.size - 1)))
         assert by["random", str(size)]["tau"]["n"] == 5 and by["naive", str(size)]["latency_ms"]["mean"] is None
     kept = design([[0.3, 0.2], [0.2, 0.1]], 12)
-    save_trees(kept, logged / "trees.json")
+    save_trees(kept, log_folder / "trees.json")
     assert guesses.acceptance_of(target, {}) == kept.acceptance
-    bare = save_tiny_part(target, "ppd", logged.parent / "bare")
+    bare = save_tiny_part(target, "ppd", log_folder.parent / "bare")
     with pytest.raises(UserError, match="`specviz tree design` does"):
         guesses.acceptance_of(target, {"part": str(bare)})
 
 
-def test_the_loss_is_that_of_the_log(target: Any, logged: Path) -> None:
+def test_the_loss_is_that_of_the_log(target: Any, log_folder: Path) -> None:
     recipe = find_recipe("ppd-fig9")
     results = run(target, plan(target, replace(recipe, lines=recipe.lines[:1]), []))
     loss = results.quantity("loss")
@@ -647,7 +647,7 @@ def test_places_of_a_papers_lines_are_its_own() -> None:
 
 
 def test_rows_of_a_forward_are_counted() -> None:
-    trace = synthetic.prompted()
+    trace = synthetic.prompt_token_trace()
     steps = trace.tables["steps"]
     rows = len(steps["drafted"]) + sum(steps["drafted"]) + len(trace.tables["probes"]["step"])
     values = measure(trace)
@@ -712,9 +712,9 @@ def test_profiles_add_up_over_runs_and_are_drawn() -> None:
     assert [(bar.name, bar.x[0]) for bar in traces] == [("rank 1", 0.75), ("beyond 8", 0.25)]
 
 
-def test_lines_over_a_measured_quantity(done: tuple[Results, list[Trace]]) -> None:
-    results, _ = done
-    (chart, _) = drawn(results, against="tree_size", against_label="Drafted tokens per step")
+def test_lines_over_a_measured_quantity(both: tuple[Results, list[Trace]]) -> None:
+    results, _ = both
+    (chart, _) = draw(results, against="tree_size", against_label="Drafted tokens per step")
     found = {p["series"]: p for p in points(Results({**results.about, "against": "tree_size"}, results.rows))}
     pld, level = chart.figure.data
     assert list(pld.x) == sorted(pld.x) and sorted(pld.text) == ["2", "4"] and len(level.x) == 1
@@ -725,8 +725,8 @@ def test_lines_over_a_measured_quantity(done: tuple[Results, list[Trace]]) -> No
 # --- files ---
 
 
-def test_results_are_saved_and_opened_again(done: tuple[Results, list[Trace]], tmp_path: Path) -> None:
-    results, _ = done
+def test_results_are_saved_and_opened_again(both: tuple[Results, list[Trace]], tmp_path: Path) -> None:
+    results, _ = both
     results.save(tmp_path / "kept")
     for again in (Results.load(tmp_path / "kept"), Results.load(results.to_zip())):
         assert list(points(again)) == list(points(results)) and again.about == json.loads(json.dumps(results.about))
@@ -734,8 +734,8 @@ def test_results_are_saved_and_opened_again(done: tuple[Results, list[Trace]], t
     assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["experiment.json", "runs.csv"]
 
 
-def test_what_is_exported_says_which_speedup_cannot_be_right(done: tuple[Results, list[Trace]], tmp_path: Path) -> None:
-    results, _ = done
+def test_what_is_exported_says_which_speedup_cannot_be_right(both: tuple[Results, list[Trace]], tmp_path: Path) -> None:
+    results, _ = both
     row = {**results.rows[0], "tokens_per_step": 2.0}
     told = Results(results.about, [{**row, "speedup": speedup} for speedup in (2.5, 1.5, None)])
     told.save(tmp_path)
@@ -744,17 +744,17 @@ def test_what_is_exported_says_which_speedup_cannot_be_right(done: tuple[Results
     assert again.frame["doubt"][0].startswith("above the 2.00 tokens per step")
 
 
-def test_csv_is_a_table_that_a_spreadsheet_does_not_run(done: tuple[Results, list[Trace]]) -> None:
-    results, _ = done
+def test_csv_is_a_table_that_a_spreadsheet_does_not_run(both: tuple[Results, list[Trace]]) -> None:
+    results, _ = both
     hostile = Results(results.about, [{**results.rows[0], "prompt": '=cmd|"x",\n'}])
     (row,) = csv.DictReader(io.StringIO(hostile.to_csv(), newline=""))
     assert row["prompt"] == '\'=cmd|"x",\n' and float(row["tokens_per_step"]) == results.rows[0]["tokens_per_step"]
 
 
-def test_damaged_results_are_refused_with_a_sentence(done: tuple[Results, list[Trace]], tmp_path: Path) -> None:
-    results, _ = done
+def test_damaged_results_are_refused_with_a_sentence(both: tuple[Results, list[Trace]], tmp_path: Path) -> None:
+    results, _ = both
 
-    def zipped(**changed: str) -> bytes:
+    def zip_with(**changed: str) -> bytes:
         with zipfile.ZipFile(io.BytesIO(results.to_zip())) as archive:
             parts = {name: archive.read(name).decode() for name in archive.namelist()} | changed
         buffer = io.BytesIO()
@@ -766,11 +766,11 @@ def test_damaged_results_are_refused_with_a_sentence(done: tuple[Results, list[T
     about = json.loads(zipfile.ZipFile(io.BytesIO(results.to_zip())).read("experiment.json"))
     for data in (
         b"no zip",
-        zipped(**{"runs.csv": "series,tokens\nA,many\n"}),
-        zipped(**{"runs.csv": "series,tokens\nA\n"}),
-        zipped(**{"experiment.json": "[]"}),
-        zipped(**{"experiment.json": json.dumps({**about, "schema": "speclab/9"})}),
-        zipped(**{"experiment.json": json.dumps({**about, "axes": 3})}),
+        zip_with(**{"runs.csv": "series,tokens\nA,many\n"}),
+        zip_with(**{"runs.csv": "series,tokens\nA\n"}),
+        zip_with(**{"experiment.json": "[]"}),
+        zip_with(**{"experiment.json": json.dumps({**about, "schema": "speclab/9"})}),
+        zip_with(**{"experiment.json": json.dumps({**about, "axes": 3})}),
     ):
         with pytest.raises(UserError):
             Results.load(data)
@@ -781,12 +781,12 @@ def test_damaged_results_are_refused_with_a_sentence(done: tuple[Results, list[T
 # --- figures ---
 
 
-def drawn(results: Results, **about: Any) -> list[Any]:
+def draw(results: Results, **about: Any) -> list[Any]:
     return charts(Results({**results.about, **about}, results.rows))
 
 
-def test_charts_carry_the_points_behind_them(done: tuple[Results, list[Trace]]) -> None:
-    results, _ = done
+def test_charts_carry_the_points_behind_them(both: tuple[Results, list[Trace]]) -> None:
+    results, _ = both
     found = list(points(results))
     for chart in charts(results):
         for trace in chart.figure.data:
@@ -796,14 +796,14 @@ def test_charts_carry_the_points_behind_them(done: tuple[Results, list[Trace]]) 
     assert [c.title for c in charts(results)] == ["Tokens per step", "Speedup"]
 
 
-def test_paper_numbers_are_drawn_apart(done: tuple[Results, list[Trace]]) -> None:
-    results, _ = done
+def test_paper_numbers_are_drawn_apart(both: tuple[Results, list[Trace]]) -> None:
+    results, _ = both
     here = next(points(results))["values"]["tokens_per_step"]["mean"]
     series = PaperSeries("PLD", "table 1", "tokens_per_step", ((2, here), (4, here)), "Vicuna-7B")
     near, far = ({"papers": [_as_dict(series, by)]} for by in (1.0, 20.0))
-    over = drawn(results, **near)[0].figure.data[-1]
+    over = draw(results, **near)[0].figure.data[-1]
     assert over.line.dash == "dash" and over.marker.symbol.endswith("-open") and "paper (Vicuna-7B)" in over.name
-    apart = drawn(results, **far)
+    apart = draw(results, **far)
     assert [c.paper for c in apart] == [False, True, False] and "table 1" in apart[1].figure.layout.title.text
 
 
@@ -815,8 +815,8 @@ def _as_dict(series: PaperSeries, factor: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("chart", ["line", "bar", "stack"])
-def test_every_metric_can_be_drawn_and_names_are_no_markup(done: tuple[Results, list[Trace]], chart: str) -> None:
-    results, _ = done
+def test_every_metric_can_be_drawn_and_names_are_no_markup(both: tuple[Results, list[Trace]], chart: str) -> None:
+    results, _ = both
     rows = [{**row, "series": "<b>bold</b><a href='x'>"} for row in results.rows]
     hostile = Results({**results.about, "chart": chart, "x": "category"}, rows)
     for key in ("tokens_per_step", "outcomes", "lengths", "times", "quality"):
@@ -837,13 +837,6 @@ def test_two_parameters_make_a_heat_map(target: Any) -> None:
 
 
 # --- the command ---
-
-
-def lab(*args: object) -> int:
-    try:
-        return cli.main(["lab", *map(str, args)])
-    except SystemExit as ended:
-        return int(ended.code or 0)
 
 
 @pytest.fixture
@@ -871,7 +864,7 @@ def test_alone_it_lists_the_recipes(capsys: pytest.CaptureFixture[str], target: 
 def test_a_recipe_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str, tmp_path: Path) -> None:
     files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "csv", "html")}
     outputs = [part for kind, path in files.items() for part in (f"--{kind}", path)]
-    assert lab("pldplus-table8", "--prompts", tiny, "--max-new-tokens", 8, *outputs) == 0
+    assert specviz("lab", "pldplus-table8", "--prompts", tiny, "--max-new-tokens", 8, *outputs) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Averaged hidden states (table 8)" in out and "mean over steps of (accepted + 1)" in out
     assert "Vicuna-7B, table 8" in out and "1: 3.14" in out
@@ -884,13 +877,13 @@ def test_a_recipe_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str, 
 
 def test_a_profile_from_the_shell(capsys: pytest.CaptureFixture[str], target: Any, tiny: str, tmp_path: Path) -> None:
     folder = save_tiny_part(target, "glide", tmp_path / "mine")
-    assert lab("glide-ranks", "--set", f"part={folder}", "--prompts", tiny, "--max-new-tokens", 6) == 0
+    assert specviz("lab", "glide-ranks", "--set", f"part={folder}", "--prompts", tiny, "--max-new-tokens", 6) == 0
     out = capsys.readouterr().out
     assert "Rank of the target's token in the draft model" in out and "counted" in out and "beyond 8" in out
 
 
 def test_a_sweep_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str) -> None:
-    assert lab("--method", "pld,pld+h", "--vary", "k=2,4", "--prompts", tiny, "--max-new-tokens", 6) == 0
+    assert specviz("lab", "--method", "pld,pld+h", "--vary", "k=2,4", "--prompts", tiny, "--max-new-tokens", 6) == 0
     out = capsys.readouterr().out
     assert "PLD: prompt lookup" in out and "PLD+ by hidden states" in out
 
@@ -913,18 +906,18 @@ def test_a_sweep_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str) -
     ],
 )
 def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str], args: tuple[str, ...], words: str) -> None:
-    assert lab(*args) == 2
+    assert specviz("lab", *args) == 2
     err = capsys.readouterr().err
     assert words in err and err.count("\n") == 1
 
 
 def test_a_missing_reference_and_a_long_sweep(capsys: pytest.CaptureFixture[str], tiny: str) -> None:
-    assert lab("casd-table6", "--prompts", tiny) == 2
+    assert specviz("lab", "casd-table6", "--prompts", tiny) == 2
     assert "quality compares answers with a reference" in capsys.readouterr().err
     sweep = ("--method", "pld", "--vary", "k=1..60", "--vary", "max_ngram=1..16", "--prompts", tiny)
-    assert lab(*sweep, "--count", 9, "--max-new-tokens", 4096) == 2  # does not fit
+    assert specviz("lab", *sweep, "--count", 9, "--max-new-tokens", 4096) == 2  # does not fit
     capsys.readouterr()
-    assert lab(*sweep, "--max-new-tokens", 400) == 2
+    assert specviz("lab", *sweep, "--max-new-tokens", 400) == 2
     assert "Nothing was started: add --yes" in capsys.readouterr().err
 
 
@@ -949,11 +942,11 @@ ASKED = {
 def wait(desk: StubDesk, key: str, *states: str) -> dict[str, Any]:
     awaited = states or ("complete", "cancelled", "error")
 
-    def reached() -> dict[str, Any]:
+    def is_reached() -> dict[str, Any]:
         shown = desk.services["lab"].shown(key)
         return shown if shown["state"] in awaited else {}
 
-    return until(reached, f"the experiment {key} is {' or '.join(awaited)}")
+    return until(is_reached, f"the experiment {key} is {' or '.join(awaited)}")
 
 
 def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
@@ -1072,8 +1065,8 @@ def test_a_recorded_experiment_comes_along(desk: StubDesk) -> None:
     assert not lab.remove(listed["id"], "") and lab.results(listed["id"]).rows
 
 
-def test_a_caption_counts_prompts_as_people_do(done: tuple[Results, list[Trace]]) -> None:
-    results, _ = done
+def test_a_caption_counts_prompts_as_people_do(both: tuple[Results, list[Trace]]) -> None:
+    results, _ = both
     one = Results(results.about, [row for row in results.rows if row["prompt"] == results.rows[0]["prompt"]])
     assert "1 prompts" not in caption(one) and "one prompt of at most" in caption(one)
 

@@ -136,11 +136,11 @@ def test_the_steps_of_a_real_run(family, monkeypatch):
     target, made = tiny_target(family), []
     score = Session.score
 
-    def scored(session, draft):
+    def score_draft(session, draft):
         made.append((session.length, len(draft.tree) + len(draft.probes), draft.tree.drafted, draft.notes))
         return score(session, draft)
 
-    monkeypatch.setattr(Session, "score", scored)
+    monkeypatch.setattr(Session, "score", score_draft)
     learned, observe = [], PpdDrafter.observe
     monkeypatch.setattr(PpdDrafter, "observe", lambda *args: learned.append(observe(*args)))
     step_of = measuring._steps(target, 30)

@@ -174,7 +174,7 @@ def test_relative_imports_are_resolved():
 PROBE = "import sys; {imports}; print(sorted({{*sys.modules, *(m.split('.')[0] for m in sys.modules)}} & {banned}))"
 
 
-def loaded(statement: str, banned: set[str], **environment: str) -> list[str]:
+def loads(statement: str, banned: set[str], **environment: str) -> list[str]:
     """Which of the banned packages a fresh interpreter has loaded after a statement."""
     code = PROBE.format(imports=statement, banned=banned)
     done = subprocess.run(
@@ -191,7 +191,7 @@ def loaded(statement: str, banned: set[str], **environment: str) -> list[str]:
 
 def test_a_trace_opens_without_torch_and_pandas():
     names = ", ".join(f"decoders.{name}" for name in sorted(LIGHT))
-    assert loaded(f"import {names}", HEAVY | FRONT) == []
+    assert loads(f"import {names}", HEAVY | FRONT) == []
 
 
 def test_the_app_starts_without_torch():
@@ -199,12 +199,12 @@ def test_the_app_starts_without_torch():
         "cli", "app", "server.routes", "server.runner", "server.store", "views.export", "views.frames",
         "views.notebook",
     )  # fmt: skip
-    assert loaded("import app, " + ", ".join(f"specviz.{name}" for name in front), HEAVY) == []
+    assert loads("import app, " + ", ".join(f"specviz.{name}" for name in front), HEAVY) == []
 
 
 @pytest.mark.slow("a fresh interpreter imports torch")
 def test_parts_are_told_apart_without_a_model_family_of_transformers():
-    assert loaded("import decoders.parts", {"transformers.models.llama.modeling_llama"}) == []
+    assert loads("import decoders.parts", {"transformers.models.llama.modeling_llama"}) == []
 
 
 def test_the_import_probe_catches_a_leak(tmp_path: Path):
@@ -212,7 +212,7 @@ def test_the_import_probe_catches_a_leak(tmp_path: Path):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").touch()
     (tmp_path / "leaky.py").write_text("def _now():\n    import torch\n_now()\n")
-    assert loaded("import leaky", HEAVY, PYTHONPATH=str(tmp_path)) == ["torch"]
+    assert loads("import leaky", HEAVY, PYTHONPATH=str(tmp_path)) == ["torch"]
 
 
 # --- repository hygiene -----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from decoders import Prompt, UserError, generate, load, record, save
 from decoders.draft.draft import Draft
 from decoders.draft.pruning import pruned_draft
-from decoders.draft.survival import BINS, DEPTHS, LEAST, MOST, NO_SIGNAL, PROBABLE, Survival, matched
+from decoders.draft.survival import BINS, DEPTHS, LEAST, MOST, NO_SIGNAL, PROBABLE, Survival, count_match
 from decoders.draft.survival import _of_candidate as of_candidate
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Decoding
@@ -19,7 +19,7 @@ from decoders.engine.length import REST, ROUTE, TRIAL, AutoLength, DraftingTime
 from decoders.engine.row_costs import Curve, RowCosts
 from decoders.method.drafter import Drafter
 from decoders.model.target.target import Session
-from decoders.trace.reliability import outcomes, pooled, signals
+from decoders.trace.reliability import outcomes, pool_runs, signals
 from decoders.verifiers.match import judged
 
 from .drafts import save_tiny_part
@@ -40,7 +40,7 @@ class Timeless(AutoLength):
         super()._judge(accepted, rows, proposed, 0.0)
 
 
-def priced(target, prompt, method, curve=STEEP, **options) -> Decoding:
+def price(target, prompt, method, curve=STEEP, **options) -> Decoding:
     """A run under lengths that pay, with costs that do not follow the clock."""
     run = Decoding.of(target, prompt, method, **options)
     run.length = Timeless(RowCosts(curve, follows=False))
@@ -53,7 +53,7 @@ def test_the_output_is_plain_decodings_whatever_is_left_out(method: str) -> None
     if kind := PARTS.get(method):
         save_tiny_part(target, kind)
     prompt = Prompt.from_ids(prompt_ids(1) * 3)
-    steps = list(priced(target, prompt, method, max_new_tokens=NEW))
+    steps = list(price(target, prompt, method, max_new_tokens=NEW))
     assert [token for step in steps for token in step.emitted] == generate(target, prompt, max_new_tokens=NEW)
     whole = list(Decoding.of(target, prompt, method, max_new_tokens=NEW))
     ours, theirs = (sum(step.draft.tree.drafted for step in run) for run in (steps, whole))
@@ -66,7 +66,7 @@ def test_a_sampled_run_draws_plain_decodings_tokens() -> None:
     target, prompt, drawing = tiny_target(), Prompt.from_ids(prompt_ids(2) * 3), Sampling(0.9, seed=3)
     made = [
         token
-        for step in priced(target, prompt, "adapld", sampling=drawing, max_new_tokens=NEW)
+        for step in price(target, prompt, "adapld", sampling=drawing, max_new_tokens=NEW)
         for token in step.emitted
     ]
     assert made == generate(target, prompt, sampling=drawing, max_new_tokens=NEW)
@@ -87,9 +87,9 @@ def test_targets_that_differ_in_the_judged_token_alone_get_the_same_draft(
             return replace(scored, logits=scored.logits.flip(-1))
         return scored
 
-    first = [step for step, _ in zip(priced(target, prompt, method, max_new_tokens=NEW), range(at + 2), strict=False)]
+    first = [step for step, _ in zip(price(target, prompt, method, max_new_tokens=NEW), range(at + 2), strict=False)]
     monkeypatch.setattr(Session, "score", other)
-    second = [step for step, _ in zip(priced(target, prompt, method, max_new_tokens=NEW), range(at + 2), strict=False)]
+    second = [step for step, _ in zip(price(target, prompt, method, max_new_tokens=NEW), range(at + 2), strict=False)]
     assert [s.draft.tree for s in first[: at + 1]] == [s.draft.tree for s in second[: at + 1]]
     assert [s.draft.nodes for s in first[: at + 1]] == [s.draft.nodes for s in second[: at + 1]]
     assert first[at].emitted != second[at].emitted
@@ -137,7 +137,7 @@ def test_what_is_left_out_is_recorded_with_expected_and_real_gain(tmp_path) -> N
         if drafted:
             assert steps["term:expected"][number] == pytest.approx(sum(mine), abs=1e-4)
     (signal,) = [one for one in signals([trace]) if one.key == "term:survival"]
-    judged_tokens = pooled([outcomes(trace, signal)], signal)
+    judged_tokens = pool_runs([outcomes(trace, signal)], signal)
     assert judged_tokens.count == sum(steps["drafted"]) and 0 <= judged_tokens.ece <= 1
     save(trace, tmp_path / "run.spectrace")
     assert load(tmp_path / "run.spectrace").tables["pruned"] == pruned
@@ -263,7 +263,7 @@ def by_numpy(fitted: Survival, draft: Draft, tokens: np.ndarray, state: int) -> 
     z += block("run")[0] + block("state")[state]
     z += sum(block(name)[place] for name, place in of_candidate(draft))
     if copies:
-        z += block("matched")[matched(tokens, draft.sources[1] - 1)]
+        z += block("matched")[count_match(tokens, draft.sources[1] - 1)]
     conditional = np.clip(1 / (1 + np.exp(-z)), LEAST, MOST)
     conditional[0] = 1.0
     survival = conditional.copy()
@@ -276,7 +276,7 @@ def by_numpy(fitted: Survival, draft: Draft, tokens: np.ndarray, state: int) -> 
 def test_what_is_decided_is_what_whole_arrays_decide(method: str) -> None:
     """On the steps of a run: each estimate, and the nodes that make Σ survival − ρ·L(rows) greatest."""
     target, prompt, decided = tiny_target(), Prompt.from_ids(prompt_ids(1) * 3), 0
-    run = priced(target, prompt, method, max_new_tokens=NEW)
+    run = price(target, prompt, method, max_new_tokens=NEW)
     assert run.length is not None
     length, stock = run.length, run.length.chosen
 

@@ -16,6 +16,7 @@ from decoders.study.look.whatif import ReadRun
 from specviz.cli import main
 from tests.models import EVERY_FAMILY, network, prompt_ids, tiny_target, tiny_tokenizer
 
+from .command import refusal
 from .stubs import app_of, gallery_desk
 
 NEW = 16
@@ -25,7 +26,7 @@ def read_run(target: Target, method: str = "adapld") -> ReadRun:
     return ReadRun(target, record(target, Prompt.from_ids(prompt_ids(3)), method, max_new_tokens=NEW))
 
 
-def refused(read: ReadRun) -> tuple[int, int]:
+def refused_node(read: ReadRun) -> tuple[int, int]:
     """A step, and a node in it, that the target refused."""
     nodes = read.trace.tables["nodes"]
     for row, status in enumerate(nodes["status"]):
@@ -54,7 +55,7 @@ def test_layers_are_read_as_transformers_own_hidden_states_give_them(family: str
     """The oracle: hidden states of the stock model, its own norm and its own head; the last layer is its prediction."""
     target = tiny_target(family)
     run = read_run(target)
-    step, node = refused(run)
+    step, node = refused_node(run)
     seen = lens(run, step, node)
     ids = torch.tensor([text_before(run, step, node)])
     stock = network(family)
@@ -75,7 +76,7 @@ def test_layers_are_read_as_transformers_own_hidden_states_give_them(family: str
 
 
 def test_what_was_refused_is_below_the_targets_own_token_in_the_end(read: ReadRun) -> None:
-    step, node = refused(read)
+    step, node = refused_node(read)
     seen = lens(read, step, node)
     rows = read.rows("nodes", step)
     recorded = read.trace.tables["nodes"]
@@ -107,7 +108,7 @@ def test_a_layer_that_adds_nothing_says_what_the_one_before_said() -> None:
     layer.self_attn.o_proj.weight.data.zero_()
     layer.mlp.down_proj.weight.data.zero_()
     run = read_run(Target(model, tiny_tokenizer(), "idle layer"))
-    seen = lens(run, *refused(run))
+    seen = lens(run, *refused_node(run))
     assert seen.tops[2] == seen.tops[1] != seen.tops[3]
     assert seen.drafted.probs[2] == seen.drafted.probs[1] and seen.own.ranks[2] == seen.own.ranks[1]
 
@@ -116,20 +117,20 @@ def test_a_model_that_does_more_behind_its_layers_is_refused() -> None:
     """The negative control: the last layer, read through norm and head, is not the model's own prediction there."""
     target = Target(network("llama"), tiny_tokenizer(), "halved")
     run = read_run(target)
-    step, node = refused(run)
+    step, node = refused_node(run)
     lens(run, step, node)
 
-    def halved(module: object, args: object, out: object) -> object:
+    def halve(module: object, args: object, out: object) -> object:
         out.last_hidden_state = out.last_hidden_state * 0.5  # type: ignore[attr-defined]
         return out
 
-    target.stack.register_forward_hook(halved)
+    target.stack.register_forward_hook(halve)
     with pytest.raises(UserError, match=r"halved \(llama\) does more behind its last layer .* no layer is read"):
         lens(run, step, node)
 
 
 def test_nothing_of_the_run_changes(read: ReadRun) -> None:
-    step, node = refused(read)
+    step, node = refused_node(read)
     before, first = json.dumps(read.trace.to_json()), lens(read, step, node)
     read.redraft(step)
     again = lens(read, step, node)
@@ -146,7 +147,7 @@ def test_places_that_are_not_there(read: ReadRun, step: int, node: int, words: s
 
 
 def test_the_server_answers_for_a_run_and_refuses_with_the_reason(read: ReadRun) -> None:
-    step, node = refused(read)
+    step, node = refused_node(read)
     desk = gallery_desk(read.target, {"mine": read.trace})
     with TestClient(app_of(desk)) as client:
         answer = client.post("/api/whatif/mine/lens", json={"step": step, "node": node})
@@ -169,7 +170,7 @@ def test_the_command_prints_a_row_per_layer(tmp_path, capsys, monkeypatch, read:
     monkeypatch.setattr(common, "open_target", lambda args: read.target)
     file = tmp_path / "run.spectrace"
     save(read.trace, file)
-    step, node = refused(read)
+    step, node = refused_node(read)
     place = ["--step", str(step + 1), "--node", str(node)]
     assert main(["lens", str(file), *place, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -177,5 +178,4 @@ def test_the_command_prints_a_row_per_layer(tmp_path, capsys, monkeypatch, read:
     assert main(["lens", str(file), *place]) == 0
     out = capsys.readouterr().out
     assert out.count("\n│") == 1 + told["layers"] and "embedding" in out and "no cause" in " ".join(out.split())
-    assert main(["lens", str(file), "--step", "1", "--node", "99"]) == 2
-    assert "there is no node 99 in step 1" in capsys.readouterr().err
+    assert "there is no node 99 in step 1" in refusal(capsys, "lens", file, "--step", "1", "--node", "99")

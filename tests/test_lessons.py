@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def filled(folder: Path, text: str) -> dict[str, Any]:
+def fill(folder: Path, text: str) -> dict[str, Any]:
     return Filler(parse(HEAD + text, "my.txt"), Runs(folder)).filled()
 
 
@@ -116,7 +116,7 @@ def test_text_is_filled_from_the_run(folder: Path) -> None:
     steps = trace.tables["steps"]
     body = "*Look*: {accepted|token} of {drafted}, in `{steps}` steps, {accepted of step 1}; \\{x\\} \\*"
     body += "\n\nSecond\nline."
-    stop = filled(folder, STOP + body)["stops"][0]
+    stop = fill(folder, STOP + body)["stops"][0]
     first, second = stop["text"]
     accepted = steps["accepted"][2]
     assert first[0] == ["em", "Look"] and ["code", str(len(steps["accepted"]))] in first
@@ -129,16 +129,16 @@ def test_text_is_filled_from_the_run(folder: Path) -> None:
 
 def test_a_run_and_its_places_carry_over(folder: Path) -> None:
     text = STOP + "One.\n\n# Two\nshow: tree, node 1, root, metric steps\n\nAlso {step} of {steps of run tree}."
-    one, two = filled(folder, text)["stops"]
+    one, two = fill(folder, text)["stops"]
     assert (two["run"], two["step"]) == ("chain", 0) and one["show"] == []
     assert words(two["text"][0]) == f"Also 1 of {synthetic.tree().rows('steps')}."
-    shown = filled(folder, text.replace("# Two\n", "# Two\nstep: 3\n"))["stops"][1]["show"]
+    shown = fill(folder, text.replace("# Two\n", "# Two\nstep: 3\n"))["stops"][1]["show"]
     assert [one["kind"] for one in shown] == ["panel", "node", "tokens", "metric"]
 
 
 def test_questions(folder: Path) -> None:
     def ask(line: str, options: str = "") -> dict[str, Any]:
-        return filled(folder, f"{STOP}ask: {line}\n{options}Which?\n\nreveal:\nThis.")["stops"][0]["ask"]
+        return fill(folder, f"{STOP}ask: {line}\n{options}Which?\n\nreveal:\nThis.")["stops"][0]["ask"]
 
     view = View(synthetic.chain(), 2)
     row = view.steps
@@ -252,14 +252,14 @@ def test_every_number_has_its_formula_and_its_code() -> None:
     codes = {told["code"] for told in table["terms"].values()} | {terms.DRAWN}
     for code in codes:
         file, name = code.split(" ")
-        names = _defined(ROOT / file)
+        names = _definitions(ROOT / file)
         assert name in names, f"{file} has no {name}"
     numbers = set(re.findall(r"^  (\w+): \(", web.modules()["specviz/base/terms.js"], re.M))
     assert {key for key in table["terms"] if key.startswith("step_")} <= numbers
     assert "accepted" in {column.name for column in TABLES["steps"]}
 
 
-def _defined(path: Path) -> set[str]:
+def _definitions(path: Path) -> set[str]:
     """Functions and classes of a module, methods as Class.method and as method."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -278,4 +278,4 @@ def test_the_drafting_code_is_that_of_the_method() -> None:
         trace = record(target, Prompt.from_ids(prompt_ids(3)), method, max_new_tokens=1)
         for code in trace.run["method"]["code"].values():
             file, name = code.split(" ")
-            assert name in _defined(ROOT / file), code
+            assert name in _definitions(ROOT / file), code

@@ -43,7 +43,7 @@ def desk(tmp_path: Path) -> Iterator[StubDesk]:
     made.end()
 
 
-def restarted(desk: StubDesk, *, shared: bool = False) -> TraceStore:
+def restart(desk: StubDesk, *, shared: bool = False) -> TraceStore:
     """The library that the next server finds."""
     assert desk.library is not None
     store, library = TraceStore(), Library(desk.library.folder)
@@ -63,7 +63,7 @@ def test_a_run_is_renamed_tagged_and_kept_across_restarts(desk: StubDesk) -> Non
     assert (row["title"], row["tags"], row["keep"], row["mine"]) == ("after all", ["class-4"], True, True)
     assert row["bytes"] == len(desk.store.blob(job.id)) and desk.store.get(job.id).run["title"] == "after all"
     for shared, owner in ((False, "*"), (True, "ann")):
-        store = restarted(desk, shared=shared)
+        store = restart(desk, shared=shared)
         entry = store.entry(job.id)
         assert entry is not None and (entry.owner, entry.tags, entry.keep) == (owner, ("class-4",), True)
         assert entry.summary["title"] == "after all"
@@ -97,9 +97,9 @@ def test_an_opened_file_that_is_tagged_is_kept_on_disk(desk: StubDesk) -> None:
     data = tracefile.save(synthetic.quote(), None)
     assert data is not None
     key = desk.open_file(data, owner="ann")
-    assert key not in restarted(desk)
+    assert key not in restart(desk)
     desk.services["runs"].change(Change(ids=[key], add=["teach"]), "ann")
-    entry = restarted(desk, shared=True).entry(key)
+    entry = restart(desk, shared=True).entry(key)
     assert entry is not None and entry.tags == ("teach",) and entry.owner == "ann"
 
 
@@ -172,7 +172,7 @@ def test_nobody_reads_a_run_but_its_owner(desk: StubDesk, tmp_path: Path) -> Non
     assert file.stat().st_mode & 0o777 == 0o600
     for path in (file, file.parent):  # as earlier versions left them
         path.chmod(path.stat().st_mode | 0o055)
-    restarted(desk)
+    restart(desk)
     assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _untried(tmp_path, monkeypatch):
+def _no_notes(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
     crossover.cache_clear()
     yield
@@ -29,7 +29,7 @@ def _untried(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def tried(monkeypatch):
+def trials(monkeypatch):
     """Shapes that were tried, each of which is packed from 4 rows on."""
     shapes = []
     monkeypatch.setattr(linear, "_try", lambda *shape: shapes.append(shape) or 4)
@@ -45,33 +45,33 @@ def test_a_trial_gives_one_of_the_tried_rows_and_leaves_the_threads():
     assert crossover(48, 32) in (*TRIED_ROWS, NEVER) and torch.get_num_threads() == before
 
 
-def test_each_shape_is_tried_once_per_machine(tried):
+def test_each_shape_is_tried_once_per_machine(trials):
     model = layers((8, 16), (8, 16), (4, 8))
-    assert pack(model) == 3 and tried == [(8, 16), (4, 8)]
+    assert pack(model) == 3 and trials == [(8, 16), (4, 8)]
     assert [layer.packed_from for layer in model] == [4, 4, 4]
     crossover.cache_clear()  # as in another process
-    assert pack(layers((8, 16), (6, 16))) == 2 and tried == [(8, 16), (4, 8), (6, 16)]
+    assert pack(layers((8, 16), (6, 16))) == 2 and trials == [(8, 16), (4, 8), (6, 16)]
     (shapes,) = json.loads((cache_folder() / NOTES).read_text()).values()
     assert shapes == {"8x16": 4, "4x8": 4, "6x16": 4}
 
 
 @pytest.mark.parametrize("damage", ["", "[1]", '{"x": 3}', '{"MACHINE": {"8x16": "many"}}', '{"MACHINE": []}'])
-def test_damaged_notes_count_for_nothing(tried, damage):
+def test_damaged_notes_count_for_nothing(trials, damage):
     file = cache_folder() / NOTES
     file.parent.mkdir(parents=True)
     file.write_text(damage.replace("MACHINE", linear.machine()))
-    assert crossover(8, 16) == 4 and tried == [(8, 16)]
+    assert crossover(8, 16) == 4 and trials == [(8, 16)]
     crossover.cache_clear()
-    assert crossover(8, 16) == 4 and tried == [(8, 16)]
+    assert crossover(8, 16) == 4 and trials == [(8, 16)]
 
 
-def test_where_nothing_can_be_noted_it_is_tried_again(tried):
+def test_where_nothing_can_be_noted_it_is_tried_again(trials):
     cache_folder().parent.mkdir(parents=True, exist_ok=True)
     cache_folder().write_text("a file where the folder should be")
     for _ in range(2):
         assert crossover(8, 16) == 4
         crossover.cache_clear()
-    assert len(tried) == 2
+    assert len(trials) == 2
 
 
 def test_few_rows_go_through_the_plain_layer_and_many_through_the_packed_one():
@@ -102,7 +102,7 @@ def test_a_packed_copy_from_one_row_on_is_the_only_one():
         torch.testing.assert_close(alone(x[:rows]), whole[:rows])
 
 
-class Tied(nn.Module):
+class TiedHead(nn.Module):
     """A head that is tied to the embedding."""
 
     def __init__(self, vocab: int, width: int) -> None:
@@ -115,7 +115,7 @@ class Tied(nn.Module):
 @pytest.mark.parametrize("vocab, width", [(320, 64), (193, 48), (100, 72)])
 def test_a_tied_embedding_is_looked_up_in_the_packed_head(monkeypatch, vocab, width):
     torch.manual_seed(0)
-    model = Tied(vocab, width)
+    model = TiedHead(vocab, width)
     table = model.embedding.weight.clone()
     assert pack(model, packed_from=1) == 1
     ids = torch.tensor([[0, 1, 63, 64, vocab - 1], [5, 5, 7, 99, 2]])
@@ -133,7 +133,7 @@ def test_a_tied_embedding_is_looked_up_in_the_packed_head(monkeypatch, vocab, wi
 
 
 def test_a_packed_head_that_lies_otherwise_keeps_the_embedding(monkeypatch):
-    model = Tied(320, 64)
+    model = TiedHead(320, 64)
     table = model.embedding.weight.clone()
     monkeypatch.setattr(linear, "BLOCKS", (32,))
     assert pack(model, packed_from=1) == 1

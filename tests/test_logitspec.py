@@ -36,11 +36,11 @@ def naive_drafts(
 ) -> list[list[int]]:
     pool, drafts, count = naive_pool(text, longest, length), [], 0
 
-    def retrieved(last: list[int]) -> list[int]:
+    def retrieve(last: list[int]) -> list[int]:
         found = (pool[tuple(last[-n:])] for n in range(longest, 0, -1) if tuple(last[-n:]) in pool)
         return next(found, [])
 
-    if chain := retrieved([*text, root]):
+    if chain := retrieve([*text, root]):
         drafts.append(chain[: capacity - 1])
         count += len(drafts[-1])
     for index, token in enumerate(tried):
@@ -48,7 +48,7 @@ def naive_drafts(
             continue
         if count >= capacity - 1:
             break
-        draft = [token, *retrieved([*text, root, token])][: branch_length(index)][: capacity - 1 - count]
+        draft = [token, *retrieve([*text, root, token])][: branch_length(index)][: capacity - 1 - count]
         drafts.append(draft)
         count += len(draft)
     return drafts

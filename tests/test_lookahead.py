@@ -23,7 +23,7 @@ def target() -> Any:
     return tiny_target("qwen3")
 
 
-def written(target: Any, text: list[int], window: list[list[int]]) -> list[int]:
+def writes(target: Any, text: list[int], window: list[list[int]]) -> list[int]:
     """The target's tokens behind the last row of the window, each column asked alone: the prefix, the first row up to
     the column, and the column's own tokens.
     """
@@ -52,7 +52,7 @@ def test_the_window_is_that_of_an_independent_jacobi_iteration(target: Any, n: i
         budget = NEW - (len(text) - len(prompt.tokens)) - 1
         paths = {tuple(tree.tokens[i] for i in tree.path(node)[1:]) for node in range(1, len(tree))}
         assert paths == {tail[:k] for tail in tails for k in range(1, min(len(tail), budget) + 1)}
-        said = written(target, text, window)
+        said = writes(target, text, window)
         if not filled:
             window = [*(row[1:] for row in window), said[1:]]
         else:

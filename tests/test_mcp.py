@@ -34,14 +34,14 @@ def desk() -> Iterator[StubDesk]:
 def asking(server: Any, work: Callable[[Client], Awaitable[Any]]) -> Any:
     """The result of ``work`` with a client of the server."""
 
-    async def connected() -> Any:
+    async def connect() -> Any:
         async with Client(server) as client:
             return await work(client)
 
-    return asyncio.run(connected())
+    return asyncio.run(connect())
 
 
-async def called(client: Client, tool: str, **given: Any) -> Any:
+async def call(client: Client, tool: str, **given: Any) -> Any:
     """A tool's answer; of one that was refused, the sentence."""
     result = await client.call_tool(tool, given)
     text = result.content[0].text if result.content else "[]"
@@ -51,29 +51,29 @@ async def called(client: Client, tool: str, **given: Any) -> Any:
     return data.get("result", data) if isinstance(data, dict) else json.loads(text)
 
 
-def asked(server: Any, tool: str, **given: Any) -> Any:
-    return asking(server, lambda client: called(client, tool, **given))
+def answer_of(server: Any, tool: str, **given: Any) -> Any:
+    return asking(server, lambda client: call(client, tool, **given))
 
 
 def test_the_tools_and_what_they_take(desk):
-    async def listed(client):
+    async def list_tools(client):
         return (await client.list_tools()).tools
 
-    tools = {tool.name: tool for tool in asking(server_of(desk), listed)}
+    tools = {tool.name: tool for tool in asking(server_of(desk), list_tools)}
     assert [*tools] == ["methods", "run", "compare", "find_runs", "acceptance", "explain_step", "what_if"]
     assert all(tool.description and "ctx" not in tool.input_schema["properties"] for tool in tools.values())
     assert tools["explain_step"].input_schema["required"] == ["run", "step"]
-    methods = {one["name"]: one for one in asked(server_of(desk), "methods")}
+    methods = {one["name"]: one for one in answer_of(server_of(desk), "methods")}
     assert methods["ppd"]["missing"].startswith("Prompt tokens are missing") and "k" in methods["pld"]["params"]
 
 
 def test_a_run_can_be_found_and_asked_about(desk):
     async def session(client):
-        made = await called(client, "run", prompt="abc", method="pld", params={"k": 4}, max_new_tokens=16)
-        found = await called(client, "find_runs", method="adapld", text="ada")
-        whole = await called(client, "find_runs")
-        said = await called(client, "explain_step", run=made["id"], step=1)
-        return made, found, whole, said, await called(client, "acceptance", runs=[made["id"]])
+        made = await call(client, "run", prompt="abc", method="pld", params={"k": 4}, max_new_tokens=16)
+        found = await call(client, "find_runs", method="adapld", text="ada")
+        whole = await call(client, "find_runs")
+        said = await call(client, "explain_step", run=made["id"], step=1)
+        return made, found, whole, said, await call(client, "acceptance", runs=[made["id"]])
 
     made, found, whole, said, accepted = asking(server_of(desk), session)
     trace = desk.store.get(made["id"])
@@ -89,7 +89,7 @@ def test_a_rejected_token_is_explained_with_what_the_target_preferred(desk):
     nodes = trace.tables["nodes"]
     row = next(row for row, status in enumerate(nodes["status"]) if status == "rejected")
     step = nodes["step"][row]
-    said = asked(server_of(desk), "explain_step", run="gallery-0", step=step + 1)
+    said = answer_of(server_of(desk), "explain_step", run="gallery-0", step=step + 1)
     assert len(said["nodes"]) + said["nodes_left_out"] == trace.tables["steps"]["drafted"][step]
     first = nodes["step"].index(step)
     told = said["nodes"][row - first - 1]
@@ -98,7 +98,7 @@ def test_a_rejected_token_is_explained_with_what_the_target_preferred(desk):
 
 
 def test_compare_says_who_won(desk):
-    told = asked(server_of(desk), "compare", prompt="abc", methods=["pld", "pld+h"], max_new_tokens=16)
+    told = answer_of(server_of(desk), "compare", prompt="abc", methods=["pld", "pld+h"], max_new_tokens=16)
     assert [run["output"] for run in told["runs"]] == ["the reference", "identical", "identical"]
     assert told["outcome"].endswith(".") and len({run["id"] for run in told["runs"]}) == 3
 
@@ -119,7 +119,7 @@ def test_compare_says_who_won(desk):
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(desk, tool, given, sentence):
-    said = asked(server_of(desk), tool, **given)
+    said = answer_of(server_of(desk), tool, **given)
     assert isinstance(said, str) and sentence in said and "Traceback" not in said
 
 
@@ -128,11 +128,11 @@ def test_many_calls_in_turn_and_eight_at_once_over_http_get_their_own_runs(desk)
 
     async def session(client):
         for _ in range(50):
-            assert (await called(client, "explain_step", run="gallery-1", step=1))["run"] == "gallery-1"
+            assert (await call(client, "explain_step", run="gallery-1", step=1))["run"] == "gallery-1"
 
     async def one(port, number):
         async with Client(f"http://127.0.0.1:{port}/mcp") as client:
-            made = await called(client, "run", prompt=f"prompt {number}", chat=False, max_new_tokens=16)
+            made = await call(client, "run", prompt=f"prompt {number}", chat=False, max_new_tokens=16)
             return number, made["id"], made["title"]
 
     async def together(port):
@@ -161,10 +161,10 @@ def test_a_public_server_lists_no_run_of_an_assistant(desk):
     desk.keep_to(rules_for(public=True, accounts=False, changed=None, pickers=()))
 
     async def session(client):
-        made = await called(client, "run", prompt="abc", method="pld", max_new_tokens=16)
-        said = await called(client, "run", prompt="abc", max_new_tokens=4000)
-        told = await called(client, "explain_step", run=made["id"], step=1)
-        return made, said, await called(client, "find_runs"), told
+        made = await call(client, "run", prompt="abc", method="pld", max_new_tokens=16)
+        said = await call(client, "run", prompt="abc", max_new_tokens=4000)
+        told = await call(client, "explain_step", run=made["id"], step=1)
+        return made, said, await call(client, "find_runs"), told
 
     with serving(desk, assistants=True) as port:
         made, said, found, explained = asking(f"http://127.0.0.1:{port}/mcp", session)
@@ -180,10 +180,10 @@ def test_the_command_answers_on_standard_input(tmp_path):
     server = StdioServerParameters(command=sys.executable, args=command, env={"SPECVIZ_HOME": str(tmp_path)})
 
     async def session(client):
-        found = await called(client, "find_runs", limit=50)
-        said = await called(client, "run", prompt="abc")
+        found = await call(client, "find_runs", limit=50)
+        said = await call(client, "run", prompt="abc")
         own = next(row for row in found if row["kind"] != "gallery")
-        return said, await called(client, "explain_step", run=own["id"], step=2)
+        return said, await call(client, "explain_step", run=own["id"], step=2)
 
     said, explained = asking(server, session)
     assert "viewing only" in said and explained["of"] == trace.rows("steps")

@@ -105,7 +105,7 @@ def test_hydras_children_follow_their_path(target, mixed, blocks, back):
     weights = load_part(target, "hydra").state_dict()
     table = target.model.get_input_embeddings().weight
 
-    def said(path):
+    def says(path):
         """The head's distribution behind these tokens."""
         i = len(path)
         x = torch.cat([state, *(table[token] for token in (root, *path))])
@@ -123,7 +123,7 @@ def test_hydras_children_follow_their_path(target, mixed, blocks, back):
     tokens, expected = {(): ()}, {(): 1.0}
     for ranks in sorted(MC_SIM, key=len):
         above = tokens[ranks[:-1]]
-        top = torch.topk(said(above), 10)
+        top = torch.topk(says(above), 10)
         tokens[ranks] = (*above, int(top.indices[ranks[-1]]))
         expected[tokens[ranks]] = expected[above] * float(top.values[ranks[-1]])
     got = drawn_paths(draft)
@@ -131,7 +131,7 @@ def test_hydras_children_follow_their_path(target, mixed, blocks, back):
     assert all(got[path] == pytest.approx(expected[path], rel=1e-4) for path in got)
     for node, q in draft.distributions.items():
         path = tuple(draft.tree.tokens[n] for n in draft.tree.path(node)[1:])
-        assert torch.allclose(q, said(path), atol=1e-6)
+        assert torch.allclose(q, says(path), atol=1e-6)
 
 
 def test_through_the_targets_head_and_a_draft_vocabulary(target):
@@ -234,7 +234,7 @@ def test_a_step_is_drafted_again(target, method):
 
 def test_a_run_says_which_heads_drafted(target, tmp_path):
     made = tiny_heads(target, "medusa", shared=False, heads=2)
-    place = published(tmp_path / "my-heads", stored("medusa", made), "medusa_lm_head.pt", medusa_num_layers=1)
+    place = publish(tmp_path / "my-heads", store("medusa", made), "medusa_lm_head.pt", medusa_num_layers=1)
     part = record(target, PROMPT, "medusa+typical", {"part": place}, max_new_tokens=4).run["part"]
     assert (part["kind"], part["from"], part["format"], part["heads"]) == ("medusa", "my-heads", "medusa", 2)
     assert len(part["fingerprint"]) == 24 and str(tmp_path) not in str(part)
@@ -294,7 +294,7 @@ def test_medusa_without_fast_writes_no_untypical_token(target):
 # --- published checkpoints
 
 
-def stored(kind, made, prefix=""):
+def store(kind, made, prefix=""):
     """A network's weights under the names of the published files."""
     names = {}
     for name, tensor in made.state_dict().items():
@@ -309,7 +309,7 @@ def stored(kind, made, prefix=""):
     return names
 
 
-def published(folder, weights, file, **config):
+def publish(folder, weights, file, **config):
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
     if file.endswith(".pt"):
@@ -325,10 +325,10 @@ def test_published_medusa_heads_draft_as_they_were_made(target, tmp_path, file, 
     """Medusa-1's own file, and heads inside a whole model; the configuration says 2 heads where there are 5."""
     options = {"shared": False, "heads": 5, "blocks": 1}
     made = tiny_heads(target, "medusa", **options)
-    weights = stored("medusa", made, prefix)
+    weights = store("medusa", made, prefix)
     if prefix:
         weights["model.layers.0.input_layernorm.weight"] = torch.ones(64)
-    place = published(tmp_path / "head", weights, file, medusa_num_heads=2, medusa_num_layers=1)
+    place = publish(tmp_path / "head", weights, file, medusa_num_heads=2, medusa_num_layers=1)
     save_tiny_part(target, "medusa", **options)
     own, theirs = (first_draft(target, "medusa", part=part)[0] for part in (None, place))
     assert own.tree == theirs.tree and own.probabilities == theirs.probabilities
@@ -339,8 +339,8 @@ def test_published_medusa_heads_draft_as_they_were_made(target, tmp_path, file, 
 @pytest.mark.parametrize(("blocks", "back"), [(1, 0), (2, 1)])
 def test_published_hydra_heads_draft_as_they_were_made(target, tmp_path, blocks, back):
     options = {"shared": False, "bias": True, "mixed": True, "blocks": blocks, "heads": 3, "hidden_state_offset": back}
-    weights = stored("hydra", tiny_heads(target, "hydra", **options))
-    place = published(tmp_path / "head", weights, "hydra_lm_head.pt", hydra_num_heads=3, hydra_num_layers=blocks,
+    weights = store("hydra", tiny_heads(target, "hydra", **options))
+    place = publish(tmp_path / "head", weights, "hydra_lm_head.pt", hydra_num_heads=3, hydra_num_layers=blocks,
                       hydra_head_arch="mlp", grounded_heads=True, hidden_state_offset=back)  # fmt: skip
     save_tiny_part(target, "hydra", **options)
     own, theirs = (first_draft(target, "hydra", part=part)[0] for part in (None, place))
@@ -362,11 +362,11 @@ def published_plus(target, folder, heads=2, back=0):
             parameter.data.normal_(0, 0.12)
     shifted = {"hydra_mlp": lambda rest: f"1.{rest.split('.', 1)[1]}", "hydra_lm_head": lambda rest: f"1.{rest}"}
     weights = {}
-    for name, tensor in stored("hydra", made).items():
+    for name, tensor in store("hydra", made).items():
         part, number, rest = name.split(".", 2)
         weights[f"{part}.{number}.{shifted[part](rest)}"] = tensor
     weights |= {f"prefix_embeding_layer.{name}": tensor for name, tensor in prefix.state_dict().items()}
-    place = published(folder, weights, "hydra_lm_head.pt", hydra_num_heads=heads, hydra_num_layers=1,
+    place = publish(folder, weights, "hydra_lm_head.pt", hydra_num_heads=heads, hydra_num_layers=1,
                       hydra_head_arch="prefix-mlp", grounded_heads=True, hidden_state_offset=back)  # fmt: skip
     return place, prefix, made
 
@@ -408,32 +408,32 @@ def test_a_prefix_layer_that_was_trained_here(target):
 
 def test_heads_of_other_targets_are_refused(target, tmp_path):
     made = tiny_heads(target, "medusa", shared=False)
-    weights = stored("medusa", made)
+    weights = store("medusa", made)
     wide = {name: torch.zeros(*(2 * n for n in tensor.shape)) for name, tensor in weights.items()}
-    place = published(tmp_path / "wide", wide, "medusa_lm_head.pt")
+    place = publish(tmp_path / "wide", wide, "medusa_lm_head.pt")
     with pytest.raises(UserError, match="made for another target.*states of 128 numbers, and the model's have 64"):
         load_part(target, "medusa", place)
     more = {name: torch.zeros(400, 64) if tensor.shape == (320, 64) else tensor for name, tensor in weights.items()}
-    place = published(tmp_path / "more", more, "medusa_lm_head.pt")
+    place = publish(tmp_path / "more", more, "medusa_lm_head.pt")
     with pytest.raises(UserError, match="drafts for 400 tokens, and the vocabulary has 320"):
         load_part(target, "medusa", place)
-    place = published(tmp_path / "kind", weights, "medusa_lm_head.pt")
+    place = publish(tmp_path / "kind", weights, "medusa_lm_head.pt")
     with pytest.raises(UserError, match="holds Medusa-1's heads, not heads for the method hydra"):
         load_part(target, "hydra", place)
-    deep = published(tmp_path / "deep", stored("hydra", tiny_heads(target, "hydra", shared=False, bias=True)),
+    deep = publish(tmp_path / "deep", store("hydra", tiny_heads(target, "hydra", shared=False, bias=True)),
                      "hydra_lm_head.pt", hidden_state_offset=9)  # fmt: skip
     with pytest.raises(UserError, match="its hidden_state_offset is 9, and the model has 3 layers"):
         load_part(target, "hydra", deep)
     del weights["2.1.weight"]
-    place = published(tmp_path / "part", weights, "medusa_lm_head.pt")
+    place = publish(tmp_path / "part", weights, "medusa_lm_head.pt")
     with pytest.raises(UserError, match="incomplete: head 3 of 4 lacks a tensor"):
         load_part(target, "medusa", place)
 
 
 def test_tensors_that_are_not_read_are_refused(target, tmp_path):
-    weights = stored("hydra", tiny_heads(target, "hydra", shared=False, bias=True))
+    weights = store("hydra", tiny_heads(target, "hydra", shared=False, bias=True))
     weights["prefix_embeding_layer.layers.1.self_attn.q_proj.weight"] = torch.zeros(64, 64)
-    place = published(tmp_path / "deep", weights, "hydra_lm_head.pt", hydra_head_arch="prefix-mlp")
+    place = publish(tmp_path / "deep", weights, "hydra_lm_head.pt", hydra_head_arch="prefix-mlp")
     with pytest.raises(UserError, match="it has prefix_embeding_layer.layers.1.self_attn.q_proj.weight, which Hydra"):
         load_part(target, "hydra", place)
 

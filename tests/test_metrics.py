@@ -23,7 +23,7 @@ from decoders.trace.tables import TABLES
 from decoders.trace.trace import Trace
 
 
-def made(prompt_length: int = 1, **tables: dict[str, list[Any]]) -> Trace:
+def trace_of(prompt_length: int = 1, **tables: dict[str, list[Any]]) -> Trace:
     """A trace with only the columns that a test is about."""
     trace = Trace.new({"prompt_length": prompt_length, "timings": {}})
     for table, columns in tables.items():
@@ -37,7 +37,7 @@ def made(prompt_length: int = 1, **tables: dict[str, list[Any]]) -> Trace:
 
 def test_the_worked_example():
     """Accepted drafts [2, 0, 1] give 2.0 tokens per step (methods.md, CASD); 6 output tokens, 3 of them copied."""
-    trace = made(
+    trace = trace_of(
         2,
         steps={
             "accepted": [2, 0, 1], "drafted": [4, 0, 2], "draft_ms": [1.0, 0.5, 0.5], "verify_ms": [10.0, 8.0, 12.0],
@@ -89,16 +89,16 @@ def test_the_worked_example():
 
 
 def test_nothing_decoded_yet():
-    values = compute(made())
+    values = compute(trace_of())
     assert [values[key] for key in ("tokens", "steps", "drafted", "accepted", "no_draft_steps")] == [0] * 5
     undefined = ("tokens_per_step", "tokens_per_s", "speedup", "draft_share", "draft_efficiency", "copied_share")
     assert all(values[key] is None for key in (*undefined, "ranking_regret"))
-    assert acceptance_by_depth(made()) == []
-    fill_would_accept(made())
+    assert acceptance_by_depth(trace_of()) == []
+    fill_would_accept(trace_of())
 
 
 def test_plain_decoding_has_one_token_per_step():
-    trace = made(steps={"accepted": [0, 0], "drafted": [0, 0], "draft_ms": [None, None], "verify_ms": [1.0, None]})
+    trace = trace_of(steps={"accepted": [0, 0], "drafted": [0, 0], "draft_ms": [None, None], "verify_ms": [1.0, None]})
     values = compute(trace)
     assert values["tokens_per_step"] == 1.0 and values["no_draft_steps"] == 2
     assert values["draft_efficiency"] is None and values["draft_share"] is None
@@ -137,7 +137,7 @@ def test_siblings_count_once_per_visited_parent():
             "accepted", "accepted",
         ],
     }  # fmt: skip
-    assert acceptance_by_depth(made(nodes=nodes)) == [(1, 3, 2), (2, 2, 1)]
+    assert acceptance_by_depth(trace_of(nodes=nodes)) == [(1, 3, 2), (2, 2, 1)]
 
 
 def test_acceptance_by_depth_against_the_obvious_loop(trace: Trace):
@@ -171,7 +171,7 @@ def obvious(ids: list[int], context: int, position: int, length: int) -> int:
 
 def test_would_accept_by_hand():
     # prompt 1 2 3 1, output 2 3 9: after step 0 (context 4) comes 2 3 9, after step 1 (context 6) comes 9
-    trace = made(
+    trace = trace_of(
         4,
         tokens={"id": [1, 2, 3, 1, 2, 3, 9]},
         steps={"context": [4, 6]},
@@ -189,7 +189,7 @@ def test_would_accept_by_hand():
 
 
 def test_would_accept_where_nothing_followed():
-    trace = made(
+    trace = trace_of(
         3,
         tokens={"id": [7, 7, 7]},
         steps={"context": [3]},
@@ -226,7 +226,7 @@ def test_would_accept_against_the_obvious_loop(data: st.DataObject):
             position = data.draw(st.integers(0, context - 1))
             rows.append((step, position, data.draw(st.integers(0, context - 1 - position))))
     step, position, length = ([row[i] for row in rows] for i in range(3))
-    trace = made(
+    trace = trace_of(
         tokens={"id": ids},
         steps={"context": contexts},
         candidates={"step": step, "position": position, "length": length, "would_accept": [-1] * len(rows)},
@@ -243,8 +243,8 @@ def test_regret_counts_only_steps_with_a_chosen_candidate():
         "would_accept": [4, 1, 3, 9, 2, 2],
         "chosen": [False, True, False, False, True, False],
     }
-    assert ranking_regret(made(candidates=columns)) == 1.5  # step 0: 4 − 1, step 3: 2 − 2; step 2 chose none
-    assert ranking_regret(made(candidates={**columns, "chosen": [False] * 6})) is None
+    assert ranking_regret(trace_of(candidates=columns)) == 1.5  # step 0: 4 − 1, step 3: 2 − 2; step 2 chose none
+    assert ranking_regret(trace_of(candidates={**columns, "chosen": [False] * 6})) is None
 
 
 def test_would_accept_is_the_column_that_the_trace_declares():
@@ -252,7 +252,7 @@ def test_would_accept_is_the_column_that_the_trace_declares():
 
 
 def test_acceptance_of_a_draft_model_counts_its_chain_up_to_the_first_rejection():
-    trace = made(
+    trace = trace_of(
         nodes={
             "step": [0] * 5 + [1] * 2,
             "parent": [-1, 0, 1, 2, 1, -1, 0],
@@ -262,12 +262,12 @@ def test_acceptance_of_a_draft_model_counts_its_chain_up_to_the_first_rejection(
         },
     )  # fmt: skip
     assert compute(trace)["beta"] == pytest.approx((0.9 + 0.5 + 0.3) / 3)
-    assert compute(made())["beta"] is None
+    assert compute(trace_of())["beta"] is None
 
 
 def test_a_position_of_a_tree_counts_once_for_acceptance_whatever_stood_there():
     """A step whose second guess stood and whose next three did not: two positions, not five nodes nor a chain's one."""
-    trace = made(
+    trace = trace_of(
         nodes={
             "step": [0] * 7 + [1] * 2,
             "parent": [-1, 0, 0, 1, 2, 2, 2, -1, 0],
@@ -284,11 +284,11 @@ def test_the_cost_of_a_draft_forward_is_in_forwards_of_the_target():
         "term:forward_ms": [6.0, None, 2.0], "depth": [3, 0, 1], "verify_ms": [9.0, 50.0, 11.0],
         "route": ["chain", "none", "chain"],
     }  # fmt: skip
-    trace = made(steps=steps)
+    trace = trace_of(steps=steps)
     assert compute(trace)["draft_cost"] is None, "a verify forward has many rows and is no measure"
     trace.run.setdefault("timings", {})["one_row_ms"] = 8.0
     assert compute(trace)["draft_cost"] == pytest.approx((8 / 4) / 8), "a forward per token of a chain"
-    assert compute(made())["draft_cost"] is None
+    assert compute(trace_of())["draft_cost"] is None
     trace.tables["steps"]["term:draft_forwards"] = [5.0, None, 3.0]
     assert compute(trace)["draft_cost"] == pytest.approx((8 / 8) / 8), "of a tree that was cut, those that ran"
     trace.tables["steps"]["term:draft_forwards"] = [None, None, None]
@@ -345,11 +345,11 @@ def test_what_a_run_recorded_of_plain_decoding_counts_where_tokens_were_chosen_a
     assert baseline(earlier).tokens_per_s == 8
 
 
-def drafted() -> Trace:
+def draft_trace() -> Trace:
     """Two steps of a chain of two with an expansion beside each token: the first is accepted and its expansion replaces
     the second; then nothing is accepted.
     """
-    return made(
+    return trace_of(
         steps={"bonus": [7, 9]},
         nodes={
             "step": [0, 0, 0, 0, 0, 1, 1, 1], "token": [1, 4, 5, 40, 50, 7, 6, 60],
@@ -367,7 +367,7 @@ def drafted() -> Trace:
 
 def test_acceptance_by_tenth_of_confidence():
     """Of three chain tokens whose parent stood, one at 100 % was accepted, two in the thirties were not."""
-    trace = drafted()
+    trace = draft_trace()
     assert confidence_bins(trace) == [(3, 2, 0), (9, 1, 1)]
     del trace.tables["nodes"]["term:confidence"]
     assert confidence_bins(trace) == []
@@ -375,7 +375,7 @@ def test_acceptance_by_tenth_of_confidence():
 
 def test_first_choices_count_wherever_they_hang():
     """Behind the expansion that stood, the drafter's first choice counts, too; the other choices never."""
-    trace = drafted()
+    trace = draft_trace()
     trace.tables["nodes"]["term:draft_rank"] = [None, 1, 0, 0, 1, None, 1, 0]
     assert confidence_bins(trace) == [(3, 2, 0), (9, 1, 0)]
     trace.tables["steps"]["route"] = ["drawn", "drawn"]
@@ -384,5 +384,5 @@ def test_first_choices_count_wherever_they_hang():
 
 def test_ranks_of_what_the_target_wrote():
     """Rank 0, then 1 (the expansion) at depths 1 and 2 of the first step, 5 (the bonus) at depth 1 of the second."""
-    assert target_ranks(drafted()) == {(1, 0): 1, (2, 1): 1, (1, 5): 1}
-    assert target_ranks(made()) == {}
+    assert target_ranks(draft_trace()) == {(1, 0): 1, (2, 1): 1, (1, 5): 1}
+    assert target_ranks(trace_of()) == {}

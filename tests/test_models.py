@@ -55,7 +55,7 @@ class Wheel:
         return self.folder / file
 
 
-def _installed(monkeypatch, wheel: Callable[[], Wheel]) -> None:
+def _install(monkeypatch, wheel: Callable[[], Wheel]) -> None:
     """Let ``importlib.metadata`` find this wheel; other packages are what they are."""
     version, distribution = importlib.metadata.version, importlib.metadata.distribution
     shown = lambda name: wheel().version if name == catalog.WHEEL else version(name)  # noqa: E731
@@ -70,16 +70,16 @@ def wheel(tmp_path, monkeypatch) -> Wheel:
     (made.folder / "llm").mkdir(parents=True)
     (made.folder / "llm" / "__init__.py").write_text("raise ImportError('never imported: it asks for llama.cpp')\n")
     write_gguf(made.folder / "llm" / "Tiny.Q8_0.gguf")
-    _installed(monkeypatch, lambda: made)
+    _install(monkeypatch, lambda: made)
     return made
 
 
 @pytest.fixture
 def no_wheel(monkeypatch):
-    def gone() -> Wheel:
+    def raise_missing() -> Wheel:
         raise importlib.metadata.PackageNotFoundError(catalog.WHEEL)
 
-    _installed(monkeypatch, gone)
+    _install(monkeypatch, raise_missing)
 
 
 def test_smollm2_is_the_default_where_its_wheel_is(wheel, no_choice):

@@ -89,7 +89,7 @@ def rewritten(folder: Path, **changes: Any) -> None:
     save_file(weights, file, metadata={"format": "pt"})
 
 
-def copied(folder: Path, to: Path) -> Path:
+def copy(folder: Path, to: Path) -> Path:
     return shutil.copytree(folder, to)
 
 
@@ -136,18 +136,18 @@ def drafts(target: Target, texts: list[list[int]], **params: Any) -> list[Any]:
     return made
 
 
-def generated(model: Any, prompt: list[int], monkeypatch: Any) -> tuple[list[int], list[tuple]]:
+def generate_mtp(model: Any, prompt: list[int], monkeypatch: Any) -> tuple[list[int], list[tuple]]:
     """transformers' own run with ``use_mtp``: its output, and per step the text, its draft and the draft's logits."""
     seen: list[tuple] = []
     honest: Any = MTPCandidateGenerator.get_candidates
 
-    def watched(self: Any, input_ids: torch.Tensor, *others: Any, **more: Any) -> Any:
+    def watch(self: Any, input_ids: torch.Tensor, *others: Any, **more: Any) -> Any:
         ids, logits = honest(self, input_ids, *others, **more)
         if logits is not None:
             seen.append((input_ids[0].tolist(), ids[0, input_ids.shape[1] :].tolist(), logits[0].float()))
         return ids, logits
 
-    monkeypatch.setattr(MTPCandidateGenerator, "get_candidates", watched)
+    monkeypatch.setattr(MTPCandidateGenerator, "get_candidates", watch)
     ids = torch.tensor([prompt])
     output = model.generate(
         ids, attention_mask=torch.ones_like(ids), use_mtp=True, max_new_tokens=NEW, do_sample=False, pad_token_id=0
@@ -156,7 +156,7 @@ def generated(model: Any, prompt: list[int], monkeypatch: Any) -> tuple[list[int
 
 
 @torch.inference_mode()
-def driven(model: Any, prompt: list[int]) -> tuple[list[int], list[tuple]]:
+def drive(model: Any, prompt: list[int]) -> tuple[list[int], list[tuple]]:
     """The same for a hybrid model, on which generate() refuses drafts: transformers' generator of candidates, given the
     states of plain forwards over the whole text.
     """
@@ -185,7 +185,7 @@ def test_drafts_are_transformers_own_at_every_step(family, places, targets, monk
     layers = KINDS[family]
     model, target = stock(places(family, layers), layers), targets(family, layers)
     prompt = prompt_ids(3, 20)
-    output, steps = driven(model, prompt) if target.shape.recurrent_layers else generated(model, prompt, monkeypatch)
+    output, steps = drive(model, prompt) if target.shape.recurrent_layers else generate_mtp(model, prompt, monkeypatch)
     assert len(steps) > 5 and any(len(draft) == layers for _, draft, _ in steps)
     made = drafts(target, [text for text, _, _ in steps], depth=layers)
     for (_, draft, logits), mine in zip(steps, made, strict=True):
@@ -337,7 +337,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("sentence", matrix(CHANGES, 4, "more of the same"))
 def test_a_checkpoint_that_does_not_fit_is_refused_by_name(sentence, places, targets, tmp_path):
-    folder = copied(places("qwen3_next", 1), tmp_path / "other")
+    folder = copy(places("qwen3_next", 1), tmp_path / "other")
     rewritten(folder, **{name.replace(".", "__"): tensor for name, tensor in CHANGES[sentence].items()})
     with pytest.raises(UserError, match=sentence):
         generate(targets("qwen3_next", 1), Prompt.from_ids([5, 6, 7]), "mtp", {"part": str(folder)}, max_new_tokens=4)
@@ -354,7 +354,7 @@ def test_layers_of_another_model_are_refused(places, targets, tmp_path):
             tmp_path / "eagle" / "m.safetensors",
         )
         generate(targets("qwen3_next", 1), prompt, "mtp", {"part": str(tmp_path / "eagle")}, max_new_tokens=4)
-    folder = copied(behind, tmp_path / "other")
+    folder = copy(behind, tmp_path / "other")
     rewritten(folder, model__layers__4__embed_tokens__weight=torch.zeros(VOCAB, 64))
     with pytest.raises(UserError, match=r"its layers\.4\.embed_tokens\.weight is not the embedding of"):
         generate(targets("deepseek_v3", 3), prompt, "mtp", {"part": str(folder)}, max_new_tokens=4)
@@ -363,7 +363,7 @@ def test_layers_of_another_model_are_refused(places, targets, tmp_path):
               "model__layers__4__shared_head__head__weight": weights["lm_head.weight"]}  # fmt: skip
     rewritten(folder, **copies)  # copies of the target's, as public files have them
     assert generate(targets("deepseek_v3", 3), prompt, "mtp", {"part": str(folder)}, max_new_tokens=4)
-    folder = copied(behind, tmp_path / "two")
+    folder = copy(behind, tmp_path / "two")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "num_nextn_predict_layers": 2}))
     with pytest.raises(UserError, match="says 2 MTP layers, and its tensors are of 3"):

@@ -15,7 +15,7 @@ from specviz.site import colab
 NOTEBOOK = Path(__file__).resolve().parent.parent / "docs" / "five-papers.ipynb"
 
 
-def executed(cells: list[dict[str, Any]]) -> list[str]:
+def execute(cells: list[dict[str, Any]]) -> list[str]:
     """The text of each code cell's last expression, in one namespace, as a notebook runs them."""
     shown, names = [], {}
     pd.set_option("display.width", 100)
@@ -37,7 +37,7 @@ def test_every_cell_runs_and_shows_what_is_stored():
     cells = code_of(notebook)
     assert len(cells) <= 10
     stored = ["".join(one["data"]["text/plain"]) for cell in cells for one in cell["outputs"]]
-    assert [text for text in executed(cells) if text] == stored
+    assert [text for text in execute(cells) if text] == stored
 
 
 def test_a_badge_and_a_cell_for_colab_where_the_repositorys_address_is_known(tmp_path: Path, monkeypatch):
@@ -67,7 +67,7 @@ def main() -> None:
     """Run the cells, and store what they show."""
     notebook = json.loads(NOTEBOOK.read_text("utf-8"))
     cells = code_of(notebook)
-    for number, (cell, text) in enumerate(zip(cells, executed(cells), strict=True), 1):
+    for number, (cell, text) in enumerate(zip(cells, execute(cells), strict=True), 1):
         data = {"text/plain": text.splitlines(keepends=True)}
         output = {"output_type": "execute_result", "execution_count": number, "metadata": {}, "data": data}
         cell["execution_count"], cell["outputs"] = number, [output] if text else []

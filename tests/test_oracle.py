@@ -155,11 +155,11 @@ def test_every_run_of_the_gallery(path: Path) -> None:
 def test_the_cost_of_a_ranking_in_words():
     """Exactly, between bounds, about, nothing."""
 
-    def told(cost: int, least: int, branches: bool = False) -> str:
+    def tell(cost: int, least: int, branches: bool = False) -> str:
         return Oracle(10 - cost, 10 - least, 10, (), branches).words
 
-    assert told(2, 2) == "ranking costs 2 of 10 steps"
-    assert told(2, 1) == "ranking costs 1 to 2 of 10 steps"
-    assert told(2, 2, branches=True) == "ranking costs about 2 of 10 steps"
-    assert told(0, 0) == "ranking costs none of 10 steps"
+    assert tell(2, 2) == "ranking costs 2 of 10 steps"
+    assert tell(2, 1) == "ranking costs 1 to 2 of 10 steps"
+    assert tell(2, 2, branches=True) == "ranking costs about 2 of 10 steps"
+    assert tell(0, 0) == "ranking costs none of 10 steps"
     assert Oracle(8, 9, 10, (), False).needs == "8 to 9" and Oracle(8, 8, 10, (), False).needs == "8"

@@ -13,6 +13,7 @@ from decoders.draft_models import eagle_published
 from decoders.parts import Part, export_part, load_part, save_part, shrink_part
 from specviz.cli import main
 
+from .command import refusal
 from .drafts import save_tiny_part, tiny_heads
 from .models import prompt_ids, tiny_target
 from .training import save_model
@@ -25,7 +26,7 @@ TREE = ("token", "parent", "draft_prob", "status")
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(parts, "PACKAGED", ())
-    monkeypatch.setattr(eagle_published, "tried", lambda network, target: [])  # a random head speaks for no reading
+    monkeypatch.setattr(eagle_published, "readings", lambda network, target: [])  # a random head speaks for no reading
     return tmp_path
 
 
@@ -186,5 +187,5 @@ def test_the_command_names_the_model_and_what_servers_differ_in(home, capsys):
         "name_or_path": "org/target", "architectures": ["LlamaForCausalLM"]
     }  # fmt: skip
     assert main(command) == 2 and "is there already" in capsys.readouterr().err
-    assert main(["parts", "export", str(home / "nowhere"), str(home / "x"), "--format", "eagle", "--model", model]) == 2
-    assert "there is no trained part in" in capsys.readouterr().err
+    places = (home / "nowhere", home / "x", "--format", "eagle", "--model", model)
+    assert "there is no trained part in" in refusal(capsys, "parts", "export", *places)

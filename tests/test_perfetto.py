@@ -10,6 +10,8 @@ import pytest
 from specviz.cli import main
 from specviz.views.perfetto import LANES, trace_events
 
+from .command import refusal
+
 
 def test_every_timed_stage_is_an_event_and_they_follow_one_another(trace):
     document = trace_events(trace)
@@ -34,5 +36,4 @@ def test_the_command_writes_it_beside_the_page_or_alone(trace, tmp_path, capsys)
     out = tmp_path / "run.json"
     assert main(["export", str(tmp_path / "run.spectrace"), "--perfetto", str(out)]) == 0
     assert json.loads(out.read_text("utf-8"))["displayTimeUnit"] == "ms" and "perfetto" in capsys.readouterr().out
-    assert main(["export", str(tmp_path / "run.spectrace")]) == 2
-    assert "say what to write: --html F, --perfetto F" in capsys.readouterr().err
+    assert "say what to write: --html F, --perfetto F" in refusal(capsys, "export", tmp_path / "run.spectrace")

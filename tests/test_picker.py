@@ -71,7 +71,7 @@ class Shelf:
         return made
 
 
-def settled(loader: Loader) -> None:
+def settle(loader: Loader) -> None:
     until(lambda: loader.coming is None, "the model is there, or was refused")
 
 
@@ -90,7 +90,7 @@ def test_the_model_in_use_stays_until_the_new_one_is_ready() -> None:
     assert (info["state"], info["text"], info["number"]) == ("ready", old, 1)
     assert info["coming"] == {"name": "A model", "text": "Converting it, 50%"} and loader.target.name == "stub"
     shelf.gate.set()
-    settled(loader)
+    settle(loader)
     assert loader.target.name == "another" and loader.model == "a/model" and loader.info()["number"] == 2
     until(lambda: told == ["another"], "pages hear of it")
     until(lambda: first() is None, "the one before is gone")
@@ -107,7 +107,7 @@ def test_the_second_of_two_who_choose_hears_that_one_is_being_loaded() -> None:
     assert caught.value.retry_s > 0
     assert loader.choose("a/model", "A model", "bob").done(), "the same one: nothing to do"
     shelf.gate.set()
-    settled(loader)
+    settle(loader)
     assert shelf.asked == ["a/model"]
 
 
@@ -122,10 +122,10 @@ def test_a_model_on_other_weights_is_another_choice() -> None:
         loader.choose("first", "First", "bob", weights="int4")
     assert loader.weights == "fp32", "until it is ready"
     shelf.gate.set()
-    settled(loader)
+    settle(loader)
     assert loader.weights == "int8" and loader.model == "first"
     loader.choose("b/model", "B model").result(WAIT_S)  # on those in use
-    settled(loader)
+    settle(loader)
     assert shelf.asked == ["first on int8", "b/model on int8"]
 
 
@@ -142,12 +142,12 @@ def test_a_load_that_fails_leaves_the_one_in_use_and_says_why(problem: Exception
     loader = shelf.loader()
     kept, shelf.refuse = loader.target, problem
     loader.choose("a/model", "A model")
-    settled(loader)
+    settle(loader)
     assert loader.target is kept and loader.state == "ready" and loader.info()["number"] == 1
     assert loader.refused is not None and loader.refused["text"].startswith(said)
     shelf.refuse = None
     loader.choose("a/model", "A model")
-    settled(loader)
+    settle(loader)
     assert loader.target.name == "another" and loader.refused is None
 
 
@@ -160,7 +160,7 @@ def test_what_is_refused_at_once_is_never_opened() -> None:
 
     with pytest.raises(UserError, match="it does not fit"):
         loader.choose("a/model", "A model", check=check).result(WAIT_S)
-    settled(loader)
+    settle(loader)
     assert shelf.asked == [] and loader.target.name == "stub"
 
 
@@ -179,7 +179,7 @@ def test_models_of_recorded_runs_make_room_for_the_chosen_one() -> None:
             raise TooLarge("it does not fit")
 
     loader.choose("a/model", "A model", check=check).result(WAIT_S)
-    settled(loader)
+    settle(loader)
     assert loader.target.name == "another" and beside() is None and not loader.beside(run)
 
 
@@ -203,7 +203,7 @@ def test_another_model_can_be_chosen_where_the_first_one_failed() -> None:
     loader.start()
     assert loader.wait(WAIT_S) and loader.text.endswith("Recorded runs still open; choose another model.")
     loader.choose("a/model", "A model")
-    settled(loader)
+    settle(loader)
     assert loader.state == "ready" and loader.target.name == "another"
 
 
@@ -275,7 +275,7 @@ def test_every_model_is_opened_on_the_weights_that_the_app_was_started_with(mode
         sizes = {one["model"]: one["memory_bytes"] for one in client.get("/api/models").json()["models"]}
         assert sizes[str(tmp_path / "first")] == size.size_of(tmp_path / "first", weights="int8").bytes
         assert choose(client, tmp_path / "second").status_code == 200
-        settled(desk.loader)
+        settle(desk.loader)
         assert desk.loader.target.info["layers"] == 5 and desk.loader.target.info["weights"] == "int8"
 
 
@@ -294,16 +294,16 @@ def test_other_weights_are_chosen_while_the_app_runs(app: tuple[TestClient, Any]
     answer = choose(client, here, weights="int2")
     assert answer.status_code == 422 and "one of fp32, int8, int4" in answer.json()["error"]
     assert choose(client, here, weights="int8").status_code == 200
-    settled(desk.loader)
+    settle(desk.loader)
     assert desk.loader.target.info["weights"] == "int8" and client.get("/api/models").json()["weights"] == "int8"
     assert memory("") == memory("int8")
     job = desk.submit(FORM, "pld", {}, {"max_new_tokens": 4})
     assert job.finished.wait(WAIT_S) and desk.store.get(job.id).run["model"]["weights"] == "int8"
     assert choose(client, tmp_path / "second").status_code == 200  # on those in use
-    settled(desk.loader)
+    settle(desk.loader)
     assert desk.loader.target.info["layers"] == 5 and desk.loader.target.info["weights"] == "int8"
     assert choose(client, tmp_path / "second", weights="fp32").status_code == 200
-    settled(desk.loader)
+    settle(desk.loader)
     assert "weights" not in desk.loader.target.info
 
 
@@ -323,7 +323,7 @@ def test_runs_keep_the_model_they_were_submitted_for(app: tuple[TestClient, Any]
     settings = {"max_new_tokens": 6}
     waits = desk.submit(FORM, "pld+h", {"layer": 2}, settings)  # behind what the worker does
     assert choose(client, tmp_path / "second").status_code == 200
-    settled(desk.loader)
+    settle(desk.loader)
     assert desk.loader.target.info["layers"] == 5 and first() is not None, "a run still waits with it"
     after = desk.submit(FORM, "pld+h", {"layer": 5}, settings)
     gate.set()
@@ -343,7 +343,7 @@ def test_runs_keep_the_model_they_were_submitted_for(app: tuple[TestClient, Any]
     assert again.status_code == 200 and client.get(f"/api/models/of/{waits.id}").json()["beside"]
     beside = weakref.ref(desk.target_of(desk.trace(waits.id).run))
     assert choose(client, made["model"]).status_code == 200, "one click"
-    settled(desk.loader)
+    settle(desk.loader)
     assert client.get(f"/api/models/of/{waits.id}").json()["same"] and desk.loader.target.key == before
     until(lambda: beside() is None, "what the page What if had read is gone, too")
 
@@ -358,7 +358,7 @@ def test_what_an_experiment_and_the_forms_use_follows_the_model(app: tuple[TestC
 
     assert layers() == {"pld+h": 3, "adapld": 3, "heads": 12}
     choose(client, tmp_path / "second")
-    settled(desk.loader)
+    settle(desk.loader)
     assert layers() == {"pld+h": 5, "adapld": 5, "heads": 20}
     listed = client.get("/api/models").json()
     assert listed["used"] == str(tmp_path / "second") and listed["name"] == "second" and listed["refused"] is None
@@ -376,7 +376,7 @@ def test_the_toy_note_comes_and_goes_with_the_bundled_target(app: tuple[TestClie
     assert client.get("/api/methods").json()["note"] == ""
     for model in ("bundled", tmp_path / "second", BUNDLED_FOLDER):
         choose(client, model)
-        settled(desk.loader)
+        settle(desk.loader)
         note = client.get("/api/methods").json()["note"]
         assert ("at the top of the page" in note) == (model == "bundled"), model
     assert client.get("/api/models").json()["used"] == "bundled", "by its folder, too"
@@ -386,7 +386,7 @@ def test_a_gguf_file_is_converted_in_the_background(app: tuple[TestClient, Any],
     client, desk = app
     write_gguf(tmp_path / "Tiny Model.gguf")
     assert choose(client, f" {tmp_path / 'Tiny Model.gguf'} ").status_code == 200
-    settled(desk.loader)
+    settle(desk.loader)
     assert desk.loader.refused is None and "dequantised from Q8_0" in desk.loader.text
     job = desk.submit(FORM, "pld", {}, {"max_new_tokens": 4})
     assert job.finished.wait(WAIT_S) and desk.store.get(job.id).run["model"]["dequantised"]["file"] == "Tiny Model.gguf"
@@ -434,7 +434,7 @@ def test_a_model_that_breaks_while_it_is_read_leaves_the_one_in_use(
     write_gguf(tmp_path / "odd.gguf", architecture="oddarch")
     for model, said in (("second", "could not be loaded"), ("odd.gguf", "of the architecture 'oddarch'")):
         assert choose(client, tmp_path / model).status_code == 200
-        settled(desk.loader)
+        settle(desk.loader)
         refused = client.get("/api/models").json()["refused"]
         assert refused["model"] == str(tmp_path / model) and said in refused["text"]
     assert desk.loader.target.name == "first" and desk.submit(FORM, "pld", {}, {"max_new_tokens": 2})
@@ -485,7 +485,7 @@ def test_where_users_sign_in_those_who_are_named_choose(tmp_path: Path) -> None:
             assert client.get("/api/status").json()["picks"] is may
             listed, chosen = client.get("/api/models"), choose(client, "bundled")
             assert listed.status_code == chosen.status_code == (200 if may else 403), name
-            settled(desk.loader)
+            settle(desk.loader)
     assert desk.loader.target.name == "another"
 
 

@@ -46,7 +46,7 @@ def target() -> Any:
     return tiny_target("llama")
 
 
-def written(folder: Path, *changes: tuple[str, str], name: str = "mine.py") -> Path:
+def write(folder: Path, *changes: tuple[str, str], name: str = "mine.py") -> Path:
     """The template's method with some of its text replaced."""
     text = ORIGINAL
     for old, new in changes:
@@ -70,7 +70,7 @@ def wheel(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def installed(wheel: Path, folder: Path) -> None:
+def install(wheel: Path, folder: Path) -> None:
     """Install a wheel as an installer does; the folder where it looks."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
@@ -78,7 +78,7 @@ def installed(wheel: Path, folder: Path) -> None:
 
 
 def test_a_method_of_an_installed_wheel_is_everywhere(tmp_path, target):
-    installed(wheel(tmp_path, "drafts_of_mine", ORIGINAL), tmp_path / "site")
+    install(wheel(tmp_path, "drafts_of_mine", ORIGINAL), tmp_path / "site")
     assert list(methods())[-1] == "mine" and drafters.plugin_problems() == ()
     assert drafters.plugin_place("mine") == "package drafts_of_mine, entry point mine"
     assert drafters.plugin_place("pld") is None
@@ -90,7 +90,7 @@ def test_a_method_of_an_installed_wheel_is_everywhere(tmp_path, target):
 
 
 def test_the_template_keeps_the_contract(tmp_path, target):
-    plugin = drafters.add_plugin(written(tmp_path))
+    plugin = drafters.add_plugin(write(tmp_path))
     assert [method.name for method in plugin.methods] == ["mine"]
     assert contract.check(find_method("mine"), target, [PROMPT, Prompt.from_ids([5])]) == []
     assert contract.drafted_tokens(target, Prompt.from_ids(prompt_ids(1, spread=4)), "mine") > 0
@@ -126,7 +126,7 @@ BROKEN = {
 @pytest.mark.parametrize("fault", matrix(BROKEN, 5, "other faults of plug-ins"))
 def test_what_is_broken_is_said_in_plain_words(tmp_path, target, fault):
     words, changes = BROKEN[fault]
-    drafters.add_plugin(written(tmp_path, *changes))
+    drafters.add_plugin(write(tmp_path, *changes))
     findings = contract.check(find_method("mine"), target, [Prompt.from_ids(prompt_ids(1, spread=4))])
     said = " ".join(finding.words for finding in findings)
     assert any(word in said for word in words), said
@@ -137,10 +137,10 @@ def test_what_is_broken_is_said_in_plain_words(tmp_path, target, fault):
 
 def test_a_call_that_fails_late_says_after_how_long(tmp_path, target):
     late = "import time; time.sleep(1.1); 1 / 0\n        tokens, n = context"
-    drafters.add_plugin(written(tmp_path, ("tokens, n = context", late)))
+    drafters.add_plugin(write(tmp_path, ("tokens, n = context", late)))
     with pytest.raises(UserError, match=r"mine .* failed in propose after 1 s: ZeroDivisionError.* line \d+ of"):
         generate(target, PROMPT, "mine", max_new_tokens=8)
-    drafters.add_plugin(written(tmp_path))
+    drafters.add_plugin(write(tmp_path))
     assert generate(target, PROMPT, "mine", max_new_tokens=8) == generate(target, PROMPT, max_new_tokens=8)
 
 
@@ -149,7 +149,7 @@ def test_a_card_of_an_earlier_version_loads_and_says_what_to_change(tmp_path, ta
     part = {"kind": "mine", "from": "here", "format": "own", "fingerprint": "f"}
     drafter = f"from decoders.parts import KINDS, about_part\n\n\nclass MyDrafter(Drafter):\n    part = {part}"
     card = "    available=lambda target: None,\n    brings=lambda params: False,\n    build=lambda"
-    drafters.add_plugin(written(tmp_path, ("class MyDrafter(Drafter):", drafter), ("    build=lambda", card)))
+    drafters.add_plugin(write(tmp_path, ("class MyDrafter(Drafter):", drafter), ("    build=lambda", card)))
     assert record(target, PROMPT, "mine", max_new_tokens=4).run["part"] == part
     first, *_, last = [entry.getMessage() for entry in caplog.records if "the card" in entry.getMessage()]
     assert "decoders.parts.KINDS is of an earlier version" in first and "part=TrainedPart(Kind(…))" in last
@@ -170,7 +170,7 @@ def test_a_card_of_an_earlier_version_loads_and_says_what_to_change(tmp_path, ta
 def test_a_plugin_that_cannot_be_used_is_named_and_everything_else_goes_on(tmp_path, text, words, capsys):
     bad = tmp_path / "bad.py"
     bad.write_text(text, "utf-8")
-    name_plugin_files([bad, written(tmp_path, ('name="mine"', 'name="good"'))])
+    name_plugin_files([bad, write(tmp_path, ('name="mine"', 'name="good"'))])
     assert "good" in methods() and "pld" in methods() and "mine" not in methods()
     (problem,) = drafters.plugin_problems()
     assert f"plug-in {bad} is left out: " in problem and words in problem
@@ -179,8 +179,8 @@ def test_a_plugin_that_cannot_be_used_is_named_and_everything_else_goes_on(tmp_p
 
 
 def test_two_plugins_of_one_name_are_refused_with_both_places(tmp_path):
-    first, second = written(tmp_path), written(tmp_path, name="other.py")
-    third = written(tmp_path, ('name="mine"', 'name="pld"'), name="third.py")
+    first, second = write(tmp_path), write(tmp_path, name="other.py")
+    third = write(tmp_path, ('name="mine"', 'name="pld"'), name="third.py")
     name_plugin_files([first, second, third])
     assert drafters.plugin_place("mine") == str(first) and drafters.plugin_place("pld") is None
     of_other, of_third = drafters.plugin_problems()
@@ -189,9 +189,9 @@ def test_two_plugins_of_one_name_are_refused_with_both_places(tmp_path):
 
 
 def test_a_file_is_read_anew_and_its_earlier_methods_go(tmp_path):
-    path = written(tmp_path)
+    path = write(tmp_path)
     drafters.add_plugin(path)
-    drafters.add_plugin(written(tmp_path, ('name="mine"', 'name="yours"')))
+    drafters.add_plugin(write(tmp_path, ('name="mine"', 'name="yours"')))
     assert "yours" in methods() and "mine" not in methods()
 
 
@@ -233,7 +233,7 @@ def test_the_app_says_which_plugin_is_left_out_and_never_to_other_people(tmp_pat
         bad = tmp_path / "bad.py"
         bad.write_text("import nothing_of_this_name")
         raising = ("    build=lambda", "    needs=lambda target, params: 1 / 0,\n    build=lambda")
-        name_plugin_files([bad, written(tmp_path, raising)])
+        name_plugin_files([bad, write(tmp_path, raising)])
         catalog = desk.catalog()
         assert f"Plug-in {bad} is left out: its import fails at line 1" in catalog["note"]
         (mine,) = [method for method in catalog["methods"] if method["name"] == "mine"]

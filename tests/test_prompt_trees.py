@@ -264,7 +264,7 @@ def test_files_keep_everything(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == [FILE]
 
 
-def broken(**changes):
+def breaks(**changes):
     return json.dumps({**ORACLE.to_json(), **changes})
 
 
@@ -276,20 +276,20 @@ STATES = ORACLE.to_json()["states"]
     [
         ("{", "no usable tree file"),
         ("[]", "not a tree file of this version"),
-        (broken(schema="spectrees/9"), "not a tree file of this version"),
-        (broken(states=None), "damaged"),
-        (broken(states=STATES[:2]), "as many distances"),
-        (broken(states=[STATES[0], STATES[2], STATES[2]]), "guess no further"),
-        (broken(states=[*STATES[:2], {"paths": [[0, 0]], "prompts": [2, 1]}]), "after its parent"),
-        (broken(states=[*STATES[:2], {"paths": [[0], [0]], "prompts": [2, 1, 1]}]), "each candidate once"),
-        (broken(states=[*STATES[:2], {"paths": [[7]], "prompts": [2, 1]}]), "does not have"),
-        (broken(states=[*STATES[:2], {"paths": [[0]], "prompts": [2, 3]}]), "0 to 2 prompt tokens"),
-        (broken(states=[*STATES[:2], {"paths": [[0]], "prompts": [2]}]), "one number of prompt tokens"),
-        (broken(states=[*STATES[:2], {"paths": [[0]], "prompts": [1, 1]}]), "always has all 2"),
-        (broken(states=[*STATES[:2], {"paths": [["0"]], "prompts": [2, 1]}]), "not a whole number"),
-        (broken(acceptance=[[0.6, 0.6], [0.1]]), "add up to 1.200"),
-        (broken(acceptance=[[float("nan"), 0.6], [0.1, 0.1]]), "is not allowed"),
-        (broken(ensemble=0), "at least one row"),
+        (breaks(schema="spectrees/9"), "not a tree file of this version"),
+        (breaks(states=None), "damaged"),
+        (breaks(states=STATES[:2]), "as many distances"),
+        (breaks(states=[STATES[0], STATES[2], STATES[2]]), "guess no further"),
+        (breaks(states=[*STATES[:2], {"paths": [[0, 0]], "prompts": [2, 1]}]), "after its parent"),
+        (breaks(states=[*STATES[:2], {"paths": [[0], [0]], "prompts": [2, 1, 1]}]), "each candidate once"),
+        (breaks(states=[*STATES[:2], {"paths": [[7]], "prompts": [2, 1]}]), "does not have"),
+        (breaks(states=[*STATES[:2], {"paths": [[0]], "prompts": [2, 3]}]), "0 to 2 prompt tokens"),
+        (breaks(states=[*STATES[:2], {"paths": [[0]], "prompts": [2]}]), "one number of prompt tokens"),
+        (breaks(states=[*STATES[:2], {"paths": [[0]], "prompts": [1, 1]}]), "always has all 2"),
+        (breaks(states=[*STATES[:2], {"paths": [["0"]], "prompts": [2, 1]}]), "not a whole number"),
+        (breaks(acceptance=[[0.6, 0.6], [0.1]]), "add up to 1.200"),
+        (breaks(acceptance=[[float("nan"), 0.6], [0.1, 0.1]]), "is not allowed"),
+        (breaks(ensemble=0), "at least one row"),
     ],
 )
 def test_malformed_files_are_refused_in_one_sentence(tmp_path, text, says):

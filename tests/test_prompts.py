@@ -18,7 +18,7 @@ from specviz.views.examples import SAMPLES, examples, listed_examples, sample_fi
 from .models import tiny_tokenizer
 
 
-def written(tmp_path, lines, name="prompts.jsonl"):
+def write(tmp_path, lines, name="prompts.jsonl"):
     path = tmp_path / name
     path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines), encoding="utf-8")
     return path
@@ -33,7 +33,7 @@ def test_plain_text_is_one_prompt_as_it_stands(tmp_path):
 
 
 def test_every_form_of_record(tmp_path):
-    path = written(
+    path = write(
         tmp_path,
         [
             {"question_id": 81, "category": "writing", "turns": ["First", "Second"], "reference": ["gold", "later"]},
@@ -58,7 +58,7 @@ def test_every_form_of_record(tmp_path):
 
 
 def test_a_limit_stops_before_a_later_bad_line(tmp_path):
-    path = written(tmp_path, [{"turns": ["a"]}, "not json"])
+    path = write(tmp_path, [{"turns": ["a"]}, "not json"])
     assert len(read_prompts(path, limit=1)) == 1
     with pytest.raises(UserError, match="line 2"):
         read_prompts(path)
@@ -66,7 +66,7 @@ def test_a_limit_stops_before_a_later_bad_line(tmp_path):
 
 def test_blank_further_turns_are_left_out(tmp_path):
     line = {"turns": ["a", " ", "b"], "reference": ["1", "2", "3", "4"]}
-    (record,) = read_prompts(written(tmp_path, [line]))
+    (record,) = read_prompts(write(tmp_path, [line]))
     assert (record.turns, record.reference, record.further_references) == (("a", "b"), "1", ("3",))
 
 
@@ -86,12 +86,12 @@ def test_the_next_user_turn_follows_an_answer():
 
 
 def test_json_files_hold_one_record_or_a_list(tmp_path):
-    assert read_prompts(written(tmp_path, ['{"turns": ["a"]}'], "one.json"))[0].id == "one-1"
-    assert len(read_prompts(written(tmp_path, ['[{"turns": ["a"]},', '{"turns": ["b"]}]'], "two.json"))) == 2
+    assert read_prompts(write(tmp_path, ['{"turns": ["a"]}'], "one.json"))[0].id == "one-1"
+    assert len(read_prompts(write(tmp_path, ['[{"turns": ["a"]},', '{"turns": ["b"]}]'], "two.json"))) == 2
     with pytest.raises(UserError, match="record 2: .*not a number"):
-        read_prompts(written(tmp_path, ['[{"turns": ["a"]}, 5]'], "bad.json"))
+        read_prompts(write(tmp_path, ['[{"turns": ["a"]}, 5]'], "bad.json"))
     with pytest.raises(UserError, match=r"line 2: not JSON"):
-        read_prompts(written(tmp_path, ["{", "x}"], "bad.json"))
+        read_prompts(write(tmp_path, ["{", "x}"], "bad.json"))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_json_files_hold_one_record_or_a_list(tmp_path):
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named_with_what_is_allowed(tmp_path, line, words):
-    path = written(tmp_path, [{"turns": ["fine"]}, "", line])
+    path = write(tmp_path, [{"turns": ["fine"]}, "", line])
     with pytest.raises(UserError) as caught:
         read_prompts(path)
     message = str(caught.value)

@@ -58,7 +58,7 @@ def tensors(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
     return {name: torch.randn(shape, generator=generator).half() for name, shape in shapes.items()}
 
 
-def written(folder: Path, config: dict[str, Any], weights: dict[str, torch.Tensor], kind: str = "safetensors") -> Path:
+def write(folder: Path, config: dict[str, Any], weights: dict[str, torch.Tensor], kind: str = "safetensors") -> Path:
     """A checkpoint's folder, as it would be published."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
@@ -74,7 +74,7 @@ def written(folder: Path, config: dict[str, Any], weights: dict[str, torch.Tenso
 def test_a_format_is_told_by_its_keys_and_configuration(tmp_path: Path, name: str, kind: str):
     config, shapes, kept = FORMATS[name]
     weights = tensors(shapes)
-    head = Published.open(written(tmp_path, config, weights, kind))
+    head = Published.open(write(tmp_path, config, weights, kind))
     assert head.format == name and head.config == config and kept in head.shapes
     read = head.read()
     assert {key: tuple(tensor.shape) for key, tensor in read.items()} == head.shapes
@@ -87,14 +87,14 @@ def test_a_format_is_told_by_its_keys_and_configuration(tmp_path: Path, name: st
 
 def test_only_the_heads_of_a_whole_model_are_read(tmp_path: Path):
     config, shapes, _ = FORMATS["medusa-2"]
-    head = Published.open(written(tmp_path, config, tensors(shapes)))
+    head = Published.open(write(tmp_path, config, tensors(shapes)))
     assert list(head.read()) == ["0.0.linear.weight"] and head.bytes == 2 * 64 * 64
 
 
 def test_shards_and_safetensors_come_first(tmp_path: Path):
     config, shapes, _ = FORMATS["eagle"]
     weights = tensors(shapes)
-    folder = written(tmp_path, config, {}, "bin")
+    folder = write(tmp_path, config, {}, "bin")
     names, files = sorted(weights), {}
     for i, part in enumerate((names[:3], names[3:])):
         save_file({name: weights[name] for name in part}, folder / f"shard-{i}.safetensors")
@@ -143,7 +143,7 @@ def test_code_in_a_pickle_is_never_run(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_what_is_not_read_is_named_with_what_is(tmp_path: Path, config: dict, shapes: dict, named: str):
     with pytest.raises(UserError, match=rf"holds {named}, which is not read: supported are DFlash2 in .* Hydra's"):
-        Published.open(written(tmp_path, config, tensors(shapes)))
+        Published.open(write(tmp_path, config, tensors(shapes)))
 
 
 def large(folder: Path, kind: str) -> Path:
@@ -170,7 +170,7 @@ def test_what_does_not_fit_is_said_before_it_is_read(tmp_path: Path, monkeypatch
 
 def test_what_does_not_fit_in_its_dtype_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     config, shapes, _ = FORMATS["eagle"]
-    head = Published.open(written(tmp_path, config, tensors(shapes)))
+    head = Published.open(write(tmp_path, config, tensors(shapes)))
     monkeypatch.setattr(published, "free_memory", lambda device: head.bytes)
     head.read()
     with pytest.raises(TooLarge, match=r"MB of memory, and"):
@@ -180,7 +180,7 @@ def test_what_does_not_fit_in_its_dtype_is_said(tmp_path: Path, monkeypatch: pyt
 def test_a_damaged_file_is_named(tmp_path: Path):
     config, shapes, _ = FORMATS["eagle"]
     for kind, name in (("safetensors", "model.safetensors"), ("bin", "pytorch_model.bin")):
-        folder = written(tmp_path / kind, config, tensors(shapes), kind)
+        folder = write(tmp_path / kind, config, tensors(shapes), kind)
         (folder / name).write_bytes((folder / name).read_bytes()[:2000])
         with pytest.raises(UserError, match=rf"{name} is truncated or damaged"):
             Published.open(folder)
@@ -204,7 +204,7 @@ def test_a_hub_id_is_fetched_when_it_fits(tmp_path: Path, monkeypatch: pytest.Mo
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     config, shapes, _ = FORMATS["eagle"]
-    folder, calls = written(tmp_path, config, tensors(shapes)), []
+    folder, calls = write(tmp_path, config, tensors(shapes)), []
     sizes = {"config.json": 100, "model.safetensors": 30_000_000_000, "pytorch_model.bin": 30_000_000_000}
 
     def snapshot(name: str, *, allow_patterns: list[str], local_files_only: bool = False) -> str:

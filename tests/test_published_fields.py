@@ -14,9 +14,9 @@ from decoders.errors import UserError
 
 from . import block_oracle
 from .drafts import tiny_heads
-from .eagle_oracle import LLAMA, published, tensors
+from .eagle_oracle import LLAMA, publish, tensors
 from .models import tiny_target
-from .test_medusa import stored
+from .test_medusa import store
 from .tiers import matrix
 
 LLAMA3 = {
@@ -101,7 +101,7 @@ def target():
 def heads_of(kind: str, target: Any) -> dict[str, torch.Tensor]:
     bias = kind.startswith("hydra")
     made = tiny_heads(target, kind.rstrip("+"), shared=False, bias=bias, mixed=bias, heads=2)
-    weights = stored(kind.rstrip("+"), made)
+    weights = store(kind.rstrip("+"), made)
     if kind == "hydra++":
         layer = tensors(False)
         weights |= {f"prefix_embeding_layer.{name}": one for name, one in layer.items() if name.startswith("layers.")}
@@ -113,30 +113,30 @@ def heads_of(kind: str, target: Any) -> dict[str, torch.Tensor]:
     return weights
 
 
-def fitted(name: str, config: dict[str, Any], target: Any, folder: Any) -> Any:
+def fit(name: str, config: dict[str, Any], target: Any, folder: Any) -> Any:
     """The head's own configuration, fitted to the target. Raises UserError."""
     if name.startswith("eagle"):
         weights = {"eagle": FIRST, "eagle3-speculators": SPECULATORS}.get(name, THIRD)
-        head = Published.open(published(folder, config, weights))
+        head = Published.open(publish(folder, config, weights))
         if head.format != name:
             raise UserError(f"another format: {config}")
-        return eagle_published.fitted(name != "eagle", head, target).config
+        return eagle_published.fit(name != "eagle", head, target).config
     kind = name.partition("-")[0]
     if kind in BLOCKS:
         weights = block_oracle.tensors("dflash" if name == "dflash-deepspec" else kind)
         if name == "dflash-transformers":
             for ours, theirs in (("fc", "encoder.fc"), ("hidden_norm", "encoder.output_norm_enc")):
                 weights[f"{theirs}.weight"] = weights.pop(f"{ours}.weight")
-        head = Published.open(published(folder, config, weights))
+        head = Published.open(publish(folder, config, weights))
         if head.format != name:
             raise UserError(f"another format: {config}")
-        return block_published.fitted(kind, head, target).config
+        return block_published.fit(kind, head, target).config
     weights = heads_of(name.removesuffix("-2"), target)
     if name == "medusa-2":
         weights = {f"medusa_head.{key}": tensor for key, tensor in weights.items()}
-    head = Published.open(published(folder, config, weights))
+    head = Published.open(publish(folder, config, weights))
     assert head.format == name
-    return heads_published.fitted(kind.rstrip("+"), head, target).config
+    return heads_published.fit(kind.rstrip("+"), head, target).config
 
 
 def with_field(config: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -179,13 +179,13 @@ def test_a_field_is_read_or_refused_by_name(target, tmp_path, name):
     one is refused by name; of one that changes nothing, none makes a difference; a field of no list is refused.
     """
     config = CONFIGS[name]
-    base, count = fitted(name, config, target, tmp_path / "base"), 0
+    base, count = fit(name, config, target, tmp_path / "base"), 0
 
     def trial(path: tuple[str, ...], value: Any) -> Any:
         nonlocal count
         count += 1
         try:
-            return fitted(name, with_field(config, path, value), target, tmp_path / str(count))
+            return fit(name, with_field(config, path, value), target, tmp_path / str(count))
         except UserError as error:
             return str(error)
 
@@ -248,33 +248,33 @@ def test_fields_that_go_together(target, tmp_path, field):
     config = {**CONFIGS[name], **more}
     if field == "rope_theta":
         del config["rope_scaling"], config["rope_parameters"]
-    base = fitted(name, config, target, tmp_path / "base")
+    base = fit(name, config, target, tmp_path / "base")
     if field == "tie_word_embeddings":  # what is stored is the head; where nothing is, tying makes another one
-        assert fitted(name, with_field(config, path, value), target, tmp_path / "tied") == base
-        head = Published.open(published(tmp_path / "none", with_field(config, path, value), {
+        assert fit(name, with_field(config, path, value), target, tmp_path / "tied") == base
+        head = Published.open(publish(tmp_path / "none", with_field(config, path, value), {
             key: one for key, one in tensors(True).items() if key != "lm_head.weight"
         }))  # fmt: skip
         head.config.pop("draft_vocab_size")
         with pytest.raises(UserError, match="its tie_word_embeddings is true"):
-            eagle_published.fitted(True, head, target)
+            eagle_published.fit(True, head, target)
     elif sentence:
         with pytest.raises(UserError, match=sentence):
-            fitted(name, with_field(config, path, value), target, tmp_path / "other")
+            fit(name, with_field(config, path, value), target, tmp_path / "other")
     else:
-        assert fitted(name, with_field(config, path, value), target, tmp_path / "other") != base
+        assert fit(name, with_field(config, path, value), target, tmp_path / "other") != base
 
 
 @pytest.mark.parametrize("name", ["eagle", "eagle3", "eagle3-specforge"])
 def test_windows_that_a_formats_code_has_not_are_refused(target, tmp_path, name):
     config = {**CONFIGS[name], "sliding_window": 5, "layer_types": ["sliding_attention"]}
     with pytest.raises(UserError, match=r"layer_types = \['sliding_attention'\], and of EAGLE.* 1 × full_attention"):
-        fitted(name, config, target, tmp_path / "head")
+        fit(name, config, target, tmp_path / "head")
 
 
 def test_what_norm_output_may_mean_is_said(target, tmp_path):
     for name in ("eagle3", "eagle3-speculators"):
         weights = SPECULATORS if name == "eagle3-speculators" else THIRD
-        head = Published.open(published(tmp_path / name, {**CONFIGS[name], "norm_output": True}, weights))
-        made = eagle_published.fitted(True, head, target)
+        head = Published.open(publish(tmp_path / name, {**CONFIGS[name], "norm_output": True}, weights))
+        made = eagle_published.fit(True, head, target)
         said = [words for words in made.about["warnings"] if "norm_output = True is read as servers" in words]
         assert made.config.norm_output and len(said) == (name == "eagle3")

@@ -136,7 +136,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def broken(text: str, folder: Path) -> list[str]:
+def broken_links(text: str, folder: Path) -> list[str]:
     """Links and pictures of a page in ``folder`` that lead nowhere in the repository."""
     faults = []
     for link in re.findall(r"\]\(([^)]+)\)", text):
@@ -154,13 +154,13 @@ def broken(text: str, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_links_lead_somewhere(name: str):
-    assert broken(page(name), PAGES[name].parent) == []
+    assert broken_links(page(name), PAGES[name].parent) == []
 
 
 def test_the_link_check_catches_a_broken_one():
     """Negative control."""
     text = "# Top\n[a](gone.md) [b](README.md) [c](#top) [d](#bottom) [e](README.md#gone) [f](README.md#licence)"
-    assert broken(text, ROOT) == ["gone.md", "#bottom", "README.md#gone"]
+    assert broken_links(text, ROOT) == ["gone.md", "#bottom", "README.md#gone"]
 
 
 def test_every_page_of_docs_is_linked():

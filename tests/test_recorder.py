@@ -78,7 +78,7 @@ def both(model: Any, names: Any = None, seed: int = 0, prompt: Any = None, **opt
     return output, recorder
 
 
-def checked(trace: Trace, output: list[int]) -> Trace:
+def check_trace(trace: Trace, output: list[int]) -> Trace:
     """The trace is whole, survives its file, and holds the output."""
     check(trace)
     assert trace.output_ids == output and trace.run["complete"]
@@ -93,14 +93,14 @@ def test_output_is_generates_own_on_six_families(family: str, how: str):
         "sampled": {"assistant_model": assistant(family), "do_sample": True, "temperature": 0.8, "top_k": 40},
     }[how]  # fmt: skip
     output, recorder = both(network(family), **options)
-    trace = checked(recorder.trace, output[0, len(PROMPT) :].tolist())
+    trace = check_trace(recorder.trace, output[0, len(PROMPT) :].tolist())
     assert trace.run["metrics"]["tokens"] == TOKENS
     assert (sum(trace.tables["steps"]["drafted"]) > 0) == (how != "plain")
 
 
 def test_a_looked_up_draft_says_where_it_was_copied_from():
     output, recorder = both(network(), tiny_tokenizer(), prompt_lookup_num_tokens=5, max_matching_ngram_size=3)
-    trace = checked(recorder.trace, output[0, len(PROMPT) :].tolist())
+    trace = check_trace(recorder.trace, output[0, len(PROMPT) :].tolist())
     nodes, tokens, candidates = (trace.tables[name] for name in ("nodes", "tokens", "candidates"))
     drafted = [row for row, origin in enumerate(nodes["origin"]) if origin == "main"]
     assert drafted and all(tokens["id"][nodes["source"][row]] == nodes["token"][row] for row in drafted)
@@ -114,7 +114,7 @@ def test_an_assistants_probabilities_are_recorded_beside_the_models():
     """q is the assistant's own, p the model's: both computed here anew, from the same text."""
     model, helper = network(), assistant()
     output, recorder = both(model, assistant_model=helper)
-    trace = checked(recorder.trace, output[0, len(PROMPT) :].tolist())
+    trace = check_trace(recorder.trace, output[0, len(PROMPT) :].tolist())
     nodes, steps = trace.tables["nodes"], trace.tables["steps"]
     text = trace.tables["tokens"]["id"]
     with torch.no_grad():
@@ -152,7 +152,7 @@ def test_processors_do_not_change_the_recorded_probabilities():
 
 def test_early_exit_drafts_with_the_model_itself():
     output, recorder = both(network(), assistant_early_exit=2)
-    trace = checked(recorder.trace, output[0, len(PROMPT) :].tolist())
+    trace = check_trace(recorder.trace, output[0, len(PROMPT) :].tolist())
     assert len(recorder.traces) == 1 and trace.run["method"]["params"]["assistant_early_exit"] == 2
 
 
@@ -168,21 +168,21 @@ def test_an_assistant_with_another_tokenizer(sampled: bool):
         network(), tiny_tokenizer(), prompt=text_ids(), tokenizer=tiny_tokenizer(), do_sample=sampled, fresh=fresh,
         repeats=not sampled,  # unrecorded, the universal assistant does not repeat itself either
     )  # fmt: skip
-    trace = checked(recorder.trace, output[0, text_ids().shape[1] :].tolist())
+    trace = check_trace(recorder.trace, output[0, text_ids().shape[1] :].tolist())
     assert trace.run["method"]["name"] == ("generate:universal" if sampled else "generate:assistant-text")
     assert sum(trace.tables["steps"]["drafted"]) > 0
 
 
 def test_multi_token_prediction(monkeypatch: pytest.MonkeyPatch):
-    def made(main_model: Any, **kwargs: Any) -> Any:
+    def make_assistant(main_model: Any, **kwargs: Any) -> Any:
         torch.manual_seed(0)
         return MtpModel(main_model, 2).eval()
 
-    monkeypatch.setattr(MtpModel, "from_pretrained", made)
+    monkeypatch.setattr(MtpModel, "from_pretrained", make_assistant)
     model = network()
     model.config.num_mtp_layers = 2
     output, recorder = both(model, use_mtp=True)
-    trace = checked(recorder.trace, output[0, len(PROMPT) :].tolist())
+    trace = check_trace(recorder.trace, output[0, len(PROMPT) :].tolist())
     assert trace.tables["steps"]["drafted"][:2] == [0, 2]
     assert "reads the prompt" in trace.tables["steps"]["reason"][0]
 
@@ -192,7 +192,7 @@ def test_a_stop_token_inside_the_draft_ends_the_run():
     plain = model.generate(ids(), max_new_tokens=TOKENS, do_sample=False)[0, len(PROMPT) :].tolist()
     stop = plain[TOKENS // 2]
     output, recorder = both(model, assistant_model=network(), eos_token_id=stop)
-    trace = checked(recorder.trace, output[0, len(PROMPT) :].tolist())
+    trace = check_trace(recorder.trace, output[0, len(PROMPT) :].tolist())
     assert trace.run["stop"] == "eos" and trace.output_ids[-1] == stop
     assert trace.tables["steps"]["drafted"] and trace.run["stop_ids"] == [stop]
 
@@ -204,7 +204,7 @@ def test_a_padded_batch_is_recorded_row_by_row():
     output, recorder = both(network(), prompt=rows, attention_mask=mask)
     assert [t.run["prompt_length"] for t in recorder.traces] == [len(PROMPT) - 6, len(PROMPT)]
     for trace, row in zip(recorder.traces, output, strict=True):
-        checked(trace, row[len(PROMPT) :].tolist())
+        check_trace(trace, row[len(PROMPT) :].tolist())
     with pytest.raises(UserError, match="2 outputs"):
         _ = recorder.trace
 
@@ -238,14 +238,14 @@ def test_beams_are_refused_before_anything_is_computed():
 def test_a_generate_that_raises_leaves_what_was_seen_and_restores_the_model():
     model = network()
 
-    class Broken(hf.LogitsProcessor):
+    class Failing(hf.LogitsProcessor):
         def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
             if input_ids.shape[1] > len(PROMPT) + 5:
                 raise RuntimeError("no more")
             return scores
 
     with pytest.raises(RuntimeError, match="no more"), recording(model) as recorder:
-        model.generate(ids(), max_new_tokens=TOKENS, do_sample=False, logits_processor=[Broken()])
+        model.generate(ids(), max_new_tokens=TOKENS, do_sample=False, logits_processor=[Failing()])
     assert not set(PLACES) & set(vars(model)) and not model._forward_hooks
     trace = recorder.trace
     check(trace)

@@ -73,7 +73,7 @@ class PoolDrafter(Drafter):
         )
 
 
-def pooled(drafter, **changes):
+def pool_run(drafter, **changes):
     return replace(
         method_of(drafter, Needs(pool=True)),
         node_terms=(Term("count", "count", "hits"), Term("p_eos", "p(EOS)", "of the target")),
@@ -82,14 +82,14 @@ def pooled(drafter, **changes):
     )
 
 
-def given(tokens: int = 6) -> Prompt:
+def prompt_of(tokens: int = 6) -> Prompt:
     pool = Pool(np.arange(40, 40 + tokens) % 60 + 3, (0, 2), None, "notes")
     return replace(Prompt.from_ids(prompt_ids(3)), pool=pool)
 
 
 def test_declared_numbers_and_the_pool_are_in_the_trace(target):
     drafter = PoolDrafter()
-    trace = record(target, given(), pooled(drafter), max_new_tokens=4)
+    trace = record(target, prompt_of(), pool_run(drafter), max_new_tokens=4)
     check(trace)
     assert drafter.prepared == 1
     assert trace.run["pool"] == {"label": "notes", "tokens": 6, "passages": 2, "in_prompt": False}
@@ -105,7 +105,7 @@ def test_declared_numbers_and_the_pool_are_in_the_trace(target):
 def test_what_a_pool_candidate_would_have_brought(target):
     output = record(target, Prompt.from_ids(prompt_ids(3)), "plain", max_new_tokens=4).output_ids
     pool = Pool(np.array([9, 9, 9, output[0], output[0] + 1]), (0,), None, "the answer's beginning")
-    trace = record(target, replace(given(), pool=pool), pooled(PoolDrafter()), max_new_tokens=4)
+    trace = record(target, replace(prompt_of(), pool=pool), pool_run(PoolDrafter()), max_new_tokens=4)
     assert trace.tables["candidates"]["would_accept"][0] == 1
     assert trace.tables["steps"]["origins"][0] == "datastore"
     prompt = trace.run["prompt_length"]
@@ -113,7 +113,7 @@ def test_what_a_pool_candidate_would_have_brought(target):
 
 
 def test_a_long_pool_is_recorded_around_what_was_used(target):
-    trace = record(target, given(WHOLE_POOL + 1), pooled(PoolDrafter()), max_new_tokens=2)
+    trace = record(target, prompt_of(WHOLE_POOL + 1), pool_run(PoolDrafter()), max_new_tokens=2)
     check(trace)
     assert max(trace.tables["pool"]["position"]) == 4 + 32 and trace.run["pool"]["tokens"] == WHOLE_POOL + 1
 
@@ -124,7 +124,7 @@ def test_a_context_in_the_prompt_is_its_pool_and_not_recorded_twice(target):
     pool = prompt.context_pool()
     assert pool is not None and pool.starts == (0, 20) and len(pool.tokens) == 40
     assert pool.positions is not None and pool.positions.tolist() == list(range(40))
-    trace = record(target, prompt, pooled(PoolDrafter()), max_new_tokens=2)
+    trace = record(target, prompt, pool_run(PoolDrafter()), max_new_tokens=2)
     check(trace)
     assert trace.run["pool"]["in_prompt"] and not trace.tables["pool"]["position"]
     assert set(trace.tables["nodes"]["pool"]) == {-1}
@@ -143,13 +143,13 @@ class Lenient(MatchVerifier):
 
 
 def test_a_method_may_bring_its_verifier_and_plain_decoding_stands_beside(target):
-    method = pooled(PoolDrafter(), verifier=lambda params, chooser, stop_ids: Lenient(chooser), lossless=False)
-    run = Run(target, given(), method, max_new_tokens=5, compare=True)
+    method = pool_run(PoolDrafter(), verifier=lambda params, chooser, stop_ids: Lenient(chooser), lossless=False)
+    run = Run(target, prompt_of(), method, max_new_tokens=5, compare=True)
     deltas = list(run)
     trace = run.trace
     check(trace)
     assert deltas[-1]["plain"]["id"] == trace.tables["plain"]["id"]
-    assert trace.tables["plain"]["id"] == record(target, given(), "plain", max_new_tokens=5).output_ids
+    assert trace.tables["plain"]["id"] == record(target, prompt_of(), "plain", max_new_tokens=5).output_ids
     assert not trace.run["method"]["lossless"] and trace.output_ids != trace.tables["plain"]["id"]
     assert trace.tables["nodes"]["term:p_eos"][:3] == [0.5] * 3
     assert trace.run["metrics"]["differs"] == sum(r > 0 for r in trace.tables["tokens"]["rank"]) > 0
@@ -163,8 +163,8 @@ def test_a_number_of_candidates_takes_one_declaration(target):
             assert draft.candidates is not None
             return replace(draft, candidates=replace(draft.candidates, terms={"distance": np.array([7.0])}))
 
-    method = pooled(Counting(), terms=(Term("distance", "distance", "tokens to the end", 0, 100),))
-    trace = load(save(record(target, given(), method, max_new_tokens=2), None) or b"")
+    method = pool_run(Counting(), terms=(Term("distance", "distance", "tokens to the end", 0, 100),))
+    trace = load(save(record(target, prompt_of(), method, max_new_tokens=2), None) or b"")
     assert set(trace.tables["candidates"]["term:distance"]) == {7.0}
     assert set(frame(trace, "candidates")["term:distance"]) == {7.0}
     assert trace.run["terms"][0]["label"] == "distance" and not any(report(trace)["columns"].values())
@@ -181,7 +181,7 @@ def test_a_column_of_the_engine_takes_a_line_and_its_value(target, monkeypatch):
         add(self, table, count, {**values, "rows": nodes} if table == "steps" else values)
 
     monkeypatch.setattr(Rows, "add", with_rows)
-    trace = load(save(record(target, given(), pooled(PoolDrafter()), max_new_tokens=2), None) or b"")
+    trace = load(save(record(target, prompt_of(), pool_run(PoolDrafter()), max_new_tokens=2), None) or b"")
     assert trace.tables["steps"]["rows"][0] == 3 and set(trace.tables["steps"]["unset"]) == {-1}
     assert list(frame(trace, "steps")["rows"]) == trace.tables["steps"]["rows"]
     assert [told["name"] for told in report(trace)["columns"]["steps"]] == ["rows", "unset"]
@@ -193,7 +193,7 @@ def test_a_method_may_rewrite_the_prompt(target):
     def shorter(target, params, prompt):
         return replace(prompt, tokens=prompt.tokens[:10], compression={"ratio_asked": 6.0, "kept_tokens": 10})
 
-    trace = record(target, given(), pooled(PoolDrafter(), prompt=shorter), max_new_tokens=2)
+    trace = record(target, prompt_of(), pool_run(PoolDrafter(), prompt=shorter), max_new_tokens=2)
     assert trace.run["prompt_length"] == 10 and trace.run["compression"]["kept_tokens"] == 10
 
 
@@ -315,9 +315,9 @@ def test_a_drawn_run_is_compared_with_plain_decoding_by_the_same_draws():
 
 
 def test_a_method_that_rewrites_the_prompt_is_compared_with_plain_decoding_of_the_given_one(target):
-    rewriting = pooled(PoolDrafter(), prompt=lambda target, params, prompt: replace(prompt, tokens=prompt.tokens[5:]))
-    trace = record(target, given(), rewriting, max_new_tokens=5, compare=True)
-    alone = record(target, given(), "plain", max_new_tokens=5)
+    rewriting = pool_run(PoolDrafter(), prompt=lambda target, params, prompt: replace(prompt, tokens=prompt.tokens[5:]))
+    trace = record(target, prompt_of(), rewriting, max_new_tokens=5, compare=True)
+    alone = record(target, prompt_of(), "plain", max_new_tokens=5)
     assert trace.tables["plain"]["id"] == alone.output_ids and trace.run["given_prompt"] == alone.prompt_key
     assert not unlike(trace, alone) and trace.prompt_ids != alone.prompt_ids
 
@@ -326,13 +326,13 @@ def test_a_method_that_rewrites_the_prompt_is_compared_with_plain_decoding_of_th
 def test_a_recorded_run_has_its_whole_prompt_everywhere(target, tmp_path, method):
     """Comparing, the Lab, redrafting and a run again read it as the run did: pool, passages, reference, compression."""
     from specviz.experiments.prompts import of_trace as case_of
-    from specviz.pages.compare.service import _recorded
+    from specviz.pages.compare.service import _form_of
 
-    prompt = replace(given(12), reference="the old lamp", reference_of="yours", compression={"kept_tokens": 3})
+    prompt = replace(prompt_of(12), reference="the old lamp", reference_of="yours", compression={"kept_tokens": 3})
     save(record(target, prompt, method, max_new_tokens=12, title="one"), tmp_path / "a.spectrace")
     trace = load(tmp_path / "a.spectrace")
     wanted = codec.to_json(prompt)
-    every = [codec.of_trace(trace), case_of(trace).prompt, _recorded(trace).whole(None, pooled=True)]
+    every = [codec.of_trace(trace), case_of(trace).prompt, _form_of(trace).whole(None, pooled=True)]
     every += [ReadRun(target, trace).prompt, codec.from_json(json.loads(json.dumps(wanted)))]
     assert [codec.to_json(one) for one in every] == [wanted] * 5
     again = record(target, every[0], method, max_new_tokens=12)
@@ -344,7 +344,7 @@ def test_a_recorded_run_has_its_whole_prompt_everywhere(target, tmp_path, method
 
 
 def test_a_prompt_that_was_compressed_before_is_not_compressed_again(target):
-    prompt = replace(given(), compression={"kept_tokens": 3})
+    prompt = replace(prompt_of(), compression={"kept_tokens": 3})
     params = CasdParams(compression="3x")
     assert prepare(target, params, prompt) is prompt
 
@@ -402,11 +402,11 @@ def test_one_row_is_measured_anew_when_runs_took_long_enough(monkeypatch):
     monkeypatch.setattr(one_row, "one_row_ms", measure)
     monkeypatch.setattr(one_row.time, "perf_counter", lambda: clock[0])
 
-    def asked(decode_ms: float, length: int = 100, engine: str = "eager") -> float:
+    def ask(decode_ms: float, length: int = 100, engine: str = "eager") -> float:
         state = SimpleNamespace(engines=SimpleNamespace(state=(engine, True)))
         return kept.time(SimpleNamespace(length=length, target=state), decode_ms).ms  # type: ignore[arg-type]
 
     kept = one_row.OneRow()
-    assert [asked(1000), asked(4000), asked(900), asked(200), asked(10)] == [1, 1, 1, 2, 2]
-    assert [asked(10, length=120), asked(10, length=300), asked(10, engine="compiled")] == [2, 3, 4]
+    assert [ask(1000), ask(4000), ask(900), ask(200), ask(10)] == [1, 1, 1, 2, 2]
+    assert [ask(10, length=120), ask(10, length=300), ask(10, engine="compiled")] == [2, 3, 4]
     assert measured == [100, 100, 300, 100]

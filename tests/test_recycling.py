@@ -76,9 +76,9 @@ def test_drafts_are_those_of_the_released_order(target: Any, seed: int, template
         tree, ranks = step.draft.tree, step.draft.terms.get("row_rank", np.zeros(1))
         nodes = {"".join(str(int(ranks[n])) for n in tree.path(node)[1:]): node for node in range(len(tree))}
         drafted = {path: tree.tokens[node] for path, node in nodes.items()}
-        assert drafted == filled(by_level, tree.tokens[0], RELEASED[template].split())
+        assert drafted == fill(by_level, tree.tokens[0], RELEASED[template].split())
         written += len(step.emitted)
-        otherwise += drafted != filled(by_depth, tree.tokens[0], RELEASED[template].split())
+        otherwise += drafted != fill(by_depth, tree.tokens[0], RELEASED[template].split())
         for matrix, order in ((by_level, ["", *RELEASED[template].split()]), (by_depth, sorted(nodes))):
             for path in (path for path in order if path in nodes):
                 row = logits[-1][nodes[path]]
@@ -86,7 +86,7 @@ def test_drafts_are_those_of_the_released_order(target: Any, seed: int, template
     assert otherwise, "the order never mattered: this test shows nothing"
 
 
-def filled(matrix: dict[int, list[int]], root: int, template: list[str]) -> dict[str, int]:
+def fill(matrix: dict[int, list[int]], root: int, template: list[str]) -> dict[str, int]:
     """The template's nodes that have a token, by the ranks that lead to them."""
     tokens = {"": root}
     for path in template:

@@ -18,7 +18,7 @@ from decoders.trace.files import load
 from decoders.trace.speedup import expected_speedup
 from decoders.verifiers import block
 from decoders.verifiers.block import BlockVerifier
-from decoders.verifiers.match import stopped
+from decoders.verifiers.match import cut_at_stop
 from decoders.verifiers.residual import ResidualVerifier, overlap, residual
 from decoders.verifiers.sampling import Chooser, drawn_token
 from specviz.experiments.quantities import QUANTITIES
@@ -28,7 +28,7 @@ from .tiers import matrix
 P, Q = torch.tensor([0.6, 0.4]), torch.tensor([0.3, 0.7])
 
 
-def drawn(tokens: list[int], distributions: list[torch.Tensor]) -> Draft:
+def draw(tokens: list[int], distributions: list[torch.Tensor]) -> Draft:
     """A chain after root 0 whose tokens were drawn from the given distributions."""
     return Draft(DraftTree.chain(0, tokens), distributions=dict(enumerate(distributions)), drawn=True)
 
@@ -40,7 +40,7 @@ def chooser(seed: int, **options) -> Chooser:
 def test_the_oracle_of_one_token():
     """p = (.6, .4), q = (.3, .7), token 1 drafted: accepted with .571, and a reject always gives token 0."""
     scored = Scored(P.log().repeat(2, 1))
-    verdicts = [ResidualVerifier(chooser(seed))(drawn([1], [Q]), scored) for seed in range(3000)]
+    verdicts = [ResidualVerifier(chooser(seed))(draw([1], [Q]), scored) for seed in range(3000)]
     assert verdicts[0].terms["accept_ratio"][1] == pytest.approx(0.4 / 0.7)
     assert verdicts[0].terms["overlap"][1] == pytest.approx(0.7) == float(overlap(P, Q))
     accepted = [v for v in verdicts if v.accepted]
@@ -54,7 +54,7 @@ def test_the_oracle_of_one_token():
 
 def test_a_drafter_that_is_the_target_is_always_believed():
     p = torch.tensor([0.2, 0.5, 0.3])
-    draft, scored = drawn([1, 2, 0, 1, 1], [p] * 5), Scored(p.log().repeat(6, 1))
+    draft, scored = draw([1, 2, 0, 1, 1], [p] * 5), Scored(p.log().repeat(6, 1))
     for seed in range(50):
         verdict = ResidualVerifier(chooser(seed))(draft, scored)
         assert verdict.accepted == 5 and verdict.bonus is not None  # γ + 1 tokens
@@ -62,7 +62,7 @@ def test_a_drafter_that_is_the_target_is_always_believed():
 
 def test_what_follows_a_reject_is_unreached_but_keeps_its_overlap():
     never = torch.tensor([1.0, 0.0])
-    verdict = ResidualVerifier(chooser(0))(drawn([1, 1], [Q, Q]), Scored(never.clamp_min(1e-30).log().repeat(3, 1)))
+    verdict = ResidualVerifier(chooser(0))(draw([1, 1], [Q, Q]), Scored(never.clamp_min(1e-30).log().repeat(3, 1)))
     assert verdict.status == ("root", "rejected", "unreached") and verdict.bonus == 0
     assert verdict.terms["overlap"][2] == pytest.approx(0.3) and np.isnan(verdict.terms["draw"][2])
 
@@ -82,7 +82,7 @@ def test_tokens_come_out_as_the_target_would_have_drawn_them(warped):
         choose = chooser(seed, **warped)
         random = np.random.default_rng([seed, 1])
         tokens = [drawn_token(row, random.random()) for row in told]
-        verdict = ResidualVerifier(choose)(drawn(tokens, told), Scored(torch.stack([p[0], p[1], p[0]])))
+        verdict = ResidualVerifier(choose)(draw(tokens, told), Scored(torch.stack([p[0], p[1], p[0]])))
         emitted = [*tokens[: verdict.accepted], verdict.bonus]
         second = emitted[1] if len(emitted) > 1 else drawn_token(true[1], np.random.default_rng([seed, 2]).random())
         counts[emitted[0], second] += 1
@@ -151,7 +151,7 @@ class Pair:
 
     def chain(self, tokens: tuple[int, ...]) -> tuple[Draft, Scored]:
         heads = [tokens[:i] for i in range(self.count + 1)]
-        draft = drawn(list(tokens), [self.q[head] for head in heads[:-1]])
+        draft = draw(list(tokens), [self.q[head] for head in heads[:-1]])
         return draft, Scored(torch.stack([self.p[head] for head in heads]).log())
 
     def share(self, rows: dict, tokens: tuple[int, ...], start: int = 0) -> float:
@@ -159,7 +159,7 @@ class Pair:
         return float(np.prod([float(rows[tokens[:i]][tokens[i]]) for i in range(start, len(tokens))]))
 
 
-def enumerated(pair: Pair) -> tuple[np.ndarray, float, float]:
+def enumerate_law(pair: Pair) -> tuple[np.ndarray, float, float]:
     """The exact law of the next count + 1 tokens by block verification, as the verifier records it, and the accepted
     tokens expected of it and of the ratio rule.
     """
@@ -195,13 +195,13 @@ def test_block_verification_is_exact_and_accepts_at_least_as_many(vocab, count, 
     gains, wrong = [], []
     for seed in range(8):
         pair = Pair(seed, vocab, count)
-        law, expected, by_ratio = enumerated(pair)
+        law, expected, by_ratio = enumerate_law(pair)
         true = np.array([pair.share(pair.p, tokens) for tokens in product(range(vocab), repeat=count + 1)])
         np.testing.assert_allclose(law.ravel(), true, atol=2e-6)
         gains.append(expected - by_ratio)
         with monkeypatch.context() as patched:  # a residual that forgets P
             patched.setattr(block, "block_residual", lambda joint, p, q: (p.double() - q.double()).clamp_min(0))
-            wrong.append(np.abs(enumerated(pair)[0].ravel() - true).max())
+            wrong.append(np.abs(enumerate_law(pair)[0].ravel() - true).max())
     assert min(gains) > -1e-6 and max(gains) > 0.01
     assert max(wrong) > 0.01, "the test must be able to fail"
 
@@ -242,7 +242,7 @@ def test_blocks_come_out_as_the_target_would_have_drawn_them(count, monkeypatch)
 def test_a_block_carries_on_over_a_token_that_would_have_failed():
     """By hand: P = (1, .5, .75), and S = 0 after token 1, so that the last draw alone lets both stand."""
     p = torch.tensor([[0.2, 0.8], [0.6, 0.4], [0.5, 0.5]])
-    draft = drawn([0, 0], [torch.tensor([0.4, 0.6]), torch.tensor([0.4, 0.6])])
+    draft = draw([0, 0], [torch.tensor([0.4, 0.6]), torch.tensor([0.4, 0.6])])
     verdicts = [BlockVerifier(chooser(seed))(draft, Scored(p.log())) for seed in range(300)]
     np.testing.assert_allclose(verdicts[0].terms["block_p"], [1, 0.5, 0.75], atol=1e-6)
     # max(.5 · (.6, .4) - (.4, .6), 0) = 0: nothing is left of a block that ended after token 1
@@ -260,18 +260,18 @@ def test_a_block_carries_on_over_a_token_that_would_have_failed():
 def test_block_verification_at_the_edges():
     half, first = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([1.0, 0.0, 0.0])
     for seed in range(30):
-        same = BlockVerifier(chooser(seed))(drawn([1, 0, 1], [half] * 3), Scored(half.log().repeat(4, 1)))
+        same = BlockVerifier(chooser(seed))(draw([1, 0, 1], [half] * 3), Scored(half.log().repeat(4, 1)))
         assert same.accepted == 3 and same.bonus in (0, 1)  # p = q: no mass is left anywhere, and nothing is rejected
-        never = BlockVerifier(chooser(seed))(drawn([1, 0, 0], [half] * 3), Scored(first.log().repeat(4, 1)))
+        never = BlockVerifier(chooser(seed))(draw([1, 0, 0], [half] * 3), Scored(first.log().repeat(4, 1)))
         assert never.accepted == 0 and never.bonus == 0  # p = 0 ends every block
-        unsaid = BlockVerifier(chooser(seed))(drawn([1], [first]), Scored(half.log().repeat(2, 1)))
+        unsaid = BlockVerifier(chooser(seed))(draw([1], [first]), Scored(half.log().repeat(2, 1)))
         assert unsaid.accepted == 1  # q = 0: whoever drafted it, the target may write it
-        neither = BlockVerifier(chooser(seed))(drawn([2], [first]), Scored(half.log().repeat(2, 1)))
+        neither = BlockVerifier(chooser(seed))(draw([2], [first]), Scored(half.log().repeat(2, 1)))
         assert neither.accepted == 0 and neither.bonus == 1
-        one = BlockVerifier(chooser(seed))(drawn([1], [Q]), Scored(P.log().repeat(2, 1)))
+        one = BlockVerifier(chooser(seed))(draw([1], [Q]), Scored(P.log().repeat(2, 1)))
         assert one.terms["block_h"][1] == pytest.approx(0.4 / 0.7)  # of one token: the ratio rule
-    draft = drawn([1, 0, 1], [half] * 3)
-    ended = stopped(draft, BlockVerifier(chooser(0))(draft, Scored(half.log().repeat(4, 1))), {0})
+    draft = draw([1, 0, 1], [half] * 3)
+    ended = cut_at_stop(draft, BlockVerifier(chooser(0))(draft, Scored(half.log().repeat(4, 1))), {0})
     assert ended.path == (0, 1, 2) and ended.bonus is None and ended.reasons[3] == "after stop"
     empty = Draft(DraftTree.chain(0), distributions={}, drawn=True)
     assert BlockVerifier(chooser(0))(empty, Scored(half.log()[None])).bonus in (0, 1)

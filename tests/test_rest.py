@@ -40,7 +40,7 @@ class Words:
 pytestmark = pytest.mark.usefixtures("home")
 
 
-def written(path: Path, documents: list[list[int]]) -> Path:
+def write(path: Path, documents: list[list[int]]) -> Path:
     path.write_text("\n\n".join(" ".join(map(str, document)) for document in documents), "utf-8")
     return path
 
@@ -75,7 +75,7 @@ def test_drafts_are_the_most_frequent_continuations(
     monkeypatch.setattr(datastore, "CHUNK", chunk)
     chance = np.random.default_rng(seed)
     documents = [(70_000 + chance.integers(0, 4, int(n))).tolist() for n in chance.integers(1, 38, 12)]
-    store = open_datastore(written(home / "texts.txt", documents), Words())
+    store = open_datastore(write(home / "texts.txt", documents), Words())
     assert store.tokens == sum(map(len, documents)) and (len(store.chunks) > 1) == (chunk == 40)
     params = RestParams(
         longest_suffix=6, shortest_suffix=2, depth=3, nodes=int(chance.integers(1, 30)),
@@ -98,12 +98,12 @@ def test_drafts_are_the_most_frequent_continuations(
 
 
 def test_an_index_is_made_once_and_a_changed_file_is_indexed_again(home: Path) -> None:
-    path = written(home / "texts.txt", [[1, 2, 3, 4]])
+    path = write(home / "texts.txt", [[1, 2, 3, 4]])
     first = open_datastore(path, Words())
     told: list[int] = []
     again = open_datastore(path, Words(), told.append)
     assert not told and isinstance(again.chunks[0].text, np.memmap) and again.tokens == first.tokens == 4
-    written(path, [[1, 2, 3, 5], [9, 9]])
+    write(path, [[1, 2, 3, 5], [9, 9]])
     changed = open_datastore(path, Words(), told.append)
     assert told == [6] and changed.tokens == 6
     other = Words()
@@ -113,7 +113,7 @@ def test_an_index_is_made_once_and_a_changed_file_is_indexed_again(home: Path) -
 
 @pytest.mark.parametrize("damage", ["text-0.npy", "places-0.npy", "datastore.json", "gone"])
 def test_a_damaged_index_is_made_again(home: Path, damage: str) -> None:
-    path = written(home / "texts.txt", [[1, 2, 3, 4], [5, 6]])
+    path = write(home / "texts.txt", [[1, 2, 3, 4], [5, 6]])
     open_datastore(path, Words())
     (folder,) = (home / "home" / "cache" / "datastores").iterdir()
     if damage == "gone":
@@ -127,17 +127,17 @@ def test_a_damaged_index_is_made_again(home: Path, damage: str) -> None:
 
 
 def test_files_that_are_no_datastore(home: Path) -> None:
-    def refused(data: bytes, name: str = "bad.txt") -> str:
+    def refuse(data: bytes, name: str = "bad.txt") -> str:
         (home / name).write_bytes(data)
         with pytest.raises(UserError) as error:
             open_datastore(home / name, Words())
         assert not list((home / "home").rglob("*.npy"))
         return str(error.value)
 
-    assert "bad.txt holds no text" in refused(b"") and "holds no text" in refused(b" \n\n ")
-    assert "is no text in UTF-8" in refused(b"\xff\xfe\x80abc") and "has NUL bytes" in refused(b"1 2\0\0 3")
-    assert "bad.jsonl, line 2 is no JSON" in refused(b'{"text": "1 2"}\n{oops\n', "bad.jsonl")
-    assert "line 1 has no text: it needs one of text" in refused(b'{"title": "1 2"}\n', "bad.jsonl")
+    assert "bad.txt holds no text" in refuse(b"") and "holds no text" in refuse(b" \n\n ")
+    assert "is no text in UTF-8" in refuse(b"\xff\xfe\x80abc") and "has NUL bytes" in refuse(b"1 2\0\0 3")
+    assert "bad.jsonl, line 2 is no JSON" in refuse(b'{"text": "1 2"}\n{oops\n', "bad.jsonl")
+    assert "line 1 has no text: it needs one of text" in refuse(b'{"title": "1 2"}\n', "bad.jsonl")
     with pytest.raises(UserError, match="there is no datastore file"):
         open_datastore(home / "missing.txt", Words())
 

@@ -72,7 +72,7 @@ def test_a_row_is_the_same_whatever_stands_beside_it(bits):
     assert torch.equal(torch.cat([layer(row) for row in x.split(1)]), whole)
 
 
-def rounded(weights: str, **options: Any) -> Target:
+def target_of(weights: str, **options: Any) -> Target:
     target = Target(network(), tiny_tokenizer(), "tiny-llama", weights=weights, **options)
     target.__dict__["calibration"] = None
     return target
@@ -170,7 +170,7 @@ def test_layers_that_no_kernel_takes_stay_and_experts_are_refused():
 
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 def test_methods_are_lossless_against_the_same_weights(weights):
-    target, stock = rounded(weights), StockModel(network())
+    target, stock = target_of(weights), StockModel(network())
     round_weights(stock.model, weights, "stock")
     stock.model.set_attn_implementation(IN_DOUBLE)
     prompts = [PROMPT, Prompt.from_ids(prompt_ids(5))]
@@ -179,7 +179,7 @@ def test_methods_are_lossless_against_the_same_weights(weights):
 
 
 def test_a_run_says_which_weights_it_had(tmp_path: Path):
-    fp32, int8, int4 = tiny_target(), rounded("int8"), rounded("int4")
+    fp32, int8, int4 = tiny_target(), target_of("int8"), target_of("int4")
     assert "weights" not in fp32.info and precision_of(fp32.info) == "float32"
     assert {precision_of(int8.info), precision_of(int4.info)} == {"int8", "int4"} <= TOLERANCES.keys()
     assert fp32.key == int8.key == int4.key and fp32.info["parameters"] == int4.info["parameters"]
@@ -191,7 +191,7 @@ def test_a_run_says_which_weights_it_had(tmp_path: Path):
 
 
 def test_a_wrong_output_is_no_near_tie():
-    target = rounded("int4")
+    target = target_of("int4")
     plain = generate(target, PROMPT, max_new_tokens=8)
     wrong = [*plain[:3], (plain[3] + 1) % 300, *plain[4:]]
     found = divergence(target, wrong, PROMPT, plain=plain)
@@ -207,7 +207,7 @@ def test_what_is_refused(tmp_path: Path):
         with pytest.raises(UserError, match=said):
             round_weights(model, weights, "it")
     assert round_weights(network(), "fp32", "it") == round_weights(network(), None, "it") == 0
-    assert why_not(rounded("int8")) is None
+    assert why_not(target_of("int8")) is None
 
 
 def test_a_folder_is_opened_with_rounded_weights(tmp_path: Path):

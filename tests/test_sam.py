@@ -36,7 +36,7 @@ def longest_suffix(text: list[int], inside: list[int]) -> tuple[int, int]:
     return 0, -1
 
 
-def released(text: list[int], n_predicts: int) -> int:
+def released_source(text: list[int], n_predicts: int) -> int:
     """The released code's source of a copy, by its automaton's states: the classes of suffixes that end alike."""
     before = text[:-1]
     length, _ = longest_suffix(text, before)
@@ -63,10 +63,10 @@ def test_matches_are_those_of_an_automaton(seed: int) -> None:
             assert ends[lengths == wanted][0] == end
             for count in (1, 3, 8):
                 place = ends[far_enough(ends, lengths, length - 1, count)]
-                assert place == released(tokens.tolist(), count)
+                assert place == released_source(tokens.tolist(), count)
 
 
-def drafted(tokens: list[int], pool: Pool | None = None, **params: Any) -> Any:
+def draft_of(tokens: list[int], pool: Pool | None = None, **params: Any) -> Any:
     drafter = SamDrafter(SamParams(**{"fallback": "none", **params}))
     context: Any = SimpleNamespace(tokens=np.array(tokens), root=tokens[-1], length=len(tokens), pool=pool)
     drafter.prepare(context)
@@ -76,21 +76,21 @@ def drafted(tokens: list[int], pool: Pool | None = None, **params: Any) -> Any:
 def test_the_longer_match_wins_and_the_corpus_has_a_bias() -> None:
     corpus = Pool(np.array([9, 1, 2, 3, 4, 5, 6, 7]), (0,), None, "a corpus")
     own = [1, 2, 3, 4, 8, 8, 9, 1, 2, 3, 4]
-    assert drafted(own, len_threshold=3, n_predicts=4).tree.tokens == (4, 8, 8, 9)
-    near = drafted(own, corpus, len_threshold=3, len_bias=1)
+    assert draft_of(own, len_threshold=3, n_predicts=4).tree.tokens == (4, 8, 8, 9)
+    near = draft_of(own, corpus, len_threshold=3, len_bias=1)
     assert near.route == "text", "4 in the text against 5 - 1 in the corpus: a tie is the text's"
-    far = drafted(own, corpus, len_threshold=3, len_bias=0)
+    far = draft_of(own, corpus, len_threshold=3, len_bias=0)
     assert (far.route, far.tree.tokens, far.pool) == ("corpus", (4, 5, 6, 7), (-1, 5, 6, 7))
     assert far.notes == {"matched": 4.0, "in_corpus": 5.0}
-    none = drafted(own, len_threshold=5)
+    none = draft_of(own, len_threshold=5)
     assert not none.tree.drafted and none.reason == "no match of 5 tokens or more"
 
 
 def test_a_copy_from_a_corpus_ends_with_its_passage() -> None:
     corpus = Pool(np.array([9, 1, 2, 3, 4, 7, 7, 7]), (0, 5), None, "two passages")
-    draft = drafted([8, 9, 1, 2], corpus, len_threshold=3, len_bias=0)
+    draft = draft_of([8, 9, 1, 2], corpus, len_threshold=3, len_bias=0)
     assert (draft.route, draft.tree.tokens) == ("corpus", (2, 3, 4)), "the released code would go on with 7, 7, 7"
-    across = drafted([8, 3, 4, 7], corpus, len_threshold=2, len_bias=0)
+    across = draft_of([8, 3, 4, 7], corpus, len_threshold=2, len_bias=0)
     assert across.notes["in_corpus"] == 1, "nor does a match stand across the border"
 
 
@@ -99,13 +99,13 @@ def test_of_many_places_in_a_corpus_the_first_is_copied_from() -> None:
     count = MOST_SHOWN + 40
     passages = [[900 - n, 4, 5, 6, 1000 + n] for n in range(count)]
     corpus = Pool(np.concatenate(passages), tuple(range(0, 5 * count, 5)), None, "many passages")
-    draft = drafted([8, 4, 5, 6], corpus, len_threshold=3, len_bias=0)
+    draft = draft_of([8, 4, 5, 6], corpus, len_threshold=3, len_bias=0)
     assert draft.tree.tokens == (6, 1000) and len(draft.candidates.pool) == MOST_SHOWN
 
 
 def test_a_place_with_more_behind_it_is_preferred() -> None:
     text = [7, 5, 6, *range(20, 30), 8, 7, 5, 6, 1, 8, 7, 5, 6]
-    draft = drafted(text, len_threshold=2, n_predicts=6)
+    draft = draft_of(text, len_threshold=2, n_predicts=6)
     assert draft.tree.tokens[1:] == (20, 21, 22, 23, 24) and draft.candidates.chosen == 0
     assert draft.candidates.terms["matched"].tolist() == [3.0, 4.0]
 

@@ -24,6 +24,8 @@ from decoders.servers.watching import Folder, Metrics, read_metrics
 from decoders.trace.files import load
 from specviz.cli import main
 
+from .command import refusal
+
 VOCAB, HOSTILE = 40, "../../x<script>\u202e 1"
 
 
@@ -249,7 +251,7 @@ class Runner:
         return "updated"
 
 
-def installed(monkeypatch, tmp_path, everything=False):
+def install(monkeypatch, tmp_path, everything=False):
     owner = type("GPUModelRunner", (Runner,), dict(Runner.__dict__))
     monkeypatch.setattr(plugin, "_class", lambda module, name: owner if "gpu_model_runner" in module else None)
     monkeypatch.setattr(plugin, "_tap_rejection", lambda taps: None)
@@ -257,7 +259,7 @@ def installed(monkeypatch, tmp_path, everything=False):
 
 
 def test_requests_that_ask_are_recorded_beside_others(monkeypatch, tmp_path):
-    owner, taps = installed(monkeypatch, tmp_path)
+    owner, taps = install(monkeypatch, tmp_path)
     assert plugin.install_v1(tmp_path, False) is None, "wrapped once"
     runner = owner(torch.tensor([[8, 3, -1], [9, 9, 9]]))
     logits = torch.randn(5, VOCAB, generator=torch.Generator().manual_seed(6))
@@ -278,7 +280,7 @@ def test_requests_that_ask_are_recorded_beside_others(monkeypatch, tmp_path):
 
 def test_requests_without_ids_are_served_and_not_recorded(monkeypatch, tmp_path):
     """A prompt of embeddings has none, and a pooling request no sampling parameters."""
-    owner, taps = installed(monkeypatch, tmp_path, everything=True)
+    owner, taps = install(monkeypatch, tmp_path, everything=True)
     runner = owner(torch.tensor([[8], [9]]))
     runner.requests["a"].prompt_token_ids = None
     runner.requests["b"].sampling_params = None
@@ -320,7 +322,7 @@ def test_the_plugin_is_silent_without_a_folder_and_never_stops_a_server(monkeypa
 
 
 def test_a_fault_of_the_recorder_is_not_the_servers(monkeypatch, tmp_path, caplog):
-    owner, _ = installed(monkeypatch, tmp_path, everything=True)
+    owner, _ = install(monkeypatch, tmp_path, everything=True)
     runner = owner(torch.tensor([[8], [9]]))
     runner.requests = {}
     for _ in range(3):
@@ -403,5 +405,4 @@ vllm:generation_tokens_total{engine="0"} 22.0
         Metrics("http://127.0.0.1:9").look()
     with pytest.raises(UserError, match="no address"):
         Metrics("file://127.0.0.1/etc/passwd")
-    assert main(["watch", "nowhere at all", "--once"]) == 2
-    assert "no folder" in capsys.readouterr().err
+    assert "no folder" in refusal(capsys, "watch", "nowhere at all", "--once")

@@ -46,7 +46,7 @@ def ask(client: TestClient, **sent: Any) -> dict[str, Any]:
     return answer.json()
 
 
-def refused(client: TestClient, status: int = 422, **sent: Any) -> str:
+def refuse(client: TestClient, status: int = 422, **sent: Any) -> str:
     answer = client.post("/api/servers/ask", json={**PROMPT, **sent})
     assert answer.status_code == status, answer.text
     return answer.json()["error"]
@@ -204,11 +204,11 @@ def test_a_hostile_server_is_only_text(client: TestClient, desk: StubDesk) -> No
 
 
 def test_bad_addresses_and_servers_are_a_sentence_each(client: TestClient) -> None:
-    assert "does not answer" in refused(client, address="http://127.0.0.1:9")
-    assert "Give a server's address" in refused(client)
-    assert "is no folder" in refused(client, folder="/nowhere/at/all")
-    assert "prompt is empty" in refused(client, address="http://127.0.0.1:9", mode="text", text=" ")
-    assert "1 to 4,096" in refused(client, address="http://127.0.0.1:9", max_new_tokens=0)
+    assert "does not answer" in refuse(client, address="http://127.0.0.1:9")
+    assert "Give a server's address" in refuse(client)
+    assert "is no folder" in refuse(client, folder="/nowhere/at/all")
+    assert "prompt is empty" in refuse(client, address="http://127.0.0.1:9", mode="text", text=" ")
+    assert "1 to 4,096" in refuse(client, address="http://127.0.0.1:9", max_new_tokens=0)
     with model_server() as server:
         for path, answer, words in (
             ("/v1/models", (200, "<html>"), "does not answer in JSON"),
@@ -218,7 +218,7 @@ def test_bad_addresses_and_servers_are_a_sentence_each(client: TestClient) -> No
             ("/v1/models", (404, '{"error": {"message": "a\\nb\\u0007"}}'), "answers 404: a b"),
         ):
             server.answers = {path: answer}
-            assert words in refused(client, address=server.address), words
+            assert words in refuse(client, address=server.address), words
         server.answers = {"/v1/chat/completions": (400, '{"error": {"message": "too long: 9 tokens"}}')}
         end = over(client, ask(client, address=server.address))
         assert "answers 400: too long: 9 tokens" in end["problem"] and not end["traces"]
@@ -242,9 +242,9 @@ def test_only_the_owner_of_an_app_may_connect(client: TestClient, desk: StubDesk
     with model_server() as server:
         one = over(client, ask(client, address=server.address))
         desk.keep_to(Rules(public=True))
-        assert "Only the owner" in refused(client, 403, address=server.address)
+        assert "Only the owner" in refuse(client, 403, address=server.address)
         desk.keep_to(Rules(accounts=True))
-        assert "Only the owner" in refused(client, 403, folder="/tmp")
+        assert "Only the owner" in refuse(client, 403, folder="/tmp")
         desk.services["servers"]._connections[one["id"]].owner = "another browser"
         assert client.get(f"/api/servers/of/{one['id']}").status_code == 404
         assert client.post("/api/servers/stop", json={"id": one["id"]}).status_code == 404
@@ -255,7 +255,7 @@ def test_few_connections_at_once(client: TestClient) -> None:
         server.pause = 3
         for _ in range(service.AT_ONCE):
             ask(client, address=server.address)
-        assert "wait for one" in refused(client, 429, address=server.address)
+        assert "wait for one" in refuse(client, 429, address=server.address)
 
 
 def test_the_length_of_a_stream_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,39 +45,39 @@ CASES = [Case(f"p{n}", ("summary", "chat")[n % 2], Prompt.from_ids(prompt_ids(n)
 
 
 @pytest.fixture(scope="module")
-def done(target: Any) -> Results:
+def results(target: Any) -> Results:
     return run(target, plan(target, SHEET, CASES))
 
 
-def test_a_table_has_a_row_per_line_in_order_and_says_what_would_fill_one(done: Results) -> None:
-    ours, theirs = grids(done, ["speedup"])
+def test_a_table_has_a_row_per_line_in_order_and_says_what_would_fill_one(results: Results) -> None:
+    ours, theirs = grids(results, ["speedup"])
     assert ours.heads == ("", "summary", "chat", "all", "runs")
     assert [row[0] for row in ours.rows] == ["Head", "PLD", "Plain"] and ours.rows[2][1:] == ("1.00",) * 3 + ("3",)
     assert ours.rows[0] == ("Head", "–", "–", "–", WORDS)
     assert theirs.heads == ("", "SUM", "Avg.") and theirs.rows == (("Head", "3.50", "–"), ("PLD", "2.50", "2.00"))
     assert "paper" in theirs.title and "Vicuna" in theirs.title and "paper" not in ours.title
-    text = to_file_text(done, "md").replace("\\`", "`")
+    text = to_file_text(results, "md").replace("\\`", "`")
     assert WORDS in text and "paper: table 1, Vicuna" in text
 
 
-def test_its_figures_have_ours_and_the_papers_apart(done: Results) -> None:
-    steps, speed, paper = charts(done)
+def test_its_figures_have_ours_and_the_papers_apart(results: Results) -> None:
+    steps, speed, paper = charts(results)
     assert [chart.paper for chart in (steps, speed, paper)] == [False, False, True]
     heat = speed.figure.data[0]
     assert list(heat.z[0]) == [None] * 3
     shown = [note.text for note in speed.figure.layout.annotations]
     assert f"<i>{IN_A_CELL}</i>" in shown and any("1.00" in text for text in shown)
     assert all(heat.customdata[row][at] is not None for row in (1, 2) for at in range(3))
-    page = drawn(done, ["speedup"])
-    assert [table["title"] for table in page["profiles"]] == [grid.title for grid in grids(done, ["speedup"])]
+    page = drawn(results, ["speedup"])
+    assert [table["title"] for table in page["profiles"]] == [grid.title for grid in grids(results, ["speedup"])]
 
 
-def test_speedups_that_cannot_be_are_told(done: Results) -> None:
-    def told(speedup: float) -> bool:
-        rows = [{**row, "speedup": speedup, "tokens_per_step": 2.0} for row in done.rows]
-        return f"{len(rows)} of {len(rows)} speedups are above" in caption(Results(done.about, rows))
+def test_speedups_that_cannot_be_are_told(results: Results) -> None:
+    def tell(speedup: float) -> bool:
+        rows = [{**row, "speedup": speedup, "tokens_per_step": 2.0} for row in results.rows]
+        return f"{len(rows)} of {len(rows)} speedups are above" in caption(Results(results.about, rows))
 
-    assert told(2.5) and not told(2.0) and not told(0.5)
+    assert tell(2.5) and not tell(2.0) and not tell(0.5)
 
 
 def test_a_method_without_its_part_is_noted_and_one_misspelt_is_refused(target: Any) -> None:

@@ -48,6 +48,7 @@ from specviz.workers.kinds import Workers
 from specviz.workers.work import WorkerRefused
 
 from . import synthetic
+from .command import refusal
 from .models import tiny_target
 from .standin import Here
 from .stubs import gallery_desk
@@ -80,7 +81,7 @@ def planned_of(target: Target, experiment: Experiment = SWEEP, count: int = 3) -
     return plan(target, experiment, cases(target.tokenizer, records("examples", count, toy=True)))
 
 
-def made(target: Target, place: Path, experiment: Experiment = SWEEP, count: int = 3, **more: Any) -> Spread:
+def make(target: Target, place: Path, experiment: Experiment = SWEEP, count: int = 3, **more: Any) -> Spread:
     workers = more.pop("workers", Workers(2, threads=1))
     return spread(target, planned_of(target, experiment, count), workers, OPENING, str(place), **more)
 
@@ -90,16 +91,16 @@ def counted_alone(rows: list[Row]) -> list[dict[str, Any]]:
     in their last digits.
     """
 
-    def kept(column: str) -> bool:
+    def keeps(column: str) -> bool:
         quantity = QUANTITIES.get(column.split(":")[0])
         by_clock = isinstance(quantity, Breakdown) and quantity.key in ("times", "cost")
         by_clock |= isinstance(quantity, Quantity) and quantity.unit in CLOCKED
         return not by_clock and column not in ALWAYS_CLOCKED
 
-    def rounded(value: Any) -> Any:
+    def near(value: Any) -> Any:
         return round(value, 4) if isinstance(value, float) else value
 
-    return [{name: rounded(value) for name, value in row.items() if kept(name) and value is not None} for row in rows]
+    return [{name: near(value) for name, value in row.items() if keeps(name) and value is not None} for row in rows]
 
 
 # --- equal rows ---
@@ -108,7 +109,7 @@ def counted_alone(rows: list[Row]) -> list[dict[str, Any]]:
 @pytest.mark.cluster("two processes open a model")
 def test_rows_of_two_processes_are_those_of_one(target: Target, tmp_path: Path) -> None:
     here = run_experiment(target, planned_of(target))
-    there = made(target, tmp_path / "results").run()
+    there = make(target, tmp_path / "results").run()
     assert there.about["state"] == "complete" and counted_alone(there.rows) == counted_alone(here.rows)
 
 
@@ -116,7 +117,7 @@ def test_rows_of_two_processes_are_those_of_one(target: Target, tmp_path: Path) 
 @pytest.mark.parametrize("experiment", matrix([SWEEP, BATCH], 1, "a batch, too"), ids=["sweep", "batch"])
 def test_rows_are_those_of_a_run_without_workers(target: Target, tmp_path: Path, experiment: Experiment) -> None:
     here = run_experiment(target, planned_of(target, experiment))
-    there = made(target, tmp_path / "results", experiment).run()
+    there = make(target, tmp_path / "results", experiment).run()
     assert there.about["state"] == "complete" and not there.failures
     first = [row for row in here.rows if row.get("repeat", 1) == 1]  # a disturbed machine makes batches measure more
     assert counted_alone([row for row in there.rows if row.get("repeat", 1) == 1]) == counted_alone(first)
@@ -298,13 +299,13 @@ def test_a_worker_that_is_not_alike_refuses(target: Target, change: Any, words: 
 @pytest.mark.usefixtures("here")
 def test_results_are_not_mixed(target: Target, tmp_path: Path) -> None:
     place = tmp_path / "results"
-    first = made(target, place, count=1, workers=Workers(1, threads=1)).run()
+    first = make(target, place, count=1, workers=Workers(1, threads=1)).run()
     with pytest.raises(UserError, match=r"holds results \(1 finished unit\): add --resume"):
-        made(target, place)
+        make(target, place)
     with pytest.raises(UserError, match="holds results of own, and this is batch"):
-        made(target, place, BATCH, resume=True)
+        make(target, place, BATCH, resume=True)
     heard: list[Progress] = []
-    second = made(target, place, count=2, resume=True).run(heard.append)
+    second = make(target, place, count=2, resume=True).run(heard.append)
     assert second.id == first.id and len(second.rows) == 2 * len(first.rows)
     assert second.rows[: len(first.rows)] == first.rows and heard[-1].before == 1 and heard[-1].done == 2
 
@@ -313,16 +314,16 @@ def test_results_are_not_mixed(target: Target, tmp_path: Path) -> None:
 def test_what_was_stopped_is_gone_on_with(target: Target, tmp_path: Path) -> None:
     cancel = threading.Event()
 
-    def told(progress: Progress) -> None:
+    def tell(progress: Progress) -> None:
         if progress.done:
             cancel.set()
 
     one = Workers(1, threads=1)
-    stopped = made(target, tmp_path / "results", workers=one).run(told, cancel)
+    stopped = make(target, tmp_path / "results", workers=one).run(tell, cancel)
     done = len(list((tmp_path / "results" / UNITS).iterdir()))
     assert stopped.about["state"] == "cancelled" and 1 <= done < 3 and stopped.rows
     assert Results.load(tmp_path / "results").about["state"] == "cancelled"
-    whole = made(target, tmp_path / "results", workers=one, resume=True).run()
+    whole = make(target, tmp_path / "results", workers=one, resume=True).run()
     assert whole.about["state"] == "complete" and {row["prompt"] for row in whole.rows} > {
         row["prompt"] for row in stopped.rows
     }
@@ -344,8 +345,7 @@ def test_the_lab_command_spreads_and_lists(tmp_path: Path, capsys: pytest.Captur
     data = run_file(tmp_path / "home" / "lab", results.rows[0]["trace"])
     assert data is not None and tracefile.load(data).run["id"] == results.rows[0]["trace"]
     assert run_file(tmp_path / "home" / "lab", "0" * 24 + "-1") is None
-    assert cli.main([*command, "--workers", "2", "--results", str(place)]) == 2
-    assert "add --resume" in capsys.readouterr().err
+    assert "add --resume" in refusal(capsys, *command, "--workers", "2", "--results", place)
     assert cli.main([*command, "--results", str(place), "--resume"]) == 0
 
 
@@ -369,8 +369,7 @@ def test_the_bench_command_spreads(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_options_that_contradict_each_other_are_refused(
     options: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["lab", "--method", "pld", *options]) == 2
-    assert words in capsys.readouterr().err
+    assert words in refusal(capsys, "lab", "--method", "pld", *options)
 
 
 @pytest.mark.cluster("a command and its worker open a model")
@@ -429,7 +428,7 @@ def test_the_page_has_workers_do_it_and_opens_their_runs(here: None, target: Tar
 
 
 def test_results_elsewhere_open_in_the_lab(here: None, target: Target, tmp_path: Path) -> None:
-    ready = made(target, tmp_path / "elsewhere", count=1)
+    ready = make(target, tmp_path / "elsewhere", count=1)
     rows = ready.run().rows
     list_in_lab(ready)
     desk = gallery_desk(target, {"shown": synthetic.chain()})

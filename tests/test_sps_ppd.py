@@ -42,7 +42,7 @@ def folders(tmp_path_factory):
     return saved_drafters(tmp_path_factory)
 
 
-class Told(PromptedRun):
+class Oracle(PromptedRun):
     """Guesses that are right but for every third place: chains of plain SpS are known by the length of their text."""
 
     chains: dict[int, tuple[int, ...]]
@@ -62,7 +62,7 @@ class Told(PromptedRun):
         return rows
 
 
-def drafted(steps):
+def drafts_of(steps):
     return [(step.context_length, step.draft.tree.tokens, step.emitted) for step in steps]
 
 
@@ -75,8 +75,8 @@ def runs(target, folder, sampling=None, knows=True, **options):
     given = {"drafter": folder, "tree_size": 20}
     run = Decoding.of(target, prompt, "sps+ppd", given, sampling=sampling, max_new_tokens=NEW)
     if knows:
-        told = Told(drafter, tiny_prompts(drafter, **options), default_trees(3, 20, ensemble=options.get("vectors", 1)),
-                    VOCAB)  # fmt: skip
+        trees = default_trees(3, 20, ensemble=options.get("vectors", 1))
+        told = Oracle(drafter, tiny_prompts(drafter, **options), trees, VOCAB)
         told.chains = {step.context_length: step.draft.tree.tokens[1:] for step in plain}
         drafts: Any = run.drafter
         drafts.run, drafts.chain = told, told.chain
@@ -93,7 +93,7 @@ def runs(target, folder, sampling=None, knows=True, **options):
 def test_chains_and_draws_are_those_of_plain_sps_in_fewer_forwards(target, folders, family, options, sampling):
     """Token by token, with the same distributions: so verification by ratio and residual stays exact."""
     plain, steps = runs(target, folders[family], sampling, **options)
-    assert drafted(steps) == drafted(plain)
+    assert drafts_of(steps) == drafts_of(plain)
     for step, same in zip(steps, plain, strict=True):
         if step.draft.tree.drafted:
             assert step.draft.drawn == same.draft.drawn == (sampling is not None)
@@ -107,7 +107,7 @@ def test_chains_and_draws_are_those_of_plain_sps_in_fewer_forwards(target, folde
 def test_random_prompt_tokens_change_nothing(target, folders):
     """Guesses that hardly ever hold, and the prompt tokens of a heuristic, widened draft."""
     plain, steps = runs(target, folders["gpt2"], knows=False)
-    assert drafted(steps) == drafted(plain)
+    assert drafts_of(steps) == drafts_of(plain)
     params = {"drafter": folders["gpt2"], "expansion": "confidence", "schedule": "heuristic"}
     prompt = Prompt.from_ids(prompt_ids(3))
     assert generate(target, prompt, "sps+ppd", params, max_new_tokens=NEW) == generate(
@@ -170,16 +170,16 @@ def test_what_is_missing_is_named_with_its_command(folders, tmp_path):
     target, prompt = tiny_target("llama"), Prompt.from_ids([5, 6])
     method = find_method("sps+ppd")
 
-    def refused(reason, **params):
+    def refuse(reason, **params):
         with pytest.raises(UserError, match=reason):
             generate(target, prompt, "sps+ppd", params, max_new_tokens=3)
 
-    refused("needs a causal LM as its drafter: name one .* `specviz train ppd --model DRAFTER`")
+    refuse("needs a causal LM as its drafter: name one .* `specviz train ppd --model DRAFTER`")
     command = f"no set of prompt tokens for the drafter .*`specviz train ppd --model {folders['gpt2']}`"
-    refused(command, drafter=folders["gpt2"])
-    refused("is a trained drafter, .* causal LMs alone", drafter=str(save_tiny_part(target, "drafter")))
+    refuse(command, drafter=folders["gpt2"])
+    refuse("is a trained drafter, .* causal LMs alone", drafter=str(save_tiny_part(target, "drafter")))
     foreign = save_tiny_part(target, "ppd", tmp_path / "foreign")
-    refused("was trained for tiny-llama .* not for", drafter=folders["gpt2"], part=str(foreign))
+    refuse("was trained for tiny-llama .* not for", drafter=folders["gpt2"], part=str(foreign))
     offer_drafter(target, folders["gpt2"])
     assert "specviz train ppd --model" in str(method.missing(target))
     save_tiny_part(opened(target, folders["gpt2"]), "ppd")

@@ -41,7 +41,7 @@ LLAMAS = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3"
 NEEDS = Needs(layers=(0, 2, 3), heads=((0, 1), (2, 0), (2, 3)))
 
 
-class Interpreted:
+class Interpreter:
     """A compiled part that is not compiled."""
 
     def __init__(self, part: Part) -> None:
@@ -66,23 +66,23 @@ def target_of(family: str = "llama", weights: str | None = None) -> Target:
     return Target(network(family), tiny_tokenizer(), f"tiny {family}", weights=weights)
 
 
-def interpreted(target: Target) -> Engines:
+def interpret(target: Target) -> Engines:
     """The target's compiled engine, with parts that are not compiled."""
     made = Engines(target, "compiled")
     assert isinstance(made.static, CompiledForward)
-    made.static.layers = {one_row: Interpreted(part) for one_row, part in made.static.parts.items()}  # type: ignore
+    made.static.layers = {one_row: Interpreter(part) for one_row, part in made.static.parts.items()}  # type: ignore
     made._checked = True
     return made
 
 
-def unchecked(target: Target) -> Engines:
+def interpret_unchecked(target: Target) -> Engines:
     """``interpreted`` under ``auto``, before its forwards were compared with stock ones."""
-    made = interpreted(target)
+    made = interpret(target)
     made.engine, made._checked = "auto", False
     return made
 
 
-def replayed(target: Target) -> Engines:
+def replay(target: Target) -> Engines:
     made = Engines(target)
     made.engine, made.static, made._checked = "graph", AgainForward(target), True
     return made
@@ -100,7 +100,7 @@ def tree_of(session, rows: int) -> DraftTree:
     return DraftTree(tuple(tokens), tuple(-1 if n == 0 else 0 if n % 3 == 1 else n - 1 for n in range(rows)))
 
 
-def scored(session, tree: DraftTree):
+def score(session, tree: DraftTree):
     """A forward's results: logits, hidden states, queries, the run's keys behind it, and how it ran."""
     out = session.score(Draft(tree))
     taps = session._captured
@@ -114,9 +114,9 @@ def both(target: Target, made: Engines, length: int, rows: int):
     eager, results = Engines(target), []
     for one in (eager, made, made):  # a graph is captured where a size returns
         target.engines = one
-        results.append(scored(session := session_of(target, length), tree_of(session, rows)))
+        results.append(score(session := session_of(target, length), tree_of(session, rows)))
         if one is made and isinstance(made.static, GraphForward):
-            results[-1] = scored(session, tree_of(session, rows))
+            results[-1] = score(session, tree_of(session, rows))
     target.engines = eager
     return results[0], results[-1]
 
@@ -138,7 +138,7 @@ def test_compiled_rows_are_padded_little(rows, bucket):
 def test_a_layer_of_its_own_gives_what_stock_code_gives(family, length, rows):
     """Logits, taps and keys, at the edges of buckets of rows and keys, within and beyond sliding windows."""
     target = target_of(family)
-    (ran, stock, taps), (ran_static, ours, own_taps) = both(target, interpreted(target), length, rows)
+    (ran, stock, taps), (ran_static, ours, own_taps) = both(target, interpret(target), length, rows)
     assert ran == Ran() and ran_static.engine == "compiled"
     assert ran_static.rows >= rows and ran_static.keys >= length - 1 + ran_static.rows
     assert [list(kind) for kind in taps] == [list(kind) for kind in own_taps]
@@ -154,7 +154,7 @@ def test_a_layer_of_its_own_computes_joint_linears_as_one(family, rows):
     if not packable(torch.float32, torch.device("cpu")):
         pytest.skip("this build of torch packs no weights")
     target = Target(network(family), tiny_tokenizer(), f"tiny {family}", packed=True)
-    engines = interpreted(target)
+    engines = interpret(target)
     assert isinstance(engines.static, CompiledForward)
     shape = LayerShape.from_json(json.loads(engines.static.parts[rows == 1].shape))
     assert shape.joint == ("q_proj", "gate_proj") and ("q_proj" in shape.biased) == (family == "qwen2")
@@ -168,7 +168,7 @@ def test_a_layer_of_its_own_computes_joint_linears_as_one(family, rows):
 @pytest.mark.parametrize("length, rows", [(40, 1), (40, 5), (250, 17)])
 def test_a_graph_gives_what_stock_code_gives(family, length, rows):
     target = target_of(family)
-    (_, stock, taps), (ran, ours, own_taps) = both(target, replayed(target), length, rows)
+    (_, stock, taps), (ran, ours, own_taps) = both(target, replay(target), length, rows)
     assert ran.engine == "graph" and ran.rows >= rows and ran.keys in (256, 512)
     assert [sorted(kind) for kind in taps] == [sorted(kind) for kind in own_taps]
     for one, other in zip(stock[:1] + stock[-1:], ours[:1] + ours[-1:], strict=True):
@@ -191,10 +191,10 @@ def with_garbage(target: Target, engine: Engines, seed: int):
     buffers.embeddings.normal_(0, 100, generator=generator)
     buffers.positions.random_(0, 200, generator=generator)
     tree = tree_of(session, 5)
-    return scored(session, tree)[1]
+    return score(session, tree)[1]
 
 
-@pytest.mark.parametrize("way", [interpreted, replayed])
+@pytest.mark.parametrize("way", [interpret, replay])
 def test_padding_and_unused_slots_change_no_bit(way):
     target = target_of("mistral-window")
     engine = way(target)
@@ -216,12 +216,12 @@ def test_a_mask_that_shows_the_padding_would_be_seen(monkeypatch):
 
     monkeypatch.setattr(Buffers, "fill", careless)
     target = target_of()
-    engine = interpreted(target)
+    engine = interpret(target)
     first, second = (with_garbage(target, engine, seed) for seed in (1, 2))
     assert not torch.equal(first[0], second[0])
 
 
-@pytest.mark.parametrize("way", [interpreted, replayed])
+@pytest.mark.parametrize("way", [interpret, replay])
 @pytest.mark.parametrize("method", ["plain", "pld+h", "pld+a", "recycling"])
 def test_methods_write_the_same_over_the_edges_of_buckets(way, method):
     """The text grows past 256 keys while it is written."""
@@ -233,7 +233,7 @@ def test_methods_write_the_same_over_the_edges_of_buckets(way, method):
     assert trace.output_ids == expected
     steps = trace.tables["steps"]
     used = {keys for keys in steps["engine_keys"] if keys}
-    first = 0 if way is interpreted else len({*zip(steps["engine_rows"], steps["engine_keys"], strict=True)})
+    first = 0 if way is interpret else len({*zip(steps["engine_rows"], steps["engine_keys"], strict=True)})
     assert len(used) >= 2 and steps["engine"].count("eager") <= first  # a graph is captured where a size returns
     buckets = zip(steps["engine_rows"], steps["engine_keys"], strict=True)
     assert target.engines.static is not None
@@ -242,7 +242,7 @@ def test_methods_write_the_same_over_the_edges_of_buckets(way, method):
 
 def test_a_step_may_be_looked_at_again():
     target = target_of()
-    target.engines = interpreted(target)
+    target.engines = interpret(target)
     session = session_of(target, 40, Needs())
     with session.at(30, Needs()) as part:
         assert part.score(Draft(tree_of(part, 5))).ran.engine == "compiled"
@@ -278,7 +278,7 @@ def test_unknown_engines_and_graphs_without_cuda_are_refused():
 def test_forwards_that_differ_are_not_used(caplog, monkeypatch):
     monkeypatch.setattr(engines, "_said", set())
     target = target_of()
-    made = interpreted(target)
+    made = interpret(target)
     made._checked = False
     run = made.static.layers[True].run  # type: ignore[union-attr]
     made.static.layers[True].run = lambda tensors: [part + 0.1 for part in run(tensors)]  # type: ignore[union-attr]
@@ -296,7 +296,7 @@ def test_auto_takes_what_is_compiled_and_runs_eagerly_what_is_not(monkeypatch, t
     monkeypatch.setattr("decoders.model.engines.compiled_layers.WORKSHOP", Workshop())
     target = target_of()
     stock = record(target, PROMPT, "plain", max_new_tokens=8)
-    target.engines = made = unchecked(target)
+    target.engines = made = interpret_unchecked(target)
     assert isinstance(made.static, CompiledForward)
     several = made.static.layers.pop(False)
     for engine in ("eager", "compiled"):
@@ -314,7 +314,7 @@ def test_forwards_that_differ_or_fail_are_never_used_by_auto(fails, said, caplog
     monkeypatch.setattr(engines, "_said", set())
     target = target_of()
     expected = generate(target, PROMPT, max_new_tokens=6)
-    target.engines = made = unchecked(target)
+    target.engines = made = interpret_unchecked(target)
     right = made.static.layers[True].run  # type: ignore[union-attr]
     apart = wrong if fails else lambda tensors: [part + 0.1 for part in right(tensors)]
     made.static.layers[True].run = apart  # type: ignore[union-attr]
@@ -635,19 +635,19 @@ def compiled_target(weights: str | None = None) -> Target:
 
 
 @pytest.fixture(scope="module")
-def compiled():
+def module_target():
     return compiled_target()
 
 
 @pytest.mark.compile("a minute of compiling")
-def test_a_compiled_target_says_what_an_eager_one_says(compiled):
+def test_a_compiled_target_says_what_an_eager_one_says(module_target):
     eager = target_of()
     prompt = Prompt.from_ids(([5, 6, 7, 8, 9, 10, 11] * 40)[:100])
     for method in ("plain", "pld+h", "pld+a", "recycling"):
-        trace = record(compiled, prompt, method, max_new_tokens=60)
+        trace = record(module_target, prompt, method, max_new_tokens=60)
         assert trace.output_ids == generate(eager, prompt, method, max_new_tokens=60)
         assert set(trace.tables["steps"]["engine"]) == {"compiled"}
-    plain, drafted = check_lossless(compiled, [prompt], {"pld": None}, max_new_tokens=20)
+    plain, drafted = check_lossless(module_target, [prompt], {"pld": None}, max_new_tokens=20)
     assert drafted.identical == 1 and all(one.engines == {"compiled": one.runs[0].steps} for one in (plain, drafted))
 
 
@@ -656,7 +656,7 @@ def test_a_compiled_target_says_what_an_eager_one_says(compiled):
 def test_a_layer_on_rounded_weights_gives_the_same_bits(weights, length, rows):
     """A last digit would become a bfloat16 digit of the next product's rows."""
     target = target_of(weights=weights)
-    (_, stock, _), (ran, ours, _) = both(target, interpreted(target), length, rows)
+    (_, stock, _), (ran, ours, _) = both(target, interpret(target), length, rows)
     assert ran.engine == "compiled" and all(torch.equal(one, other) for one, other in zip(stock, ours, strict=True))
 
 
@@ -671,21 +671,21 @@ def test_a_compiled_layer_on_rounded_weights_gives_the_same_bits():
 
 @pytest.mark.compile("a minute of compiling")
 @pytest.mark.parametrize("length, rows", [(40, 1), (127, 1), (40, 5), (128, 17)])
-def test_compiled_taps_and_padding(compiled, length, rows):
-    made = compiled.engines
+def test_compiled_taps_and_padding(module_target, length, rows):
+    made = module_target.engines
     try:
-        (_, stock, _), (ran, ours, _) = both(compiled, made, length, rows)
+        (_, stock, _), (ran, ours, _) = both(module_target, made, length, rows)
         assert ran.engine == "compiled"
         for one, other in zip(stock, ours, strict=True):
             torch.testing.assert_close(other, one, atol=1e-5 * max(1.0, float(one.std())), rtol=1e-5)
-        first, second = (with_garbage(compiled, made, seed) for seed in (1, 2))
+        first, second = (with_garbage(module_target, made, seed) for seed in (1, 2))
         assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
     finally:
-        compiled.engines = made
+        module_target.engines = made
 
 
 @pytest.mark.compile("a minute of compiling")
-def test_a_later_start_opens_what_was_compiled(compiled, monkeypatch):
+def test_a_later_start_opens_what_was_compiled(module_target, monkeypatch):
     monkeypatch.setattr(compiling, "_child", lambda *_: pytest.fail("nothing is missing"))
     target, shop = target_of(), Workshop()
     monkeypatch.setattr(engines, "WORKSHOP", shop)

@@ -25,14 +25,14 @@ def chain() -> Trace:
     return synthetic.chain()
 
 
-def named(trace: Trace, name: str, created: str = "2026-01-01T00:00:00Z") -> Trace:
+def trace_named(trace: Trace, name: str, created: str = "2026-01-01T00:00:00Z") -> Trace:
     return Trace({**trace.run, "id": name, "created": created}, trace.tables)
 
 
 def test_what_comes_out_is_what_went_in(chain: Trace) -> None:
     kept = TraceStore()
-    key = kept.put(named(chain, "a"))
-    assert kept.get(key).to_json() == named(chain, "a").to_json()
+    key = kept.put(trace_named(chain, "a"))
+    assert kept.get(key).to_json() == trace_named(chain, "a").to_json()
 
 
 def test_a_teacher_forced_run_is_not_called_lossy(chain: Trace) -> None:
@@ -46,11 +46,11 @@ def test_a_teacher_forced_run_is_not_called_lossy(chain: Trace) -> None:
 
 def test_least_recently_used_go_first_and_the_gallery_stays(chain: Trace) -> None:
     kept = TraceStore(max_count=2)
-    kept.put(named(chain, "shown"), kind="gallery", owner=EVERYBODY)
+    kept.put(trace_named(chain, "shown"), kind="gallery", owner=EVERYBODY)
     for name in ("a", "b"):
-        kept.put(named(chain, name))
+        kept.put(trace_named(chain, name))
     kept.blob("a")  # used: b is now the oldest
-    kept.put(named(chain, "c"))
+    kept.put(trace_named(chain, "c"))
     assert ["shown" in kept, "a" in kept, "b" in kept, "c" in kept] == [True, True, False, True]
     with pytest.raises(UnknownTrace, match="no run called 'b'"):
         kept.get("b")
@@ -59,23 +59,23 @@ def test_least_recently_used_go_first_and_the_gallery_stays(chain: Trace) -> Non
 def test_bytes_are_bounded_but_the_newest_run_is_always_kept(chain: Trace) -> None:
     kept = TraceStore(max_bytes=10)
     for name in ("a", "b", "c"):
-        kept.put(named(chain, name))
+        kept.put(trace_named(chain, name))
         assert len(kept) == 1 and name in kept
 
 
 def test_nobody_replaces_a_gallery_run(chain: Trace) -> None:
     kept = TraceStore()
-    kept.put(named(chain, "shown"), kind="gallery", owner=EVERYBODY)
+    kept.put(trace_named(chain, "shown"), kind="gallery", owner=EVERYBODY)
     kept.put(Trace.new({"id": "shown", "title": "mine", "prompt_length": 0}))
     assert kept.get("shown").run["title"] == chain.run["title"]
 
 
 def test_an_owner_sees_only_own_runs_and_what_belongs_to_everybody(chain: Trace) -> None:
     kept = TraceStore()
-    kept.put(named(chain, "shown"), kind="gallery", owner=EVERYBODY)
-    kept.put(named(chain, "old", "2026-01-01T00:00:00Z"), owner="ann")
-    kept.put(named(chain, "new", "2026-01-02T00:00:00Z"), owner="ann")
-    kept.put(named(chain, "other"), owner="bob")
+    kept.put(trace_named(chain, "shown"), kind="gallery", owner=EVERYBODY)
+    kept.put(trace_named(chain, "old", "2026-01-01T00:00:00Z"), owner="ann")
+    kept.put(trace_named(chain, "new", "2026-01-02T00:00:00Z"), owner="ann")
+    kept.put(trace_named(chain, "other"), owner="bob")
     assert [run["id"] for run in kept.listing("ann")] == ["new", "old", "shown"]
     assert [run["id"] for run in kept.listing("")] == ["shown"]
 
@@ -94,7 +94,7 @@ def test_ids_are_unguessable_and_well_formed() -> None:
 
 
 def test_a_run_is_journaled_and_recovered_after_a_crash(tmp_path: Path, chain: Trace) -> None:
-    opening, parts = synthetic.deltas(named(chain, "crashed"))
+    opening, parts = synthetic.deltas(trace_named(chain, "crashed"))
     journal = Library(tmp_path).start(opening)
     for part in parts[:5]:
         journal.append(part)
@@ -116,7 +116,7 @@ def test_a_run_is_journaled_and_recovered_after_a_crash(tmp_path: Path, chain: T
 def test_a_journal_of_a_living_server_is_left_alone(tmp_path: Path, chain: Trace) -> None:
     first = Library(tmp_path)
     assert first.lock_folder()
-    opening, _ = synthetic.deltas(named(chain, "running"))
+    opening, _ = synthetic.deltas(trace_named(chain, "running"))
     journal = first.start(opening)
     kept = TraceStore()
     Library(tmp_path).restore(kept)
@@ -128,8 +128,8 @@ def test_a_journal_of_a_living_server_is_left_alone(tmp_path: Path, chain: Trace
 def test_a_finished_run_is_found_again_and_files_are_bounded(tmp_path: Path, chain: Trace) -> None:
     library = Library(tmp_path, max_count=2)
     for name in ("a", "b", "c"):
-        opening, _ = synthetic.deltas(named(chain, name))
-        library.finish(named(chain, name), library.start(opening))
+        opening, _ = synthetic.deltas(trace_named(chain, name))
+        library.finish(trace_named(chain, name), library.start(opening))
     assert len(list(tmp_path.glob("*.spectrace"))) == 2
     kept = TraceStore()
     library.restore(kept)
@@ -139,7 +139,7 @@ def test_a_finished_run_is_found_again_and_files_are_bounded(tmp_path: Path, cha
 def test_damaged_files_are_skipped(tmp_path: Path, chain: Trace, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "bad.spectrace").write_bytes(b"nothing")
     (tmp_path / "bad.journal").write_text("{")
-    tracefile.save(named(chain, "good"), tmp_path / "good.spectrace")
+    tracefile.save(trace_named(chain, "good"), tmp_path / "good.spectrace")
     kept = TraceStore()
     Library(tmp_path).restore(kept)
     assert [run["id"] for run in kept.listing("")] == ["good"]
@@ -193,25 +193,25 @@ def test_turns_end_with_the_user() -> None:
 
 
 def test_the_gallery_names_examples_that_exist() -> None:
-    runs = gallery.listed()
+    runs = gallery.list_runs()
     assert {run.example for run in runs} <= {e.record.id for e in examples()}
     assert len({run.name for run in runs}) == len(runs)
 
 
 def test_the_gallery_opens_on_a_tree_with_a_long_copy() -> None:
-    for run in gallery.listed():
+    for run in gallery.list_runs():
         trace = tracefile.load(GALLERY / f"{run.id}.spectrace")
         assert trace.run["opens"] == run.opens - 1 and 1 <= run.opens <= trace.rows("steps"), run.id
         assert trace.run["model"]["name"].startswith("SmolLM2")
-    assert len(list(GALLERY.glob("*.spectrace"))) == len(gallery.listed()) >= 14
-    first = tracefile.load(GALLERY / f"{gallery.listed()[0].id}.spectrace")
+    assert len(list(GALLERY.glob("*.spectrace"))) == len(gallery.list_runs()) >= 14
+    first = tracefile.load(GALLERY / f"{gallery.list_runs()[0].id}.spectrace")
     steps, nodes, at = first.tables["steps"], first.tables["nodes"], first.run["opens"]
     kinds = {kind for kind, step in zip(nodes["origin"], nodes["step"], strict=True) if step == at}
     assert steps["accepted"][at] >= 10 and kinds >= {"main", "branch"}
 
 
 def test_the_store_does_not_change_what_it_is_given(chain: Trace) -> None:
-    mine = named(chain, "mine")
+    mine = trace_named(chain, "mine")
     before = copy.deepcopy(mine.to_json())
     TraceStore().put(mine)
     assert mine.to_json() == before

@@ -31,13 +31,13 @@ SMALL = synthetic.Synthetic(SEGMENTS, "one two five, one two three.", "tree", wi
 fuzzed = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
-def saved(trace: Trace) -> bytes:
+def save_trace(trace: Trace) -> bytes:
     data = save(trace, None)
     assert data is not None
     return data
 
 
-GOOD = saved(SMALL)
+GOOD = save_trace(SMALL)
 
 
 def parts(data: bytes = GOOD) -> dict[str, bytes]:
@@ -45,7 +45,7 @@ def parts(data: bytes = GOOD) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def packed(members: dict[str, bytes] | list[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def pack(members: dict[str, bytes] | list[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as archive:
         for name, data in members.items() if isinstance(members, dict) else members:
@@ -53,15 +53,15 @@ def packed(members: dict[str, bytes] | list[tuple[str, bytes]], method: int = zi
     return buffer.getvalue()
 
 
-def changed(part: str, change: Callable[[Any], Any]) -> bytes:
+def change_part(part: str, change: Callable[[Any], Any]) -> bytes:
     """The good file with one part changed as JSON."""
     members = parts()
     value = json.loads(members[part])
     members[part] = json.dumps(change(value) or value).encode()
-    return packed(members)
+    return pack(members)
 
 
-def refused(data: bytes | Path, says: str = "") -> str:
+def refuse(data: bytes | Path, says: str = "") -> str:
     with pytest.raises(TraceError) as caught:
         load(data)
     sentence = str(caught.value)
@@ -73,17 +73,17 @@ def refused(data: bytes | Path, says: str = "") -> str:
 
 
 def test_round_trip_through_bytes_and_file(trace: Trace, tmp_path: Path):
-    data = saved(trace)
+    data = save_trace(trace)
     assert load(data).to_json() == trace.to_json()
     assert save(trace, tmp_path / "a.spectrace") is None
     assert (tmp_path / "a.spectrace").read_bytes() == data
-    assert saved(load(saved(load(data)))) == saved(load(data))
+    assert save_trace(load(save_trace(load(data)))) == save_trace(load(data))
     assert [path.name for path in tmp_path.iterdir()] == ["a.spectrace"]
 
 
 def test_markup_and_every_kind_of_text_survive(tmp_path: Path):
     trace = synthetic.nasty()
-    again = load(saved(trace))
+    again = load(save_trace(trace))
     assert again.run["title"] == "<script>alert(1)</script> ${x}"
     assert again.text(again.output_ids) == trace.text(trace.output_ids)
     assert "<img src=x onerror=window.__pwned=1>" in again.text(again.output_ids)
@@ -92,7 +92,7 @@ def test_markup_and_every_kind_of_text_survive(tmp_path: Path):
 def test_unknown_keys_of_the_run_are_kept():
     trace = copy.deepcopy(SMALL)
     trace.run["lab"] = {"note": "naïve 日本語", "list": [1, 2.5, None, True]}
-    assert load(saved(trace)).run["lab"] == trace.run["lab"]
+    assert load(save_trace(trace)).run["lab"] == trace.run["lab"]
 
 
 def test_probes_and_terms_that_were_not_measured_survive():
@@ -100,7 +100,7 @@ def test_probes_and_terms_that_were_not_measured_survive():
     row = {"step": 0, "parent": 0, "offset": 1, "kind": "ppd", "token": trace.output_ids[0], "prob": None}
     append(trace, "probes", row)
     trace.tables["candidates"]["term:cosine"][0] = None
-    assert load(saved(trace)).tables == trace.tables
+    assert load(save_trace(trace)).tables == trace.tables
 
 
 def test_a_trace_that_contradicts_itself_is_not_saved(tmp_path: Path):
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path):
 
 def test_loading_goes_by_columns_not_by_values():
     """2,000 steps with 60,000 candidates load within a second: few calls for each value."""
-    data = saved(synthetic.long(1_500, 600))
+    data = save_trace(synthetic.long(1_500, 600))
     trace = load(data)
     values = sum(trace.rows(table) * len(columns) for table, columns in trace.tables.items())
     assert values > 50_000
@@ -133,69 +133,69 @@ def test_loading_goes_by_columns_not_by_values():
 
 
 def test_paths_that_are_no_file(tmp_path: Path):
-    refused(tmp_path / "missing.spectrace", "missing.spectrace cannot be opened: no such file")
-    refused(tmp_path, "cannot be opened")
-    refused(Path("a\0b"), "null byte")
+    refuse(tmp_path / "missing.spectrace", "missing.spectrace cannot be opened: no such file")
+    refuse(tmp_path, "cannot be opened")
+    refuse(Path("a\0b"), "null byte")
     (tmp_path / "empty.spectrace").touch()
-    refused(tmp_path / "empty.spectrace", "it has 0 bytes")
+    refuse(tmp_path / "empty.spectrace", "it has 0 bytes")
 
 
 def test_what_is_no_trace_file():
-    refused(b"", "0 bytes")
-    refused(b"hello world, this is a text file", "no zip directory")
-    refused(packed({"word/document.xml": b"<w/>"}), "1 entries")
-    refused(b"PK\x05\x06" + bytes(18), "0 entries")
+    refuse(b"", "0 bytes")
+    refuse(b"hello world, this is a text file", "no zip directory")
+    refuse(pack({"word/document.xml": b"<w/>"}), "1 entries")
+    refuse(b"PK\x05\x06" + bytes(18), "0 entries")
 
 
 @pytest.mark.parametrize("version", ["spectrace/2", "spectrace/0", 1, None, "x" * 10_000])
 def test_another_version_is_refused_naming_both(version: object):
-    sentence = refused(changed("trace.json", lambda head: {**head, "schema": version}), "spectrace/1")
+    sentence = refuse(change_part("trace.json", lambda head: {**head, "schema": version}), "spectrace/1")
     assert str(version)[:40] in sentence
 
 
 def test_members():
     members = parts()
-    refused(packed(members | {"extra.json": b"{}"}), "announces other tables than it holds")
-    refused(packed(members | {f"extra{n}.json": b"{}" for n in range(9)}), "25 entries")
-    refused(packed({name: data for name, data in members.items() if name != "nodes.json"}), "lacks one")
+    refuse(pack(members | {"extra.json": b"{}"}), "announces other tables than it holds")
+    refuse(pack(members | {f"extra{n}.json": b"{}" for n in range(9)}), "25 entries")
+    refuse(pack({name: data for name, data in members.items() if name != "nodes.json"}), "lacks one")
     needed = {"trace.json": members["trace.json"]} | {n: d for n, d in members.items() if n > "pieces.json"}
-    refused(packed(needed), "entries, and 10 to 24 are allowed")
+    refuse(pack(needed), "entries, and 10 to 24 are allowed")
     for name in ("../nodes.json", "/nodes.json", "a/nodes.json", "nodes.json/", "NODES.JSON", "x\\..\\y", "nödes.json"):
         renamed = {name if old == "nodes.json" else old: data for old, data in members.items()}
-        refused(packed(renamed), "only trace.json")
+        refuse(pack(renamed), "only trace.json")
     with pytest.warns(UserWarning, match="Duplicate name"):
-        twice = packed([("tokens.json" if name == "nodes.json" else name, data) for name, data in members.items()])
-    refused(twice, "twice")
+        twice = pack([("tokens.json" if name == "nodes.json" else name, data) for name, data in members.items()])
+    refuse(twice, "twice")
 
 
 def test_a_file_from_before_draft_models_were_recorded_opens():
     members = {n: d for n, d in parts().items() if n.removesuffix(".json") not in OPTIONAL_TABLES}
-    refused(packed(members), "announces")
+    refuse(pack(members), "announces")
     head = json.loads(members["trace.json"])
     head["tables"] = {name: told for name, told in head["tables"].items() if name not in OPTIONAL_TABLES}
-    opened = load(packed(members | {"trace.json": json.dumps(head).encode()}))
+    opened = load(pack(members | {"trace.json": json.dumps(head).encode()}))
     assert opened.tables == SMALL.tables and not any(opened.rows(name) for name in OPTIONAL_TABLES)
 
 
 def test_odd_zips():
     members = parts()
-    assert load(packed(members, zipfile.ZIP_STORED)).tables == SMALL.tables
-    refused(packed(members, zipfile.ZIP_BZIP2), "not allowed")
-    refused(packed(members, zipfile.ZIP_LZMA), "not allowed")
+    assert load(pack(members, zipfile.ZIP_STORED)).tables == SMALL.tables
+    refuse(pack(members, zipfile.ZIP_BZIP2), "not allowed")
+    refuse(pack(members, zipfile.ZIP_LZMA), "not allowed")
     encrypted = bytearray(GOOD)
     at = encrypted.index(b"PK\x01\x02")
     encrypted[at + 8] |= 1
-    refused(bytes(encrypted), "encrypted")
+    refuse(bytes(encrypted), "encrypted")
     buffer = io.BytesIO(GOOD)
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.comment = b"hello"
-    refused(buffer.getvalue(), "no zip directory")
-    refused(GOOD + b"\0", "no zip directory")
-    refused(GOOD[:-1], "no zip directory")
+    refuse(buffer.getvalue(), "no zip directory")
+    refuse(GOOD + b"\0", "no zip directory")
+    refuse(GOOD[:-1], "no zip directory")
     end = GOOD[-22:]
     huge = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 10**6, 10**6, 10**8, 0)
     locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, len(GOOD) - 22, 1)
-    refused(GOOD[:-22] + huge + locator + end, "entries")
+    refuse(GOOD[:-22] + huge + locator + end, "entries")
 
 
 def test_offsets_beyond_every_file():
@@ -210,7 +210,7 @@ def test_offsets_beyond_every_file():
         entry[46 + name : 46 + name] = struct.pack("<2HQ", 1, 8, place)
         end = bytearray(GOOD[-22:])
         struct.pack_into("<L", end, 12, len(entry))
-        refused(GOOD[:at] + bytes(entry) + bytes(end))
+        refuse(GOOD[:at] + bytes(entry) + bytes(end))
 
 
 def test_a_directory_of_a_million_entries_is_not_read():
@@ -218,7 +218,7 @@ def test_a_directory_of_a_million_entries_is_not_read():
     directory = entry * 200_000
     for count in (200_000 % 65_536, len(TABLES) + 1):
         data = directory + struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, count, count, len(directory), 0, 0)
-        assert calls(lambda data=data: refused(data, "entries")) < 500
+        assert calls(lambda data=data: refuse(data, "entries")) < 500
 
 
 def bomb(size: int, unit: bytes = b"0") -> bytes:
@@ -247,10 +247,10 @@ def memory_of(work: Callable[[], object]) -> int:
 
 
 def test_bombs_are_refused_before_they_are_unpacked():
-    assert memory_of(lambda: refused(BOMB, "times its size")) < 4 * 2**20
+    assert memory_of(lambda: refuse(BOMB, "times its size")) < 4 * 2**20
     data = bytearray(BOMB)
     struct.pack_into("<L", data, _unpacked_sizes(data)[0], MAX_UNPACKED + 2**20)
-    assert memory_of(lambda: refused(bytes(data), "257 MiB and 256 are allowed")) < 4 * 2**20
+    assert memory_of(lambda: refuse(bytes(data), "257 MiB and 256 are allowed")) < 4 * 2**20
 
 
 BOMB = bomb(32 * 2**20)
@@ -270,7 +270,7 @@ def test_a_header_that_lies_about_the_size_is_caught():
     data = bytearray(BOMB)
     for place in _unpacked_sizes(data):
         struct.pack_into("<L", data, place, 1_000)
-    assert memory_of(lambda: refused(bytes(data), "damaged")) < 8 * 2**20
+    assert memory_of(lambda: refuse(bytes(data), "damaged")) < 8 * 2**20
 
 
 @pytest.mark.parametrize("unit", [b"[],", b"{},", b"[[", b'"",', b"0,"])
@@ -278,33 +278,33 @@ def test_few_bytes_of_json_cannot_become_much_memory(unit: bytes):
     members = parts()
     noise = random.Random(0).randbytes(60_000).hex().encode()  # keeps the ratio low, so that only the JSON is at fault
     members["nodes.json"] = b'{"x":"' + noise + b'","step":[' + unit * (4 * 2**20 // len(unit)) + b"0]}"
-    data = packed(members)
-    assert memory_of(lambda: refused(data, "more than trace.json announces")) < 24 * 2**20
+    data = pack(members)
+    assert memory_of(lambda: refuse(data, "more than trace.json announces")) < 24 * 2**20
 
 
 def test_few_bytes_of_json_in_the_head_cannot_become_much_memory():
     noise = random.Random(0).randbytes(60_000).hex()
     head = f'{{"noise":"{noise}","x":[{"{},[]," * 1_000_000}0]}}'.encode()
-    data = packed(parts() | {"trace.json": head})
-    assert memory_of(lambda: refused(data, "more than trace.json announces")) < 32 * 2**20
+    data = pack(parts() | {"trace.json": head})
+    assert memory_of(lambda: refuse(data, "more than trace.json announces")) < 32 * 2**20
 
 
 def test_sizes_that_are_announced_too_large():
     rows = MAX_UNPACKED
-    refused(changed("trace.json", lambda head: head["tables"]["nodes"].update(rows=rows)), "values and")
-    refused(changed("trace.json", lambda head: head["tables"]["nodes"].update(rows=-1)), "announce")
-    refused(changed("trace.json", lambda head: head["tables"]["nodes"].update(rows=3.5)), "announce")
-    refused(changed("trace.json", lambda head: head["tables"]["nodes"].update(columns=["a"] * 1_000)), "announce")
-    refused(changed("trace.json", lambda head: head["tables"].pop("nodes") and None), "announce")
-    refused(changed("trace.json", lambda head: {**head, "tables": []}), "announce")
-    refused(changed("trace.json", lambda head: head["tables"]["nodes"].update(rows=3)), "announces 3")
+    refuse(change_part("trace.json", lambda head: head["tables"]["nodes"].update(rows=rows)), "values and")
+    refuse(change_part("trace.json", lambda head: head["tables"]["nodes"].update(rows=-1)), "announce")
+    refuse(change_part("trace.json", lambda head: head["tables"]["nodes"].update(rows=3.5)), "announce")
+    refuse(change_part("trace.json", lambda head: head["tables"]["nodes"].update(columns=["a"] * 1_000)), "announce")
+    refuse(change_part("trace.json", lambda head: head["tables"].pop("nodes") and None), "announce")
+    refuse(change_part("trace.json", lambda head: {**head, "tables": []}), "announce")
+    refuse(change_part("trace.json", lambda head: head["tables"]["nodes"].update(rows=3)), "announces 3")
 
 
 def test_a_file_too_large_is_not_read(tmp_path: Path):
     path = tmp_path / "large.spectrace"
     with open(path, "wb") as file:
         file.truncate(MAX_FILE + 2**20)
-    assert memory_of(lambda: refused(path, "MiB and 128 are allowed")) < 2**20
+    assert memory_of(lambda: refuse(path, "MiB and 128 are allowed")) < 2**20
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" + "0" * 5_000, "1" * 400])
@@ -312,10 +312,10 @@ def test_numbers_that_are_none(text: str):
     members = parts()
     members["tokens.json"] = members["tokens.json"].replace(b'"prob":[null', b'"prob":[' + text.encode(), 1)
     assert text.encode() in members["tokens.json"]
-    refused(packed(members))
+    refuse(pack(members))
     members = parts()
     members["trace.json"] = members["trace.json"].replace(b'"seed":0', b'"seed":' + text.encode(), 1)
-    refused(packed(members))
+    refuse(pack(members))
 
 
 @pytest.mark.parametrize(
@@ -333,27 +333,27 @@ def test_numbers_that_are_none(text: str):
     ],
 )
 def test_parts_that_are_no_table(data: bytes, says: str):
-    refused(packed(parts() | {"nodes.json": data}), says)
+    refuse(pack(parts() | {"nodes.json": data}), says)
 
 
 def test_deep_json_is_refused():
     deep = b'{"run":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
-    refused(packed(parts() | {"trace.json": deep}), "nested too deeply")
+    refuse(pack(parts() | {"trace.json": deep}), "nested too deeply")
     members = parts()
     deep = b'{"schema":"spectrace/1","run":' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}"
-    refused(packed(members | {"trace.json": deep}), "nested too deeply")
+    refuse(pack(members | {"trace.json": deep}), "nested too deeply")
 
 
 @fuzzed
 @given(st.binary(max_size=2_000))
 def test_random_bytes(data: bytes):
-    refused(data)
+    refuse(data)
 
 
 @fuzzed
 @given(st.integers(0, len(GOOD) - 1))
 def test_cut_files(length: int):
-    refused(GOOD[:length])
+    refuse(GOOD[:length])
 
 
 @fuzzed
@@ -400,22 +400,22 @@ def test_random_damage_to_columns(data: st.DataObject):
     members = {f"{table}.json": json.dumps(document[table]).encode() for table in TABLES}
     members["trace.json"] = json.dumps({**json.loads(parts()["trace.json"]), "run": document["run"]}).encode()
     try:
-        found = load(packed(members))
+        found = load(pack(members))
     except TraceError:
         return
-    assert load(saved(found)).to_json() == found.to_json()
+    assert load(save_trace(found)).to_json() == found.to_json()
 
 
 @fuzzed
 @given(st.sampled_from(sorted(parts())), st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_random_parts(name: str, data: bytes):
-    refused(packed(parts() | {name: data}))
+    refuse(pack(parts() | {name: data}))
 
 
 # --- the journal ------------------------------------------------------------------------------------------------------
 
 
-def journaled(path: Path, trace: Trace = SMALL) -> tuple[Journal, Trace, list[Any]]:
+def write_journal(path: Path, trace: Trace = SMALL) -> tuple[Journal, Trace, list[Any]]:
     opening, deltas = synthetic.deltas(trace)
     journal = Journal(path)
     journal.start(opening)
@@ -425,7 +425,7 @@ def journaled(path: Path, trace: Trace = SMALL) -> tuple[Journal, Trace, list[An
 
 
 def test_a_whole_journal_gives_the_whole_run(trace: Trace, tmp_path: Path):
-    journal, _, _ = journaled(tmp_path / "a.journal", trace)
+    journal, _, _ = write_journal(tmp_path / "a.journal", trace)
     journal.close()
     journal.close()
     found = recover(tmp_path / "a.journal")
@@ -433,7 +433,7 @@ def test_a_whole_journal_gives_the_whole_run(trace: Trace, tmp_path: Path):
     assert found.run["timings"]["decode_ms"] == trace.tables["steps"]["elapsed_ms"][-1]
     fill_would_accept(found)
     assert found.tables == trace.tables
-    assert load(saved(found)).to_json() == found.to_json()
+    assert load(save_trace(found)).to_json() == found.to_json()
 
 
 def test_a_journal_cut_at_any_byte_gives_every_whole_step(tmp_path: Path):
@@ -463,7 +463,7 @@ def test_a_journal_cut_at_any_byte_gives_every_whole_step(tmp_path: Path):
 
 def test_a_damaged_journal_gives_a_beginning_of_the_run_or_a_sentence(tmp_path: Path):
     path = tmp_path / "a.journal"
-    journaled(path)[0].close()
+    write_journal(path)[0].close()
     whole = path.read_bytes()
     chance = random.Random(1)
     for _ in range(150):
@@ -475,7 +475,7 @@ def test_a_damaged_journal_gives_a_beginning_of_the_run_or_a_sentence(tmp_path: 
         except TraceError:
             continue
         assert found.rows("steps") <= SMALL.rows("steps")
-        saved(found)
+        save_trace(found)
 
 
 def test_a_step_that_was_appended_is_in_the_file(tmp_path: Path):
@@ -502,7 +502,7 @@ def test_a_journal_takes_any_text_and_number(tmp_path: Path):
 
 
 def test_finish_writes_the_file_and_removes_the_journal(tmp_path: Path):
-    journal, _, deltas = journaled(tmp_path / "runs" / "a.journal")
+    journal, _, deltas = write_journal(tmp_path / "runs" / "a.journal")
     assert journal.finish(SMALL) == tmp_path / "runs" / "a.spectrace"
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a.spectrace"]
     assert load(tmp_path / "runs" / "a.spectrace").to_json() == SMALL.to_json()
@@ -511,7 +511,7 @@ def test_finish_writes_the_file_and_removes_the_journal(tmp_path: Path):
 
 
 def test_finish_keeps_the_journal_if_the_trace_cannot_be_saved(tmp_path: Path):
-    journal, _, _ = journaled(tmp_path / "a.journal")
+    journal, _, _ = write_journal(tmp_path / "a.journal")
     broken = copy.deepcopy(SMALL)
     broken.tables["steps"]["accepted"][0] = 9_999
     with pytest.raises(TraceError):
@@ -527,9 +527,9 @@ def test_journal_errors(tmp_path: Path):
         Journal(tmp_path / "file" / "a.journal").start(SMALL)
     with pytest.raises(TraceError, match="check the path"):
         recover(tmp_path / "missing.journal")
-    journal, _, _ = journaled(tmp_path / "a.journal")
+    journal, _, _ = write_journal(tmp_path / "a.journal")
     journal.close()
-    refused(tmp_path / "a.journal", "recover() opens it")
+    refuse(tmp_path / "a.journal", "recover() opens it")
     (tmp_path / "b.journal").write_text('{"journal":1,"schema":"spectrace/9","run":{},"tables":{}}\n')
     with pytest.raises(TraceError, match="cannot be recovered"):
         recover(tmp_path / "b.journal")
@@ -550,7 +550,7 @@ def test_a_journaled_step_costs_little(tmp_path: Path):
 
 
 def test_the_checksum_of_a_block_is_checked(tmp_path: Path):
-    journal, _, _ = journaled(tmp_path / "a.journal")
+    journal, _, _ = write_journal(tmp_path / "a.journal")
     journal.close()
     data = bytearray((tmp_path / "a.journal").read_bytes())
     data[-3] ^= 1
@@ -568,7 +568,7 @@ def test_a_trace_as_one_json_object_opens_too(tmp_path: Path):
     tree = synthetic.tree()
     path = tmp_path / "run.json"
     path.write_text(json.dumps(tree.to_json()), encoding="utf-8")
-    assert load(path).digest == load(saved(tree)).digest
+    assert load(path).digest == load(save_trace(tree)).digest
     for damage, word in (({"schema": "spectrace/9"}, "version"), ({"steps": []}, "steps"), ({"run": {}}, "run")):
         path.write_text(json.dumps({**tree.to_json(), **damage}), encoding="utf-8")
         with pytest.raises(TraceError, match=word):

@@ -32,7 +32,7 @@ class Writer:
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> list:
+def arrivals(monkeypatch: pytest.MonkeyPatch) -> list:
     """Calls of ``wandb`` and ``trackio``."""
     calls: list = []
     for name in ("wandb", "trackio"):
@@ -44,14 +44,14 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list:
     return calls
 
 
-def test_wandb_and_trackio_get_settings_numbers_and_an_end(called, tmp_path):
+def test_wandb_and_trackio_get_settings_numbers_and_an_end(arrivals, tmp_path):
     for name in ("wandb", "trackio"):
         with tracker(name, "eagle3 for x", {"steps": 4}, tmp_path) as send:
             send(LINE, 2)
     where = {"dir": str(tmp_path)}
     begun = {"project": "specviz", "name": "eagle3 for x", "config": {"steps": 4}}
     numbers = ({"step": 2.0, "loss": 1.5, "top1/1": 0.25, "top1/2": 0.5},)
-    assert called == [
+    assert arrivals == [
         ("wandb", "init", (), begun | where), ("wandb", "log", numbers, {"step": 2}), ("wandb", "finish", (), {}),
         ("trackio", "init", (), begun), ("trackio", "log", numbers, {"step": 2}), ("trackio", "finish", (), {}),
     ]  # fmt: skip
@@ -70,7 +70,7 @@ def test_tensorboard_gets_them_into_the_folder_and_is_closed_after_a_fault(monke
     assert ("top1/2", 0.5, 2) in writer.scalars and len(writer.scalars) == 4
 
 
-def test_what_is_missing_or_does_not_begin_is_a_sentence(monkeypatch, called, tmp_path):
+def test_what_is_missing_or_does_not_begin_is_a_sentence(monkeypatch, arrivals, tmp_path):
     monkeypatch.setitem(sys.modules, "trackio", None)
     with pytest.raises(UserError, match=r"trackio is not installed: pip install -e '\.\[trackio\]'"):
         tracker("trackio", "x", {}, tmp_path).__enter__()
@@ -85,7 +85,7 @@ def test_what_is_missing_or_does_not_begin_is_a_sentence(monkeypatch, called, tm
         send(LINE, 1)
 
 
-def test_a_recorded_sweep_sends_its_rows(called, capsys):
+def test_a_recorded_sweep_sends_its_rows(arrivals, capsys):
     assert main(["lab", "pldplus-fig4", "--recorded", "--log-to", "trackio"]) == 0
-    assert [work for _, work, _, _ in called][::len(called) - 1] == ["init", "finish"] and len(called) > 4
-    assert all(numbers for _, work, (*numbers,), _ in called if work == "log")
+    assert [work for _, work, _, _ in arrivals][::len(arrivals) - 1] == ["init", "finish"] and len(arrivals) > 4
+    assert all(numbers for _, work, (*numbers,), _ in arrivals if work == "log")

@@ -19,6 +19,7 @@ from decoders.training.prompt_tokens import label_weights
 from decoders.training.states import States
 from specviz import cli
 
+from .command import refusal
 from .models import network, prompt_ids, tiny_target
 from .tiers import matrix
 from .training import HEAD_KINDS, run_of, save_model, source_for, train_kind
@@ -256,8 +257,7 @@ def test_the_command_trains_draws_and_resumes(tmp_path, text, capsys):
     assert cli.main([*args, "--steps", "6"]) == 0
     training = read_part(out / "part").training
     assert training["steps"] == 6 and training["matrix_lr"] == 0.05
-    assert cli.main([*args, "--steps", "7", "--blocks", "2"]) == 2
-    assert "has blocks 1, not 2" in capsys.readouterr().err
+    assert "has blocks 1, not 2" in refusal(capsys, *args, "--steps", "7", "--blocks", "2")
 
 
 def test_a_target_of_another_family_is_refused_in_a_sentence(tmp_path, source):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,6 +32,7 @@ from decoders.training.states import Shelf
 from decoders.training.teacher import Teacher
 from specviz import cli
 
+from .command import refusal
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .tiers import matrix
 from .training import TINY, begun, run_of, save_model, source_for, train_kind
@@ -182,12 +184,12 @@ def test_positions_behind_a_rejection_do_not_count():
 def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, source):
     losses, logged = [], []
 
-    def seen(now):
+    def see(now):
         losses.append(now.loss)
         logged.extend([now.logged] if now.logged else [])
 
     model = network("qwen3")
-    place = train_kind(kind, tmp_path / "run", model, source, steps=40, progress=seen)
+    place = train_kind(kind, tmp_path / "run", model, source, steps=40, progress=see)
     assert sum(losses[-5:]) < 0.75 * sum(losses[:5])
     assert [line["step"] for line in logged] == [12, 24, 36, 40]
     assert logged[-1]["held_out_loss"] < logged[0]["held_out_loss"]
@@ -404,17 +406,10 @@ def test_the_command_trains_draws_and_resumes(tmp_path, text, model, capsys):
 
 
 def test_the_command_refuses_in_a_sentence(tmp_path, text, model, capsys):
-    def refused(*args: str) -> str:
-        try:
-            code = cli.main(["train", *args])
-        except SystemExit as left:
-            code = left.code
-        assert code == 2
-        return capsys.readouterr().err
-
-    assert "cannot read the training file" in refused("glide", "--model", model, "--data", "none.txt")
-    assert "there is no model folder" in refused("drafter", "--model", str(tmp_path / "none"))
-    assert "not allowed with" in refused("glide", "--steps", "3", "--minutes", "3")
+    refuse = partial(refusal, capsys, "train")
+    assert "cannot read the training file" in refuse("glide", "--model", model, "--data", "none.txt")
+    assert "there is no model folder" in refuse("drafter", "--model", str(tmp_path / "none"))
+    assert "not allowed with" in refuse("glide", "--steps", "3", "--minutes", "3")
     given = ["--model", model, "--data", str(text), "--out", str(tmp_path / "o"), "--steps", "1"]
-    assert "KV layer 7 is out of range" in refused("glide", *given, "--kv-layer", "7")
-    assert "width 9 is not possible" in refused("drafter", *given, "--width", "9")
+    assert "KV layer 7 is out of range" in refuse("glide", *given, "--kv-layer", "7")
+    assert "width 9 is not possible" in refuse("drafter", *given, "--width", "9")

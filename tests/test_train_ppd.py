@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from decoders.training.learning import cosine_factor, position_weights
 from decoders.training.prompt_tokens import FIRST_STAGE, SECOND_RATE, choose_points, divergence, label_weights
 from specviz import cli
 
+from .command import refusal
 from .models import network, prompt_ids, tiny_target
 from .tiers import matrix
 from .training import run_of, save_model, source_for, train_kind
@@ -184,13 +186,13 @@ def test_hard_labels_are_the_texts_own_tokens(tmp_path, source):
 def test_training_lowers_the_loss_and_makes_a_part_that_guesses(tmp_path, source):
     losses, logged = [], []
 
-    def seen(now):
+    def see(now):
         losses.append(now.loss)
         logged.extend([now.logged] if now.logged else [])
 
     model = network("qwen3")
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    place = train_kind("ppd", tmp_path / "run", model, source, steps=40, progress=seen)
+    place = train_kind("ppd", tmp_path / "run", model, source, steps=40, progress=see)
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
     assert [line["step"] for line in logged] == [12, 24, 36, 40]
     assert logged[-1]["held_out_loss"] < logged[0]["held_out_loss"]
@@ -346,19 +348,12 @@ def test_the_command_trains_draws_and_resumes(tmp_path, text, model, capsys):
 
 
 def test_the_command_refuses_in_a_sentence(model, text, capsys):
-    def refused(*args: str) -> str:
-        try:
-            code = cli.main(["train", "ppd", "--model", model, *args])
-        except SystemExit as left:
-            code = left.code
-        assert code == 2
-        return capsys.readouterr().err
-
-    assert "cannot read the training file" in refused("--data", "none.txt")
-    assert "not allowed with" in refused("--steps", "3", "--minutes", "3")
-    assert "'prefix' is out of range: one of ensemble, decoder" in refused("--mask", "prefix")
-    assert "--tokens" in refused("--tokens", "17") and "--prefix" in refused("--prefix", "17")
+    refuse = partial(refusal, capsys, "train", "ppd", "--model", model)
+    assert "cannot read the training file" in refuse("--data", "none.txt")
+    assert "not allowed with" in refuse("--steps", "3", "--minutes", "3")
+    assert "'prefix' is out of range: one of ensemble, decoder" in refuse("--mask", "prefix")
+    assert "--tokens" in refuse("--tokens", "17") and "--prefix" in refuse("--prefix", "17")
     given = ["--data", str(text), "--out", str(text.parent / "o"), "--steps", "1"]
-    assert "4 exits are not possible: the model has 3 layers" in refused(*given, "--exits", "4")
-    assert "makes no difference" in refused(*given, "--mask", "decoder")
-    assert "there is nothing to weigh" in refused(*given, "--learned-weights")
+    assert "4 exits are not possible: the model has 3 layers" in refuse(*given, "--exits", "4")
+    assert "makes no difference" in refuse(*given, "--mask", "decoder")
+    assert "there is nothing to weigh" in refuse(*given, "--learned-weights")

@@ -14,6 +14,7 @@ from specviz.commands import train_units
 from specviz.workers.folder import Folder
 from specviz.workers.kinds import Workers
 
+from .command import refusal
 from .standin import Here
 from .training import save_model
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture
-def asked(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def command(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A command whose worker is this process; ``Here.order`` would be all that starting others adds."""
     monkeypatch.setattr(Workers, "pool", lambda workers, job: Here(job))
     small = ["--steps", "1", "--threads", "1", "--model", save_model(tmp_path / "model"), "--data", str(text)]
@@ -30,9 +31,9 @@ def asked(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[s
 
 @pytest.mark.slow("trains several parts")
 def test_parts_and_seeds_are_trained_once_and_the_best_of_each_part_is_kept(
-    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([*asked, "--seeds", "0", "1"]) == 0
+    assert cli.main([*command, "--seeds", "0", "1"]) == 0
     with (tmp_path / "all" / train_units.TABLE).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["part"], row["seed"], row["step"]) for row in rows] == [
@@ -47,21 +48,21 @@ def test_parts_and_seeds_are_trained_once_and_the_best_of_each_part_is_kept(
     logs = {path: path.stat().st_mtime_ns for path in (tmp_path / "all").rglob("log.jsonl")}
     said = capsys.readouterr()
     assert len(logs) == 4 and "medusa seed 0: step 1, loss" in said.err and "held-out loss" in said.out
-    assert cli.main([*asked, "--seeds", "0", "1", "2"]) == 0  # two more
+    assert cli.main([*command, "--seeds", "0", "1", "2"]) == 0  # two more
     assert all(path.stat().st_mtime_ns == when for path, when in logs.items())
     assert len(Folder(tmp_path / "all").listed()[0]) == 6
 
 
 def test_a_training_that_fails_is_told_and_the_others_are_done(
-    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from specviz.commands import train
 
-    def broken(*_: Any) -> int:
+    def break_down(*_: Any) -> int:
         raise ValueError("these heads cannot be trained")
 
-    monkeypatch.setattr(train, "_train_heads", broken)
-    assert cli.main([*asked, "--seeds", "3"]) == 1
+    monkeypatch.setattr(train, "_train_heads", break_down)
+    assert cli.main([*command, "--seeds", "3"]) == 1
     said = capsys.readouterr().err
     assert "medusa seed 3 failed: These heads cannot be trained." in said and "1 training failed" in said
     assert [len(keys) for keys in Folder(tmp_path / "all").listed()] == [1, 1]
@@ -69,9 +70,7 @@ def test_a_training_that_fails_is_told_and_the_others_are_done(
 
 
 def test_what_makes_no_sense_for_several_is_refused(
-    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([*asked, "--out", "x"]) == 2
-    assert "several have folders of their own" in capsys.readouterr().err
-    assert cli.main([*asked[:-1], f"local://{tmp_path}/all"]) == 2
-    assert "is no folder of a disk" in capsys.readouterr().err
+    assert "several have folders of their own" in refusal(capsys, *command, "--out", "x")
+    assert "is no folder of a disk" in refusal(capsys, *command[:-1], f"local://{tmp_path}/all")

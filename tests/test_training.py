@@ -65,12 +65,12 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def test_a_stream_is_decided_by_its_seed_and_splits_are_disjoint():
-    def drawn(split: str, seed: int, chunk: int = 0) -> list[Example]:
+    def draw(split: str, seed: int, chunk: int = 0) -> list[Example]:
         return list(islice(stream(split, seed, chunk), 40))
 
-    assert drawn("train", 3) == drawn("train", 3)
-    seen = {str(e.messages) for e in drawn("train", 3)}
-    for other in (drawn("held_out", 3), drawn("train", 4), drawn("train", 3, 1), held_out_examples(40, 3)):
+    assert draw("train", 3) == draw("train", 3)
+    seen = {str(e.messages) for e in draw("train", 3)}
+    for other in (draw("held_out", 3), draw("train", 4), draw("train", 3, 1), held_out_examples(40, 3)):
         assert seen.isdisjoint(str(e.messages) for e in other)
     with pytest.raises(ValueError, match="held_out"):
         next(stream("test", 0))

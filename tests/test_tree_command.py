@@ -15,8 +15,8 @@ from decoders.prompt_tokens.design import design
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 from decoders.prompt_tokens.trees import FILE, load_trees, save_trees
 from decoders.study.measure import latency
-from specviz import cli
 
+from .command import refusal, specviz
 from .models import network, prompt_ids, tiny_tokenizer
 
 torch.set_num_threads(1)
@@ -24,7 +24,7 @@ TABLE = ((0.6, 0.2), (0.5, 0.1))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def base(tmp_path_factory):
     """A random Llama as a folder, and untrained prompt tokens for it."""
     folder = tmp_path_factory.mktemp("models")
     network("llama").save_pretrained(folder / "toy")
@@ -37,54 +37,39 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def place(made, tmp_path, monkeypatch):
+def place(base, tmp_path, monkeypatch):
     """A folder of one's own with the prompt tokens, and prompts."""
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(latency, "ATTEMPTS", 1)
-    shutil.copytree(made / "part", tmp_path / "part")
+    shutil.copytree(base / "part", tmp_path / "part")
     lines = [{"turns": [f"the old lamp at the station was sold {n} times"]} for n in range(6)]
     (tmp_path / "prompts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return tmp_path
 
 
 @pytest.fixture
-def asked(made, place):
+def ask(base, place):
     """A design that can be made quickly."""
-    return ("tree", "design", "--model", made / "toy", "--part", place / "part", "--prompts", place / "prompts.jsonl",
+    return ("tree", "design", "--model", base / "toy", "--part", place / "part", "--prompts", place / "prompts.jsonl",
             "--max-new-tokens", 40, "--max-size", 12, "--threads", 1)  # fmt: skip
 
 
-def specviz(*args: object) -> int:
-    try:
-        return cli.main([str(a) for a in args])
-    except SystemExit as ended:
-        return int(ended.code or 0)
-
-
-def refused(capsys, *args: object) -> str:
-    """The one sentence a mistake gives."""
-    assert specviz(*args) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.startswith("specviz") and captured.err.count("\n") == 1
-    return captured.err
-
-
-def test_design_measures_prints_and_keeps_what_a_run_then_uses(capsys, made, place, asked):
-    assert specviz(*asked, "--size", 8) == 0
+def test_design_measures_prints_and_keeps_what_a_run_then_uses(capsys, base, place, ask):
+    assert specviz(*ask, "--size", 8) == 0
     shown = capsys.readouterr().out
     assert "Guesses that held: toy, 6 prompts" in shown and "(best)" in shown
     trees = load_trees(place / "part" / FILE)
     assert f"designed trees of {trees.size} rows, {'the best size' if '8 (best)' in shown else 'as asked for'}" in shown
     assert trees.m == 2 and trees.size in (7, 8) and 0 < sum(trees.acceptance[0]) <= 1
     assert len(list((place / "home" / "latency").iterdir())) == 1
-    target, prompt = load_target(made / "toy"), Prompt.from_ids(prompt_ids(1))
+    target, prompt = load_target(base / "toy"), Prompt.from_ids(prompt_ids(1))
     plain = generate(target, prompt, max_new_tokens=12)
     assert generate(target, prompt, "ppd", {"part": str(place / "part")}, max_new_tokens=12) == plain
 
 
 @pytest.mark.slow("decodes with trees of every size")
-def test_check_decodes_with_every_size_and_compares_the_best(capsys, place, asked):
-    assert specviz(*asked, "--limit", 4, "--max-new-tokens", 12, "--max-size", 8, "--check") == 0
+def test_check_decodes_with_every_size_and_compares_the_best(capsys, place, ask):
+    assert specviz(*ask, "--limit", 4, "--max-new-tokens", 12, "--max-size", 8, "--check") == 0
     shown = capsys.readouterr().out
     assert "Predicted and measured, 2 prompts" in shown, "the two that acceptance was not measured on"
     line = next(line for line in shown.splitlines() if line.startswith("best size: "))
@@ -96,22 +81,22 @@ def test_check_decodes_with_every_size_and_compares_the_best(capsys, place, aske
 
 
 @pytest.mark.slow("measures and designs trees of every kind")
-def test_the_best_size_and_other_kinds(capsys, place, asked):
+def test_the_best_size_and_other_kinds(capsys, place, ask):
     out = place / "other.json"
-    assert specviz(*asked, "--size", "best", "--out", out) == 0
+    assert specviz(*ask, "--size", "best", "--out", out) == 0
     assert "the best size for" in capsys.readouterr().out
     best = load_trees(out)
     assert not (place / "part" / FILE).exists()
     for kind in ("naive", "random"):
-        assert specviz(*asked, "--size", 12, "--kind", kind, "--out", out) == 0
+        assert specviz(*ask, "--size", 12, "--kind", kind, "--out", out) == 0
         assert f"chosen: {kind} trees" in capsys.readouterr().out
         other = load_trees(out)
         assert other.label == kind and other.size <= 12 and other.acceptance == best.acceptance
 
 
 @pytest.mark.slow("measures this machine")
-def test_latency_is_measured_once_and_printed(capsys, made, place):
-    args = ("tree", "latency", "--model", made / "toy", "--max-size", 4, "--threads", 1)
+def test_latency_is_measured_once_and_printed(capsys, base, place):
+    args = ("tree", "latency", "--model", base / "toy", "--max-size", 4, "--threads", 1)
     assert specviz(*args) == 0
     first = capsys.readouterr().out
     assert "256 tokens of context" in first and "against 1 row" in first and "1.00×" in first
@@ -139,25 +124,25 @@ def test_a_label_is_only_text(capsys, place):
     assert capsys.readouterr().out.startswith("[red]\\x1b[31mmine: 2 prompt tokens")
 
 
-def test_mistakes_are_one_sentence(capsys, made, place, asked):
-    model = ("--model", made / "toy")
-    assert "there is no tree file" in refused(capsys, "tree", "show", place / "none.json")
+def test_mistakes_are_one_sentence(capsys, base, place, ask):
+    model = ("--model", base / "toy")
+    assert "there is no tree file" in refusal(capsys, "tree", "show", place / "none.json")
     (place / "bad.json").write_text("[1]")
-    assert "no usable tree file" in refused(capsys, "tree", "show", place / "bad.json")
-    assert "a tree size of 3 is not allowed: with 2 prompt tokens at least 4" in refused(capsys, *asked, "--size", 3)
-    assert "'x' is not allowed: a whole number from 1 to 256, or best" in refused(capsys, *asked, "--size", "x")
-    assert "there is no folder" in refused(capsys, *asked, "--out", place / "no" / "trees.json")
-    assert "no prompt file" in refused(capsys, "tree", "design", *model, "--prompts", place / "no.jsonl")
-    assert "specviz train ppd" in refused(capsys, "tree", "design", *model)
-    assert "there is no trained part in" in refused(capsys, "tree", "design", *model, "--part", place)
-    assert "there is no command 'grow': choose one of design, show, latency" in refused(capsys, "tree", "grow")
-    assert "COMMAND" in refused(capsys, "tree")
-    short = [*asked[: asked.index("--max-new-tokens") + 1], 2, *asked[asked.index("--max-new-tokens") + 2 :]]
-    assert "the answers are too short" in refused(capsys, *short)
+    assert "no usable tree file" in refusal(capsys, "tree", "show", place / "bad.json")
+    assert "a tree size of 3 is not allowed: with 2 prompt tokens at least 4" in refusal(capsys, *ask, "--size", 3)
+    assert "'x' is not allowed: a whole number from 1 to 256, or best" in refusal(capsys, *ask, "--size", "x")
+    assert "there is no folder" in refusal(capsys, *ask, "--out", place / "no" / "trees.json")
+    assert "no prompt file" in refusal(capsys, "tree", "design", *model, "--prompts", place / "no.jsonl")
+    assert "specviz train ppd" in refusal(capsys, "tree", "design", *model)
+    assert "there is no trained part in" in refusal(capsys, "tree", "design", *model, "--part", place)
+    assert "there is no command 'grow': choose one of design, show, latency" in refusal(capsys, "tree", "grow")
+    assert "COMMAND" in refusal(capsys, "tree")
+    short = [*ask[: ask.index("--max-new-tokens") + 1], 2, *ask[ask.index("--max-new-tokens") + 2 :]]
+    assert "the answers are too short" in refusal(capsys, *short)
 
 
-def test_prompt_tokens_of_another_target(capsys, place, asked):
+def test_prompt_tokens_of_another_target(capsys, place, ask):
     network("llama", seed=9).save_pretrained(place / "other")
     tiny_tokenizer().save_pretrained(place / "other")
-    args = [place / "other" if i and asked[i - 1] == "--model" else a for i, a in enumerate(asked)]
-    assert "was trained for toy" in refused(capsys, *args)
+    args = [place / "other" if i and ask[i - 1] == "--model" else a for i, a in enumerate(ask)]
+    assert "was trained for toy" in refusal(capsys, *args)

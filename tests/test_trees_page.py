@@ -34,7 +34,7 @@ def latency_of(target: Any, ms: tuple[float, ...] = (5.0, 6.0, 9.0, 14.0), sprea
     return Latency(Setup.of(target), target.name, 256, ROWS, ms, low, high, 15)
 
 
-class Kept:
+class Tiny:
     """A tiny target with prompt tokens, their measured trees, and a latency."""
 
     def __init__(self) -> None:
@@ -46,8 +46,8 @@ class Kept:
 
 
 @pytest.fixture
-def kept(home: Path) -> Kept:
-    return Kept()
+def tiny(home: Path) -> Tiny:
+    return Tiny()
 
 
 def desk_of(load: Callable[[], Any] | None) -> StubDesk:
@@ -64,33 +64,33 @@ def stub() -> Iterator[StubDesk]:
     desk.end()
 
 
-def test_all_sizes_and_budgets_are_those_of_the_design(kept: Kept) -> None:
-    shown = desk_of(lambda: kept.target).services["trees"].shown()
+def test_all_sizes_and_budgets_are_those_of_the_design(tiny: Tiny) -> None:
+    shown = desk_of(lambda: tiny.target).services["trees"].shown()
     assert json.loads(json.dumps(shown))["m"] == 3 and list(shown["budgets"]) == [1, 2, 3]
     assert shown["measured"] and "specviz tree design" in shown["source"] and not shown["problem"]
     for m, budget in shown["budgets"].items():
         sizes = [point["size"] for point in budget["points"]]
-        for point, known in zip(budget["points"], compare_sizes(TABLE[:m], sizes, 1, kept.latency), strict=True):
+        for point, known in zip(budget["points"], compare_sizes(TABLE[:m], sizes, 1, tiny.latency), strict=True):
             assert {**known.to_json(), "states": known.trees.to_json()["states"]} == {
                 key: value for key, value in point.items() if key != "transitions"
             }
         worth = {point["size"]: point["tokens_per_ms"] for point in budget["points"]}
         assert worth[budget["best"]] == max(worth.values()) and budget["chosen"] == budget["best"]
     assert 16 in sizes  # the kept trees' size is among them
-    used = trees_for(kept.part, 3, None, kept.latency)
+    used = trees_for(tiny.part, 3, None, tiny.latency)
     assert shown["in_use"] == {"rows": used.size, "tokens_per_step": used.tokens_per_step}
     assert shown["latency"]["note"] == "" and shown["measuring"] is None
 
 
-def test_a_disturbed_measurement_says_so(kept: Kept) -> None:
-    save_latency(latency_of(kept.target, spread=0.4))
-    assert "something else was running" in desk_of(lambda: kept.target).services["trees"].shown()["latency"]["note"]
+def test_a_disturbed_measurement_says_so(tiny: Tiny) -> None:
+    save_latency(latency_of(tiny.target, spread=0.4))
+    assert "something else was running" in desk_of(lambda: tiny.target).services["trees"].shown()["latency"]["note"]
 
 
-def test_without_a_latency_the_kept_trees_are_shown(kept: Kept) -> None:
-    for file in (own_place("ppd", kept.target.key).parents[2] / "latency").iterdir():
+def test_without_a_latency_the_kept_trees_are_shown(tiny: Tiny) -> None:
+    for file in (own_place("ppd", tiny.target.key).parents[2] / "latency").iterdir():
         file.unlink()
-    shown = desk_of(lambda: kept.target).services["trees"].shown()
+    shown = desk_of(lambda: tiny.target).services["trees"].shown()
     assert shown["latency"] is None and shown["budgets"][3]["best"] is None and shown["budgets"][3]["chosen"] == 16
     assert all(point["ms"] is None for point in shown["budgets"][3]["points"]) and shown["in_use"]["rows"] == 16
 
@@ -101,27 +101,27 @@ def test_without_prompt_tokens_the_acceptance_is_assumed_and_named_so() -> None:
     assert "specviz train ppd" in shown["missing"] and shown["budgets"][3]["chosen"] == 24
 
 
-def test_prompt_tokens_without_a_measured_table_say_how_to_measure(kept: Kept) -> None:
-    (kept.part / FILE).unlink()
-    shown = desk_of(lambda: kept.target).services["trees"].shown()
+def test_prompt_tokens_without_a_measured_table_say_how_to_measure(tiny: Tiny) -> None:
+    (tiny.part / FILE).unlink()
+    shown = desk_of(lambda: tiny.target).services["trees"].shown()
     assert not shown["measured"] and "`specviz tree design` measures it" in shown["source"] and shown["trained"]
 
 
 @pytest.mark.parametrize(("file", "said"), [("{", "no usable tree file"), ("small", "have 1 of 3 prompt tokens")])
-def test_a_tree_file_that_does_not_fit_is_told(kept: Kept, file: str, said: str) -> None:
+def test_a_tree_file_that_does_not_fit_is_told(tiny: Tiny, file: str, said: str) -> None:
     if file == "small":
-        save_trees(design(TABLE[:1], 8), kept.part / FILE)
+        save_trees(design(TABLE[:1], 8), tiny.part / FILE)
     else:
-        (kept.part / FILE).write_text(file)
-    shown = desk_of(lambda: kept.target).services["trees"].shown()
+        (tiny.part / FILE).write_text(file)
+    shown = desk_of(lambda: tiny.target).services["trees"].shown()
     assert said in shown["problem"] and not shown["measured"] and len(shown["budgets"]) == 3
 
 
-def test_a_table_without_an_accepted_guess_draws_nothing(kept: Kept) -> None:
+def test_a_table_without_an_accepted_guess_draws_nothing(tiny: Tiny) -> None:
     trees = design(TABLE, 16)
     none = replace(trees, acceptance=((0.0, 0.0, 0.0), *TABLE[1:]))
-    save_trees(none, kept.part / FILE)
-    shown = desk_of(lambda: kept.target).services["trees"].shown()
+    save_trees(none, tiny.part / FILE)
+    shown = desk_of(lambda: tiny.target).services["trees"].shown()
     assert "No guess at distance 1 was ever accepted" in shown["problem"] and shown["budgets"] == {}
 
 
@@ -144,7 +144,7 @@ def test_the_routes_answer_without_a_model() -> None:
         assert client.get("/api/trees/latency").json() == {"latency": None, "measuring": None, "failed": ""}
 
 
-def finished(desk: StubDesk) -> dict[str, Any]:
+def finish(desk: StubDesk) -> dict[str, Any]:
     until(lambda: desk.services["trees"].latency()["measuring"] is None, "the measurement is over")
     return desk.services["trees"].latency()
 
@@ -154,7 +154,7 @@ def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monke
     assert stub.loader.wait(WAIT_S)
     began, order, go = threading.Event(), [], threading.Event()
 
-    def measured(target: Any, most: int, *, again: bool, progress: Callable[[int, int], None]) -> Latency:
+    def measure(target: Any, most: int, *, again: bool, progress: Callable[[int, int], None]) -> Latency:
         order.append("measure")
         began.set()
         assert go.wait(WAIT_S) and again and most == 64
@@ -163,17 +163,17 @@ def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monke
         save_latency(latency_of(target))
         return latency_of(target)
 
-    def built(_: threading.Event) -> Any:
+    def build(_: threading.Event) -> Any:
         order.append("run")
         raise ValueError("not this time")
 
-    monkeypatch.setattr("decoders.study.measure.latency.latency_for", measured)
+    monkeypatch.setattr("decoders.study.measure.latency.latency_for", measure)
     assert stub.services["trees"].measure()["measuring"] == {"done": 0, "total": 1}
     assert stub.services["trees"].measure()["measuring"] is not None  # one at a time
     assert began.wait(WAIT_S)
-    job = stub.runner.submit(built)
+    job = stub.runner.submit(build)
     go.set()
-    assert finished(stub)["latency"]["rows"] == ROWS and job.finished.wait(WAIT_S)
+    assert finish(stub)["latency"]["rows"] == ROWS and job.finished.wait(WAIT_S)
     assert order == ["measure", "run", "measure", "measured"]
 
 
@@ -184,7 +184,7 @@ def test_a_server_that_ends_waits_for_the_forwards_of_a_measurement(
     assert stub.loader.wait(WAIT_S)
     began, ended = threading.Event(), threading.Event()
 
-    def measured(*_: Any, progress: Callable[[int, int], None], **__: Any) -> None:
+    def measure_slowly(*_: Any, progress: Callable[[int, int], None], **__: Any) -> None:
         began.set()
         try:
             while True:
@@ -192,7 +192,7 @@ def test_a_server_that_ends_waits_for_the_forwards_of_a_measurement(
         finally:
             ended.set()
 
-    monkeypatch.setattr("decoders.study.measure.latency.latency_for", measured)
+    monkeypatch.setattr("decoders.study.measure.latency.latency_for", measure_slowly)
     stub.services["trees"].measure()
     assert began.wait(WAIT_S)
     stub.services["trees"].close()
@@ -203,25 +203,25 @@ def test_a_failed_measurement_is_told_and_can_be_repeated(stub: StubDesk, monkey
     stub.loader.start()
     assert stub.loader.wait(WAIT_S)
 
-    def broken(*_: Any, **__: Any) -> Latency:
+    def break_down(*_: Any, **__: Any) -> Latency:
         raise MemoryError
 
-    monkeypatch.setattr("decoders.study.measure.latency.latency_for", broken)
+    monkeypatch.setattr("decoders.study.measure.latency.latency_for", break_down)
     stub.services["trees"].measure()
-    assert "out of memory" in finished(stub)["failed"]
+    assert "out of memory" in finish(stub)["failed"]
     monkeypatch.setattr("decoders.study.measure.latency.latency_for", lambda *_, **__: None)
     stub.services["trees"].measure()
-    assert finished(stub)["failed"] == ""
+    assert finish(stub)["failed"] == ""
 
 
-def test_nothing_is_measured_unasked(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_measured_unasked(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server with prompt tokens and no latency starts no thread of this page, and times no forward."""
-    for file in (own_place("ppd", kept.target.key).parents[2] / "latency").iterdir():
+    for file in (own_place("ppd", tiny.target.key).parents[2] / "latency").iterdir():
         file.unlink()
     asked = threading.Event()
     monkeypatch.setattr("decoders.study.measure.latency.latency_for", lambda *_, **__: asked.set())
     before = {thread.name for thread in threading.enumerate()}
-    desk = desk_of(lambda: kept.target)
+    desk = desk_of(lambda: tiny.target)
     desk.services["trees"].begin()
     try:
         assert not {t.name for t in threading.enumerate() if "latency" in t.name} - before and not asked.is_set()

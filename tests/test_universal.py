@@ -82,7 +82,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def saved(folder: Any, model: Any, tokenizer: Any) -> str:
+def save_model(folder: Any, model: Any, tokenizer: Any) -> str:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
@@ -92,7 +92,7 @@ def saved(folder: Any, model: Any, tokenizer: Any) -> str:
 def followers(tmp_path_factory):
     model, ours, assistant, theirs = pair()
     target = Target(network_copy(model), ours, "follower")
-    return target, saved(tmp_path_factory.mktemp("assistant"), assistant, theirs)
+    return target, save_model(tmp_path_factory.mktemp("assistant"), assistant, theirs)
 
 
 def network_copy(model: Any) -> Any:
@@ -107,7 +107,7 @@ def strangers(tmp_path_factory):
     """A random target and a random assistant whose tokenizers share single bytes and some words."""
     folder = tmp_path_factory.mktemp("stranger")
     target = Target(network("qwen3"), tiny_tokenizer(), "stranger")
-    return target, saved(folder, network("llama", 2), tokenizer_of([*THEIRS, " at", " station", "item"]))
+    return target, save_model(folder, network("llama", 2), tokenizer_of([*THEIRS, " at", " station", "item"]))
 
 
 def drafts(target: Target, texts: list[list[int]], **params: Any) -> list[Any]:
@@ -126,12 +126,12 @@ def test_drafts_are_those_of_transformers_universal_assisted_generation(follower
     kind: Any = hf_candidates.AssistedCandidateGeneratorDifferentTokenizers
     honest = kind.get_candidates
 
-    def watched(self: Any, input_ids: torch.Tensor, **more: Any) -> Any:
+    def watch(self: Any, input_ids: torch.Tensor, **more: Any) -> Any:
         ids, logits = honest(self, input_ids, **more)
         seen.append((input_ids[0].tolist(), ids[0, input_ids.shape[1] :].tolist()))
         return ids, logits
 
-    monkeypatch.setattr(kind, "get_candidates", watched)
+    monkeypatch.setattr(kind, "get_candidates", watch)
     config = assistant.generation_config
     config.num_assistant_tokens, config.num_assistant_tokens_schedule = GAMMA, "constant"
     config.assistant_confidence_threshold = 0.0
@@ -284,7 +284,7 @@ def test_what_cannot_be_is_refused(strangers, home):
         generate(target, prompt, "sps+ppd", {"drafter": place}, max_new_tokens=4)
     bare = Target(network("qwen3"), None, "bare")
     with pytest.raises(UserError, match="its vocabulary has"):
-        other = saved(home / "smaller", follower(tokenizer_of(OURS), {}), tokenizer_of(OURS))
+        other = save_model(home / "smaller", follower(tokenizer_of(OURS), {}), tokenizer_of(OURS))
         generate(bare, prompt, "sps", {"drafter": other}, max_new_tokens=4)
     with pytest.raises(UserError, match="peers are compared with drafters of the target's own"):
         assistant_of(target, {"drafter": place})

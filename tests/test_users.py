@@ -147,7 +147,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClie
 
 
 @pytest.fixture
-def guarded(running: tuple[TestClient, Users, StubDesk]) -> tuple[TestClient, Users, StubDesk]:
+def guard(running: tuple[TestClient, Users, StubDesk]) -> tuple[TestClient, Users, StubDesk]:
     """Nobody is signed in, and nobody has tried."""
     running[0].cookies.clear()
     running[1].tries = Tries()
@@ -158,8 +158,8 @@ def sign_in(client: TestClient, name: str = "ann", password: str = "open sesame"
     return client.post("/login", data={"name": name, "password": password, **more})
 
 
-def test_nothing_is_reached_without_signing_in(guarded: tuple[TestClient, Users, StubDesk]) -> None:
-    client, _, _ = guarded
+def test_nothing_is_reached_without_signing_in(guard: tuple[TestClient, Users, StubDesk]) -> None:
+    client, _, _ = guard
     paths = {getattr(route, "path", "") for route in client.app.routes}  # type: ignore[attr-defined]
     assert {"/api/runs", "/api/lab", "/web/{name:path}"} <= paths
     gradio = {"/config", "/gradio_api/info", "/gradio_api/queue/status", "/gradio_api/startup-events", "/theme.css"}
@@ -177,8 +177,8 @@ def test_nothing_is_reached_without_signing_in(guarded: tuple[TestClient, Users,
     assert fake.get("/api/runs").status_code == 401
 
 
-def test_runs_belong_to_the_user(guarded: tuple[TestClient, Users, StubDesk]) -> None:
-    client, _, desk = guarded
+def test_runs_belong_to_the_user(guard: tuple[TestClient, Users, StubDesk]) -> None:
+    client, _, desk = guard
     answer = sign_in(client, next="?trace=gallery-0")
     assert (answer.status_code, answer.headers["location"]) == (303, "./?trace=gallery-0")
     cookie = answer.headers["set-cookie"]
@@ -195,8 +195,8 @@ def test_runs_belong_to_the_user(guarded: tuple[TestClient, Users, StubDesk]) ->
     assert other.get("/api/runs").status_code == 200
 
 
-def test_wrong_passwords_are_counted_and_the_page_says_so(guarded: tuple[TestClient, Users, StubDesk]) -> None:
-    client, _, _ = guarded
+def test_wrong_passwords_are_counted_and_the_page_says_so(guard: tuple[TestClient, Users, StubDesk]) -> None:
+    client, _, _ = guard
     said = [sign_in(client, password="wrong word") for _ in range(6)]
     assert [a.status_code for a in said] == [401] * 5 + [429]
     assert "do not belong together" in said[0].text and "wait 2 s" in said[5].text
@@ -204,8 +204,8 @@ def test_wrong_passwords_are_counted_and_the_page_says_so(guarded: tuple[TestCli
     assert sign_in(client).status_code == 429  # the right one has to wait too
 
 
-def test_the_login_page_is_plain_and_escapes_what_it_is_given(guarded: tuple[TestClient, Users, StubDesk]) -> None:
-    client, _, _ = guarded
+def test_the_login_page_is_plain_and_escapes_what_it_is_given(guard: tuple[TestClient, Users, StubDesk]) -> None:
+    client, _, _ = guard
     page = client.get("/login", params={"next": '?x="><script>alert(1)</script>'})
     assert page.status_code == 200 and "<script" not in page.text
     policy = page.headers["content-security-policy"]
@@ -215,8 +215,8 @@ def test_the_login_page_is_plain_and_escapes_what_it_is_given(guarded: tuple[Tes
         assert sign_in(client, next=target).headers["location"] == "./"
 
 
-def test_other_sites_cannot_post(guarded: tuple[TestClient, Users, StubDesk]) -> None:
-    client, _, _ = guarded
+def test_other_sites_cannot_post(guard: tuple[TestClient, Users, StubDesk]) -> None:
+    client, _, _ = guard
     sign_in(client)
     for path in ("/api/runs/delete", "/logout", "/gradio_api/queue/join", "/login"):
         answer = client.post(path, headers={"sec-fetch-site": "cross-site"})

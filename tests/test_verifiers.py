@@ -21,8 +21,9 @@ from decoders.verifiers.sampling import Chooser, drawn_token
 from decoders.verifiers.verifier import Verifier
 from specviz.cli import main
 
+from .command import refusal
 from .models import prompt_ids, tiny_target
-from .test_residual import Pair, chooser, drawn
+from .test_residual import Pair, chooser, draw
 
 NAMES = ("match", "target-only", "ratio", "block", "typical", "fly", "relaxed", "threshold", "diverse")
 LOSSLESS = NAMES[:4]
@@ -34,7 +35,7 @@ def target():
 
 
 @pytest.fixture(scope="module")
-def bundled():
+def bundle():
     from decoders import load_target
 
     return load_target("assets/demo/target")
@@ -94,7 +95,7 @@ def first_tokens(name: str, p: torch.Tensor, q: torch.Tensor, runs: int, **param
     counts, random, verifier = np.zeros(len(p)), np.random.default_rng(5), judge(name, chooser(11), **params)
     for _ in range(runs):
         token = drawn_token(q, random.random())
-        verdict = verifier(drawn([token], [q]), Scored(p.log().repeat(2, 1)))
+        verdict = verifier(draw([token], [q]), Scored(p.log().repeat(2, 1)))
         counts[token if verdict.accepted else verdict.bonus] += 1
     return counts
 
@@ -130,7 +131,7 @@ def test_lossless_verifiers_have_the_targets_distribution(name):
     pair, runs = Pair(5, 3, 2), 900
     expected = np.array([pair.share(pair.p, tokens) for tokens in product(range(3), repeat=2)]) * runs
 
-    def counted(verifier: Verifier) -> float:
+    def count(verifier: Verifier) -> float:
         counts = np.zeros((3, 3))
         for seed in range(runs):
             random, tokens = np.random.default_rng([seed, 1]), ()
@@ -148,25 +149,25 @@ def test_lossless_verifiers_have_the_targets_distribution(name):
         seen, wanted = (np.append(one[cells], one[~cells].sum()) for one in (counts.ravel(), expected))
         return float(chisquare(seen[wanted > 0], wanted[wanted > 0] * runs / wanted.sum()).pvalue)
 
-    assert counted(judge(name, chooser(0))) > 0.01
+    assert count(judge(name, chooser(0))) > 0.01
     if name == "ratio":
-        assert counted(judge("diverse", chooser(0), ensemble_weight=0.2)) < 1e-6, "the test must be able to fail"
+        assert count(judge("diverse", chooser(0), ensemble_weight=0.2)) < 1e-6, "the test must be able to fail"
 
 
 @pytest.mark.slow("2,000 runs of the bundled target for each verifier")
 @pytest.mark.parametrize("name", LOSSLESS)
-def test_text_of_the_bundled_target_under_each_lossless_verifier(name, bundled):
+def test_text_of_the_bundled_target_under_each_lossless_verifier(name, bundle):
     """Two tokens of 2,000 seeds against the target's own probabilities."""
-    prompt = Prompt.from_text(bundled.tokenizer, "Say it twice: the old lamp. the old")
+    prompt = Prompt.from_text(bundle.tokenizer, "Say it twice: the old lamp. the old")
     seeds, settings = 2000, {"temperature": 1.0, "top_k": 6}
-    session = bundled.session(find_method("plain").needs(bundled, None), len(prompt.tokens) + 8)
+    session = bundle.session(find_method("plain").needs(bundle, None), len(prompt.tokens) + 8)
     session.prefill(prompt)
     warp = Chooser(Sampling(**settings))
     first = warp.probabilities(session.score(Draft.empty(session.context.root, "first")).logits)[0]
     often = first.nonzero()[:, 0].tolist()
     below = session.score(Draft(DraftTree((session.context.root, *often), (-1, *[0] * len(often)))))
     second = warp.probabilities(below.logits[1:])
-    runs = [Decoding.of(bundled, prompt, f"sps@{name}", sampling=Sampling(**settings, seed=seed), max_new_tokens=4)
+    runs = [Decoding.of(bundle, prompt, f"sps@{name}", sampling=Sampling(**settings, seed=seed), max_new_tokens=4)
             for seed in range(seeds)]  # fmt: skip
     read = read_once(runs[:1])
     counts: dict[tuple[int, ...], int] = {}
@@ -176,7 +177,7 @@ def test_text_of_the_bundled_target_under_each_lossless_verifier(name, bundled):
         counts[written] = counts.get(written, 0) + 1
     expected = {}
     for place, token in enumerate(often):
-        if token in bundled.stop_ids:
+        if token in bundle.stop_ids:
             expected[(token,)] = float(first[token]) * seeds
         else:
             expected |= {(token, int(then)): float(first[token] * second[place, then]) * seeds
@@ -323,7 +324,6 @@ def test_verifiers_on_the_command_line(capsys):
     out = capsys.readouterr().out
     assert "Typical acceptance (lossy)" in out and "typical_epsilon" in out
     run = ["run", "--prompt", "a", "--model", "bundled", "--method", "pld", "--verifier"]
-    assert main([*run, "typicl"]) == 2
-    assert "there is no verifier 'typicl': choose one of match" in capsys.readouterr().err
-    assert main([*run, "fly", "--set", "fly_window_size=0"]) == 2
-    assert "fly_window_size='0' is out of range: a whole number from 1 to 64" in capsys.readouterr().err
+    assert "there is no verifier 'typicl': choose one of match" in refusal(capsys, *run, "typicl")
+    narrow = refusal(capsys, *run, "fly", "--set", "fly_window_size=0")
+    assert "fly_window_size='0' is out of range: a whole number from 1 to 64" in narrow

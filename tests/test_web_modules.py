@@ -27,7 +27,7 @@ GLOBAL = re.compile(
 )
 
 
-def unresolved(sources: Mapping[str, str]) -> list[str]:
+def unresolved_imports(sources: Mapping[str, str]) -> list[str]:
     """Imports of modules that do not exist, and of names that they do not export."""
     wrong = []
     for name, source in sources.items():
@@ -106,14 +106,14 @@ def with_module(source: str, name: str = "specviz/base/wrong.js") -> Mapping[str
 
 
 def test_every_import_resolves() -> None:
-    assert unresolved(web.modules()) == []
+    assert unresolved_imports(web.modules()) == []
     for source in (
         'import { h } from "specviz/base/none.js";',
         'import { none } from "specviz/base/dom.js";',
         'import {\n  h,\n  none,\n} from "specviz/base/dom.js";',
         'await import("specviz/base/none.js");',
     ):
-        assert len(unresolved(with_module(source))) >= 1
+        assert len(unresolved_imports(with_module(source))) >= 1
 
 
 def test_no_imports_go_in_a_circle() -> None:
@@ -186,7 +186,7 @@ def test_one_global_name_is_set(code: str) -> None:
     assert globals_set(with_module("if (window.x === 1 || window.y == 2) call(() => window.z);")) == []
 
 
-def reached(names: Iterable[str]) -> set[str]:
+def reach(names: Iterable[str]) -> set[str]:
     """Modules that these need, at once or later."""
     seen: set[str] = set()
     todo = list(names)
@@ -200,12 +200,12 @@ def reached(names: Iterable[str]) -> set[str]:
 
 def test_every_module_is_used() -> None:
     pages = [name for name in web.modules() if re.search(r"/(page|standalone)\.js$|^specviz/(shell|site|ui)/", name)]
-    assert set(web.modules()) == reached(pages)
+    assert set(web.modules()) == reach(pages)
 
 
 def test_a_page_from_disk_carries_what_it_needs_and_no_more() -> None:
     carried = web.inline_map("specviz/inspect/standalone.js")
-    assert set(carried) == reached(["specviz/inspect/standalone.js"])
+    assert set(carried) == reach(["specviz/inspect/standalone.js"])
     assert not [name for name in carried if name.startswith(("specviz/shell/", "specviz/lab/"))]
     assert all(url.startswith("data:text/javascript") and "#" not in url for url in carried.values())
     assert ".svl-" not in web.styles(carried) and ".sv-tree" in web.styles(carried) and "@import" not in web.styles()

@@ -1,4 +1,4 @@
-"""What-if: a step drafted again equals the recorded one, for every method; other methods, candidates, the server."""
+"""Steps drafted again equal the recorded ones, for every method; other methods, candidates, the server."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def prompt():
 
 
 @pytest.fixture(scope="module")
-def ranked(target):
+def ranked_run(target):
     """A run with several candidates per step, read."""
     return ReadRun(target, record(target, Prompt.from_ids(prompt_ids(3)), "pld+h", {"k": 6}, max_new_tokens=24))
 
@@ -149,14 +149,14 @@ def test_ppd_with_two_vectors_that_watches(target, prompt, tmp_path, monkeypatch
         assert set(places) == set(zip(again["node"], again["position"], strict=True))
 
 
-def test_every_candidate_accepts_what_was_recorded(ranked):
-    trace = ranked.trace
+def test_every_candidate_accepts_what_was_recorded(ranked_run):
+    trace = ranked_run.trace
     c, steps = trace.tables["candidates"], trace.tables["steps"]
     losers = checked = 0
     for step in range(trace.rows("steps")):
         room = trace.run["prompt_length"] + trace.run["max_new_tokens"] - steps["context"][step] - 1
-        for number, row in enumerate(ranked.rows("candidates", step)):
-            found = ranked.redraft(step, candidate=number)
+        for number, row in enumerate(ranked_run.rows("candidates", step)):
+            found = ranked_run.redraft(step, candidate=number)
             assert found.accepted == min(c["would_accept"][row], room)
             assert found.trace.tables["nodes"]["source"][1:2] in ([], [c["position"][row] + 1])
             losers += not c["chosen"][row]
@@ -164,30 +164,30 @@ def test_every_candidate_accepts_what_was_recorded(ranked):
     assert losers > 10 and checked > 3
 
 
-def test_other_methods_and_parameters(target, ranked):
+def test_other_methods_and_parameters(target, ranked_run):
     """The draft is the one of that method in a run of its own that stands at the same text."""
     step = 3
     for name, params in (("adapld", {"k": 3}), ("pld", {"clip": True}), ("pld+a", {}), ("glide", {"gamma": 3})):
-        found = ranked.redraft(step, name, params)
-        own = record(target, **go_on(target, ranked.trace, step, name, params))
+        found = ranked_run.redraft(step, name, params)
+        own = record(target, **go_on(target, ranked_run.trace, step, name, params))
         assert found.accepted == own.tables["steps"]["accepted"][0]
         first = own.tables["steps"]["drafted"][0] + 1
         assert found.trace.tables["nodes"]["token"] == own.tables["nodes"]["token"][:first]
         assert found.trace.run["method"]["name"] == name and not found.notes
-    shorter = ranked.redraft(step, params={"k": 2})
-    assert shorter.trace.tables["steps"]["drafted"][0] == min(2, ranked.trace.tables["steps"]["drafted"][step])
-    primed = ranked.redraft(step, "ppd")
+    shorter = ranked_run.redraft(step, params={"k": 2})
+    assert shorter.trace.tables["steps"]["drafted"][0] == min(2, ranked_run.trace.tables["steps"]["drafted"][step])
+    primed = ranked_run.redraft(step, "ppd")
     assert primed.trace.tables["steps"]["term:state"] == [3.0] and "starts as after a step" in primed.notes[0]
-    assert ranked.redraft(0, "ppd").trace.tables["steps"]["drafted"] == [0]
-    assert ranked.redraft(step).same, "what was tried in between left nothing behind"
+    assert ranked_run.redraft(0, "ppd").trace.tables["steps"]["drafted"] == [0]
+    assert ranked_run.redraft(step).same, "what was tried in between left nothing behind"
 
 
-def test_a_run_is_read_only_for_what_is_asked_where_it_is_long(target, ranked, monkeypatch):
+def test_a_run_is_read_only_for_what_is_asked_where_it_is_long(target, ranked_run, monkeypatch):
     monkeypatch.setattr("decoders.study.look.whatif.MOST_KEPT", 10)
-    found = whatif(target, ranked.trace, 2)
+    found = whatif(target, ranked_run.trace, 2)
     assert found.same and found.read_ms > 0
-    narrow = ReadRun(target, ranked.trace)
-    assert narrow.bytes < ranked.bytes and not narrow.serves(ranked.kept)
+    narrow = ReadRun(target, ranked_run.trace)
+    assert narrow.bytes < ranked_run.bytes and not narrow.serves(ranked_run.kept)
     with pytest.raises(ValueError, match="too long to keep"):
         narrow.redraft(2, "pld+a")
 
@@ -227,11 +227,11 @@ def test_forced_sampled_and_pooled_runs(target, prompt):
         sampled.redraft(0, "casd", {"compression": "3x"})
 
 
-def test_other_models_are_refused(target, ranked):
+def test_other_models_are_refused(target, ranked_run):
     other = tiny_target("qwen3", seed=2)
-    assert other_model(target, ranked.trace.run) is None
-    assert "another model of that name" in str(other_model(other, ranked.trace.run))
-    old = Trace.from_json(ranked.trace.to_json())
+    assert other_model(target, ranked_run.trace.run) is None
+    assert "another model of that name" in str(other_model(other, ranked_run.trace.run))
+    old = Trace.from_json(ranked_run.trace.to_json())
     old.run = {**old.run, "model": {k: v for k, v in old.run["model"].items() if k != "key"}}
     assert ReadRun(target, old).redraft(1).same
     assert other_model(other, old.run) is None
@@ -241,8 +241,8 @@ def test_other_models_are_refused(target, ranked):
 
 
 @pytest.mark.parametrize("key", [["a"], {"a": 1}, 3])
-def test_a_models_key_that_is_no_text_is_another_models(target, ranked, key):
-    run = {**ranked.trace.run, "model": {**ranked.trace.run["model"], "key": key}}
+def test_a_models_key_that_is_no_text_is_another_models(target, ranked_run, key):
+    run = {**ranked_run.trace.run, "model": {**ranked_run.trace.run["model"], "key": key}}
     assert "another model of that name" in str(other_model(target, run))
 
 
@@ -252,8 +252,8 @@ def test_sampling_settings_that_are_no_numbers_are_refused(settings):
         sampling_of({"sampling": settings})
 
 
-def test_bad_questions_are_answered_in_one_sentence(target, ranked):
-    last = ranked.trace.rows("steps")
+def test_bad_questions_are_answered_in_one_sentence(target, ranked_run):
+    last = ranked_run.trace.rows("steps")
     for asked, said in (
         ((last,), f"steps 1 to {last}"),
         ((0, "nonsense"), "there is no method"),
@@ -261,19 +261,19 @@ def test_bad_questions_are_answered_in_one_sentence(target, ranked):
         ((0, "casd"), "needs a context"),
     ):
         with pytest.raises(ValueError, match=said):
-            ranked.redraft(*asked)
+            ranked_run.redraft(*asked)
     with pytest.raises(ValueError, match="none with the number 1000"):
-        ranked.redraft(3, candidate=999)
-    with pytest.raises(ValueError, match="cannot be cut"), ranked.session.at(10**6, ranked.kept):
+        ranked_run.redraft(3, candidate=999)
+    with pytest.raises(ValueError, match="cannot be cut"), ranked_run.session.at(10**6, ranked_run.kept):
         pass
-    assert ranked.redraft(3).same
+    assert ranked_run.redraft(3).same
 
 
-def test_regret_of_steps_adds_up(ranked):
-    found = regrets(ranked.trace)
-    assert sum(one.tokens for one in found) / len(found) == pytest.approx(ranking_regret(ranked.trace))
+def test_regret_of_steps_adds_up(ranked_run):
+    found = regrets(ranked_run.trace)
+    assert sum(one.tokens for one in found) / len(found) == pytest.approx(ranking_regret(ranked_run.trace))
     assert all(one.tokens >= 0 for one in found) and any(one.tokens for one in found)
-    c = ranked.trace.tables["candidates"]
+    c = ranked_run.trace.tables["candidates"]
     for one in found:
         would = [w for s, w in zip(c["step"], c["would_accept"], strict=True) if s == one.step]
         assert one.best == max(would)
@@ -283,11 +283,11 @@ def test_regret_of_steps_adds_up(ranked):
 
 
 @pytest.fixture(scope="module")
-def desk(target, ranked):
+def desk(target, ranked_run):
     store = TraceStore()
-    other = Trace.from_json(copy.deepcopy(ranked.trace.to_json()))
+    other = Trace.from_json(copy.deepcopy(ranked_run.trace.to_json()))
     other.run["model"] = {**other.run["model"], "name": "somebody's", "key": "0" * 24}
-    for key, trace in (("mine", Trace.from_json(copy.deepcopy(ranked.trace.to_json()))), ("theirs", other)):
+    for key, trace in (("mine", Trace.from_json(copy.deepcopy(ranked_run.trace.to_json()))), ("theirs", other)):
         trace.run["id"] = key
         store.put(trace, kind="gallery", owner="*")
     return Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
@@ -304,14 +304,14 @@ def ask(client, key="mine", what="draft", **given):
     return client.post(f"/api/whatif/{key}/{what}", json=given)
 
 
-def test_the_server_drafts_again_and_keeps_what_it_read(client, ranked):
+def test_the_server_drafts_again_and_keeps_what_it_read(client, ranked_run):
     assert client.get("/api/whatif/mine").json() == {"reason": ""}
     first = ask(client, step=2).json()
     assert first["same"] and first["read_ms"] > 0 and first["accepted"] == first["recorded"]
     second = ask(client, step=5, method="adapld", params={"k": 3}).json()
     assert second["read_ms"] == 0 and Trace.from_json(second["trace"]).run["method"]["name"] == "adapld"
-    rows = ranked.rows("candidates", 3)
-    would = [ranked.trace.tables["candidates"]["would_accept"][row] for row in rows]
+    rows = ranked_run.rows("candidates", 3)
+    would = [ranked_run.trace.tables["candidates"]["would_accept"][row] for row in rows]
     under = ask(client, step=5, method="adapld@relaxed", params={"k": 3}).json()  # as the rules said of that draft
     for name, answer in (("match", second), ("relaxed", under)):
         rule = second["judged"]["step"]["rules"][name]
@@ -322,33 +322,33 @@ def test_the_server_drafts_again_and_keeps_what_it_read(client, ranked):
     assert picked["accepted"] == would[-1]
 
 
-def test_a_run_goes_on_from_a_step_with_another_method(client, desk, ranked):
+def test_a_run_goes_on_from_a_step_with_another_method(client, desk, ranked_run):
     told = ask(client, what="continue", step=4, method="pld", params={"k": 3}).json()
     assert "from step 5 with PLD" in told["title"]
     until(lambda: told["id"] in desk.store, "the run that goes on is stored")
     made = desk.store.get(told["id"])
     assert made.run["title"] == told["title"] and made.run["method"]["params"]["k"] == 3
-    length = ranked.trace.tables["steps"]["context"][4]
-    assert made.prompt_ids == ranked.trace.tables["tokens"]["id"][:length]
-    assert made.output_ids == ranked.trace.tables["tokens"]["id"][length:], "lossless: the same text goes on"
+    length = ranked_run.trace.tables["steps"]["context"][4]
+    assert made.prompt_ids == ranked_run.trace.tables["tokens"]["id"][:length]
+    assert made.output_ids == ranked_run.trace.tables["tokens"]["id"][length:], "lossless: the same text goes on"
 
 
-def test_a_place_picked_by_hand_goes_on_with_the_runs_own_method(client, desk, ranked):
-    would = ranked.trace.tables["candidates"]["would_accept"]
-    rows = list(ranked.rows("candidates", 3))
+def test_a_place_picked_by_hand_goes_on_with_the_runs_own_method(client, desk, ranked_run):
+    would = ranked_run.trace.tables["candidates"]["would_accept"]
+    rows = list(ranked_run.rows("candidates", 3))
     best = max(range(len(rows)), key=lambda k: would[rows[k]])
     told = ask(client, what="continue", step=3, candidate=best).json()
-    own = ranked.trace.run["method"]
+    own = ranked_run.trace.run["method"]
     assert "from step 4 after a place picked by hand" in told["title"]
     until(lambda: told["id"] in desk.store, "the run that goes on is stored")
     made = desk.store.get(told["id"])
-    ids = ranked.trace.tables["tokens"]["id"]
-    start = ranked.trace.tables["steps"]["context"][3]
+    ids = ranked_run.trace.tables["tokens"]["id"]
+    start = ranked_run.trace.tables["steps"]["context"][3]
     taken = start + would[rows[best]] + 1  # what the place gives, and the target's own token
     assert made.prompt_ids == ids[:taken] and made.output_ids == ids[taken:]
     assert made.run["method"]["name"] == own["name"] and made.run["method"]["params"] == own["params"]
     with pytest.raises(UserError, match="nothing is left to write"):
-        go_on(ranked.target, ranked.trace, 3, own["name"], emitted=[1] * ranked.trace.run["max_new_tokens"])
+        go_on(ranked_run.target, ranked_run.trace, 3, own["name"], emitted=[1] * ranked_run.trace.run["max_new_tokens"])
     nobody = ask(client, what="continue", step=3)
     assert nobody.status_code == 422 and "name the method" in nobody.json()["error"].lower()
 
@@ -386,17 +386,17 @@ def test_few_runs_stay_read_and_viewers_are_told_why(client, desk, target):
         viewer.services["whatif"].redraft("mine", Redraft(step=0))
 
 
-def test_the_command_drafts_again_and_lists_regret(target, ranked, tmp_path, capsys, monkeypatch):
+def test_the_command_drafts_again_and_lists_regret(target, ranked_run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("specviz.commands.common.open_target", lambda args: target)
     path = tmp_path / "run.spectrace"
-    save(ranked.trace, path)
+    save(ranked_run.trace, path)
     assert main(["whatif", str(path), "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert listed["ranking_regret"] == pytest.approx(ranking_regret(ranked.trace))
+    assert listed["ranking_regret"] == pytest.approx(ranking_regret(ranked_run.trace))
     assert main(["whatif", str(path)]) == 0
     assert f"oracle: {listed['oracle']['needs']} steps, so the ranking costs " in capsys.readouterr().out
     worst = listed["steps"][0]
-    assert worst["step"] >= 1 and worst["tokens"] == max(one.tokens for one in regrets(ranked.trace))
+    assert worst["step"] >= 1 and worst["tokens"] == max(one.tokens for one in regrets(ranked_run.trace))
     assert main(["whatif", str(path), "--step", "4", "--method", "adapld", "--set", "k=3", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["method"] == "adapld" and found["params"]["k"] == 3 and found["ms"] > 0

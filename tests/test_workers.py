@@ -39,7 +39,7 @@ def job_of(folder: Folder, about: dict[str, Any] | None = None, threads: int = 1
     return Job(open_standin, about or ABOUT, folder.place, folder.open(), threads)
 
 
-def swept(folder: Folder, wanted: Sequence[Unit], workers: int = 2, kind: str = "processes", **more: Any) -> Standing:
+def work(folder: Folder, wanted: Sequence[Unit], workers: int = 2, kind: str = "processes", **more: Any) -> Standing:
     """A sweep that ends, or fails, long before pytest is killed: a watch cancels it where it hangs."""
     about, options = more.pop("about", None), {"slurm": more.pop("slurm", ())}
     late = threading.Event()
@@ -128,7 +128,7 @@ def test_a_disk_that_refuses_stops_the_sweep_and_leaves_nothing_half(folder: Fol
 def test_every_unit_is_done_once_and_a_repeated_one_is_one(folder: Folder) -> None:
     wanted = units(12)
     heard: list[tuple[int, str | None]] = []
-    standing = swept(folder, [*wanted, *wanted[:3]], told=lambda now, key: heard.append((now.done, key)))
+    standing = work(folder, [*wanted, *wanted[:3]], told=lambda now, key: heard.append((now.done, key)))
     assert (standing.done, standing.total, standing.before, standing.failures) == (12, 12, 0, {})
     assert sorted(key for _, key in heard if key) == sorted(one.key for one in wanted)
     assert names_of(folder, wanted) == [f"u{n}" for n in range(12)]
@@ -139,25 +139,25 @@ def test_every_unit_is_done_once_and_a_repeated_one_is_one(folder: Folder) -> No
 
 def test_a_restart_does_only_what_is_missing_or_failed(folder: Folder) -> None:
     wanted = [*units(6), unit("bad", do="fail")]
-    first = swept(folder, wanted)
+    first = work(folder, wanted)
     assert first.failures == {wanted[6].key: "Bad always fails."} and first.done == 7
     (folder.path / UNITS / f"{wanted[2].key}.json").unlink()
     heard: list[str] = []
-    second = swept(folder, wanted, told=lambda now, key: heard.append(key) if key else None)
+    second = work(folder, wanted, told=lambda now, key: heard.append(key) if key else None)
     assert sorted(heard) == sorted([wanted[2].key, wanted[6].key]) and second.before == 5
     assert second.failures == first.failures  # once in each sweep, and not again and again
 
 
 def test_a_worker_that_is_killed_is_replaced_and_its_unit_done_again(folder: Folder, tmp_path: Path) -> None:
     wanted = [unit("once", do="die once", mark=str(tmp_path / "mark")), *units(4)]
-    standing = swept(folder, wanted)
+    standing = work(folder, wanted)
     assert not standing.failures and names_of(folder, wanted) == ["once", "u0", "u1", "u2", "u3"]
     assert sum(worker.losses for worker in standing.workers) == 1
 
 
 def test_a_unit_that_kills_every_worker_is_given_up_and_the_others_are_done(folder: Folder) -> None:
     wanted = [unit("killer", do="die"), *units(3)]
-    standing = swept(folder, wanted)
+    standing = work(folder, wanted)
     assert list(standing.failures) == [wanted[0].key]
     reason = standing.failures[wanted[0].key]
     assert reason == f"The worker was lost {LOSSES} times with this unit: its process ended (killed by SIGKILL)."
@@ -166,7 +166,7 @@ def test_a_unit_that_kills_every_worker_is_given_up_and_the_others_are_done(fold
 
 def test_a_worker_of_another_version_is_refused(folder: Folder) -> None:
     with pytest.raises(UserError, match="this worker has version 1 and the sweep version 2"):
-        swept(folder, units(2), about={"version": "2"})
+        work(folder, units(2), about={"version": "2"})
     assert folder.listed() == (set(), set()) and not multiprocessing.active_children()
 
 
@@ -180,7 +180,7 @@ def test_a_worker_that_sees_another_folder_is_refused(folder: Folder) -> None:
 
 def test_a_full_disk_of_the_workers_stops_the_sweep_with_what_to_know(folder: Folder) -> None:
     with pytest.raises(UserError, match=r"cannot be written to \(file too large\); all that is finished is kept"):
-        swept(folder, units(4), about={**ABOUT, "disk": 1})
+        work(folder, units(4), about={**ABOUT, "disk": 1})
     assert folder.listed() == (set(), set()) and not multiprocessing.active_children()
 
 
@@ -196,10 +196,10 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(tmp_path:
 def test_clocks_of_workers_do_not_matter(folder: Folder) -> None:
     """Each worker's clock is wrong by a day, in one direction or the other, and so are the files' times."""
     wanted = units(8)
-    swept(folder, wanted[:4], about={**ABOUT, "clock_s": 86400.0})
+    work(folder, wanted[:4], about={**ABOUT, "clock_s": 86400.0})
     for number, path in enumerate(sorted((folder.path / UNITS).iterdir())):
         os.utime(path, (number * 1e9, number * 1e9))
-    standing = swept(folder, wanted, about={**ABOUT, "clock_s": -86400.0})
+    standing = work(folder, wanted, about={**ABOUT, "clock_s": -86400.0})
     assert (standing.before, standing.done) == (4, 8) and names_of(folder, wanted) == [f"u{n}" for n in range(8)]
     times = [path for path in folder.path.rglob("*.json") if "1970" in path.read_text() or '"time' in path.read_text()]
     assert not times  # no file of the folder holds a time at all
@@ -209,11 +209,11 @@ def test_stop_ends_a_unit_that_goes_on_for_ever(folder: Folder, tmp_path: Path) 
     mark, cancel = tmp_path / "mark", threading.Event()
     wanted = [*units(3), unit("long", do="stay", mark=str(mark))]
 
-    def told(standing: Standing, _: str | None) -> None:
+    def tell(standing: Standing, _: str | None) -> None:
         if mark.exists() and standing.done == 3:
             cancel.set()
 
-    standing = swept(folder, wanted, told=told, cancel=cancel)
+    standing = work(folder, wanted, told=tell, cancel=cancel)
     assert standing.done == 3 and not multiprocessing.active_children() and len(folder.listed()[0]) == 3
 
 
@@ -250,7 +250,7 @@ def test_a_killed_driver_leaves_whole_units_and_no_workers(folder: Folder, tmp_p
     until(lambda: not any(map(alive, workers)), "the workers end with their driver")
     wanted = [*units(6), unit("long", do="stay", mark=str(mark))]
     assert len(folder.listed()[0]) == 6
-    done = swept(folder, [*wanted[:6], unit("long")])
+    done = work(folder, [*wanted[:6], unit("long")])
     assert (done.before, done.done) == (6, 7)
 
 
@@ -270,13 +270,13 @@ def alive(pid: int) -> bool:
 def test_two_drivers_share_a_folder(folder: Folder) -> None:
     """Each unit is there once, and whole."""
     wanted = units(30, ms=20)
-    swept(folder, wanted[:1])
+    work(folder, wanted[:1])
     orders: list[list[str]] = [[], []]
     faults: list[BaseException] = []
 
     def drive(number: int) -> None:
         try:
-            swept(folder, wanted, 1, told=lambda now, key: orders[number].append(key) if key else None)
+            work(folder, wanted, 1, told=lambda now, key: orders[number].append(key) if key else None)
         except BaseException as fault:
             faults.append(fault)
 
@@ -302,11 +302,11 @@ def test_what_another_driver_finished_meanwhile_is_skipped(folder: Folder) -> No
     wanted = units(4)
     pool = Here(job_of(folder))
 
-    def told(standing: Standing, key: str | None) -> None:
+    def tell_standing(standing: Standing, key: str | None) -> None:
         if key == wanted[0].key:
             Worker(pool.job).do(wanted[1])  # the other driver's worker
 
-    standing = sweep(wanted, pool, folder, told=told)
+    standing = sweep(wanted, pool, folder, told=tell_standing)
     assert pool.order == ["u0", "u2", "u3"] and standing.done == 4
 
 
@@ -396,6 +396,6 @@ def test_rate_and_time_left_are_of_this_sweep() -> None:
 
 
 def test_a_units_file_is_plain_json(folder: Folder) -> None:
-    swept(folder, units(1), 1)
+    work(folder, units(1), 1)
     (path,) = (folder.path / UNITS).iterdir()
     assert json.loads(path.read_text())["rows"][0]["name"] == "u0" and not (folder.path / FAILED).exists()

@@ -15,7 +15,7 @@ from specviz.workers.folder import Folder
 from specviz.workers.sweep import Standing
 
 from .standin import unit, units
-from .test_workers import names_of, swept
+from .test_workers import names_of, work
 from .waiting import until
 
 ray = pytest.importorskip("ray")
@@ -45,11 +45,11 @@ def cluster() -> Iterator[Any]:
         ray.shutdown()
         cluster.shutdown()
 
-    def left() -> list[str]:
+    def leave() -> list[str]:
         now = psutil.Process().children(recursive=True)
         return [p.name() for p in now if p.pid not in before and p.status() != psutil.STATUS_ZOMBIE]
 
-    until(lambda: not left(), "Ray leaves no process behind")
+    until(lambda: not leave(), "Ray leaves no process behind")
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_killed_actor_is_started_again_and_a_units_own_error_is_not_tried_agai
 ) -> None:
     once = unit("once", do="die once", mark=str(tmp_path / "mark"))
     wanted = [once, unit("bad", do="fail"), *units(6)]
-    standing = swept(folder, wanted, kind="ray")
+    standing = work(folder, wanted, kind="ray")
     assert standing.failures == {wanted[1].key: "Bad always fails."} and standing.done == 8
     assert names_of(folder, [once, *units(6)]) == ["once", *(f"u{n}" for n in range(6))]
     assert sum(worker.losses for worker in standing.workers) == 1
@@ -70,7 +70,7 @@ def test_a_killed_actor_is_started_again_and_a_units_own_error_is_not_tried_agai
 
 def test_an_actor_of_another_version_is_refused(cluster: Any, folder: Folder) -> None:
     with pytest.raises(UserError, match="this worker has version 1 and the sweep version 2"):
-        swept(folder, units(2), kind="ray", about={"version": "2"})
+        work(folder, units(2), kind="ray", about={"version": "2"})
     assert folder.listed() == (set(), set())
 
 
@@ -79,12 +79,12 @@ def test_a_node_that_is_removed_gives_its_unit_to_another(cluster: Any, folder: 
     mark, removed = tmp_path / "mark", threading.Event()
     wanted = [unit("long", do="stay once", mark=str(mark)), *units(4)]
 
-    def told(standing: Standing, _: str | None) -> None:
+    def tell(standing: Standing, _: str | None) -> None:
         if mark.exists() and standing.done == 4 and not removed.is_set():
             removed.set()
             (node,) = [node for node in cluster.list_all_nodes() if node.node_id == mark.read_text()]
             cluster.remove_node(node, allow_graceful=False)
 
-    standing = swept(folder, wanted, kind="ray", told=told)
+    standing = work(folder, wanted, kind="ray", told=tell)
     assert removed.is_set() and not standing.failures and standing.done == 5
     assert names_of(folder, wanted) == ["long", *(f"u{n}" for n in range(4))]

@@ -12,7 +12,7 @@ from decoders.errors import UserError
 from specviz.workers.folder import Folder
 
 from .standin import unit, units
-from .test_workers import names_of, swept
+from .test_workers import names_of, work
 from .waiting import until
 
 pytest.importorskip("submitit")
@@ -30,29 +30,29 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
     before = psutil.Process().children(recursive=True)
     yield Folder(tmp_path / "results")
 
-    def left() -> list[str]:
+    def leave() -> list[str]:
         now = psutil.Process().children(recursive=True)
         return [p.name() for p in now if p not in before and p.status() != psutil.STATUS_ZOMBIE]
 
-    until(lambda: not left(), "the tasks end")
+    until(lambda: not leave(), "the tasks end")
 
 
 def test_tasks_of_an_array_do_their_shares(folder: Folder) -> None:
     wanted = [*units(5), unit("bad", do="fail")]
-    standing = swept(folder, wanted, kind="slurm", slurm=LOCAL)
+    standing = work(folder, wanted, kind="slurm", slurm=LOCAL)
     assert standing.done == 6 and standing.failures == {wanted[5].key: "Bad always fails."}
     assert names_of(folder, units(5)) == [f"u{n}" for n in range(5)]
 
 
 def test_a_task_of_another_version_is_refused(folder: Folder) -> None:
     with pytest.raises(UserError, match="this worker has version 1 and the sweep version 2"):
-        swept(folder, units(2), 1, kind="slurm", slurm=LOCAL, about={"version": "2"})
+        work(folder, units(2), 1, kind="slurm", slurm=LOCAL, about={"version": "2"})
 
 
 @pytest.mark.cluster("tasks are lost and found to be")
 def test_the_rest_of_a_lost_task_is_given_to_another(folder: Folder, tmp_path: Path) -> None:
     wanted = [*units(2), unit("once", do="die once", mark=str(tmp_path / "mark")), *units(4)[2:]]
-    standing = swept(folder, wanted, 1, kind="slurm", slurm=LOCAL)
+    standing = work(folder, wanted, 1, kind="slurm", slurm=LOCAL)
     assert not standing.failures and names_of(folder, wanted) == ["u0", "u1", "once", "u2", "u3"]
     assert [worker.losses for worker in standing.workers] == [1]
 
@@ -60,4 +60,4 @@ def test_the_rest_of_a_lost_task_is_given_to_another(folder: Folder, tmp_path: P
 @pytest.mark.parametrize(("setting", "words"), [("partition", "not of the form"), ("cluster=none", "cannot be used")])
 def test_a_setting_that_is_none_is_refused(folder: Folder, setting: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        swept(folder, units(1), 1, kind="slurm", slurm=[setting])
+        work(folder, units(1), 1, kind="slurm", slurm=[setting])

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from decoders import Decoding, Prompt, load_target, methods
-from decoders.engine.recording import Run, described
+from decoders.engine.recording import Run, describe
 from decoders.model.target.target import Target
 from decoders.sweep.bench import Spread
 
@@ -35,7 +35,7 @@ CLOCKS = (time.perf_counter, time.process_time)
 Times = tuple[float, float]  # seconds of a run by each of the clocks
 
 
-def timed(
+def clock(
     target: Target, prompt: Prompt, method: Any, tokens: int, *, recorded: bool
 ) -> tuple[Times, float, int, list[int]]:
     """Seconds of a run, the prompt excluded; its part outside decoding; its steps, and what it wrote."""
@@ -44,7 +44,7 @@ def timed(
     gc.collect()
     begun = [clock() for clock in CLOCKS]
     if recorded:
-        trace = Run.of(decoding, described(method, params, decoding)).finished()
+        trace = Run.of(decoding, describe(method, params, decoding)).finished()
         output, steps, decode_ms = trace.output_ids, trace.rows("steps"), trace.run["timings"]["decode_ms"]
     else:
         decoding.prefill()
@@ -64,12 +64,12 @@ def rounds(target: Target, prompt: Prompt, chosen: Sequence[Any], tokens: int, m
     end = time.monotonic() + 60 * minutes
     for method in chosen:
         for on in (True, False):
-            timed(target, prompt, method, WARM, recorded=on)
+            clock(target, prompt, method, WARM, recorded=on)
     for number in count():
         for method in chosen:
             if time.monotonic() > end:
                 return
-            made = {on: timed(target, prompt, method, tokens, recorded=on) for on in (number % 2 == 0, number % 2 == 1)}
+            made = {on: clock(target, prompt, method, tokens, recorded=on) for on in (number % 2 == 0, number % 2 == 1)}
             assert made[True][2:] == made[False][2:], f"a recorded run of {method.name} is another one"
             yield method, made[True][2], made[False][0], *made[True][:2]
 

@@ -1,5 +1,4 @@
-"""Shared pieces of training tests: a text that is learnt in a few steps, and runs of every kind of part on tiny models.
-"""
+"""Shared by training tests: a text that is learnt in a few steps, and runs of every kind of part on tiny models."""
 
 from __future__ import annotations
 

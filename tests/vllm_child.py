@@ -104,7 +104,7 @@ def overhead(model, prompts, pairs):
         (recorder.Recorder, "_add"),
         (recorder.Recorder, "_write"),
     ):
-        setattr(owner, name, _clocked(getattr(owner, name), own))
+        setattr(owner, name, _clock(getattr(owner, name), own))
     engines = [engine(model, enable_prefix_caching=False)]
     type(current_platform).register_triton_kernel_overrides = classmethod(lambda _: None)  # not twice in a process
     engines.append(engine(model, enable_prefix_caching=False))
@@ -151,7 +151,7 @@ def _thread_s():
     return time.clock_gettime(time.pthread_getcpuclockid(recorder._thread.ident)) if recorder else 0.0
 
 
-def _clocked(inner, total):
+def _clock(inner, total):
     def call(*args, **more):
         clock = time.thread_time()
         try:

@@ -217,7 +217,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a drafter made of a step, for the record: where the probes that it read looked, what several of them guess
+    """A drafter's notes on a step, for the record: where the probes that it read looked, guesses of several of them
     together, and numbers of the step that only its verdict settles (``notes``, beside the draft's own).
     """
 

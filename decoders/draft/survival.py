@@ -113,7 +113,7 @@ class Survival:
         common = [self._block("run"), self._block("state") + min(state, BINS - 1)]
         common += [self._block(name) + place for name, place in _of_candidate(draft)]
         if copies:
-            common.append(self._block("matched") + matched(tokens, draft.sources[1] - 1))
+            common.append(self._block("matched") + count_match(tokens, draft.sources[1] - 1))
         weights, exp = self.weights, math.exp
         whole = sum([weights[place] for place in common])
         logits = [whole + weights[origin] + weights[deep] for origin, deep in zip(*base, strict=True)]
@@ -257,10 +257,10 @@ def _of_candidate(draft: Draft) -> list[tuple[str, int]]:
     return made
 
 
-def matched(tokens: np.ndarray, place: int) -> int:
+def count_match(tokens: np.ndarray, place: int) -> int:
     """Count the tokens up to ``place`` that equal the last ones of ``tokens``, at most ``MATCHED``.
 
-    >>> matched(np.array([1, 2, 3, 9, 2, 3]), 2)
+    >>> count_match(np.array([1, 2, 3, 9, 2, 3]), 2)
     2
     """
     most = min(MATCHED, place + 1)

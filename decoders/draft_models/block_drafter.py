@@ -22,7 +22,7 @@ from decoders.verifiers.sampling import Chooser, drawn_tokens
 
 from .block_network import BlockNetwork
 from .block_run import BlockRun
-from .block_walk import confidences, greedy, lattice_of, tokens_at, walked
+from .block_walk import confidences, greedy, lattice_of, tokens_at, walk_blocks
 
 NODE_TERMS = (
     Term("distance", "distance", "Places behind the root.", 1, 16),
@@ -78,7 +78,8 @@ class BlockDrafter(Drafter):
         started = mark(device)
         states = self.run.block(context)[: min(self.tokens, budget)]
         read = mark(device)
-        walk = walked(self.network, states, root, greedy if self.chooser is None else self._drawing(context.length))
+        choose = greedy if self.chooser is None else self._drawing(context.length)
+        walk = walk_blocks(self.network, states, root, choose)
         drawn = self.chooser is not None
         normal = walk.said if drawn else walk.said.softmax(-1)
         own = normal.gather(1, walk.places[:, None])[:, 0]

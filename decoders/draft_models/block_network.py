@@ -27,10 +27,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from decoders.errors import UserError
-from decoders.model.files.shape import ROTARIES, ModelShape
+from decoders.model.files.shape import ModelShape
 
 from .borrowing import Borrowing, drafted_count
-from .eagle_head import MLP, THETA, Attention, rotary
+from .eagle_head import MLP, THETA, Attention, Beside
 from .network import Norm, attend, rotate
 
 MOST_BLOCK, MOST_LAYERS, MOST_FEATURES = 64, 16, 32
@@ -38,7 +38,7 @@ KeysValues = tuple[Float[Tensor, "batch kv_heads positions size"], Float[Tensor,
 
 
 @dataclass(frozen=True, slots=True)
-class BlockConfig:
+class BlockConfig(Beside):
     """The shape of a block drafter.
 
     Args:
@@ -99,13 +99,7 @@ class BlockConfig:
     def __post_init__(self) -> None:
         for name, kind in (("features", int), ("windows", int), ("causal", bool)):
             object.__setattr__(self, name, tuple(map(kind, getattr(self, name))))
-        sizes = (self.vocab, self.hidden, self.target_hidden, self.heads, self.kv_heads, self.head_dim, self.mlp)
-        if min(sizes) < 1 or self.heads % self.kv_heads or self.head_dim % 2:
-            raise ValueError(f"a block drafter of the sizes {sizes} is not possible")
-        if not (1 <= self.layers <= MOST_LAYERS and 1 <= len(self.features) <= MOST_FEATURES):
-            raise ValueError(
-                f"{self.layers} layers that read {len(self.features)} states are not possible"
-            )
+        self.check(MOST_LAYERS, MOST_FEATURES)
         if self.places < 1 or self.block > MOST_BLOCK:
             least = 1 if self.anchor else 2
             raise ValueError(
@@ -114,11 +108,6 @@ class BlockConfig:
             )
         if not -1 <= self.mask_token < self.vocab:
             raise ValueError(f"the mask token {self.mask_token:,} is none of {self.vocab:,} tokens")
-        if not 0 <= self.draft_vocab < self.vocab:
-            raise ValueError(f"a draft vocabulary of {self.draft_vocab:,} of {self.vocab:,} tokens is not possible")
-        for name in ("windows", "causal"):
-            if (given := getattr(self, name)) and (len(given) != self.layers or min(given) < 0):
-                raise ValueError(f"{name} of {given} are not possible for {self.layers} layers")
         if (self.conv_taps > 0) != (self.conv_group > 0) or (self.conv_group and self.hidden % self.conv_group):
             raise ValueError(f"convolutions in groups of {self.conv_group} of {self.hidden} channels are not possible")
         if self.conv_taps > self.block:
@@ -130,8 +119,6 @@ class BlockConfig:
             raise ValueError("a candidate selector goes without a Markov head, and over the whole vocabulary")
         if self.confidence_markov and not (self.confidence and self.markov_rank):
             raise ValueError("a confidence head that reads the Markov head's embeddings needs both")
-        if (kind := self.rope.get("rope_type", "default")) not in ROTARIES:
-            raise ValueError(f"rotary positions of kind {kind!r}: possible are {', '.join(ROTARIES)}")
 
     @classmethod
     def of(
@@ -155,29 +142,8 @@ class BlockConfig:
         """Tokens that a block drafts."""
         return self.block if self.anchor else self.block - 1
 
-    def misfit(self, shape: ModelShape) -> str | None:
-        """Why a drafter of this shape cannot run on such a target, in a clause; None if it can."""
-        if self.target_hidden != shape.hidden:
-            return f"it reads states of {self.target_hidden:,} numbers, and the model's have {shape.hidden:,}"
-        if self.vocab != shape.vocab:
-            return f"it drafts for {self.vocab:,} tokens, and the vocabulary has {shape.vocab:,}"
-        if max(self.features) > shape.layers:
-            return f"it reads the state behind layer {max(self.features) - 1}, and the last layer is {shape.layers - 1}"
-        if (self.shared or not self.own_embedding) and self.hidden != shape.hidden:
-            return f"it is {self.hidden:,} numbers wide, and the embedding that it shares {shape.hidden:,}"
-        return None
-
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), **{name: list(getattr(self, name)) for name in ("features", "windows", "causal")}}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> BlockConfig:
-        """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
-        return cls(**data)
-
-    def rotary(self, rows: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin ``[rows, head size]`` of the first positions, in the dtype and on the device of ``like``."""
-        return rotary(self, rows, like)
 
 
 def spread(layers: int, count: int) -> list[int]:
@@ -228,13 +194,13 @@ class BlockConvolution(nn.Module):
     def before(self, x: Float[Tensor, "batch rows hidden"]) -> tuple[Tensor, Float[Tensor, "batch rows taps groups"]]:
         """The sublayer's input, and what is added to the kernels behind it."""
         added = self.kernel_projection(x).unflatten(-1, (2, self.taps, -1))
-        return self._mixed(x, added[:, :, 0], 0), added[:, :, 1]
+        return self._mix(x, added[:, :, 0], 0), added[:, :, 1]
 
     def behind(self, x: Float[Tensor, "batch rows hidden"], added: Tensor) -> Float[Tensor, "batch rows hidden"]:
         """The sublayer's output."""
-        return self._mixed(x, added, 1)
+        return self._mix(x, added, 1)
 
-    def _mixed(self, x: Tensor, added: Tensor, side: int) -> Tensor:
+    def _mix(self, x: Tensor, added: Tensor, side: int) -> Tensor:
         kernels = self.base_kernel[side] + added.repeat_interleave(self.group, -1)
         rows = x.shape[1]
         shifted = [F.pad(x, (0, 0, tap, 0))[:, :rows] for tap in range(self.taps)]

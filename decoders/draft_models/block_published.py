@@ -15,20 +15,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from decoders.draft.needs import Needs
 from decoders.errors import UserError
 from decoders.model.target.target import Target
 
 from .block_network import BlockConfig, BlockNetwork
 from .block_run import visible
-from .eagle_published import TEXT, clearly_best, rope_of, same_table
-from .fitted import Fitted
+from .fit import Fit, agreement, clearly_best, read_text, rope_of, same_table, shifts, tensors_of
 from .published import CONFIG, Published
 from .published_fields import check_equal, check_fields, flag
 
-UNUSED = ("rotary_emb.inv_freq", "t2d")
 FIRST_ROOT, ROOT_EVERY = 8, 3  # of the short text: where blocks are tried
 
 
@@ -46,7 +43,7 @@ class Trial:
         return {"features": list(self.features), "anchor": self.anchor, "acceptance": round(self.acceptance, 4)}
 
 
-def fitted(kind: str, head: Published, target: Target) -> Fitted:
+def fit(kind: str, head: Published, target: Target) -> Fit:
     """A published drafter of this kind (dflash, dspark, dflash2) for the target.
 
     Raises UserError in one sentence for one of another target, of a variant that is not read, and where something is
@@ -60,7 +57,7 @@ def fitted(kind: str, head: Published, target: Target) -> Fitted:
     config = _config(head, target)
     if reason := config.misfit(target.shape):
         raise UserError(f"{head.place} was made for another target than {target.name}: {reason}")
-    weights = _weights(head, config, target)
+    weights = tensors_of(head, BlockNetwork, config, target)
     for name, table in (("embed_tokens.weight", target.embeddings), ("lm_head.weight", target.head)):
         if name in weights and config.hidden == target.shape.hidden and same_table(weights[name], table):
             del weights[name]
@@ -71,7 +68,7 @@ def fitted(kind: str, head: Published, target: Target) -> Fitted:
         "features": list(config.features), "anchor": config.anchor, "block": config.block,
         "draft_vocab": config.draft_vocab or config.vocab, "warnings": warnings,
     }  # fmt: skip
-    return Fitted(config, weights, about, partial(settle, target=target, warnings=warnings))
+    return Fit(config, weights, about, partial(settle, target=target, warnings=warnings))
 
 
 def option(head: Published, *names: str) -> Any:
@@ -259,36 +256,6 @@ def seen_by(head: Published, layers: int) -> tuple[tuple[int, ...], tuple[bool, 
     return windows, tuple(looks_back) if any(looks_back) else ()
 
 
-def _weights(head: Published, config: BlockConfig, target: Target) -> dict[str, Tensor]:
-    """The tensors of the network, each of the right shape; d2t as the tokens themselves. Raises UserError."""
-    with torch.device("meta"):
-        wanted = {name: tuple(tensor.shape) for name, tensor in BlockNetwork(config).state_dict().items()}
-    named = {"drafted" if name == "d2t" else name for name in head.shapes if not name.endswith(UNUSED)}
-    if not config.draft_vocab:
-        named.discard("drafted")
-    if more := sorted(named - wanted.keys()):
-        raise UserError(
-            f"{head.place} is of a variant that is not read: it has {more[0]}, which {head.title} has not with this "
-            f"{CONFIG}"
-        )
-    if missing := sorted(wanted.keys() - named):
-        raise UserError(f"{head.place} is incomplete: it lacks {missing[0]}; bring the whole checkpoint")
-    for name, shape in wanted.items():
-        there = head.shapes["d2t" if name == "drafted" else name]
-        if there != shape:
-            both = (" × ".join(map(str, one)) for one in (there, shape))
-            raise UserError("{} does not fit together: {} is {}, where {} is wanted".format(head.place, name, *both))
-    weights = head.read()
-    if config.draft_vocab:
-        drafted = weights["d2t"].long() + torch.arange(config.draft_vocab)
-        if int(drafted.min()) < 0 or int(drafted.max()) >= config.vocab:
-            raise UserError(
-                f"{head.place} does not fit together: its d2t leads out of the vocabulary of {target.name}"
-            )
-        weights["drafted"] = drafted.int()
-    return {name: weights[name] for name in wanted}
-
-
 # --- what a checkpoint leaves open, tried on a text
 
 
@@ -297,7 +264,7 @@ def settle(network: nn.Module, *, target: Target, warnings: list[str]) -> dict[s
     clearly better. What was tried is part of the record.
     """
     assert isinstance(network, BlockNetwork)
-    trials = tried(network, target)
+    trials = readings(network, target)
     if not trials:
         return {}
     own, taken = trials[0], clearly_best(trials)
@@ -319,18 +286,15 @@ def _reading(trial: Trial) -> str:
 
 
 @torch.inference_mode()
-def tried(network: BlockNetwork, target: Target) -> list[Trial]:
+def readings(network: BlockNetwork, target: Target) -> list[Trial]:
     """Readings of a drafter on a short text, the checkpoint's own first: its states, those one below and one above,
     each with rows that guess the next token and with rows that guess their own. Empty where there is no tokenizer.
     """
     config = network.config
     if target.tokenizer is None:
         return []
-    tokens = target.tokenizer(TEXT, add_special_tokens=True)["input_ids"][: min(256, target.context_length)]
-    shifts = [tuple(layer + by for layer in config.features) for by in (0, -1, 1)]
-    shifts = [layers for layers in shifts if min(layers) >= 0 and max(layers) <= target.shape.layers]
-    session = target.session(Needs(layers=tuple(sorted({i for s in shifts for i in s})), top_tokens=1), len(tokens))
-    session.prefill(tokens)
+    near = shifts(config.features, target)
+    tokens, session = read_text(target, {layer for layers in near for layer in layers})
     memory, weight = session.context.memory, network.fc.weight
     starts = torch.arange(FIRST_ROOT, len(tokens) - 1, ROOT_EVERY, device=target.device)
     if not len(starts):
@@ -338,11 +302,11 @@ def tried(network: BlockNetwork, target: Target) -> list[Trial]:
     positions, device = int(starts[-1]), target.device
     roots = torch.from_numpy(np.asarray(tokens, dtype=np.int64)).to(device)[starts]
     assert memory.top_ids is not None
-    truth = _forced(session.context, starts)
+    truth = memory.top_ids[starts, 0]
     cos, sin = config.rotary(positions + config.block, weight)
     at = starts[:, None] + torch.arange(config.block, device=device)
     trials = []
-    for layers in shifts:
+    for layers in near:
         states = torch.cat([memory.hidden[layer][:positions] for layer in layers], -1)
         context = network.context(network.read(states[None].to(weight.dtype)), cos[:positions], sin[:positions])
         made = network(roots, context, cos[at][:, None], sin[at][:, None], visible(config, starts, positions))
@@ -350,12 +314,5 @@ def tried(network: BlockNetwork, target: Target) -> list[Trial]:
             row = 0 if anchor else 1
             if row >= config.block:
                 continue
-            first = network.say(made[:, row]).argmax(-1)
-            said = first if network.drafted is None else network.drafted.long()[first]
-            trials.append(Trial(layers, anchor, float((said == truth).float().mean())))
+            trials.append(Trial(layers, anchor, agreement(network, made[:, row], truth)))
     return trials
-
-
-def _forced(context: Any, starts: Tensor) -> Tensor:
-    """The target's choice after each root of a text that it has read."""
-    return context.memory.top_ids[starts, 0]

@@ -45,7 +45,7 @@ def tokens_at(network: BlockNetwork, places: Int[Tensor, "*some"]) -> Int[Tensor
 
 
 @torch.inference_mode()
-def walked(
+def walk_blocks(
     network: BlockNetwork, states: Float[Tensor, "positions hidden"], root: int, choose: Choose = greedy
 ) -> Walk:
     """The walk behind a root, from left to right."""
@@ -54,14 +54,14 @@ def walked(
         return Walk(alone.argmax(-1), alone, alone, states)
     before, places, said = torch.full((1,), root, device=states.device), list[Tensor](), list[Tensor]()
     for position, logits in enumerate(alone):
-        place, told = choose(scored(network, logits, states[position], before), position)
+        place, told = choose(score(network, logits, states[position], before), position)
         places.append(place)
         said.append(told)
         before = tokens_at(network, place)
     return Walk(torch.cat(places), torch.stack(said), alone, states)
 
 
-def scored(
+def score(
     network: BlockNetwork, alone: Float[Tensor, "drafted"], state: Float[Tensor, "hidden"], before: Int[Tensor, "1"]
 ) -> Float[Tensor, "drafted"]:
     """A position's logits given the token before it; of a candidate selector those of its candidates alone."""
@@ -79,8 +79,8 @@ def transition(
     network: BlockNetwork, before: Int[Tensor, "before"], places: Int[Tensor, "candidates"] | None,
     state: Float[Tensor, "hidden"],
 ) -> Float[Tensor, "before candidates"]:  # fmt: skip
-    """What tokens ``before`` add to the logits of tokens at ``places`` (None: all that can be drafted), where ``state``
-    guesses: W2 W1[x] (DSpark), or ⟨A[p] ⊙ W h, B[c]⟩ (DFlash2).
+    """The addition of tokens ``before`` to the logits of tokens at ``places`` (None: all that can be drafted), where
+    ``state`` guesses: W2 W1[x] (DSpark), or ⟨A[p] ⊙ W h, B[c]⟩ (DFlash2).
     """
     if network.config.selector_rank:
         selector = network.candidate_selector

@@ -15,7 +15,7 @@ Parameters have the names of the published checkpoints, with ``layers.0`` for EA
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -32,8 +32,50 @@ THETA = 10_000.0  # of the rotary positions of heads that are trained here
 MOST_LAYERS, MOST_FEATURES = 8, 16
 
 
+class Beside:
+    """Mixin of configurations: the shape of a network of Llama layers that reads states of a target beside it."""
+
+    __slots__ = ()
+
+    def check(self: Any, most_layers: int, most_features: int) -> None:
+        """Raise ValueError for sizes that are not possible."""
+        sizes = (self.vocab, self.hidden, self.target_hidden, self.heads, self.kv_heads, self.head_dim, self.mlp)
+        if min(sizes) < 1 or self.heads % self.kv_heads or self.head_dim % 2:
+            raise ValueError(f"a network of the sizes {sizes} is not possible")
+        if not (1 <= self.layers <= most_layers and 1 <= len(self.features) <= most_features):
+            raise ValueError(f"{self.layers} layers that read {len(self.features)} states are not possible")
+        if not 0 <= self.draft_vocab < self.vocab:
+            raise ValueError(f"a draft vocabulary of {self.draft_vocab:,} of {self.vocab:,} tokens is not possible")
+        for name in ("windows", "causal"):
+            if (given := getattr(self, name, ())) and (len(given) != self.layers or min(given) < 0):
+                raise ValueError(f"{name} of {given} are not possible for {self.layers} layers")
+        if (kind := self.rope.get("rope_type", "default")) not in ROTARIES:
+            raise ValueError(f"rotary positions of kind {kind!r}: possible are {', '.join(ROTARIES)}")
+
+    def misfit(self: Any, shape: ModelShape) -> str | None:
+        """Why a network of this shape cannot run on such a target, in a clause; None if it can."""
+        if self.target_hidden != shape.hidden:
+            return f"it reads states of {self.target_hidden:,} numbers, and the model's have {shape.hidden:,}"
+        if self.vocab != shape.vocab:
+            return f"it drafts for {self.vocab:,} tokens, and the vocabulary has {shape.vocab:,}"
+        if max(self.features) > shape.layers:
+            return f"it reads state {max(self.features)}, and the model has {shape.layers} layers"
+        if (self.shared or not self.own_embedding) and self.hidden != shape.hidden:
+            return f"it is {self.hidden:,} numbers wide, and the embedding that it shares {shape.hidden:,}"
+        return None
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
+        return cls(**data)
+
+    def rotary(self: Any, rows: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin ``[rows, head size]`` of the first positions, in the dtype and on the device of ``like``."""
+        return rotary(self, rows, like, getattr(self, "offset", 0))
+
+
 @dataclass(frozen=True, slots=True)
-class EagleConfig:
+class EagleConfig(Beside):
     """The shape of a head.
 
     Args:
@@ -89,23 +131,13 @@ class EagleConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", tuple(map(int, self.features)))
         object.__setattr__(self, "windows", tuple(map(int, self.windows)))
-        sizes = (self.vocab, self.hidden, self.target_hidden, self.heads, self.kv_heads, self.head_dim, self.mlp)
-        if min(sizes) < 1 or self.heads % self.kv_heads or self.head_dim % 2:
-            raise ValueError(f"a head of the sizes {sizes} is not possible")
-        if not (1 <= self.layers <= MOST_LAYERS and 1 <= len(self.features) <= MOST_FEATURES):
-            raise ValueError(f"a head of {self.layers} layers that reads {len(self.features)} states is not possible")
-        if not 0 <= self.draft_vocab < self.vocab:
-            raise ValueError(f"a draft vocabulary of {self.draft_vocab:,} of {self.vocab:,} tokens is not possible")
+        self.check(MOST_LAYERS, MOST_FEATURES)
         if self.scaled and (self.third or self.target_hidden != self.hidden):
             raise ValueError("only an EAGLE-1 head of the target's width has scaled states")
-        if self.windows and (len(self.windows) != self.layers or min(self.windows) < 0):
-            raise ValueError(f"windows of {self.windows} positions are not possible for {self.layers} layers")
         if not self.third and (self.norm_before_fc or self.fc_norm or self.norm_output):
             raise ValueError("norm_before_fc, fc_norm and norm_output are EAGLE-3's")
         if self.norm_before_fc and self.fc_norm:
             raise ValueError("norm_before_fc and fc_norm exclude each other")
-        if (kind := self.rope.get("rope_type", "default")) not in ROTARIES:
-            raise ValueError(f"rotary positions of kind {kind!r}: possible are {', '.join(ROTARIES)}")
 
     @classmethod
     def of(
@@ -126,29 +158,8 @@ class EagleConfig:
             draft_vocab=drafted_count(draft_vocab, shape.vocab), **options,
         )  # fmt: skip
 
-    def misfit(self, shape: ModelShape) -> str | None:
-        """Why a head of this shape cannot run on such a target, in a clause; None if it can."""
-        if self.target_hidden != shape.hidden:
-            return f"it reads states of {self.target_hidden:,} numbers, and the model's have {shape.hidden:,}"
-        if self.vocab != shape.vocab:
-            return f"it drafts for {self.vocab:,} tokens, and the vocabulary has {shape.vocab:,}"
-        if max(self.features) > shape.layers:
-            return f"it reads state {max(self.features)}, and the model has {shape.layers} layers"
-        if (self.shared or not self.own_embedding) and self.hidden != shape.hidden:
-            return f"it is {self.hidden:,} numbers wide, and the embedding that it shares {shape.hidden:,}"
-        return None
-
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "features": list(self.features), "windows": list(self.windows)}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> EagleConfig:
-        """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
-        return cls(**data)
-
-    def rotary(self, rows: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin ``[rows, head size]`` of the first positions, in the dtype and on the device of ``like``."""
-        return rotary(self, rows, like, self.offset)
 
 
 def rotary(config: Any, rows: int, like: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:

@@ -16,26 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from decoders.draft.needs import Needs
 from decoders.errors import UserError
 from decoders.model.target.target import Target
 
 from .eagle_head import EagleConfig, EagleHead
-from .fitted import Fitted
+from .fit import CLEARLY, Fit, agreement, clearly_best, read_text, rope_of, same_table, shifts, tensors_of
 from .published import Published
-from .published_fields import ROPE, check_equal, check_fields, flag, windows
-
-CLEARLY = 0.05  # more of the text's tokens: another convention than the checkpoint's is taken
-UNUSED = ("rotary_emb.inv_freq", "t2d")  # tensors that a head can do without
-TEXT = (
-    "The old lighthouse stood at the end of the harbour, and every evening the keeper climbed the stairs to light the "
-    "lamp. In the morning he walked down to the village, bought bread and milk, and told the children about the ships "
-    "that had passed in the night. One day a letter arrived from the capital. The lighthouse, it said, would be closed "
-    "at the end of the year, because the ships now found their way by radio. The keeper read the letter twice.\n\n"
-    "def total(items):\n    result = 0\n    for item in items:\n        result += item.price * item.count\n    return "
-    "result\n\n"
-    "Question: What is the capital of France? Answer: The capital of France is Paris. It lies on the river Seine."
-)
+from .published_fields import check_equal, check_fields, flag, windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +36,7 @@ class Trial:
     acceptance: float
 
 
-def fitted(third: bool, head: Published, target: Target) -> Fitted:
+def fit(third: bool, head: Published, target: Target) -> Fit:
     """A published head for this target: EAGLE-3's (``third``), or EAGLE-1's and -2's.
 
     Raises UserError in one sentence, with both numbers, for a head of another target, a variant that is not read, and
@@ -61,7 +48,8 @@ def fitted(third: bool, head: Published, target: Target) -> Fitted:
     check_fields(head)
     _check_sizes(head, third, target)
     config = _config(head, third, target)
-    weights = _weights(head, config, target)
+    copies = () if third else ("lm_head.weight",)  # some carry one of the target's
+    weights = tensors_of(head, EagleHead, config, target, copies)
     own = "embed_tokens.weight" in weights
     warnings = []
     if own and config.hidden == target.shape.hidden:
@@ -84,7 +72,7 @@ def fitted(third: bool, head: Published, target: Target) -> Fitted:
         "verifier": _verifier(head.config), "warnings": warnings,
     }  # fmt: skip
     options = {"target": target, "warnings": warnings, "unsure": unsure}
-    return Fitted(config, weights, about, partial(settle, **options) if third else None)
+    return Fit(config, weights, about, partial(settle, **options) if third else None)
 
 
 def _check_sizes(head: Published, third: bool, target: Target) -> None:
@@ -187,66 +175,6 @@ def _config(head: Published, third: bool, target: Target) -> EagleConfig:
         raise UserError(f"{head.place} cannot be read: {error}") from error
 
 
-def rope_of(head: Published) -> dict[str, Any]:
-    """Rotary settings, as configurations named them before and after transformers 5. Raises UserError where both stand
-    there and differ.
-    """
-    said = head.layer
-    new, old = (_rotary(said.get(name) or {}, said) for name in ("rope_parameters", "rope_scaling"))
-    if said.get("rope_parameters") and said.get("rope_scaling") and new != old:
-        raise UserError(
-            f"{head.place} does not fit together: in its config.json rope_parameters come to {new!r}, and rope_scaling "
-            f"to {old!r}"
-        )
-    return new if said.get("rope_parameters") else old
-
-
-def _rotary(scaling: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    theta = scaling.get("rope_theta", layer.get("rope_theta"))
-    settings = {name: value for name, value in scaling.items() if name in ROPE.read - {"type"} and value is not None}
-    return {**settings, "rope_type": kind, "rope_theta": 10_000.0 if theta is None else float(theta)}
-
-
-def _weights(head: Published, config: EagleConfig, target: Target) -> dict[str, Tensor]:
-    """The tensors of the network, each of the right shape; d2t as the tokens themselves."""
-    with torch.device("meta"):
-        wanted = {name: tuple(tensor.shape) for name, tensor in EagleHead(config).state_dict().items()}
-    named = {"drafted" if name == "d2t" else name for name in head.shapes if not name.endswith(UNUSED)}
-    if not config.third:
-        named.discard("lm_head.weight")  # some carry a copy of the target's
-    if not config.draft_vocab:
-        named.discard("drafted")
-    if more := sorted(named - wanted.keys()):
-        raise UserError(f"{head.place} is of a variant that is not read: it has {more[0]}, which {head.title} does not")
-    if missing := sorted(wanted.keys() - named):
-        raise UserError(f"{head.place} is incomplete: it lacks {missing[0]}")
-    for name, shape in wanted.items():
-        there = head.shapes["d2t" if name == "drafted" else name]
-        if there != shape:
-            raise UserError(f"{head.place} does not fit together: {name} is {_by(there)}, where {_by(shape)} is wanted")
-    weights = head.read()
-    if config.draft_vocab:
-        drafted = weights["d2t"].long() + torch.arange(config.draft_vocab)
-        if int(drafted.min()) < 0 or int(drafted.max()) >= target.shape.vocab:
-            worst = int(drafted.max()) if int(drafted.min()) >= 0 else int(drafted.min())
-            raise UserError(f"{head.place} drafts token {worst:,}, and {target.name} has {target.shape.vocab:,} tokens")
-        weights["drafted"] = drafted.int()
-    return {name: weights[name] for name in wanted}
-
-
-def _by(shape: Sequence[int]) -> str:
-    return " × ".join(map(str, shape))
-
-
-def same_table(stored: Tensor, table: Any) -> bool:
-    """True where a stored tensor holds the weights of the target's embedding or head, in either's dtype."""
-    own = table.weight.detach()
-    if own.shape != stored.shape:
-        return False
-    return torch.equal(stored.to(own.dtype), own.cpu()) or torch.equal(own.cpu().to(stored.dtype), stored)
-
-
 def _verifier(config: Mapping[str, Any]) -> str:
     """The model that a head was trained for, as far as its configuration says."""
     inner = config.get("speculators_config")
@@ -257,26 +185,20 @@ def _verifier(config: Mapping[str, Any]) -> str:
 # --- what a checkpoint leaves open, tried on a text
 
 
-def clearly_best(trials: Sequence[Any]) -> Any:
-    """Of trials with their ``acceptance`` the checkpoint's own, the first, unless another is clearly better."""
-    best = max(trials, key=lambda trial: trial.acceptance)
-    return best if best.acceptance >= trials[0].acceptance + CLEARLY else trials[0]
-
-
 def settle(network: nn.Module, target: Target, warnings: list[str], unsure: bool = False) -> dict[str, Any]:
     """Give the network the states and the position that a short text speaks for; the checkpoint's own unless others are
     clearly better. Where it is ``unsure`` what goes back in, so with the state before or after the last norm.
     """
     assert isinstance(network, EagleHead)
-    trials = tried(network, target)
+    trials = readings(network, target)
     if not trials:
         return {}
     own, taken = trials[0], clearly_best(trials)
     network.config = replace(network.config, features=taken.features, offset=taken.offset)
     if taken is not own:
         warnings.append(
-            f"the checkpoint says states {_listed(own.features)} and position {own.offset}; with "
-            f"{_listed(taken.features)} and {taken.offset} the target agrees with {taken.acceptance:.0%} of its first "
+            f"the checkpoint says states {_list(own.features)} and position {own.offset}; with "
+            f"{_list(taken.features)} and {taken.offset} the target agrees with {taken.acceptance:.0%} of its first "
             f"guesses on a short text, against {own.acceptance:.0%}: these are used"
         )
     fed_back = _settle_norm(network, target, warnings) if unsure else {}
@@ -311,11 +233,8 @@ def second_guesses(network: EagleHead, target: Target) -> dict[bool, float]:
     """Of a short text's tokens, the share that the head's second guess hits, as the target does: with the state after
     its last norm fed back (True), and with the one before it. The first guesses are the same in both.
     """
-    assert target.tokenizer is not None
     config = network.config
-    tokens = target.tokenizer(TEXT, add_special_tokens=True)["input_ids"][: min(256, target.context_length)]
-    session = target.session(Needs(layers=tuple(sorted({*config.features})), top_tokens=1), len(tokens))
-    session.prefill(tokens)
+    tokens, session = read_text(target, config.features)
     rows = len(tokens) - 4
     features = torch.cat([session.context.memory.hidden[layer][:rows] for layer in config.features], -1)
     truth = session.context.top_ids[2 : rows + 2, 0]
@@ -336,40 +255,33 @@ def second_guesses(network: EagleHead, target: Target) -> dict[bool, float]:
 
         state = network.read(features[None].to(cos.dtype))
         states = network(state, first, cos[:-1], sin[:-1], remember=keep)
-        best = network.say(network(states, second, cos[1:], sin[1:], sees, behind))[0].argmax(-1)
-        said = best if network.drafted is None else network.drafted.long()[best]
-        shares[normed] = float((said == truth).float().mean())
+        shares[normed] = agreement(network, network(states, second, cos[1:], sin[1:], sees, behind)[0], truth)
     network.config = config
     return shares
 
 
-def _listed(features: Sequence[int]) -> str:
+def _list(features: Sequence[int]) -> str:
     return ", ".join(map(str, features))
 
 
 @torch.inference_mode()
-def tried(network: EagleHead, target: Target) -> list[Trial]:
+def readings(network: EagleHead, target: Target) -> list[Trial]:
     """Readings of a head on a short text, the checkpoint's own first: its states, those one below and one above, each
     with the first pair at position 0 and at 1. Empty where the target has no tokenizer.
     """
     config = network.config
     if target.tokenizer is None:
         return []
-    tokens = target.tokenizer(TEXT, add_special_tokens=True)["input_ids"][: min(256, target.context_length)]
-    shifts = [tuple(layer + by for layer in config.features) for by in (0, -1, 1)]
-    shifts = [layers for layers in shifts if min(layers) >= 0 and max(layers) <= target.shape.layers]
-    session = target.session(Needs(layers=tuple(sorted({i for s in shifts for i in s})), top_tokens=1), len(tokens))
-    session.prefill(tokens)
+    near = shifts(config.features, target)
+    tokens, session = read_text(target, {layer for layers in near for layer in layers})
     memory, rows = session.context.memory, len(tokens) - 3
     truth = session.context.top_ids[1 : rows + 1, 0]
     ids = torch.from_numpy(np.asarray(tokens[1 : rows + 1], dtype=np.int64)).to(target.device)
     trials = []
-    for layers in shifts:
+    for layers in near:
         features = torch.cat([memory.hidden[layer][:rows] for layer in layers], -1)
         for offset in (config.offset, 1 - config.offset):
             cos, sin = replace(config, offset=offset).rotary(rows, network.fc.weight)
             states = network(network.read(features[None].to(cos.dtype)), ids[None], cos, sin)
-            best = network.say(states)[0].argmax(-1)
-            said = best if network.drafted is None else network.drafted.long()[best]
-            trials.append(Trial(layers, offset, float((said == truth).float().mean())))
+            trials.append(Trial(layers, offset, agreement(network, states[0], truth)))
     return trials

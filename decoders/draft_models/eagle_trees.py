@@ -115,7 +115,7 @@ class Growing:
         self.spans.append((started, mark(device)))
 
     def grown(self, root: int) -> CandidateTree:
-        """What was grown."""
+        """The scored nodes behind a root."""
         columns = ("rows", "ranks", "tokens", "logprobs", "scores", "best", "inner")
         parts = fetched(*(torch.cat([getattr(level, name) for level in self.levels]) for name in columns))
         rows, ranks, tokens, logprobs, scores, best, inner = parts

@@ -90,7 +90,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Places:
-    """Where a level's children stand, on the device: the row of each one's parent among the inner nodes, its rank
+    """The places of a level's children, on the device: the row of each one's parent among the inner nodes, its rank
     there, and which of the children have children of their own.
     """
 

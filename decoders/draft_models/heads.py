@@ -170,8 +170,8 @@ class ParallelHeads(Borrowing):
     def state(
         self, number: int, states: Float[Tensor, "*rows hidden"], tokens: Float[Tensor, "*rows tokens hidden"] | None
     ) -> Float[Tensor, "*rows hidden"]:
-        """What head ``number`` makes of the target's states and, a grounded one, of the embeddings of the ``number``
-        + 1 tokens that follow each.
+        """The state of head ``number`` from the target's states and, of a grounded one, the embeddings of the
+        ``number`` + 1 tokens that follow each.
         """
         read = (states - self.center) / self.spread if self.config.scaled else states
         if self.config.grounded:

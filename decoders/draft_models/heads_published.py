@@ -19,7 +19,7 @@ from decoders.model.files.shape import rotaries
 from decoders.model.target.target import Target
 
 from .eagle_head import EagleConfig
-from .fitted import Fitted
+from .fit import Fit
 from .heads import HeadsConfig
 from .published import Published
 from .published_fields import check_equal, check_fields, flag
@@ -28,7 +28,7 @@ MEDUSA, HYDRA = ("medusa", "medusa-2"), ("hydra", "hydra++")
 PREFIX = "prefix_embeding_layer."
 
 
-def fitted(kind: str, head: Published, target: Target) -> Fitted:
+def fit(kind: str, head: Published, target: Target) -> Fit:
     """Published heads of this kind (medusa, hydra), checked against the target. Raises UserError in one sentence for
     those of another kind, size or vocabulary, and of a variant that is not read.
     """
@@ -53,7 +53,7 @@ def fitted(kind: str, head: Published, target: Target) -> Fitted:
         "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights), "heads": config.heads,
         "features": [config.layer(target.shape)], "draft_vocab": config.vocab, "warnings": [],
     }  # fmt: skip
-    return Fitted(config, weights, about)
+    return Fit(config, weights, about)
 
 
 def _names(head: Published) -> Iterator[tuple[str, str]]:

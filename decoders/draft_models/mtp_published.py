@@ -20,7 +20,7 @@ from torch import Tensor
 from decoders.errors import UserError
 from decoders.model.target.target import Target
 
-from .fitted import Fitted
+from .fit import Fit
 from .mtp_head import MtpConfig, MtpHead
 from .published import CONFIG, Published
 
@@ -37,7 +37,7 @@ EXPERT = re.compile(r"(.+\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
 Names = dict[str, tuple[str, ...]]  # a tensor of the network → those of the checkpoint that it is made of
 
 
-def fitted(head: Published, target: Target) -> Fitted:
+def fit(head: Published, target: Target) -> Fit:
     """A checkpoint's MTP layers for this target.
 
     Raises UserError in one sentence, by name and with both numbers, for layers of another model, and for tensors that
@@ -46,13 +46,13 @@ def fitted(head: Published, target: Target) -> Fitted:
     if not head.format.startswith("mtp"):
         raise UserError(f"{head.place} holds {head.title}: the method wants MTP layers")
     _check_model(head, target)
-    names, copies, layers = _named(head, target)
+    names, copies, layers = _names_of(head, target)
     experts = any(".mlp.gate." in name or ".experts." in name for name in names)
     config = MtpConfig.of(target.shape, target.config, layers, experts)
     _check_width(head, names, target)
     with torch.device("meta"):
         wanted = {name: tuple(tensor.shape) for name, tensor in MtpHead(config).state_dict().items()}
-    names = _joined(head, names, wanted)
+    names = _join_experts(head, names, wanted)
     if more := sorted(names.keys() - wanted.keys()):
         stored = names[more[0]][0]
         raise UserError(
@@ -66,7 +66,7 @@ def fitted(head: Published, target: Target) -> Fitted:
         _check_copy(head, name, read.pop(name), target, part)
     weights = {}
     for name, shape in wanted.items():
-        weights[name] = tensor = _made(read, names[name], shape)
+        weights[name] = tensor = _assemble(read, names[name], shape)
         if tuple(tensor.shape) != shape:
             by, asked = (" × ".join(map(str, one)) for one in (tensor.shape, shape))
             raise UserError(f"{head.place} does not fit together: {names[name][0]} is {by}, where {asked} is wanted")
@@ -74,7 +74,7 @@ def fitted(head: Published, target: Target) -> Fitted:
         "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights), "layers": layers,
         "features": list(config.features), "draft_vocab": config.vocab, "verifier": "", "warnings": [],
     }  # fmt: skip
-    return Fitted(config, weights, about)
+    return Fit(config, weights, about)
 
 
 def own_checkpoint(target: Target) -> Path | None:
@@ -123,7 +123,7 @@ def _check_model(head: Published, target: Target) -> None:
     )
 
 
-def _named(head: Published, target: Target) -> tuple[Names, dict[str, str], int]:
+def _names_of(head: Published, target: Target) -> tuple[Names, dict[str, str], int]:
     """The checkpoint's tensors by the network's names, copies of what the target has, and the number of layers."""
     names: Names = {}
     copies = dict[str, str]()
@@ -175,7 +175,7 @@ def _check_width(head: Published, names: Names, target: Target) -> None:
             )
 
 
-def _joined(head: Published, names: Names, wanted: Mapping[str, tuple[int, ...]]) -> Names:
+def _join_experts(head: Published, names: Names, wanted: Mapping[str, tuple[int, ...]]) -> Names:
     """The same names where experts stand joined in the network and apart in the checkpoint, in the experts' order.
     Raises UserError for one that is missing or too many.
     """
@@ -199,7 +199,7 @@ def _joined(head: Published, names: Names, wanted: Mapping[str, tuple[int, ...]]
     return made
 
 
-def _made(read: Mapping[str, Tensor], stored: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
+def _assemble(read: Mapping[str, Tensor], stored: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
     """One tensor of the network: as it is stored, or of the experts' own ones."""
     if len(stored) == 1 and len(shape) == read[stored[0]].ndim:
         return read[stored[0]]

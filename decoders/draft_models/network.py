@@ -331,9 +331,9 @@ class DraftRun:
         """Nothing to do: what was drafted is read again, with the target's keys."""
 
     def looks(self, rows: Sequence[int]) -> Callable[[], Float[Tensor, "layers heads rows keys"]] | None:
-        """How to compute where rows of this draft (0 = the root, then in the order they were drafted) look in the
+        """A function for where rows of this draft (0 = the root, then in the order they were drafted) look in the
         target's cache: weights over the positions before the root. None where the model does not look, or nothing is
-        there yet. What it holds stays right while the run goes on.
+        there yet. Its result stays right while the run goes on.
         """
         context, layers = self.context, self.model.config.kv_layers
         if context is None or not layers or context.root_position == 0:

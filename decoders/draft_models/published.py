@@ -49,7 +49,7 @@ class Format:
     reach: Callable[[Mapping[str, Any]], Callable[[str], str | None]] | None = None
 
 
-def _said(config: Mapping[str, Any]) -> str:
+def _kind_of(config: Mapping[str, Any]) -> str:
     """The kind that a configuration in the form of speculators names."""
     return str(config.get("speculators_model_type", ""))
 
@@ -95,28 +95,28 @@ def _behind(config: Mapping[str, Any]) -> Callable[[str], str | None]:
     return keeps
 
 
-def _named(shapes: Shapes, part: str) -> bool:
+def _has(shapes: Shapes, part: str) -> bool:
     return any(part in name for name in shapes)
 
 
 FORMATS = (
-    Format("", "P-EAGLE", lambda config, shapes: _said(config) == "peagle" or "mask_hidden" in shapes),
+    Format("", "P-EAGLE", lambda config, shapes: _kind_of(config) == "peagle" or "mask_hidden" in shapes),
     Format(
         "dflash2-speculators", "DFlash2 in the form of speculators",
-        lambda config, shapes: _said(config) == "dflash2", _block,
+        lambda config, shapes: _kind_of(config) == "dflash2", _block,
     ),
     Format(
-        "dspark-speculators", "DSpark in the form of speculators", lambda config, shapes: _said(config) == "dspark",
+        "dspark-speculators", "DSpark in the form of speculators", lambda config, shapes: _kind_of(config) == "dspark",
         _block,
     ),
     Format(
-        "dflash-speculators", "DFlash in the form of speculators", lambda config, shapes: _said(config) == "dflash",
+        "dflash-speculators", "DFlash in the form of speculators", lambda config, shapes: _kind_of(config) == "dflash",
         _block,
     ),
     Format(
-        "dflash2", "DFlash2 as z-lab publishes it", lambda config, shapes: _named(shapes, "candidate_selector."), _block
+        "dflash2", "DFlash2 as z-lab publishes it", lambda config, shapes: _has(shapes, "candidate_selector."), _block
     ),
-    Format("dspark", "DSpark as DeepSpec publishes it", lambda config, shapes: _named(shapes, "markov_head."), _block),
+    Format("dspark", "DSpark as DeepSpec publishes it", lambda config, shapes: _has(shapes, "markov_head."), _block),
     Format(
         "dflash-deepspec", "DFlash as DeepSpec publishes it",
         lambda config, shapes: "num_anchors" in config and "fc.weight" in shapes, _block,
@@ -127,11 +127,11 @@ FORMATS = (
     ),
     Format("dflash", "DFlash as z-lab publishes it", lambda config, shapes: "dflash_config" in config, _block),
     Format("", "a recurrent drafter", lambda config, shapes: "rnn_u.weight" in shapes),
-    Format("", "EAGLE-1 in the form of speculators", lambda config, shapes: _said(config) == "eagle"),
-    Format("", "a LoRA adapter", lambda config, shapes: _named(shapes, ".lora_A.")),
+    Format("", "EAGLE-1 in the form of speculators", lambda config, shapes: _kind_of(config) == "eagle"),
+    Format("", "a LoRA adapter", lambda config, shapes: _has(shapes, ".lora_A.")),
     Format(
         "eagle3-speculators", "EAGLE-3 in the form of speculators",
-        lambda config, shapes: _said(config) == "eagle3" and _eagle3(shapes), _midlayer,
+        lambda config, shapes: _kind_of(config) == "eagle3" and _eagle3(shapes), _midlayer,
     ),
     Format(
         "eagle3-specforge", "EAGLE-3 with SpecForge's eagle_config",
@@ -147,8 +147,8 @@ FORMATS = (
         "medusa-2", "Medusa-2's heads inside a whole model",
         lambda config, shapes: "medusa_head.0.0.linear.weight" in shapes, _medusa,
     ),
-    Format("hydra++", "Hydra++'s heads", lambda config, shapes: _named(shapes, "prefix_embeding_layer."), _hydra),
-    Format("hydra", "Hydra's heads", lambda config, shapes: _named(shapes, "hydra_mlp."), _hydra),
+    Format("hydra++", "Hydra++'s heads", lambda config, shapes: _has(shapes, "prefix_embeding_layer."), _hydra),
+    Format("hydra", "Hydra's heads", lambda config, shapes: _has(shapes, "hydra_mlp."), _hydra),
     Format(
         "mtp", "MTP layers as Qwen3-Next and Qwen3.5 have them", lambda config, shapes: any(map(_mtp, shapes)), _mtp
     ),
@@ -192,7 +192,7 @@ class Published:
         """
         folder = Path(place).expanduser()
         if not folder.exists():
-            folder = _fetched(str(place))
+            folder = _fetch(str(place))
         config = _config(folder if folder.is_dir() else folder.parent)
         files = _weight_files(folder)
         pickles = [file for file in files if file.suffix in PICKLES]
@@ -280,10 +280,10 @@ def _format(place: str, config: Mapping[str, Any], shapes: Shapes) -> Format:
         return form
     first = ", ".join(sorted(shapes)[:3]) or "none"
     what = form.title if form else f"tensors of no known format ({first}{', …' * (len(shapes) > 3)})"
-    raise UserError(f"{place} holds {what}, which is not read: supported are {supported()}")
+    raise UserError(f"{place} holds {what}, which is not read: supported are {formats_in_words()}")
 
 
-def supported() -> str:
+def formats_in_words() -> str:
     """The formats that are read, in words."""
     *first, last = (form.title for form in FORMATS if form.name)
     return f"{', '.join(first)} and {last}"
@@ -301,7 +301,7 @@ def _check_room(place: str, size: int) -> None:
 # --- where it lies
 
 
-def _fetched(place: str) -> Path:
+def _fetch(place: str) -> Path:
     """The folder of a hub id: kept from before, or fetched now, if it fits. Raises UserError, TooLarge."""
     if place.startswith((".", "/", "~")) or not re.fullmatch(r"[\w.-]+/[\w.-]+", place):
         raise UserError(
@@ -387,7 +387,7 @@ def _header(file: Path) -> dict[str, tuple[tuple[int, ...], int]]:
         raise UserError(f"{file} is truncated or damaged ({first_line(error, 120)}): bring it again") from error
 
 
-def _unpickled(file: Path, **options: Any) -> dict[str, Tensor]:
+def _unpickle(file: Path, **options: Any) -> dict[str, Tensor]:
     """The tensors of a file that torch.save wrote, by name; code in it is never run."""
     try:
         with warnings.catch_warnings(action="ignore"):  # of pickles that torch.save did not write
@@ -410,14 +410,14 @@ def _unpickled(file: Path, **options: Any) -> dict[str, Tensor]:
 
 
 def _pickled_shapes(file: Path) -> dict[str, tuple[tuple[int, ...], int]]:
-    weights = _unpickled(file, map_location="meta")
+    weights = _unpickle(file, map_location="meta")
     return {name: (tuple(tensor.shape), tensor.numel() * tensor.itemsize) for name, tensor in weights.items()}
 
 
 def _tensors(file: Path, wanted: Mapping[str, str]) -> Iterator[tuple[str, Tensor]]:
     """The wanted tensors of a file, one after another."""
     if file.suffix in PICKLES:
-        yield from ((name, one) for name, one in _unpickled(file, map_location="cpu").items() if name in wanted)
+        yield from ((name, one) for name, one in _unpickle(file, map_location="cpu").items() if name in wanted)
         return
     from safetensors import SafetensorError, safe_open
 

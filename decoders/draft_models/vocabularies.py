@@ -56,7 +56,7 @@ class Vocabularies:
         return list(ids) or [next(iter(self.assistant.all_special_ids), 0)]
 
     def written(self, context: Sequence[int], assistant: Sequence[int]) -> Written:
-        """What the assistant wrote behind a text of the target's, in the target's tokens.
+        """The assistant's text behind a text of the target's, in the target's tokens.
 
         It is tokenized behind the last tokens of the text where a token begins there, else by itself. Special tokens
         end it, and bytes that are no whole character yet are left out.
@@ -90,13 +90,13 @@ class Vocabularies:
         before = before.lstrip(bytes(range(0x80, 0xC0)))  # a character that began earlier
         data = text.encode()
         if before and _valid(before).encode() == before:
-            ids = self._encoded(before.decode() + text)
+            ids = self._encode(before.decode() + text)
             ends = np.cumsum([len(self.pieces.of(token)[0]) for token in ids])
             extra = int(ends[-1]) - len(before) - len(data) if len(ends) else 0  # a space that the tokenizer puts first
             at = np.flatnonzero(ends == len(before) + extra)
             if extra in (0, 1) and len(at) and self._bytes(ids[at[0] + 1 :]) == data:
                 return ids[at[0] + 1 :]
-        ids, good, at = self._encoded(text), list[int](), 0
+        ids, good, at = self._encode(text), list[int](), 0
         for token in ids:
             piece, special = self.pieces.of(token)
             if special or data[at : at + len(piece)] != piece or not piece:
@@ -105,7 +105,7 @@ class Vocabularies:
             at += len(piece)
         return good
 
-    def _encoded(self, text: str) -> list[int]:
+    def _encode(self, text: str) -> list[int]:
         return list(self.target(text, add_special_tokens=False)["input_ids"])
 
     def _bytes(self, tokens: Sequence[int]) -> bytes:

@@ -128,7 +128,7 @@ class KeptRows:
 
 
 class History:
-    """What retrieval needs of one run, worked out once per position: where every token stands, the hidden states at
+    """The index of one run for retrieval, worked out once per position: where every token stands, the hidden states at
     length 1, and the embeddings of the distinct tokens at length 1.
 
     Append-only, as the run is: a context cut short reads the first rows of it. Holds positions before the root only.

@@ -67,7 +67,7 @@ def drafts_blocks(kind: Kind) -> dict[str, Any]:
 
 
 KIND = Kind(
-    "dflash", "DFlash drafter", BlockConfig, BlockNetwork, partial(block_published.fitted, "dflash"),
+    "dflash", "DFlash drafter", BlockConfig, BlockNetwork, partial(block_published.fit, "dflash"),
     Training(
         HEADS, "a DFlash drafter for a target", "a network that drafts a whole block in one forward, for dflash",
         own=("mlp", "block"), lesson="decoders.training.head_kinds:DFLASH", worth=0.1,

@@ -16,7 +16,7 @@ from decoders.method.part import Kind
 from .dflash import METHOD as DFLASH
 from .dflash import drafts_blocks
 
-KIND = Kind("dflash2", "DFlash2 drafter", BlockConfig, BlockNetwork, partial(block_published.fitted, "dflash2"))
+KIND = Kind("dflash2", "DFlash2 drafter", BlockConfig, BlockNetwork, partial(block_published.fit, "dflash2"))
 METHOD = replace(
     DFLASH,
     name="dflash2",

@@ -28,7 +28,7 @@ class SparkParams(BlockParams):
     )  # fmt: skip
 
 
-KIND = Kind("dspark", "DSpark drafter", BlockConfig, BlockNetwork, partial(block_published.fitted, "dspark"))
+KIND = Kind("dspark", "DSpark drafter", BlockConfig, BlockNetwork, partial(block_published.fit, "dspark"))
 METHOD = replace(
     DFLASH,
     name="dspark",

@@ -206,8 +206,8 @@ class EagleDrafter(Drafter):
 
 
 def prune(grown: CandidateTree, order: Sequence[int], nodes: Sequence[int]) -> Pruned | None:
-    """What is recorded of nodes that were scored and left out, best first: a parent is a node of the tree or, from the
-    tree's size on, one that was named before.
+    """The record of nodes that were scored and left out, best first: a parent is a node of the tree or, from the tree's
+    size on, one that was named before.
     """
     place = {old: node for node, old in enumerate(order)}
     for node in nodes:
@@ -223,7 +223,7 @@ def prune(grown: CandidateTree, order: Sequence[int], nodes: Sequence[int]) -> P
 
 
 def _between(spans: Sequence[tuple], end: object) -> list[tuple]:
-    """What lies behind each of these spans, up to the next one or the end."""
+    """The gaps behind these spans, each up to the next one or the end."""
     starts = [*(start for start, _ in spans[1:]), end]
     return [(stop, start) for (_, stop), start in zip(spans, starts, strict=True)]
 
@@ -271,7 +271,7 @@ PAPERS = {
 }  # fmt: skip
 
 KIND = Kind(
-    "eagle", "EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fitted, False),
+    "eagle", "EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fit, False),
     Training(
         HEADS, "an EAGLE head for a target", "a head that imitates the target's next states, for eagle and eagle2",
         own=("mlp", "unroll", "own_states"), lesson="decoders.training.head_kinds:EAGLE", worth=0.2,
@@ -279,7 +279,7 @@ KIND = Kind(
     {"eagle": eagle_export.first},
 )  # fmt: skip
 THIRD = Kind(
-    "eagle3", "EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fitted, True),
+    "eagle3", "EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fit, True),
     Training(
         HEADS, "an EAGLE-3 head for a target", "a head that reads three of the target's states, for eagle3",
         own=("mlp", "unroll"), lesson="decoders.training.head_kinds:EAGLE3", worth=0.34,

@@ -104,7 +104,7 @@ def heads_of(kind: Kind) -> dict[str, Any]:
 
 HEADS_OPTIONS = ("heads", "blocks")
 KIND = Kind(
-    "medusa", "set of Medusa heads", HeadsConfig, ParallelHeads, partial(heads_published.fitted, "medusa"),
+    "medusa", "set of Medusa heads", HeadsConfig, ParallelHeads, partial(heads_published.fit, "medusa"),
     Training(
         HEADS, "Medusa's heads for a target", "heads that each guess one token further ahead, for medusa",
         own=HEADS_OPTIONS, lesson="decoders.training.head_kinds:MEDUSA",

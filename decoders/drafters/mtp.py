@@ -113,7 +113,7 @@ class OwnLayers(TrainedPart):
         return load_part(target, self.kind.name, place)
 
 
-KIND = Kind("mtp", "set of MTP layers", MtpConfig, MtpHead, mtp_published.fitted)
+KIND = Kind("mtp", "set of MTP layers", MtpConfig, MtpHead, mtp_published.fit)
 PART = OwnLayers(KIND)
 
 

@@ -88,7 +88,7 @@ class AttentionParams:
 
 
 class RankedCopier(Drafter):
-    """What both methods share: candidates, choice, and the copy after the winner (PLD+ eq. 2–4)."""
+    """Base of both methods: candidates, choice, and the copy after the winner (PLD+ eq. 2–4)."""
 
     def __init__(self, params: HiddenParams | AttentionParams) -> None:
         self.params = params

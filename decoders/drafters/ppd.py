@@ -253,7 +253,7 @@ class PpdDrafter(Drafter):
         return Learned(looks, joint, notes)
 
     def _looks(self, draft: Draft, first: int, count: int, queries: Tensor) -> Looks | None:
-        """Where the ``count`` prompt tokens from probe ``first`` on looked, each as the mean of its vectors; the keys
+        """The looks of the ``count`` prompt tokens from probe ``first`` on, each as the mean of its vectors; the keys
         are those of the committed text and of the probes themselves, which the next forward writes over.
         """
         context, layer, n, nodes = self.context, self.watch, self.prompts.config.vectors, len(draft.tree)

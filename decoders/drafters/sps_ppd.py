@@ -71,7 +71,7 @@ class SpsPpdParams:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a draft forward left at a token: the logits after it, and those of the prompt tokens that hung on it."""
+    """The result of a draft forward at a token: the logits after it, and those of the prompt tokens that hung on it."""
 
     logits: Float[Tensor, "vocab"]
     probes: Float[Tensor, "rows vocab"] | None
@@ -158,8 +158,8 @@ class PromptedRun(LanguageModelRun):
         session.commit(Verdict(tuple(path), text[-1], (), ()))
 
     def _guesses(self, at: int, behind: int) -> list[list[int]]:
-        """What the prompt tokens at a position guessed of the text from its ``behind`` + 2nd token on: by distance,
-        then rank.
+        """Guesses of the prompt tokens at a position for the text from its ``behind`` + 2nd token on: by distance, then
+        rank.
         """
         read = self.reads.get(at)
         if read is None or read.probes is None:
@@ -235,7 +235,7 @@ def drafter_of(target: Target, source: str | None, part: str | None = None) -> t
 
 
 def available(target: Target) -> str | None:
-    """The parameter that is missing where no drafter is named."""
+    """The missing drafter in a sentence, where no drafter is named; None where one is there."""
     try:
         return drafter_of(target, None)[1]
     except UserError as error:

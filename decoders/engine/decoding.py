@@ -25,7 +25,7 @@ from decoders.model.state.transfer import Mark, Span, mark, wait
 from decoders.model.target.target import SPARE_ROWS, Session, Target
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
-from decoders.verifiers.match import MatchVerifier, stopped
+from decoders.verifiers.match import MatchVerifier, cut_at_stop
 from decoders.verifiers.sampling import Chooser, Sampling
 from decoders.verifiers.verifier import Verifier
 
@@ -201,7 +201,7 @@ class Decoding:
             emitted_count += len(emitted)
             times = drafting, attempt.verify_ms, Span((attempt.verified, committed))
             if self.length is not None:
-                learned = self._learned(draft, verdict, len(emitted), times, learned)
+                learned = self._learn(draft, verdict, len(emitted), times, learned)
             yield Step(index, before, draft, scored, verdict, emitted, *times, learned, attempt.decide_ms)
             index += 1
             if emitted[-1] in self.stop_ids:
@@ -228,13 +228,13 @@ class Decoding:
         proposed = now()
         scored = session.score(draft)
         processed = now()
-        verdict = stopped(draft, self.verifier(draft, scored), self.stop_ids)
+        verdict = cut_at_stop(draft, self.verifier(draft, scored), self.stop_ids)
         return Attempt(draft, scored, verdict, started, proposed, processed, now())
 
-    def _learned(
+    def _learn(
         self, draft: Draft, verdict: Verdict, emitted: int, times: tuple[Span, Span, Span], learned: Learned | None
     ) -> Learned:
-        """What the length is decided by takes in a step; what the drafter learned, with how long that took."""
+        """Tell a step to the rule that decides lengths; return the drafter's notes on it, with the time they took."""
         assert self.length is not None
         drafting, verifying, committing = map(float, times)
         rows = len(draft.tree) + len(draft.probes)

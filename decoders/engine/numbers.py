@@ -51,8 +51,8 @@ def most_likely(logits: Float[Tensor, "rows vocab"], k: int) -> tuple[Tensor, Te
 def higher(
     numbers: Float[Tensor, "all vocab"], rows: Int[Tensor, "rows"], mine: Float[Tensor, "rows"]
 ) -> Int[Tensor, "rows"]:
-    """How many numbers of a row are higher than ``mine``. On a CPU, long rows are read where they lie, one by one; else
-    ones are added as floats, which is done several at a time.
+    """Count the numbers of a row that are higher than ``mine``. On a CPU, long rows are read where they lie, one by
+    one; else ones are added as floats, which is done several at a time.
     """
     if numbers.device.type == "cpu" and numbers.shape[1] > LONG:
         table, each = numbers.numpy(force=True), zip(rows.tolist(), mine.tolist(), strict=True)
@@ -62,7 +62,7 @@ def higher(
 
 
 class TargetNumbers:
-    """What a trace keeps of the logits of some steps, one list entry per step.
+    """The recorded numbers of some steps' logits, one list entry per step.
 
     The target's probability and rank of every node after its parent (None and -1 for the root) and of the bonus, its
     first choices after visited nodes, its entropy at the root. Of a tree, only nodes that were visited or have
@@ -137,8 +137,8 @@ def looked_at(looks: Looks) -> Iterator[dict[str, Any]]:
 def guesses(
     steps: list[Step], warpers: Chooser, target: TargetNumbers
 ) -> tuple[dict[str, list[Any]], dict[tuple[int, int], float]]:
-    """What the drafter and the target would say after each node that brings a distribution, side by side: the columns
-    of the table guesses, per node in the order of the drafter's ranks. And β of each (step, node).
+    """The drafter's and the target's tokens after each node that brings a distribution, side by side: the columns of
+    the table guesses, per node in the order of the drafter's ranks. And β of each (step, node).
     """
     told = [(step, Said.of(step.draft.distributions)) for step in steps if step.draft.distributions]
     if not told:
@@ -169,7 +169,7 @@ def guesses(
                 carried = step.verdict.terms.get("block_p")
                 redrawn[place] = 1.0 if carried is None else float(carried[last])
     others = np.asarray(more, dtype=np.int64).reshape(-1, 2)
-    place, token, rank = _compared(firsts[of], ranked[of], target.likeliest[rows], others)
+    place, token, rank = _comparisons(firsts[of], ranked[of], target.likeliest[rows], others)
     later = np.flatnonzero(rank < 0)
     can = token if vocab is None else vocab.places[token]
     where, ids, row, own, known, unranked = sent(
@@ -195,7 +195,7 @@ def guesses(
     }, dict(zip(place_of, betas.tolist(), strict=True))
 
 
-def _compared(
+def _comparisons(
     firsts: Int[np.ndarray, "nodes k"], ranks: Int[np.ndarray, "nodes k"], likeliest: Int[np.ndarray, "nodes t"],
     more: Int[np.ndarray, "others 2"],
 ) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:  # fmt: skip

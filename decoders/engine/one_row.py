@@ -31,8 +31,8 @@ class RowTime:
 
 
 class OneRow:
-    """What one row of a target takes, kept with it: measured in the run that asks, and anew once the runs since then
-    took so long that it costs them ``SHARE``. Other lengths (to a power of two) and engines are measured apart.
+    """A target's time for one row, kept with it: measured in the run that asks, and anew once the runs since then took
+    so long that it costs them ``SHARE``. Other lengths (to a power of two) and engines are measured apart.
     """
 
     def __init__(self) -> None:

@@ -83,7 +83,7 @@ class Run:
         entry, values = chosen(method, params)
         decoding = Decoding.of(target, prompt, entry, values, **options)
         self.first_choices = first_choices and min(max(first_choices, LEAST_CHOICES), target.info["vocab"])
-        self._open(decoding, described(entry, values, decoding), title, compare)
+        self._open(decoding, describe(entry, values, decoding), title, compare)
 
     @classmethod
     def of(cls, decoding: Decoding, about: Mapping[str, Any], title: str = "") -> Run:
@@ -112,7 +112,7 @@ class Run:
             run["timings"]["prepare_ms"] = round(self.decoding.prepare_ms, 3)
             self._begin()
             self._recorded_at = time.perf_counter()
-            for step in self._timed(iter(self.decoding)):
+            for step in self._time(iter(self.decoding)):
                 self._waiting.append((step, self.decode_ms))
                 self._waiting_bytes += step.scored.logits.nbytes
                 if self._is_time():
@@ -126,7 +126,7 @@ class Run:
                 run["timings"]["one_row_ms"] = round(one_row.ms, 4)
                 run["one_row"] = RunOneRow(**{**asdict(one_row), "context": list(one_row.context)})
             if self.compare and run["stop"] != "cancelled":
-                yield self._compared()
+                yield self._compare()
         except Exception as error:
             run["stop"] = "error"
             run["error"] = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
@@ -169,7 +169,7 @@ class Run:
         return trace
 
     def _begin(self) -> None:
-        """What the record says once the prompt is read: the pool, and where a draft model looks."""
+        """Record the facts that are known once the prompt is read: the pool, and where a draft model looks."""
         pool = self.decoding.context.pool if self.decoding.needs.pool else None
         if pool is not None:
             self.rows.pool(pool)
@@ -184,7 +184,7 @@ class Run:
         if self.decoding.drafter.looks_at:
             self.trace.run["attention"] = RunAttention(**self.decoding.drafter.looks_at)
 
-    def _compared(self) -> Delta:
+    def _compare(self) -> Delta:
         """Plain decoding of the given prompt by the same sampling, as rows of the table ``plain``. It goes on behind
         the prompt that the run has read, over its keys and values, where that is the given one and the model reads a
         prompt once.
@@ -204,7 +204,7 @@ class Run:
         self.trace.run["plain_sampling"] = RunSampling(**asdict(d.sampling))
         return self.rows.plain(ids)
 
-    def _timed(self, steps: Iterator[Step]) -> Iterator[Step]:
+    def _time(self, steps: Iterator[Step]) -> Iterator[Step]:
         """Steps, with the time spent decoding them (recording excluded) added up in ``decode_ms``."""
         while True:
             started = time.perf_counter()
@@ -255,8 +255,8 @@ def record(
     return Run(target, prompt, method, params, **options).finished()
 
 
-def described(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
-    """What a run's record says of its method: parameters, code, part, origins and declared numbers."""
+def describe(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
+    """The method's part of a run's record: parameters, code, part, origins and declared numbers."""
     part = method.part_about(decoding.target, params) or getattr(decoding.drafter, "part", None)
     more = {name: [*terms] for name, terms in LENGTH_TERMS.items()} if decoding.length else {}
     if not decoding.verifier.lossless and not decoding.sampling.greedy:
@@ -266,7 +266,7 @@ def described(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]
             **{name: getattr(method, name) for name in ("name", "title", "paper", "summary")},
             "lossless": method.lossless and decoding.verifier.lossless,
             "params": recorded_params(params),
-            "resolved": _resolved(params, decoding.needs),
+            "resolved": _resolve(params, decoding.needs),
             "controls": [{"name": c.name, "label": c.label, "help": c.help} for c in controls(method.params)],
             "code": {"drafts": _code(decoding.drafter, "propose"), "verifies": _code(decoding.verifier, "__call__")},
         },
@@ -318,7 +318,7 @@ processor = functools.cache(machine)
 
 
 def machine_of(target: Target) -> RunMachine:
-    """What the speed of a target depends on besides the model: the processor, the engine and torch's threads."""
+    """The facts besides the model that a target's speed depends on: the processor, the engine and torch's threads."""
     device, torch_version = target.device, torch.__version__
     name = f"{torch.cuda.get_device_name(device)}, torch {torch_version}" if device.type == "cuda" else processor()
     return {"processor": name, "engine": target.engines.engine, "threads": torch.get_num_threads()}
@@ -348,7 +348,7 @@ def _code(part: object, name: str) -> str:
     return f"{owner.__module__.replace('.', '/')}.py {owner.__qualname__}.{name}"
 
 
-def _resolved(params: Any, needs: Needs) -> dict[str, int]:
-    """What layer and heads came to where the parameters left them open."""
+def _resolve(params: Any, needs: Needs) -> dict[str, int]:
+    """The layer and heads in use where the parameters left them open."""
     came_to = {"layer": max(needs.layers, default=None), "heads": len(needs.heads) or None}
     return {name: n for name, n in came_to.items() if n is not None and getattr(params, name, 0) is None}

@@ -93,13 +93,13 @@ class Recording:
             "id": list(ids), "segment": segment, "passage": passage, "step": -1, "kind": "prompt", "origin": "",
             "source": -1, "pool": -1, "prob": None, "rank": -1,
         })  # fmt: skip
-        self._written(rows, ids)
+        self._write(rows, ids)
 
     def plain(self, ids: list[int]) -> Delta:
         """Record plain decoding's output for the same prompt."""
         rows = self._rows("plain")
         rows.add("plain", len(ids), {"id": ids})
-        return self._written(rows, ids)
+        return self._write(rows, ids)
 
     def pool(self, pool: Pool) -> None:
         """The pool that drafts are copied from: its tokens are recorded only if they do not stand in the prompt."""
@@ -142,12 +142,12 @@ class Recording:
         if self._pool is not None:
             self._add_pool(rows, self._pool, [step.draft for step in steps])
             ids += rows.delta["pool"]["id"]
-        return self._written(rows, ids)
+        return self._write(rows, ids)
 
     def _rows(self, *tables: str) -> Rows:
         return Rows(self._columns, (*tables, "pieces"))
 
-    def _written(self, rows: Rows, ids: Collection[int]) -> Delta:
+    def _write(self, rows: Rows, ids: Collection[int]) -> Delta:
         """The rows, added to the trace with the pieces of tokens that occur for the first time."""
         new = [i for i in dict.fromkeys(ids) if i not in self._pieces_written]
         self._pieces_written.update(new)

@@ -96,7 +96,7 @@ def _passages(prompt: Prompt, tokenizer: Any, context: Sequence[Segment]) -> lis
     numbered = len({s.passage for s in context}) > 1
     passages = []
     for segment in context:
-        text = _decoded(prompt, tokenizer, segment)
+        text = _decode(prompt, tokenizer, segment)
         head = re.match(rf"\[?{segment.passage + 1}\] ", text) if numbered else None
         start = head.end() if head else 0
         body = text[start:].rstrip()
@@ -106,10 +106,10 @@ def _passages(prompt: Prompt, tokenizer: Any, context: Sequence[Segment]) -> lis
 
 def _topic(prompt: Prompt, tokenizer: Any) -> str:
     wanted = [s for s in prompt.segments if s.name in ("instruction", "question")]
-    return "\n".join(_decoded(prompt, tokenizer, s) for s in wanted)
+    return "\n".join(_decode(prompt, tokenizer, s) for s in wanted)
 
 
-def _decoded(prompt: Prompt, tokenizer: Any, segment: Segment) -> str:
+def _decode(prompt: Prompt, tokenizer: Any, segment: Segment) -> str:
     return tokenizer.decode(list(prompt.tokens[segment.start : segment.stop]), clean_up_tokenization_spaces=False)
 
 

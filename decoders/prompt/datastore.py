@@ -101,8 +101,8 @@ class Datastore:
         return Match(length, sum(high - low for low, high in spans), ends)
 
     def continuations(self, found: Match, depth: int, limit: int, most: int) -> Trie:
-        """What follows, up to ``depth`` tokens inside the document, as a trie of the ``limit`` most frequent nodes; of
-        more places than ``most`` in all chunks, of those that come first in suffix order.
+        """The continuations, up to ``depth`` tokens inside the document, as a trie of the ``limit`` most frequent
+        nodes; of more places than ``most`` in all chunks, of those that come first in suffix order.
         """
         rows, places, before = [], [], 0
         for chunk, ends in zip(self.chunks, found.ends, strict=True):

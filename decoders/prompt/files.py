@@ -109,7 +109,7 @@ def read_prompts(path: str | Path, limit: int | None = None) -> list[PromptRecor
         raise UserError(f"cannot read the prompt file {path}: {error.strerror}") from None
     data, suffix = data.removeprefix(b"\xef\xbb\xbf"), path.suffix.lower()
     if suffix not in READERS:
-        text = _decoded(data, path)
+        text = _decode(data, path)
         if not text.strip():
             raise UserError(f"the prompt file {path} is empty")
         return [PromptRecord(id=path.stem, text=text)]
@@ -247,7 +247,7 @@ def _lines(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
 
 def _whole(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
     try:
-        parsed = json.loads(_decoded(data, path))
+        parsed = json.loads(_decode(data, path))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg}); {ALLOWED}") from None
     except RecursionError as error:
@@ -276,7 +276,7 @@ def _why(error: Exception) -> str:
     return f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
 
 
-def _decoded(data: bytes, path: Path) -> str:
+def _decode(data: bytes, path: Path) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -100,8 +100,8 @@ class PoolIndex:
         return (self._rows(ends, depth) != SEPARATOR).sum(1)
 
     def continuations(self, ends: Int[np.ndarray, "hits"], depth: int, limit: int, most: int | None = None) -> Trie:
-        """What follows ``ends`` (up to ``depth`` tokens, inside the passage) as a trie of the ``limit`` best nodes; of
-        more places than ``most`` those whose continuations come first in suffix order.
+        """The continuations of ``ends`` (up to ``depth`` tokens, inside the passage) as a trie of the ``limit`` best
+        nodes; of more places than ``most`` those whose continuations come first in suffix order.
 
         Nodes rank by count, then by depth (the shallower first), then by first occurrence; a parent always ranks before
         its children, so what is kept is a trie.

@@ -137,7 +137,7 @@ Order: TypeAlias = Iterator[tuple[Turn, Any]]  # turns, each with its prompt
 
 
 def attempt(run: Callable[[Any], Any], prompt: Any) -> Any:
-    """What a run gives, or the Failure that it ended with."""
+    """The result of a run, or the Failure that it ended with."""
     try:
         return run(prompt)
     except Exception as problem:

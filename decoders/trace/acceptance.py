@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .decisions import Decisions, decisions, verified
-from .metrics import accepted_lengths, declared, overlaps, ratio
+from .decisions import Decisions, decisions, knows_verdicts
+from .metrics import accepted_lengths, declarations, overlaps, ratio
 from .trace import Trace
 
 
@@ -30,7 +30,7 @@ class Definition:
     worked: str
 
 
-DEFINITIONS: tuple[Definition, ...] = declared(Definition, __file__)
+DEFINITIONS: tuple[Definition, ...] = declarations(Definition, __file__)
 FIRST_LENGTH = 64  # tokens of context; each further range of lengths is twice as long
 
 
@@ -64,7 +64,7 @@ class Counted:
         if not {"steps", "steps.accepted"}.intersection(trace.run.get("unknown", ())):
             counted.steps, counted.accepted = len(steps["accepted"]), sum(steps["accepted"])
             counted.emitted = sum(steps["emitted"])
-        if verified(trace):
+        if knows_verdicts(trace):
             counted.drafts = sum(count > 0 for count in steps["drafted"])
             counted.drafted, counted.depth = sum(steps["drafted"]), sum(steps["depth"])
             counted.stood, counted.tested = int(decided.stood.sum()), len(decided.stood)

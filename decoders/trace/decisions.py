@@ -27,7 +27,7 @@ class Decisions:
     node: np.ndarray
 
 
-def verified(trace: Trace) -> bool:
+def knows_verdicts(trace: Trace) -> bool:
     """True for a run that knows the drafts and verdicts of each step; an imported one may not."""
     return not {"steps.drafted", "steps.accepted"}.intersection(trace.run.get("unknown", ()))
 
@@ -58,7 +58,7 @@ def decisions(trace: Trace) -> Decisions:
     """The verdicts of a run's verify steps; nothing where that is not recorded."""
     nodes = trace.tables["nodes"]
     step, depth, parent = (np.array(nodes[name], dtype=np.int64) for name in ("step", "depth", "parent"))
-    if not len(step) or not verified(trace):
+    if not len(step) or not knows_verdicts(trace):
         none = np.zeros(0, dtype=np.int64)
         return Decisions(none, none, none.astype(bool), none)
     status = np.array(nodes["status"], dtype=object)

@@ -85,7 +85,7 @@ class Load:
         return float(_line(self.rows, by_rows, rows))
 
     def at(self, batch: int, rows: int, context: int) -> Cell:
-        """What was measured. Raises StopIteration for what was not."""
+        """The measured cost of so many rows. Raises StopIteration for rows that were not measured."""
         return next(c for c in self.cells if (c.batch, c.rows, c.context) == (batch, rows, context))
 
     def to_json(self) -> dict[str, Any]:

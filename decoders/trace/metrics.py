@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from .decisions import decisions, drawn, first_choices, verified
+from .decisions import decisions, drawn, first_choices, knows_verdicts
 from .lattice import lattice_sums
 from .oracle import best_acceptance, oracle
 from .run import RunMetric
@@ -39,13 +39,13 @@ class Metric:
     worked: str = ""
 
 
-def declared(kind: Callable[..., Kind], module: str) -> tuple[Kind, ...]:
+def declarations(kind: Callable[..., Kind], module: str) -> tuple[Kind, ...]:
     """Read the ``.toml`` beside a module's file, one of ``kind`` per table, its key first."""
     written = tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
     return tuple(kind(key, **about) for key, about in written.items())
 
 
-METRICS: tuple[Metric, ...] = declared(Metric, __file__)
+METRICS: tuple[Metric, ...] = declarations(Metric, __file__)
 
 
 def metric_help() -> list[RunMetric]:
@@ -137,7 +137,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     run, steps, tokens = trace.run, trace.tables["steps"], len(trace.output_ids)
     count, timings, memory = len(steps["accepted"]), run.get("timings", {}), run.get("memory", {})
     drafted, accepted = sum(steps["drafted"]), sum(steps["accepted"])
-    without, copied, all_tokens = steps["drafted"].count(0), _copied(trace), trace.rows("tokens")
+    without, copied, all_tokens = steps["drafted"].count(0), _copies(trace), trace.rows("tokens")
     draft_ms, verify_ms = _total(steps["draft_ms"]), _total(steps["verify_ms"])
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
     timed = tokens - int(timings.get("untimed_tokens") or 0)  # a server's clock may start with its first token
@@ -193,7 +193,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     return measured
 
 
-def _copied(trace: Trace) -> int:
+def _copies(trace: Trace) -> int:
     """Output tokens that were copied, from an earlier position or a pool."""
     places = (trace.tables["tokens"][name][trace.run["prompt_length"] :] for name in ("source", "pool"))
     return sum(source >= 0 or pool >= 0 for source, pool in zip(*places, strict=True))
@@ -273,7 +273,7 @@ def outcomes(trace: Trace) -> dict[str, int]:
     """Steps by what was accepted (AdaPLD, fig. 4): each origin or chain of origins, mismatch (a draft, nothing
     accepted) and none (no draft). Empty where that is not recorded.
     """
-    if not verified(trace):
+    if not knows_verdicts(trace):
         return {}
     rows = zip(*(trace.tables["steps"][name] for name in ("origins", "drafted")), strict=True)
     return dict(Counter(won or ("mismatch" if drafted else "none") for won, drafted in rows).most_common())
@@ -308,7 +308,7 @@ def time_parts(trace: Trace) -> dict[str, float]:
 
 def accepted_lengths(trace: Trace) -> list[int]:
     """Accepted draft tokens (bonus excluded) of the steps that had a draft; empty where that is not recorded."""
-    if not verified(trace):
+    if not knows_verdicts(trace):
         return []
     steps = trace.tables["steps"]
     return [a for a, drafted in zip(steps["accepted"], steps["drafted"], strict=True) if drafted]

@@ -124,7 +124,7 @@ def _limits(term: Mapping[str, Any]) -> tuple[float, float]:
     return (float(low), float(high)) if {type(low), type(high)} <= {int, float} else (0.0, 0.0)
 
 
-def pooled(parts: Sequence[tuple[np.ndarray, np.ndarray]], signal: Signal) -> Reliability:
+def pool_runs(parts: Sequence[tuple[np.ndarray, np.ndarray]], signal: Signal) -> Reliability:
     """Of what ``outcomes`` gives of several runs. Raises ValueError where none told the confidence."""
     told = np.concatenate([np.zeros(0), *(part[0] for part in parts)])
     right = np.concatenate([np.zeros(0, dtype=bool), *(part[1] for part in parts)])

@@ -51,8 +51,8 @@ def report(trace: Trace) -> dict[str, Any]:
         "metrics": {key: {"value": m.value, **m.parts} for key, m in measured.items()},
         "doubts": metrics.doubts({key: m.value for key, m in measured.items()}),
         "notes": {**metrics.notes(trace), **({"speedup": plain.why} if plain.why else {})},
-        "outcomes": _ordered(metrics.outcomes(trace)),
-        "routes": _ordered(metrics.routes(trace)),
+        "outcomes": _order(metrics.outcomes(trace)),
+        "routes": _order(metrics.routes(trace)),
         "drafting": list(map(list, metrics.drafting_times(trace).items())),
         "verify_ms": sum(ms for ms in steps["verify_ms"] if ms is not None),
         "times": metrics.time_parts(trace),
@@ -104,7 +104,7 @@ def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:
     return told
 
 
-def _ordered(counts: dict[str, int]) -> list[list[Any]]:
+def _order(counts: dict[str, int]) -> list[list[Any]]:
     """[name, count], the greatest first, what is no name of anything last."""
     last = {name: place for place, name in enumerate(OUTCOMES_LAST, 1)}
     return [[name, n] for name, n in sorted(counts.items(), key=lambda one: (last.get(one[0], 0), -one[1]))]

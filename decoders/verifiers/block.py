@@ -94,7 +94,7 @@ class BlockVerifier(ResidualVerifier):
         (ends,) = fetched(block_acceptance(joint, block_residual(joint[:-1], p[:-1], q).sum(-1)))
         return np.append(1.0, 1 - np.cumprod(1 - ends[:0:-1])[::-1])
 
-    def _drawn(self, draft: Draft, scored: Scored) -> Verdict:
+    def _draw(self, draft: Draft, scored: Scored) -> Verdict:
         p, q = self.distributions(draft, scored)
         count, random = len(draft.tree), self.chooser.random
         draws = np.append(np.nan, random.random(count - 1))

@@ -97,7 +97,7 @@ class FlyVerifier(PointVerifier):
 
     def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
         if self.chooser.sampling.greedy:
-            return self._counted(draft, scored, 1)
+            return self._count_trials(draft, scored, 1)
         if not (draft.tree.drafted and draft.tree.is_chain):
             return self.match.chances(draft, scored)
         p, _, entropy, accepts = self._read(draft, scored)

@@ -61,7 +61,7 @@ class LossyVerifier(Verifier):
 
     def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
         """0 or 1: no chance decides on a drafted token."""
-        return self._counted(draft, scored, 1)
+        return self._count_trials(draft, scored, 1)
 
 
 def down_the_tree(draft: Draft, own: Float[np.ndarray, "drafted"]) -> Float[np.ndarray, "nodes"]:
@@ -124,12 +124,12 @@ def likely_path(
     return replace(verdict, reasons=tuple(reasons))
 
 
-def stopped(draft: Draft, verdict: Verdict, stop_ids: Collection[int]) -> Verdict:
+def cut_at_stop(draft: Draft, verdict: Verdict, stop_ids: Collection[int]) -> Verdict:
     """The verdict cut at the first stop token inside the accepted path; what follows it is dropped.
 
     >>> from decoders.draft.tree import DraftTree
     >>> draft = Draft(DraftTree.chain(5, (6, 1, 7)))
-    >>> stopped(draft, judged(draft, [0, 1, 2, 3], 8), {1}).path
+    >>> cut_at_stop(draft, judged(draft, [0, 1, 2, 3], 8), {1}).path
     (0, 1, 2)
     """
     tokens = draft.tree.tokens

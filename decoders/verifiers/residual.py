@@ -77,7 +77,7 @@ class ResidualVerifier(Verifier):
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         if self.by_ratio(draft):
-            return self._drawn(draft, scored)
+            return self._draw(draft, scored)
         verdict = self.match(draft, scored)
         if draft.distributions:
             verdict = replace(verdict, terms=Later(partial(overlaps, draft, scored)))
@@ -104,7 +104,7 @@ class ResidualVerifier(Verifier):
         p = self.chooser.probabilities(scored.logits).double()
         return p, torch.stack([said[node].to(p) for node in range(drafted)])
 
-    def _drawn(self, draft: Draft, scored: Scored) -> Verdict:
+    def _draw(self, draft: Draft, scored: Scored) -> Verdict:
         p, q = self.distributions(draft, scored)
         tree, random = draft.tree, self.chooser.random
         count, nan = len(tree), float("nan")

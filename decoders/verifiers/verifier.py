@@ -48,10 +48,10 @@ class Verifier(ABC):
         A greedy verdict has no chance in it. Of a verifier that does not compute them, they are counted over 200 seeds.
         """
         if self.chooser.sampling.greedy:
-            return self._counted(draft, scored, 1)
-        return self._counted(draft, scored, TRIALS)
+            return self._count_trials(draft, scored, 1)
+        return self._count_trials(draft, scored, TRIALS)
 
-    def _counted(self, draft: Draft, scored: Scored, trials: int) -> Float[np.ndarray, "nodes"]:
+    def _count_trials(self, draft: Draft, scored: Scored, trials: int) -> Float[np.ndarray, "nodes"]:
         held, counts = self.chooser.random, np.zeros(len(draft.tree))
         try:
             for seed in range(trials):

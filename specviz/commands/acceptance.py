@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for one in sets:
         rows = [
-            (d.label, d.formula, *(_shown(one[how][d.key], d.unit) for how in ("pooled", "means")), d.used)
+            (d.label, d.formula, *(_text_of(one[how][d.key], d.unit) for how in ("pooled", "means")), d.used)
             for d in DEFINITIONS
         ]
         heads = "definition", "formula", "pooled", "mean of runs", "who uses it"
@@ -45,5 +45,5 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _shown(value: float | None, unit: str) -> str:
+def _text_of(value: float | None, unit: str) -> str:
     return f"{value:.1%}" if value is not None and unit == "share" else decimals(value, 2)

@@ -162,7 +162,7 @@ def _show(args: argparse.Namespace, trace: Trace) -> int:
         number = numbers.setdefault((link.kind, link.passage), len(numbers) + 1)
         core = part.strip()
         parts.append(part.replace(core, f"[{core}]({number})", 1))
-    print(common.shown("".join(parts)))
+    print(common.visible("".join(parts)))
     _sources(args, trace, links, numbers)
     return 0
 

@@ -17,7 +17,7 @@ from specviz.model_records import remember
 from specviz.quiet import settle
 from specviz.words import counted
 
-from .options import judged, sets_of, split
+from .options import sets_of, split, under_verifiers
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,7 +126,7 @@ def chosen_methods(
         raise UserError(f"no method was named: choose of {', '.join(methods())}, or say all")
     everything = "all" in wanted
     every = [name for name, method in methods().items() if not method.null or name in wanted]
-    entries = {name: find_method(name) for name in judged(every if everything else wanted, verifier)}
+    entries = {name: find_method(name) for name in under_verifiers(every if everything else wanted, verifier)}
     values = sets_of(sets, list(entries))
     params = {name: make_params(entry.params, values[name]) for name, entry in entries.items()}
     left_out: dict[str, str] = {}
@@ -269,7 +269,7 @@ def opening() -> Iterator[Callable[[str, float], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     bar = Progress(*columns, console=console(error=True), transient=True, disable=not sys.stderr.isatty())
 
-    def told(words: str, share: float) -> None:
+    def tell(words: str, share: float) -> None:
         if not bar.task_ids:
             bar.add_task(words, total=1.0)
             bar.start()
@@ -278,7 +278,7 @@ def opening() -> Iterator[Callable[[str, float], None]]:
         bar.update(bar.task_ids[0], description=words, completed=share)
 
     try:
-        yield told
+        yield tell
     finally:
         bar.stop()
 
@@ -341,10 +341,10 @@ def step_number(step: int, trace: Trace) -> int:
     return step - 1
 
 
-def shown(text: str) -> str:
+def visible(text: str) -> str:
     """Model text fit for a terminal: control characters, which could move the cursor or worse, become visible.
 
-    >>> shown("a\\tb\\x1b[31m")
+    >>> visible("a\\tb\\x1b[31m")
     'a\\tb\\\\x1b[31m'
     """
     return "".join(c if c in "\n\t" or c == "\u200d" or c.isprintable() else repr(c)[1:-1] for c in text)

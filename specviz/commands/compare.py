@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.traces:
         traces, notes, target = _load_runs(args), [], None
     else:
-        traces, notes, target = _decoded(args)
+        traces, notes, target = _decode(args)
     base = next((key for key, trace in traces.items() if _is_plain(trace)), None)
     plain = traces.get(base or "")
     lanes: dict[str, dict[str, Any]] = {}
@@ -102,7 +102,7 @@ def _load_runs(args: argparse.Namespace) -> dict[str, Trace]:
     return traces
 
 
-def _decoded(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Target]:
+def _decode(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Target]:
     """Plain decoding and every method on the prompt, after a warm-up each; sentences about what was left out."""
     from dataclasses import replace
 

@@ -114,7 +114,7 @@ def _show(
             (
                 row.run + 1, row.step.step + 1, row.step.recorded, _cell(row.against), _cell(row.before),
                 "error" if row.step.error else row.step.accepted, "" if row.step.error else f"{row.change:+d}",
-                common.shown(row.step.error.partition(" failed in ")[2] or row.step.error or row.step.reason),
+                common.visible(row.step.error.partition(" failed in ")[2] or row.step.error or row.step.reason),
             )
             for row in listed
         ]  # fmt: skip

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         server = ServerNumbers.read(_bytes(args.server), args.server.name)
     records = common.prompt_records(args)
     target = common.open_target(args)
-    report, note = _examined(args, target, records, server)
+    report, note = _examine(args, target, records, server)
     data = report.to_json()
     if args.out:
         write_json(args.out, data)
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if report.faults else 0
 
 
-def _examined(args: argparse.Namespace, target: Target, records: Any, server: Any) -> tuple[Report, str]:
+def _examine(args: argparse.Namespace, target: Target, records: Any, server: Any) -> tuple[Report, str]:
     from decoders.study.doctor.doctor import examine
     from decoders.study.doctor.setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
 

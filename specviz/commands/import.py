@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     common.say(f"{args.log.name}: {opened.title}")
     for one in opened.numbers:
-        rows = [(name, _shown(value)) for name, value in one.values.items()]
+        rows = [(name, _text_of(value)) for name, value in one.values.items()]
         common.show_table(("number", "value"), rows, one.title, right=1)
     for row in result["runs"]:
         drafts = "" if row["accepted"] is None else f", {row['accepted']} of them drafted and accepted"
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             words = f"{told['differing']} of {counted(told['compared'], 'step')} with a draft differ from the server's"
             words += f"; {told['longer']} drafts are longer here" if told["longer"] else ""
             common.say(f"  drafted again with {told['method']}: {words}")
-        common.say(*(f"  {common.shown(note)}" for note in row["notes"]))
+        common.say(*(f"  {common.visible(note)}" for note in row["notes"]))
     common.say(*opened.notes)
     return 0
 
@@ -125,8 +125,8 @@ def _about(trace: Trace, path: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _shown(value: Any) -> str:
+def _text_of(value: Any) -> str:
     """A number for the table; of a list all of them."""
     if isinstance(value, list):
-        return ", ".join(_shown(one) for one in value)
+        return ", ".join(_text_of(one) for one in value)
     return f"{value:g}" if isinstance(value, float) else str(value)

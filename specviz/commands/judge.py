@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         if problem := fault(trace):
             left_out.append(f"{path} was left out: {problem}")
             continue
-        picked = None if args.step is None else [_checked(trace, args.step)]
+        picked = None if args.step is None else [_check(trace, args.step)]
         steps = list(judged(trace, rules, sampled=True if args.sampled else None, steps=picked))
         for name, total in totals(steps).items():
             sums[name] += total
@@ -96,7 +96,7 @@ def _sets(pairs: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str
     return sets
 
 
-def _checked(trace: Trace, step: int) -> int:
+def _check(trace: Trace, step: int) -> int:
     count = trace.rows("steps")
     if step >= count:
         raise UserError(f"--step {step} is out of range: the run has steps 0 to {count - 1}")

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _text(seen: Lens, token: int) -> str:
-    return common.shown(repr(seen.text(token)))
+    return common.visible(repr(seen.text(token)))
 
 
 def _table(seen: Lens) -> None:

@@ -38,9 +38,9 @@ def numbers(text: str) -> list[int]:
 def add(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_subparsers(dest="part_of_load", metavar="COMMAND", required=True, title="commands")
     measure = parts.add_parser("measure", help="time steps by rows, batch and context; the result is kept")
-    listed(measure, "--batches", "1,2,4,8", "runs that share a forward")
-    listed(measure, "--rows", "1,2,4,8,16", "rows of each run")
-    listed(measure, "--contexts", "128", "tokens that are cached")
+    add_list(measure, "--batches", "1,2,4,8", "runs that share a forward")
+    add_list(measure, "--rows", "1,2,4,8,16", "rows of each run")
+    add_list(measure, "--contexts", "128", "tokens that are cached")
     options.count(measure, "--rounds", "times each is taken", 5, high=1000)
     options.add_model(measure, plugins=False)
     measure.set_defaults(run=run)
@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     table.add_argument("--acceptance", type=float, default=0.7, metavar="X", help="α, from 0 to 1 (default: 0.7)")
     table.add_argument("--cost", type=float, default=0.0, metavar="X", help="c, a drafted token ÷ a plain step of one")
     options.count(table, "--most", "longest draft", 8, high=64)
-    listed(table, "--batches", "1,2,4,8,16,32,64", "batch sizes")
+    add_list(table, "--batches", "1,2,4,8,16,32,64", "batch sizes")
     options.file(table, "--vllm", "write the fields of vLLM's --speculative-config")
     options.file(table, "--sglang", "write SGLang's --speculative-adaptive-config")
     options.file(table, "--html", "draw the break-even acceptance, and the best length by batch, on a page")
@@ -57,7 +57,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     table.set_defaults(run=run_table)
     at = parts.add_parser("at", help="what recorded runs would be in a batch")
     options.file(at, "traces", "recorded runs", "TRACE", nargs="+")
-    listed(at, "--batches", "1,2,4,8,16,32,64", "batch sizes")
+    add_list(at, "--batches", "1,2,4,8,16,32,64", "batch sizes")
     options.flag(at, "--json", "print everything as JSON")
     options.add_model(at, plugins=False)
     at.set_defaults(run=run_at)
@@ -67,8 +67,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_reading(check)
     options.count(check, "--max-new-tokens", "tokens per run", 64)
     options.count(check, "--repeats", "times each batch runs", 3, high=100)
-    listed(check, "--batches", "2,4,8", "batch sizes")
-    listed(check, "--rows", "1,2,4,8,16", "rows of each run that are timed between the batches")
+    add_list(check, "--batches", "2,4,8", "batch sizes")
+    add_list(check, "--rows", "1,2,4,8,16", "rows of each run that are timed between the batches")
     options.add_model(check, plugins=False)
     check.set_defaults(run=run_check)
     policies = parts.add_parser("policies", help="draft lengths of other servers' policies on recorded runs: regret")
@@ -79,7 +79,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     policies.set_defaults(run=run_policies)
 
 
-def listed(parser: argparse.ArgumentParser, name: str, usual: str, help: str) -> None:
+def add_list(parser: argparse.ArgumentParser, name: str, usual: str, help: str) -> None:
     parser.add_argument(name, type=numbers, default=numbers(usual), metavar="N,…", help=f"{help} (default: {usual})")
 
 

@@ -125,12 +125,12 @@ def add_verifier(parser: argparse._ActionsContainer, *, one: bool = False) -> No
     parser.add_argument("--verifier", nargs=None if one else "+", metavar="NAME", help=help if one else help + several)
 
 
-def judged(names: Sequence[str], verifier: str | Sequence[str] | None) -> list[str]:
+def under_verifiers(names: Sequence[str], verifier: str | Sequence[str] | None) -> list[str]:
     """Methods by name, each judged by each of ``--verifier``'s rules; plain decoding drafts nothing and stays as it is.
 
     Raises UserError for a verifier that there is not.
 
-    >>> judged(["plain", "sps"], ["own", "block"])
+    >>> under_verifiers(["plain", "sps"], ["own", "block"])
     ['plain', 'sps', 'sps@block']
     """
     from decoders.drafters import find_verifier
@@ -154,7 +154,7 @@ def one_method(args: argparse.Namespace, usual: str | None = None) -> str | None
             f"{'one' if len(names) == 2 else 'all but one'} out (specviz compare and specviz bench take several)"
         )
     name = names[0] if names else usual
-    return judged([name], args.verifier)[0] if name and getattr(args, "verifier", None) else name
+    return under_verifiers([name], args.verifier)[0] if name and getattr(args, "verifier", None) else name
 
 
 def add_prompt(parser: argparse.ArgumentParser, *, required: bool = True) -> argparse._MutuallyExclusiveGroup:

@@ -62,22 +62,22 @@ def run(args: argparse.Namespace) -> int:
     if args.again:
         return _again(args)
     turns = []
-    for result in _decoded(args, common.prompt_record(args)):
+    for result in _decode(args, common.prompt_record(args)):
         turns.append(result)
         if not args.json:
             if result["turn"] > 1:
                 common.say(f"\nturn {result['turn']}", error=True)
-            print(common.shown(result["text"]))
+            print(common.visible(result["text"]))
             _summarise(args, result)
     if args.json:
-        print(json.dumps(_pooled(turns), ensure_ascii=False))
+        print(json.dumps(_pool(turns), ensure_ascii=False))
     elif len(turns) > 1:
-        whole = {**_pooled(turns), "method": f"{counted(len(turns), 'turn')}, {turns[0]['method']}"}
+        whole = {**_pool(turns), "method": f"{counted(len(turns), 'turn')}, {turns[0]['method']}"}
         common.say("\n" + _numbers(whole), error=True)
     return 0
 
 
-def _pooled(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _pool(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The result of one turn, or of several with each of them under ``turns``: counts are added up, times too, quality
     is the mean; ``output_ids`` and ``text`` stand one after another.
     """
@@ -178,7 +178,7 @@ def _again(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"same": same, "tokens": [len(old), len(new)], "steps": steps, "output_ids": list(new)}))
         return 0 if same else 1
-    print(common.shown(trace.text(new)))
+    print(common.visible(trace.text(new)))
     apart = first_difference(old, new) + 1
     verdict = f"the same {counted(len(new), 'token')}" if same else f"different from output token {apart} on"
     common.say(f"\n{verdict}, in {counted(steps[1], 'step')} (recorded: {steps[0]})", error=True)
@@ -210,7 +210,7 @@ def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, par
     return replace(prompt, pool=common.pool_file(args.pool, target))
 
 
-def _forced(args: argparse.Namespace, target: Any, prompt: Any, method: Any, params: Any, title: str) -> Any:
+def _force(args: argparse.Namespace, target: Any, prompt: Any, method: Any, params: Any, title: str) -> Any:
     """The trace of a run that writes the answer hoped for. Raises UserError where there is none."""
     from decoders import save
     from decoders.study.look.forced import answer_ids, forced
@@ -226,7 +226,7 @@ def _forced(args: argparse.Namespace, target: Any, prompt: Any, method: Any, par
     return trace
 
 
-def _decoded(args: argparse.Namespace, record: Any) -> Iterator[dict[str, Any]]:
+def _decode(args: argparse.Namespace, record: Any) -> Iterator[dict[str, Any]]:
     """The result of every user turn, each behind the method's own answer to the one before."""
     from decoders import find_method
     from decoders.draft.params import make_params
@@ -254,7 +254,7 @@ def _turn(
 ) -> dict[str, Any]:
     """One turn as ``--json`` prints it, with its text."""
     if args.forced:
-        trace = _forced(args, target, prompt, method, params, record.id)
+        trace = _force(args, target, prompt, method, params, record.id)
         blank = dict.fromkeys(("differs_from_plain", "differs", "speedup", *QUALITY))
         more: dict[str, Any] = {"lossless": False, "forced": True, **blank}
     elif args.out or args.compare or prompt.reference or not method.lossless:

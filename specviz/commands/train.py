@@ -180,7 +180,7 @@ def _train_for(
 ) -> int:  # fmt: skip
     """Train a part of ``kind`` for a target; ``sentence`` puts a log line into words, ``charts`` takes its drawing
     from ``views.charts``, which is imported when there is something to draw."""
-    if train_units.wanted(args):
+    if train_units.wants_units(args):
         return train_units.train_all(args, [kind.name], open_trainings)
     common.settle(args.threads)
 

@@ -42,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seeds", nargs="+", type=options.whole(0), metavar="N", help="train with each of these seeds")
 
 
-def wanted(args: argparse.Namespace) -> bool:
+def wants_units(args: argparse.Namespace) -> bool:
     """True for a command that asks for units."""
     return any(getattr(args, name) for name in OWN)
 

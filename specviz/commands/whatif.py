@@ -104,8 +104,8 @@ def _draft(args: argparse.Namespace, trace: Any, step: int) -> int:
     same = ": the same tree and verdict" if redrafted.same else ""
     print(f"recorded {redrafted.recorded} accepted → what if {redrafted.accepted}{same}")
     if reason := steps["reason"][0]:
-        print(f"no draft: {common.shown(reason)}")
-    print(f"writes: {common.shown(result['text'])!r}")
+        print(f"no draft: {common.visible(reason)}")
+    print(f"writes: {common.visible(result['text'])!r}")
     for note in redrafted.notes:
         print(note)
     timing = f"read once in {read.ms:.0f} ms; drafted again in {redrafted.ms:.0f} ms, then in {again.ms:.0f} ms"

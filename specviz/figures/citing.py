@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from decoders.model.files.catalog import NAMES, precision_of, recorded_key, shipped_key
-from decoders.trace.decisions import verified
+from decoders.trace.decisions import knows_verdicts
 from decoders.trace.trace import Trace
 from specviz import __version__
 from specviz.markup import tex
@@ -25,7 +25,7 @@ def caption(trace: Trace, step: int) -> str:
     """Of a step's figure, without markup."""
     told = trace.tables["steps"]
     drafts = "its draft is not wholly recorded"
-    if verified(trace):
+    if knows_verdicts(trace):
         drafts = f"{counted(told['drafted'][step], 'drafted token')}, {told['accepted'][step]} accepted"
     what = f"Step {step + 1} of {trace.rows('steps')} of {method_words(trace)} on {_model(trace)}"
     return f"{what}: {drafts}. {MARKS} {_setting(trace)}"

@@ -12,7 +12,7 @@ from specviz.words import counted, decimals
 
 from .comparison import check_comparable
 from .sheet import ACCEPTED, BODY, INK, OFFERED, PAPER, RULE, SMALL, SOFT, Shape, Sheet, printable, shorten, width
-from .svg import document, drawn
+from .svg import document, element_of
 
 SECONDS = 6.0  # of the picture, over and over
 HELD = 1.0  # of these, in which all stands still at the end
@@ -166,17 +166,17 @@ def _body(race: Race) -> Iterator[str]:
     """The items, those that appear together in a group with the name of its moment."""
     sheet = race.sheet
     high = sheet.height
-    yield drawn(Shape(((0, 0), (sheet.width, 0), (sheet.width, high), (0, high)), RULE, PAPER))
+    yield element_of(Shape(((0, 0), (sheet.width, 0), (sheet.width, high), (0, high)), RULE, PAPER))
     begins = {first: (n, last) for n, (_, first, last) in enumerate(race.moments) if last > first}
     bars = {item: n for n, (item, _) in enumerate(race.bars)}
     at = 0
     while at < len(sheet.items):
         if at in begins:
             number, last = begins[at]
-            yield f'<g class="m{number}">{"".join(map(drawn, sheet.items[at:last]))}</g>'
+            yield f'<g class="m{number}">{"".join(map(element_of, sheet.items[at:last]))}</g>'
             at = last
             continue
-        item = drawn(sheet.items[at])
+        item = element_of(sheet.items[at])
         yield f'<g class="b{bars[at]}">{item}</g>' if at in bars else item
         at += 1
 

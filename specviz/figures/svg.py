@@ -14,7 +14,7 @@ FAMILY = "specviz {}"  # of each face, so that no font of the machine takes its 
 
 def svg(sheet: Sheet) -> str:
     """The drawing as one file. Every line of text has its width, so that no other font can change the layout."""
-    return document(sheet, map(drawn, sheet.items))
+    return document(sheet, map(element_of, sheet.items))
 
 
 def document(sheet: Sheet, body: Iterable[str], rules: str = "") -> str:
@@ -39,7 +39,7 @@ def document(sheet: Sheet, body: Iterable[str], rules: str = "") -> str:
     )
 
 
-def drawn(item: Text | Shape) -> str:
+def element_of(item: Text | Shape) -> str:
     """An item as an element."""
     return _text(item) if isinstance(item, Text) else _shape(item)
 

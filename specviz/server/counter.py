@@ -54,8 +54,8 @@ class Counter:
         return self.runner.pool is not None and target is self.loader.target
 
     def work_on(self, target: Any, work: Work, asked: Mapping[str, Any], key: str) -> dict[str, Any]:
-        """What a function of a module returns, done with a model when no run waits: always by the backend that holds
-        what is remembered under ``key``. Raises QueueFull as the server goes down.
+        """Call a function of a module with a model when no run waits: always by the backend that holds what is
+        remembered under ``key``. Raises QueueFull as the server goes down.
         """
         pool = self.runner.pool
         if pool is None or not self.uses_backends(target):

@@ -84,7 +84,7 @@ evil.com if that is its name.
 
 
 def is_foreign(headers: Headers, scheme: str) -> bool:
-    """Whether a page of another origin sent a request: another port of the same host is one. Browsers say so
+    """True for a request that a page of another origin sent: another port of the same host is one. Browsers say so
     themselves (Sec-Fetch-Site, Fetch Metadata §2.4); to a server that is neither local nor behind TLS they send the
     Origin alone. Programs send neither.
     """

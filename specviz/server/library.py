@@ -35,7 +35,7 @@ class Journal:
 
     def __init__(self, path: Path, failed: Callable[[Exception], None]) -> None:
         self._journal = runjournal.Journal(path)
-        self._failed = failed
+        self._fail = failed
         self._lock: int | None = None
         self.whole = True  # nothing was lost so far
 
@@ -45,7 +45,7 @@ class Journal:
                 act(*arguments)
         except (tracefile.TraceError, OSError) as error:
             self.whole = False
-            self._failed(error)
+            self._fail(error)
             with contextlib.suppress(tracefile.TraceError, OSError):
                 self._journal.close()
 
@@ -155,7 +155,7 @@ class Library:
             os.close(self._lock)
             self._lock = None
 
-    def _failed(self, error: Exception, key: str = "") -> None:
+    def _fail(self, error: Exception, key: str = "") -> None:
         """The disk refused; ``key`` is a run that is over and is to be written later."""
         error = error.__cause__ if isinstance(error.__cause__, OSError) else error
         why = " ".join(str(getattr(error, "strerror", None) or error).lower().split())
@@ -198,7 +198,7 @@ class Library:
             if self._later is not None:  # this may be its thread
                 self._later.cancel()
                 self._later = None
-            self._failed(error)
+            self._fail(error)
         finally:
             self._tried = time.monotonic()
             self._saving.release()
@@ -219,7 +219,7 @@ class Library:
     def start(self, trace: tr.Trace, owner: str = "") -> Journal:
         """A journal for a run that begins now."""
         key = trace.run["id"]
-        journal = Journal(self.folder / f"{key}{JOURNAL}", self._failed)
+        journal = Journal(self.folder / f"{key}{JOURNAL}", self._fail)
         journal.start(trace)
         self._live.add(key)
         if owner:
@@ -249,9 +249,9 @@ class Library:
             if not self.unsaved:
                 self._reason = ""
         except tracefile.TraceError as error:  # no disk ever takes it
-            self._failed(error)
+            self._fail(error)
         except OSError as error:
-            self._failed(error, key)
+            self._fail(error, key)
         finally:
             self._live.discard(key)
             if journal is not None:
@@ -280,7 +280,7 @@ class Library:
         try:
             self._write_about(key)
         except OSError as error:
-            self._failed(error, key)
+            self._fail(error, key)
 
     def _write_about(self, key: str, *, sync: bool = False) -> None:
         with self._change:
@@ -347,7 +347,7 @@ class Library:
         try:
             only_server = self.lock_folder()
         except OSError as error:
-            self._failed(error)
+            self._fail(error)
             only_server = False
         if only_server:
             self._sweep()
@@ -367,7 +367,7 @@ class Library:
                 self._save(trace)
             except (tracefile.TraceError, OSError) as error:  # the journal stays until then
                 self._put(trace, path.stem, store, shared)
-                self._failed(error, path.stem if isinstance(error, OSError) else "")
+                self._fail(error, path.stem if isinstance(error, OSError) else "")
         for path in self._files(SUFFIX)[-self.max_count :]:
             if is_id(path.stem) and path.stem not in store:
                 self.bring(path.stem, store, shared=shared)
@@ -402,8 +402,7 @@ def _rests(path: Path) -> float:
 
 
 def _is_abandoned(path: Path, only_server: bool) -> bool:
-    """True where no server works on this journal any more; ``only_server``: there is no other one, as far as is known.
-    """
+    """True for a journal that no server works on any more; ``only_server``: no other one is known."""
     try:
         rests = _rests(path)
         if fcntl is None:

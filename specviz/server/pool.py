@@ -51,11 +51,11 @@ class Pool(Supervisor):
             raise NotBegun(str(gone)) from None
 
     def work(self, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What a function of a module returns, done by this thread's backend. Raises UserError where that is lost."""
+        """Call a function of a module by this thread's backend. Raises UserError where that is lost."""
         return self._one(SEAT.get(), {"work": name_of(work), "asked": asked})
 
     def at_once(self, name: str, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What a function returns that only looks at a backend's state, also while a run goes on there."""
+        """Call a function that only looks at a backend's state, also while a run goes on there."""
         return self._one(name, {"work": name_of(work), "asked": asked, AT_ONCE: True})
 
     def _one(self, name: str, question: Mapping[str, Any]) -> dict[str, Any]:

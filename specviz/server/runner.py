@@ -132,8 +132,8 @@ class Runner:
             )
 
     def on_worker(self, work: Callable[[], Any], *, device: str = "cpu", seat: str = "") -> Any:
-        """What ``work`` returns, done by the device's worker when no run waits for it: a step of something long. It is
-        done in the caller's context: for the owner that is set here (``decoders.method.kept``).
+        """Do ``work`` by the device's worker when no run waits for it: a step of something long. It is done in the
+        caller's context: for the owner that is set here (``decoders.method.kept``).
 
         Raises QueueFull when the server goes down before it is done.
         """

@@ -123,8 +123,7 @@ class Tries:
         self._lock = threading.Lock()
 
     def _keys(self, name: str, address: str) -> tuple[tuple[tuple[str, str], int], ...]:
-        """The counters of a try, and how many are free: one's own typing errors; guessing by one address; at one name.
-        """
+        """Counters of a try, and how many are free: one's own typing errors; guessing by one address; at one name."""
         return ((name, address), 5), (("", address), 20), ((name, ""), 50)
 
     def wait_s(self, name: str, address: str) -> float:

@@ -24,12 +24,12 @@ FIRST, ENTRY = "specviz/shell/early.js", "specviz/shell/main.js"
 @cache
 def assets() -> dict[str, Asset]:
     """File name → content: every module and the style sheet."""
-    return dict([*web.served().values(), _style()])
+    return dict([*web.modules_by_name().values(), _style()])
 
 
 @cache
 def _style() -> tuple[str, Asset]:
-    return web.named("specviz.css", web.styles().encode())
+    return web.name_by_content("specviz.css", web.styles().encode())
 
 
 @cache
@@ -37,7 +37,7 @@ def _late() -> dict[str, Asset]:
     """A file that the page asks for when it is needed: the plotly.js that the package plotly ships."""
     from plotly.offline import get_plotlyjs
 
-    return dict([web.named("plotly.js", get_plotlyjs().encode())])
+    return dict([web.name_by_content("plotly.js", get_plotlyjs().encode())])
 
 
 def plotly() -> str:

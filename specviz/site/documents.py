@@ -9,7 +9,7 @@ from typing import Any
 
 from decoders.trace.trace import Trace
 from specviz.pages.acceptance.judging import judge_steps, new_judgement, steps_document
-from specviz.pages.attribution.document import document, quoted
+from specviz.pages.attribution.document import document, known_quotes
 from specviz.pages.compare.outcome import BASELINE, METRICS, check_output, numbers_of, outcome_of, plain_key, whole
 from specviz.pages.compare.service import MAX_LANES
 from specviz.pages.compare.stretches import stretches
@@ -31,7 +31,7 @@ def comparison(traces: Mapping[str, Trace]) -> dict[str, Any]:
     numbers = {key: one for some in sets for key, one in numbers_of(some).items()}
     return {
         "metrics": METRICS,
-        "runs": {key: {"numbers": numbers[key], "lens": _checked(traces[key], traces.values())} for key in numbers},
+        "runs": {key: {"numbers": numbers[key], "lens": _is_checked(traces[key], traces.values())} for key in numbers},
         "sets": [
             {"runs": [*some], "stretches": stretches(some, BASELINE), "outcome": outcome_of(some)} for some in sets
         ],
@@ -48,7 +48,7 @@ def _together(traces: Mapping[str, Trace]) -> Iterator[Sequence[str]]:
         yield keys if len(keys) > 1 else others[-2:]
 
 
-def _checked(trace: Trace, group: Any) -> dict[str, Any]:
+def _is_checked(trace: Trace, group: Any) -> dict[str, Any]:
     """True where a run wrote what plain decoding of the same prompt and settings did, as far as that was recorded."""
     if trace.run.get("forced"):
         return {"state": "unknown", "text": "This run wrote a given answer: there is nothing to compare it with."}
@@ -67,7 +67,7 @@ def attribution(traces: Sequence[Trace], gold: Any = None) -> dict[str, Any] | N
     """One answer's links by each of the runs that wrote it, a run per method; None where there is none to show.
     ``gold``: its known quotes as they stand beside a run.
     """
-    known = quoted(gold) if gold is not None else None
+    known = known_quotes(gold) if gold is not None else None
     by_method = {trace.run["method"]["name"]: trace for trace in reversed(traces) if not _textless(trace)}
     documents = [document(trace, known) for trace in reversed(by_method.values())]
     linked = [one for one in documents if any(view["links"] for view in (*one["views"].values(), one["verbatim"]))]

@@ -46,7 +46,7 @@ class GalleryRun:
         return f"{self.number}-{self.name}"
 
 
-def listed() -> tuple[GalleryRun, ...]:
+def list_runs() -> tuple[GalleryRun, ...]:
     """The runs of the gallery, in the order of the page's list."""
     with (GALLERY / "runs.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -73,7 +73,7 @@ def record_gallery(
 
     by_name = {e.record.id: e for e in examples()}
     made = []
-    for run in runs or listed():
+    for run in runs or list_runs():
         example = by_name[run.example]
         prompt = replace(example.record.prompt(target.tokenizer), reference=example.record.reference)
         trace = record(
@@ -98,9 +98,9 @@ def main(names: Sequence[str] | None = None) -> None:
     from decoders import load_target
 
     wanted = sys.argv[1:] if names is None else names
-    runs = [run for run in listed() if {str(run.number), run.name} & set(wanted)]
+    runs = [run for run in list_runs() if {str(run.number), run.name} & set(wanted)]
     if unknown := set(wanted) - {label for run in runs for label in (str(run.number), run.name)}:
-        sys.exit(f"no runs: {', '.join(sorted(unknown))}; there are {', '.join(run.name for run in listed())}")
+        sys.exit(f"no runs: {', '.join(sorted(unknown))}; there are {', '.join(run.name for run in list_runs())}")
     record_gallery(load_target(SMOLLM2), GALLERY, runs)
 
 

@@ -144,7 +144,7 @@ def _sheets(names: Iterable[str]) -> dict[str, str]:
     return order
 
 
-def named(name: str, data: bytes) -> tuple[str, Asset]:
+def name_by_content(name: str, data: bytes) -> tuple[str, Asset]:
     """A file under a name that has twelve digits of its content's hash: base/dom.js → base/dom.0123456789ab.js."""
     stem, _, kind = name.rpartition(".")
     media = "text/css; charset=utf-8" if kind == "css" else "text/javascript; charset=utf-8"
@@ -152,15 +152,15 @@ def named(name: str, data: bytes) -> tuple[str, Asset]:
 
 
 @cache
-def served() -> Mapping[str, tuple[str, Asset]]:
+def modules_by_name() -> Mapping[str, tuple[str, Asset]]:
     """Specifier → the name under which the app serves the module, and the file."""
     files = {name: VENDORED.get(name, name.removeprefix(PREFIX)) for name in modules()}
-    return MappingProxyType({name: named(file, modules()[name].encode()) for name, file in files.items()})
+    return MappingProxyType({name: name_by_content(file, modules()[name].encode()) for name, file in files.items()})
 
 
 def import_map(base: str) -> dict[str, str]:
     """Specifier → address under ``base`` of every module."""
-    return {name: f"{base.rstrip('/')}/{file}" for name, (file, _) in served().items()}
+    return {name: f"{base.rstrip('/')}/{file}" for name, (file, _) in modules_by_name().items()}
 
 
 def inline_map(entry: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
-"""What one change of a page costs. Tests assert what does not depend on the machine: nodes touched, styles and layouts
-computed; the milliseconds are for the benchmark ``python -m tests.pace``, which runs the same tests."""
+"""The cost of a change of a page. Tests assert what does not depend on the machine: nodes touched, styles and layouts
+computed; the milliseconds are for the benchmark ``python -m tests.pace``, which runs the same tests.
+"""
 
 from __future__ import annotations
 

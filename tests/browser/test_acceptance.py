@@ -24,7 +24,7 @@ def variant(name: str, **run: Any) -> Any:
     return trace
 
 
-RUNS = (synthetic.chain(), synthetic.plain(), synthetic.drafted(), *(variant(f"m{k}") for k in range(9)))
+RUNS = (synthetic.chain(), synthetic.plain(), synthetic.draft_model_trace(), *(variant(f"m{k}") for k in range(9)))
 SERIES = """() => [...document.querySelectorAll(".svd-charts .svp-plot")].map((plot) => plot.data.map((one) =>
     [one.name, one.marker.color]))"""
 PROMPT = "class Point:\n    def __init__(self, x):\n        self.x = x\n"
@@ -50,7 +50,7 @@ def visit(page: Any, port: int) -> Iterator[Visit]:
 
 
 @pytest.fixture
-def moved(page: Any, port: int) -> Iterator[Visit]:
+def old_address(page: Any, port: int) -> Iterator[Visit]:
     """Opens an address that the page "Acceptance" had when it was one."""
 
     def go(view: str, ready: str) -> Any:
@@ -121,8 +121,8 @@ def test_calibration_says_what_each_confidence_is_worth(visit: Visit) -> None:
 
 
 @pytest.mark.slow("the page opened again")
-def test_two_outputs_are_judged_by_the_model_in_use(moved: Visit, target: Any) -> None:
-    page = moved("outputs", ".svp-compare[data-ready]")
+def test_two_outputs_are_judged_by_the_model_in_use(old_address: Visit, target: Any) -> None:
+    page = old_address("outputs", ".svp-compare[data-ready]")
     expect(page.locator(".svd-go")).to_be_disabled()
     prompt = Prompt.from_text(target.tokenizer, PROMPT)
     written = target.tokenizer.decode(generate(target, prompt, max_new_tokens=16))
@@ -148,8 +148,8 @@ def test_two_outputs_are_judged_by_the_model_in_use(moved: Visit, target: Any) -
 
 
 @pytest.mark.slow("the page opened again")
-def test_the_calculator_answers_as_it_is_moved(moved: Visit) -> None:
-    page = moved("speedup", ".svp-lab .svd-numbers dd")
+def test_the_calculator_answers_as_it_is_moved(old_address: Visit) -> None:
+    page = old_address("speedup", ".svp-lab .svd-numbers dd")
     speedup = page.locator(".svd-numbers dd").nth(2)
     expect(speedup).to_have_text("2.35×")  # (1 - .7^6) / .3 / (5 * .05 + 1)
     page.fill(".svd-rows", "1:30, 6:60")
@@ -170,6 +170,6 @@ def test_the_calculator_answers_as_it_is_moved(moved: Visit) -> None:
 
 @pytest.mark.matrix("every part of the page")
 @pytest.mark.parametrize("view", ["definitions", "calibration", "outputs", "speedup"])
-def test_it_fits_a_phone(moved: Visit, view: str) -> None:
+def test_it_fits_a_phone(old_address: Visit, view: str) -> None:
     ready = {"outputs": ".svp-compare[data-ready]", "speedup": ".svp-lab .svd-numbers dd"}
-    fits(moved(view, ready.get(view, ".svp-acceptance[data-ready]")), 400)
+    fits(old_address(view, ready.get(view, ".svp-acceptance[data-ready]")), 400)

@@ -52,7 +52,7 @@ GRAVE = VIOLATIONS.replace(
 
 
 @pytest.fixture(scope="module", params=["light", pytest.param("dark", marks=pytest.mark.matrix("the other theme"))])
-def themed(request: pytest.FixtureRequest, user: Any, port: int, axe: str) -> Iterator[Any]:
+def app_in_theme(request: pytest.FixtureRequest, user: Any, port: int, axe: str) -> Iterator[Any]:
     """The app in a theme, opened once for all its tabs."""
     page = user.page()
     page.goto(f"http://127.0.0.1:{port}/?__theme={request.param}")
@@ -64,7 +64,7 @@ def themed(request: pytest.FixtureRequest, user: Any, port: int, axe: str) -> It
     user.rest()
 
 
-def turned(page: Any, tab: str) -> None:
+def turn_to(page: Any, tab: str) -> None:
     """The tab is shown, and drawn in its last colours."""
     page.evaluate("tab => specviz.goTo(tab)", tab)
     page.locator(f"{PAGES[tab]} >> visible=true").first.wait_for()
@@ -72,17 +72,17 @@ def turned(page: Any, tab: str) -> None:
 
 
 @pytest.mark.parametrize("tab", PAGES)
-def test_every_page_can_be_read_by_all(themed: Any, tab: str) -> None:
-    turned(themed, tab)
-    assert themed.evaluate(VIOLATIONS) == []
+def test_every_page_can_be_read_by_all(app_in_theme: Any, tab: str) -> None:
+    turn_to(app_in_theme, tab)
+    assert app_in_theme.evaluate(VIOLATIONS) == []
 
 
-def test_what_is_wrong_is_seen(themed: Any) -> None:
-    turned(themed, "runs")
-    themed.locator(".svp-grid >> visible=true").first.evaluate(
+def test_what_is_wrong_is_seen(app_in_theme: Any) -> None:
+    turn_to(app_in_theme, "runs")
+    app_in_theme.locator(".svp-grid >> visible=true").first.evaluate(
         "grid => grid.parentElement.append(document.createElement('button'))"
     )
-    assert themed.evaluate(VIOLATIONS) == ["button-name: <button></button>"]
+    assert app_in_theme.evaluate(VIOLATIONS) == ["button-name: <button></button>"]
 
 
 SIZES = {400: 820, 640: 410, 800: 820, 1440: 900, 1920: 1080}  # 640 × 410: a laptop's window at 200 %
@@ -121,25 +121,25 @@ BACKENDS = [
 ]
 
 
-def test_backends_and_the_fields_of_workers_can_be_read_by_all(themed: Any) -> None:
+def test_backends_and_the_fields_of_workers_can_be_read_by_all(app_in_theme: Any) -> None:
     def answer(route: Any) -> None:
         there = route.fetch()
         route.fulfill(response=there, json={**there.json(), "backends": BACKENDS})
 
-    themed.route("**/api/status", answer)
-    turned(themed, "lab")
-    themed.fill("#svl-workers", "2")
-    themed.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    shown = themed.locator(".svp-backends li")
+    app_in_theme.route("**/api/status", answer)
+    turn_to(app_in_theme, "lab")
+    app_in_theme.fill("#svl-workers", "2")
+    app_in_theme.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    shown = app_in_theme.locator(".svp-backends li")
     shown.nth(4).wait_for()
     assert shown.all_text_contents() == [
         "backend 1: at work", "backend 2: free", "backend 3: starting", "backend 4: lost, is started again, killed",
         "1 of 4 busy, 1 lost",
     ]  # fmt: skip
-    assert themed.evaluate(VIOLATIONS) == []
+    assert app_in_theme.evaluate(VIOLATIONS) == []
     if shots := os.environ.get("SPECVIZ_SHOTS"):
-        themed.screenshot(path=f"{shots}-{themed.evaluate('document.body.className')[:12]}.png")
-    themed.unroute_all(behavior="wait")  # for an answer that is on its way
+        app_in_theme.screenshot(path=f"{shots}-{app_in_theme.evaluate('document.body.className')[:12]}.png")
+    app_in_theme.unroute_all(behavior="wait")  # for an answer that is on its way
 
 
 def first(folder: Path) -> str:

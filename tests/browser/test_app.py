@@ -58,7 +58,7 @@ def step(page: Any) -> int:
     return page.evaluate("specviz.app.inspector.state().step")
 
 
-def shown(page: Any) -> str:
+def text_of_page(page: Any) -> str:
     return page.evaluate("specviz.app.shown")
 
 
@@ -70,7 +70,7 @@ def wait(page: Any, code: str) -> None:
     page.wait_for_function(f"() => {code}")
 
 
-def asked(page: Any, desk: StubDesk, count: int) -> None:
+def wait_for_prompts(page: Any, desk: StubDesk, count: int) -> None:
     """The desk has got so many prompts."""
     until(lambda: len(desk.asked) >= count, f"{count} prompts", rest=lambda s: page.wait_for_timeout(1000 * s))
     assert len(desk.asked) == count
@@ -96,7 +96,7 @@ def run(page: Any, press: Callable[[], None] | None = None) -> None:
     wait(page, f"specviz.app.current !== '{before}'")
 
 
-def ended(page: Any) -> None:
+def wait_for_end(page: Any) -> None:
     """No run of this page goes on; the last one is shown to its end and listed."""
     listed = "app.runs.some(({ id, kind }) => id === app.shown && kind !== 'live')"
     shown_whole = "app.shown === app.current && app.inspector.model.run.complete"
@@ -105,7 +105,7 @@ def ended(page: Any) -> None:
 
 def test_it_opens_on_a_recorded_run_at_once(visit: Visit) -> None:
     page = visit()
-    assert shown(page) == "gallery-0" and page.inner_text(".sv-headline").startswith("Refactor ratelimit.py")
+    assert text_of_page(page) == "gallery-0" and page.inner_text(".sv-headline").startswith("Refactor ratelimit.py")
     assert page.evaluate("specviz.app.drawn") > 0  # ms, of which the budget is 1,500 (python -m tests.pace)
     expect(page.locator(".svp-pill")).to_contain_text("stub · 5.3M parameters")
 
@@ -119,8 +119,8 @@ def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
     becomes(page, lambda: step(page), 3)
     assert not page.evaluate("specviz.app.inspector.model.run.complete")
     desk.gate.set()
-    ended(page)
-    whole = desk.store.get(shown(page))
+    wait_for_end(page)
+    whole = desk.store.get(text_of_page(page))
     becomes(page, lambda: page.evaluate("specviz.app.inspector.model.stepCount"), whole.rows("steps"))
     becomes(page, lambda: step(page), whole.rows("steps") - 1)  # it followed to the end
     assert whole.run["title"] == examples()[0].label
@@ -136,7 +136,7 @@ def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
     page.click(".svp-banner button:has-text('Stop')")
     page.wait_for_selector(".svp-banner:has-text('Stopped by you after')")
     desk.gate.set()
-    kept = desk.store.get(shown(page))
+    kept = desk.store.get(text_of_page(page))
     assert kept.run["stop"] == "cancelled" and kept.rows("steps") == 4
     expect(page.locator("#sv-run")).to_be_visible()
 
@@ -153,11 +153,11 @@ def test_two_users_at_once(visit: Visit, another: Any, port: int, desk: StubDesk
     run(other)
     other.wait_for_selector(".svp-banner:has-text('Waiting: 1 run before yours.')")
     desk.gate.set()
-    ended(page)
-    ended(other)
-    assert shown(page) != shown(other)
+    wait_for_end(page)
+    wait_for_end(other)
+    assert text_of_page(page) != text_of_page(other)
     listed = other.evaluate("specviz.app.runs.map(r => r.id)")
-    assert shown(other) in listed and shown(page) not in listed
+    assert text_of_page(other) in listed and text_of_page(page) not in listed
 
 
 @pytest.mark.slow("a tab of its own")
@@ -232,10 +232,10 @@ def test_upload_good_and_bad(visit: Visit, tmp_path: Path) -> None:
     chooser = "#sv-bar input[type=file]"
     page.set_input_files(chooser, tmp_path / "nasty.spectrace")
     page.wait_for_selector(".sv-headline:has-text('<script>alert(1)</script>')")
-    opened = shown(page)
+    opened = text_of_page(page)
     page.set_input_files(chooser, tmp_path / "cut.spectrace")
     page.wait_for_selector("#sv-file-note :text('cannot be opened as a trace')")
-    assert shown(page) == opened and page.input_value("#sv-instruction textarea") != ""
+    assert text_of_page(page) == opened and page.input_value("#sv-instruction textarea") != ""
     page.set_input_files(chooser, tmp_path / "nasty.spectrace")  # the same file again
     page.wait_for_function("before => specviz.app.shown !== before", arg=opened)
 
@@ -292,7 +292,7 @@ def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> N
     page.fill("#svf-k", "5")
     run(page)
     expect(page.locator("#sv-panel")).to_be_hidden()  # the run is looked at
-    ended(page)
+    wait_for_end(page)
     expect(page.locator("#sv-run-note .svp-error:visible")).to_have_count(0)
     expect(page.locator("#sv-context textarea")).to_have_value("short enough")
 
@@ -365,17 +365,17 @@ def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_
     reference.fill("the answer")
     before = len(desk.asked)
     run(page)
-    asked(page, desk, before + 1)
+    wait_for_prompts(page, desk, before + 1)
     prompt = desk.asked[-1]
     assert prompt.reference == "the answer" and (prompt.pool.label, prompt.pool.starts) == ("notes.txt", (0, 9))
-    ended(page)
+    wait_for_end(page)
     edit(page)
     page.click("#sv-pool-clear")
     page.wait_for_selector("#sv-pool-clear", state="hidden")
     run(page)
-    asked(page, desk, before + 2)
+    wait_for_prompts(page, desk, before + 2)
     assert desk.asked[-1].pool is None
-    ended(page)
+    wait_for_end(page)
 
 
 @pytest.mark.slow("three runs")
@@ -393,26 +393,26 @@ def test_an_examples_reference_goes_with_its_prompt(visit: Visit, desk: StubDesk
     context.fill("Somebody else's text.")
     before = len(desk.asked)
     run(page)  # at once: the server drops it, too
-    asked(page, desk, before + 1)
+    wait_for_prompts(page, desk, before + 1)
     assert (desk.asked[-1].reference, desk.asked[-1].reference_of) == ("", "")
     expect(field).to_have_value("")
     expect(said).to_contain_text("not the example's any more")
-    ended(page)
+    wait_for_end(page)
     edit(page)
     context.fill(whose.fields["context"])
     expect(field).to_have_value(whose.record.reference)
     run(page)
-    asked(page, desk, before + 2)
+    wait_for_prompts(page, desk, before + 2)
     assert (desk.asked[-1].reference, desk.asked[-1].reference_of) == (whose.record.reference, "the example's")
-    ended(page)
+    wait_for_end(page)
     edit(page)
     field.fill("Mine.")
     expect(said).to_contain_text("measured against your own reference")
     context.fill("Somebody else's text.")
     run(page)
-    asked(page, desk, before + 3)
+    wait_for_prompts(page, desk, before + 3)
     assert (desk.asked[-1].reference, desk.asked[-1].reference_of) == ("Mine.", "your own")
-    ended(page)
+    wait_for_end(page)
 
 
 @pytest.mark.slow("four runs")
@@ -426,19 +426,19 @@ def test_letting_go_of_the_threshold_runs_again_and_the_runs_are_listed(visit: V
         slider.evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input', {bubbles: true})); "
                         "e.dispatchEvent(new Event('change', {bubbles: true})) }", value)  # fmt: skip
     page.wait_for_selector("body.sv-running", state="attached")
-    asked(page, desk, before + 1)
+    wait_for_prompts(page, desk, before + 1)
     wait(page, "specviz.app.inspector.model.stepCount === 4")
     first = page.evaluate("[...specviz.app.mine][0]")
     slider.evaluate("e => { e.value = 0.7; e.dispatchEvent(new Event('input', {bubbles: true})); "
                     "e.dispatchEvent(new Event('change', {bubbles: true})) }")  # fmt: skip
-    asked(page, desk, before + 2)  # the one that went on was stopped
+    wait_for_prompts(page, desk, before + 2)  # the one that went on was stopped
     wait(page, f"specviz.app.current !== '{first}'")
     desk.gate.set()
-    ended(page)
-    second = shown(page)
+    wait_for_end(page)
+    second = text_of_page(page)
     assert desk.store.get(first).run["stop"] == "cancelled" and page.input_value("#svf-delta") == "0.7"
     run(page)
-    ended(page)
+    wait_for_end(page)
     page.wait_for_selector(".svp-tries .svp-now")
     rows = page.locator(".svp-tries tbody tr")
     becomes(page, lambda: rows.count() >= 2, True)
@@ -456,9 +456,9 @@ def test_a_failing_run_is_told_and_the_app_goes_on(visit: Visit, desk: StubDesk)
         page.wait_for_selector(".svp-banner[data-kind=error]:has-text('the stub broke')")
     finally:
         desk.fail_at = -1
-    assert desk.store.get(shown(page)).rows("steps") == 4
+    assert desk.store.get(text_of_page(page)).rows("steps") == 4
     run(page)
-    ended(page)
+    wait_for_end(page)
     no_banner(page)
 
 
@@ -505,7 +505,7 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     page.focus("#sv-instruction textarea")
     run(page, lambda: page.keyboard.press("Control+Enter"))
     page.wait_for_selector("#sv-panel", state="hidden")  # makes room for the views
-    ended(page)
+    wait_for_end(page)
     assert page.evaluate("document.body.classList.contains('dark')") == (scheme == "dark")
 
 
@@ -638,7 +638,7 @@ def test_the_bundled_model_runs(page: Any) -> None:
         page.click("#sv-run")  # over before one could look
         wait(page, "specviz.app.inspector && specviz.app.inspector.model.run.complete")
         page.wait_for_selector("#sv-run", state="visible")  # nothing goes on any more
-        key = shown(page)
+        key = text_of_page(page)
         trace = store.get(key)
         assert trace.run["title"] == "Make Voogi bold." and trace.run["method"]["name"] == "pld"
         assert 0 < len(trace.output_ids) <= 24 and trace.text(trace.prompt_ids).count("Voogi") == 2

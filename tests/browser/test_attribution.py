@@ -36,7 +36,7 @@ VECTOR = """async (numbers) => {
 }))); }"""
 
 
-def quoted() -> tuple[Trace, Any]:
+def answer_with_quotes() -> tuple[Trace, Any]:
     target, gold = tiny(), parse_quotesum({**ROW, "source2": "a new 🏮 stood"}, "q")
     return forced(target, gold.record().prompt(target.tokenizer), answer_ids(target, gold.answer)), gold
 
@@ -44,8 +44,8 @@ def quoted() -> tuple[Trace, Any]:
 @pytest.mark.slow("a page from disk")
 @pytest.mark.pace
 def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> None:
-    trace, gold = quoted()
-    traces = [trace, synthetic.nasty(), synthetic.adapld(), synthetic.drafted()]
+    trace, gold = answer_with_quotes()
+    traces = [trace, synthetic.nasty(), synthetic.adapld(), synthetic.draft_model_trace()]
     known = [gold_json(trace, gold), None, None, None]
     docs = [document(one, gold if quotes else None) for one, quotes in zip(traces, known, strict=True)]
     file = tmp_path / "attribution.html"

@@ -34,7 +34,7 @@ class Few(Synthetic):
         return super()._candidates(context, rng)
 
 
-def made(kind: str, draft: int = 10, output: str = EDITED, **more: Any) -> Trace:
+def run(kind: str, draft: int = 10, output: str = EDITED, **more: Any) -> Trace:
     """A run of one prompt by a kind of method."""
     return Synthetic(PROMPT, output, kind, "Edit the rate limiter", draft=draft, **more).run()
 
@@ -51,17 +51,17 @@ class Lanes(StubDesk):
 
     def run_of(self, target: Any, prompt: Any, method: str, title: str, cancel: threading.Event, **_: Any) -> Any:
         kinds = {"plain": ("plain", 10), "pld": ("chain", 4), "pld+h": ("chain", 10), "casd": ("tree", 10)}
-        whole = made(*kinds[method])
+        whole = run(*kinds[method])
         whole.run["method"].update(name=method)
         return StubRun(whole, cancel, fail_at=3 if method == "pld+h" else -1, gate=self.gate)
 
 
 @pytest.fixture(scope="module")
 def desk() -> Lanes:
-    recorded = [made("plain"), made("chain", 4), made("chain", 10), made("tree", 10)]
+    recorded = [run("plain"), run("chain", 4), run("chain", 10), run("tree", 10)]
     for trace, name, title in zip(recorded, ("plain", "pld", "pld+h", "adapld"), "ABCD", strict=True):
         trace.run["method"].update(name=name, title=f"Method {title}")
-    lossy = made("chain", 6, EDITED.replace("-> bool", "-> int"))
+    lossy = run("chain", 6, EDITED.replace("-> bool", "-> int"))
     lossy.run["method"].update(name="casd", title="Lossy method", lossless=False)
     text = long_text()
     kinds = (("plain", 1), ("chain", 5), ("chain", 12), ("chain", 40))
@@ -80,7 +80,7 @@ def over(page: Any) -> None:
     page.wait_for_function(f"() => Object.values({STATE}.lens).every((one) => one.state !== 'checking')")
 
 
-def written(page: Any) -> list[int]:
+def count(page: Any) -> list[int]:
     """Tokens of the lanes in the order of their letters, however they are sorted."""
     lanes = page.evaluate(f"{STATE}.lanes.map((lane) => lane.parts.own.textContent)")
     return [int(text.split()[0].replace(",", "")) for text in lanes if text]
@@ -183,7 +183,7 @@ def test_charts_are_whole_when_they_are_first_seen(visit: Visit) -> None:
 def test_a_speedup_that_cannot_be_is_marked_and_not_the_best(visit: Visit) -> None:
     page = visit()
 
-    def disturbed(route: Any) -> None:
+    def disturb(route: Any) -> None:
         numbers = route.fetch().json()
         doubt = {"speedup": "above the 2.00 tokens per step"}
         for n, speedup, doubts in ((1, 91.0, {}), (2, 92.0, doubt), (3, 1.5, {})):
@@ -191,7 +191,7 @@ def test_a_speedup_that_cannot_be_is_marked_and_not_the_best(visit: Visit) -> No
             numbers[f"gallery-{n}"]["doubts"] = doubts
         route.fulfill(json=numbers)
 
-    page.route("**/api/compare/numbers*", disturbed)
+    page.route("**/api/compare/numbers*", disturb)
     try:
         page.click(".svc-example")
         over(page)
@@ -238,7 +238,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     # at rest: the first to finish on top, a bar as long as its lane took, and a sentence that says who won
     took = {name: trace.tables["steps"]["elapsed_ms"][-1] for name, trace in runs.items()}
     expect(page.locator(".svc-lane .sv-lane-mark")).to_have_text(sorted(runs, key=took.__getitem__))
-    becomes(page, lambda: written(page)[:4], [total] * 4)
+    becomes(page, lambda: count(page)[:4], [total] * 4)
     expect(page.locator(".svc-lane").first.locator(".svc-numbers")).to_contain_text("1st")
     for name, share in bars(page).items():
         assert share == pytest.approx(took[name] / max(took.values()), abs=1e-4)
@@ -247,11 +247,11 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     page.check(".svc-clocks input[value=step]", force=True)  # the same number of forwards for all
     page.focus(".svc-slider")
     page.keyboard.press("Home")
-    becomes(page, lambda: written(page), [0] * 5)
+    becomes(page, lambda: count(page), [0] * 5)
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     emitted = [sum(trace.tables["steps"]["emitted"][:3]) for trace in runs.values()]
-    becomes(page, lambda: written(page), emitted)
+    becomes(page, lambda: count(page), emitted)
     expect(page.locator(".svc-at")).to_have_text("3 forwards")
     page.check(".svc-clocks input[value=time]", force=True)
     page.keyboard.press("End")
@@ -264,7 +264,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     at = page.evaluate(f"{STATE}.at")
     done = [sum(t <= at for t in trace.tables["steps"]["elapsed_ms"]) for trace in runs.values()]
     emitted = [sum(t.tables["steps"]["emitted"][:n]) for t, n in zip(runs.values(), done, strict=True)]
-    becomes(page, lambda: written(page), emitted)
+    becomes(page, lambda: count(page), emitted)
 
     page.locator(".sv-ruler-over").click(position={"x": 300, "y": 10})  # scrubs by output position
     position = page.evaluate(f"{STATE}.at")
@@ -303,7 +303,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     page.reload()  # the link opens the same comparison
     page.wait_for_selector(".svp-compare[data-ready]")
     over(page)
-    becomes(page, lambda: written(page)[:4], [total] * 4)
+    becomes(page, lambda: count(page)[:4], [total] * 4)
     page.check(".svc-clocks input[value=step]", force=True)
     page.focus(".svc-slider")
     page.keyboard.press("Home")
@@ -330,7 +330,7 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     # the numbers are there before they are drawn: that waits for the first answer about every lane
     for lane, text in enumerate(["running", "waiting: 1 run before it"]):
         expect(page.locator(".svc-state").nth(lane)).to_have_text(text)
-    becomes(page, lambda: written(page)[:1], [4])
+    becomes(page, lambda: count(page)[:1], [4])
     expect(page.locator(".svc-run")).to_be_disabled()
     jobs = [desk.runner.job(key) for key in page.evaluate(f"{STATE}.lanes.map((one) => one.id)")]
     assert all(job is not None and job.session for job in jobs)  # closing the tab stops them
@@ -369,7 +369,7 @@ def test_steps_that_come_while_a_run_is_fetched_are_drawn_when_it_is_there(visit
     desk.gate.clear()
     before = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="somebody")
     until(lambda: before.state == "running", "the run before it holds the worker")
-    with mock.patch.object(desk, "run_of", lambda *stated, **_: Late(made("chain", 4), stated[-1], gate=desk.gate)):
+    with mock.patch.object(desk, "run_of", lambda *stated, **_: Late(run("chain", 4), stated[-1], gate=desk.gate)):
         page = visit()
         page.wait_for_selector(".svc-run:not([disabled])")
         page.select_option("#svc-method-0", "pld")

@@ -12,13 +12,13 @@ from decoders import Prompt, record
 from specviz.pages.dev import service
 from tests.models import prompt_ids, tiny_target
 from tests.stubs import gallery_desk, nothing_wrong, serving
-from tests.test_plugins import COPIED, registry, written  # noqa: F401
+from tests.test_plugins import COPIED, registry, write  # noqa: F401
 from tests.waiting import expect
 
 
 @pytest.fixture
 def file(tmp_path: Path, registry: None) -> Path:  # noqa: F811
-    return written(tmp_path)
+    return write(tmp_path)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_every_save_is_drafted_checked_and_run(page: Any, port: int, file: Path)
 
     # a save that drafts one token only: seen without a reload, with what it lost, and run anew
     first = page.get_attribute(".svv-stage", "data-ready")
-    written(file.parent, ("param(8,", "param(1,"))
+    write(file.parent, ("param(8,", "param(1,"))
     expect(page.locator(".svv-state")).to_contain_text("save 2")
     expect(page.locator(".svv-summary")).to_contain_text("against the last save")
     expect(page.locator(".svv-summary")).not_to_contain_text("0 won, 0 lost")
@@ -55,7 +55,7 @@ def test_every_save_is_drafted_checked_and_run(page: Any, port: int, file: Path)
 
     # a step that raises stands first, with its line; its words are text, whatever they spell
     fault = "raise ValueError('<img src=x onerror=alert(1)>')"
-    written(file.parent, (COPIED, f"if context.length % 2: {fault}\n                {COPIED}"))
+    write(file.parent, (COPIED, f"if context.length % 2: {fault}\n                {COPIED}"))
     raised = page.locator(".svv-raised").first
     expect(raised).to_contain_text("ValueError: <img src=x onerror=alert(1)>, line")
     raised.locator("summary").click()
@@ -67,7 +67,7 @@ def test_every_save_is_drafted_checked_and_run(page: Any, port: int, file: Path)
     file.write_text("def f(:\n", "utf-8")
     expect(page.locator(".svv-problem")).to_contain_text("line 1 is no Python")
     expect(page.locator(".svv-problem")).to_contain_text("last save that could be used")
-    written(file.parent)
+    write(file.parent)
     expect(page.locator(".svv-problem")).to_be_hidden()
     expect(page.locator(".svv-state")).to_have_text("save 4")
 

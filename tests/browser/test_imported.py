@@ -13,7 +13,7 @@ from tests import synthetic
 from tests.browser.test_app import edit
 from tests.model_server import model_server
 from tests.stubs import StubDesk, gallery_desk, nothing_wrong, serving
-from tests.test_imported import served, target
+from tests.test_imported import serve, target
 from tests.waiting import expect, fits
 
 SERVERS = Path(__file__).parent.parent / "servers"
@@ -35,25 +35,25 @@ def inspect(page: Any, port: int) -> Any:
     assert page.problems == []
 
 
-def opened(page: Any, path: Path) -> None:
+def open_file(page: Any, path: Path) -> None:
     page.set_input_files("#sv-bar input[type=file]", path)
 
 
 def test_a_servers_answer_is_opened_and_says_what_is_not_recorded(inspect: Any) -> None:
     page = inspect
-    opened(page, SERVERS / "vllm_detailed.json")
+    open_file(page, SERVERS / "vllm_detailed.json")
     expect(page.locator(".sv-title")).to_have_text("vLLM: chatcmpl-8f2b")
     expect(page.locator(".sv-by")).to_contain_text("not recorded")
     page.keyboard.press("]")
     expect(page.locator("#sv-view")).to_contain_text("accepted by the server")
     expect(page.locator("#sv-view")).to_contain_text("instead of a token that is not recorded")
     expect(page.locator("#sv-view")).to_contain_text("time not recorded")
-    opened(page, SERVERS / "openai_stream.jsonl")
+    open_file(page, SERVERS / "openai_stream.jsonl")
     expect(page.locator("#sv-view")).to_contain_text("its tokens and its draft are not recorded")
     expect(page.locator("#sv-view")).to_contain_text("does not tell how its drafter ranked")
-    opened(page, SERVERS / "llama" / "draft_tpt_stop.log")
+    open_file(page, SERVERS / "llama" / "draft_tpt_stop.log")
     expect(page.locator(".sv-by")).to_contain_text("the server accepted 3 more drafted tokens than it wrote")
-    opened(page, SERVERS / "vllm.log")
+    open_file(page, SERVERS / "vllm.log")
     expect(page.locator("#sv-file-note")).to_contain_text("Accepted ÷ drafted: 0.54")
 
 
@@ -62,7 +62,7 @@ def test_text_of_a_server_is_never_markup(inspect: Any, tmp_path: Path) -> None:
     path = tmp_path / "answer.json"
     path.write_text('{"id": "<img src=x onerror=alert(1)>", "choices": [{"text": "<b>a</b>"}]}')
     assert open_log(path.read_bytes()).traces
-    opened(page, path)
+    open_file(page, path)
     expect(page.locator(".sv-title")).to_contain_text("<img src=x")
     expect(page.locator("#sv-view")).to_contain_text("<b>a</b>")
     expect(page.locator("#sv-view img")).to_have_count(0)
@@ -71,7 +71,7 @@ def test_text_of_a_server_is_never_markup(inspect: Any, tmp_path: Path) -> None:
 @pytest.mark.slow("a model reads the import")
 def test_an_import_is_read_and_drafted_again_from_the_page(page: Any, tmp_path: Path, home: Path) -> None:
     """The whole way of a user: open the server's answer, read it with the model in use, compare it with a run."""
-    original, answer = served()
+    original, answer = serve()
     path = tmp_path / "answer.json"
     path.write_bytes(answer)
     with serving(gallery_desk(target(), {"mine": original})) as number:
@@ -79,7 +79,7 @@ def test_an_import_is_read_and_drafted_again_from_the_page(page: Any, tmp_path: 
         expect(page.locator(".sv-title")).to_be_visible()
         page.wait_for_function("specviz.app.whatif?.catalog && !specviz.app.whatif.reason")
         expect(page.get_by_role("tab", name="Read again")).to_have_count(0)
-        opened(page, path)
+        open_file(page, path)
         expect(page.locator(".sv-by")).to_contain_text("not recorded")
         page.get_by_role("tab", name="Read again").click()
         panel = page.locator("section.sv-reading")

@@ -24,13 +24,13 @@ MOUNTED = "body.sv-mounted #sv-view .svp-host[data-ready]"
 RUNS = ("1-class-docstring-adapld", "2-class-docstring-pld-h", "10-account-check-casd", "12-library-points-pld-h")
 
 
-def recorded(name: str) -> Trace:
+def record_of(name: str) -> Trace:
     return tracefile.load(GALLERY / f"{name}.spectrace")
 
 
 @pytest.fixture(scope="module")
 def desk() -> StubDesk:
-    return StubDesk(gallery=(*(recorded(name) for name in RUNS), synthetic.steps(60)))
+    return StubDesk(gallery=(*(record_of(name) for name in RUNS), synthetic.steps(60)))
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_the_drawer_holds_the_rest_and_is_remembered(visit: Visit) -> None:
     before = page.evaluate("document.querySelector('.sv-timeline').getBoundingClientRect().top")
     page.keyboard.press("d")
     expect(drawer).to_be_visible()
-    run = recorded(RUNS[0]).run
+    run = record_of(RUNS[0]).run
     told = drawer.inner_text()
     assert "not set" not in told and "accepted" in page.locator(".sv-steps .sv-legend").inner_text()
     for control in run["method"]["controls"]:
@@ -270,7 +270,7 @@ LINES = """() => [...specviz.inspector.output.code.querySelectorAll(".sv-row")].
 
 
 def test_lines_and_their_numbers_are_right_while_a_run_streams(page: Any, tmp_path: Any) -> None:
-    whole = recorded(RUNS[0])
+    whole = record_of(RUNS[0])
     opening, parts = synthetic.deltas(copy.deepcopy(whole))
     (tmp_path / "run.html").write_text(standalone_html(opening), encoding="utf-8")
     page.goto((tmp_path / "run.html").as_uri())

@@ -14,7 +14,7 @@ from specviz.pages.lessons.service import LESSONS, Runs, load
 from specviz.places import GALLERY
 from specviz.server.store import load_folder
 from specviz.views.export import standalone_html
-from specviz.views.gallery import listed
+from specviz.views.gallery import list_runs
 from tests.stubs import StubDesk, nothing_wrong
 from tests.waiting import becomes, expect
 
@@ -228,7 +228,7 @@ def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_pa
         }""",
         [path.stem for path in GALLERY.glob("*.spectrace")],
     )
-    assert wrong["wrong"] == [] and wrong["checked"] > 10 * len(listed())
+    assert wrong["wrong"] == [] and wrong["checked"] > 10 * len(list_runs())
     page.hover("#sv-view .sv-numbers [data-key=tokens_per_step]")
     expect(page.locator("#sv-view .sv-tip")).to_contain_text("= mean over steps of (accepted + 1)")
     tip = page.inner_text("#sv-view .sv-tip")

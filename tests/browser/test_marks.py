@@ -70,7 +70,7 @@ def picture(page: Any, style: str) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB")).astype(int)
 
 
-def touched(page: Any, scale: int, mark: str) -> list[str]:
+def touching_lines(page: Any, scale: int, mark: str) -> list[str]:
     """Lines of text in which a mark covers a letter, or no clear pixel is between a letter and the line below it."""
     lines = page.evaluate(PAINT, [mark])
     assert len(lines) > 10
@@ -95,7 +95,7 @@ def touched(page: Any, scale: int, mark: str) -> list[str]:
 
 def test_a_mark_leaves_every_letter_whole(sharp: tuple[Any, int]) -> None:
     page, scale = sharp
-    assert {mark: wrong for mark in MARKS if (wrong := touched(page, scale, mark))} == {}
+    assert {mark: wrong for mark in MARKS if (wrong := touching_lines(page, scale, mark))} == {}
 
 
 # what a lane of Compare and a box of the tree write, with the lines that they draw below it

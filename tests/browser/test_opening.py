@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import synthetic
-from tests.browser.test_app import MOUNTED, edit, shown, step
+from tests.browser.test_app import MOUNTED, edit, step, text_of_page
 from tests.stubs import StubDesk, nothing_wrong
 from tests.tiers import matrix
 from tests.waiting import becomes, expect
@@ -76,13 +76,13 @@ def test_a_newcomer_sees_a_race_then_the_first_miss_and_learns_why(visit: Visit,
     page.click(".svo button:has-text('Why?')")  # one click: the candidates
     expect(page.locator(".sv-card[aria-label='Candidates']")).to_be_in_viewport()
     expect(card).to_contain_text(f"Step {miss + 1}.")
-    expect(card).to_contain_text("would have had" if _lost(desk, miss) else "No ranking could have helped")
+    expect(card).to_contain_text("would have had" if _lose(desk, miss) else "No ranking could have helped")
     page.click(".svo button:has-text('Lesson 1')")
     page.wait_for_selector(".svp-lessons[data-ready='1-drafting']")
     expect(page.locator(".svo")).to_have_count(0)
 
 
-def _lost(desk: StubDesk, miss: int) -> bool:
+def _lose(desk: StubDesk, miss: int) -> bool:
     rows = desk.store.get("gallery-0").tables["candidates"]
     return any(w > 0 for s, w in zip(rows["step"], rows["would_accept"], strict=True) if s == miss)
 
@@ -134,7 +134,7 @@ def test_who_wants_less_motion_gets_the_end_at_once(visit: Visit, page: Any, des
 
 def test_without_a_recorded_one_plain_decoding_is_said_to_be_replayed(visit: Visit) -> None:
     page = visit("?trace=gallery-2")
-    assert shown(page) == "gallery-2"
+    assert text_of_page(page) == "gallery-2"
     page.click("button:has-text('▶ Race')")
     expect(page.locator(".svo-source")).to_contain_text("this text at one token per forward")
 

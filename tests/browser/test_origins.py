@@ -86,7 +86,7 @@ def elsewhere() -> Iterator[int]:
 
 
 @pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """Method and path of every request that reached the server, and whether it went further."""
     asked: list[tuple[str, bool]] = []
     judge = Guard._elsewhere
@@ -100,7 +100,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     return asked
 
 
-def tried(page: Any, what: str, address: str) -> bool:
+def try_page(page: Any, what: str, address: str) -> bool:
     """True where a page got in that does ``what``."""
     late = "new Promise((done) => setTimeout(() => done(''), 4000))"
     body = f"const HERE = '{address}'; try {{ {FOREIGN[what]} }} catch {{ return ''; }}"
@@ -109,21 +109,21 @@ def tried(page: Any, what: str, address: str) -> bool:
 
 @pytest.mark.parametrize("name", ["localhost", "a.localhost", "evil.test"])
 def test_another_ports_page_a_siblings_and_another_sites_get_nowhere(
-    page: Any, port: int, elsewhere: int, desk: StubDesk, heard: list[tuple[str, bool]], name: str
+    page: Any, port: int, elsewhere: int, desk: StubDesk, calls: list[tuple[str, bool]], name: str
 ) -> None:
     page.request.get(f"http://localhost:{port}/")  # as its visitor, who has a cookie
-    heard.clear()
+    calls.clear()
     got_in = []
     for what in FOREIGN:
         page.goto(f"http://{name}:{elsewhere}/")
-        if tried(page, what, f"http://localhost:{port}"):
+        if try_page(page, what, f"http://localhost:{port}"):
             got_in.append(what)
-    until(lambda: len(heard) >= len(FOREIGN) - 2, "the browser sent what was tried, but for a socket and a beacon")
-    assert got_in == [] and [one for one, further in heard if further] == [] and "gallery-0" in desk.store
+    until(lambda: len(calls) >= len(FOREIGN) - 2, "the browser sent what was tried, but for a socket and a beacon")
+    assert got_in == [] and [one for one, further in calls if further] == [] and "gallery-0" in desk.store
 
 
 def test_a_name_that_was_made_to_lead_here_gets_nowhere(
-    page: Any, port: int, desk: StubDesk, heard: list[tuple[str, bool]]
+    page: Any, port: int, desk: StubDesk, calls: list[tuple[str, bool]]
 ) -> None:
     """DNS rebinding: for the browser, page and server are one origin."""
     answer = page.goto(f"http://evil.test:{port}/")
@@ -132,8 +132,8 @@ def test_a_name_that_was_made_to_lead_here_gets_nowhere(
         "This server answers to localhost, 127.0.0.1, [::1] and testserver, and was asked for “evil.test”: start it "
         "with --allow-host evil.test if that is its name."
     )
-    assert [what for what in REBOUND if tried(page, what, f"http://evil.test:{port}")] == []
-    assert len(heard) >= 10 and [one for one, further in heard if further] == [] and "gallery-0" in desk.store
+    assert [what for what in REBOUND if try_page(page, what, f"http://evil.test:{port}")] == []
+    assert len(calls) >= 10 and [one for one, further in calls if further] == [] and "gallery-0" in desk.store
 
 
 def test_the_own_page_may(page: Any, port: int, desk: StubDesk) -> None:
@@ -142,7 +142,7 @@ def test_the_own_page_may(page: Any, port: int, desk: StubDesk) -> None:
         here = f"http://{name}:{port}"
         page.goto(f"{here}/api/status")
         for what in ("reads with cookies", "reads Gradio's config", "reads Gradio's events"):
-            assert tried(page, what, here), what
+            assert try_page(page, what, here), what
     page.goto(f"http://evil.test:{port}/")
     page.evaluate("(to) => { const link = document.createElement('a'); link.href = to; document.body.append(link); "
                   "link.click(); }", f"http://localhost:{port}/api/runs")  # fmt: skip

@@ -73,7 +73,7 @@ def first_copy(trace: Trace) -> tuple[int, int, int]:
         position += max(1, size)
 
 
-def lit(page: Any) -> set[int]:
+def light(page: Any) -> set[int]:
     return set(page.eval_on_selector_all(".sv-lit", "all => all.map(e => Number(e.dataset.p))"))
 
 
@@ -132,11 +132,11 @@ def test_hover_links_a_copy_both_ways(open_trace: Open) -> None:
     page = open_trace(trace, f"#step={trace.tables['tokens']['step'][position]}")
     run = set(range(position, position + size)) | set(range(source, source + size))
     page.hover(f'.sv-output [data-p="{position + 1}"]')
-    becomes(page, lambda: lit(page), run)
+    becomes(page, lambda: light(page), run)
     expect(page.locator(".sv-links path.sv-link")).not_to_have_count(0)
     until(page, "!document.querySelector('.sv-tip').hidden")
     page.hover(f'.sv-prompt [data-p="{source + 1}"]')
-    becomes(page, lambda: run <= lit(page), True)
+    becomes(page, lambda: run <= light(page), True)
     page.mouse.move(2, 2)
     until(page, "document.querySelectorAll('.sv-lit').length === 0")
     expect(page.locator(".sv-links path")).to_have_count(0)
@@ -186,7 +186,7 @@ def guesses_of(trace: Trace, step: int, node: int) -> list[dict[str, Any]]:
 
 
 def test_draft_and_target_stand_side_by_side(open_trace: Open) -> None:
-    trace = synthetic.drafted()
+    trace = synthetic.draft_model_trace()
     page = open_trace(trace, step=1)  # an expansion takes the place of the chain's second token
     assert not page.locator(".sv-candidates").is_visible()
     said = guesses_of(trace, 1, 1)
@@ -212,7 +212,7 @@ def test_draft_and_target_stand_side_by_side(open_trace: Open) -> None:
 
 
 def test_an_accepted_expansion_is_said_and_drawn_apart(open_trace: Open, page: Any) -> None:
-    trace = synthetic.drafted()
+    trace = synthetic.draft_model_trace()
     open_trace(trace, step=1)
     assert "an expansion (rank 3) was accepted" in page.inner_text(".sv-sentence")
     assert "an expansion (rank 3) was accepted" in page.inner_text(".sv-verdict")
@@ -232,7 +232,7 @@ def test_an_accepted_expansion_is_said_and_drawn_apart(open_trace: Open, page: A
 
 
 def test_a_node_is_chosen_by_hover_click_and_keys(open_trace: Open, page: Any) -> None:
-    open_trace(synthetic.drafted(), step=1)
+    open_trace(synthetic.draft_model_trace(), step=1)
     assert page.locator(".sv-place-of[aria-pressed=true]").get_attribute("aria-label").startswith("Position 2")
     at = "document.querySelector('.sv-place-of[aria-pressed=true]').getAttribute('aria-label').slice(0, 10)"
     page.locator(".sv-of-drafter.sv-node").nth(3).hover()
@@ -255,20 +255,20 @@ def test_a_node_is_chosen_by_hover_click_and_keys(open_trace: Open, page: Any) -
 
 
 def test_the_text_shows_where_the_draft_model_looked(open_trace: Open, page: Any) -> None:
-    trace = synthetic.drafted()
+    trace = synthetic.draft_model_trace()
     open_trace(trace, step=1)
     shaded = "[...document.querySelectorAll('[class*=sv-heat-]')].map(e => Number(e.dataset.p))"
     rows = trace.tables["attention"]
 
-    def looked(node: int, head: int) -> set[int]:
+    def look_of(node: int, head: int) -> set[int]:
         of = zip(rows["step"], rows["node"], rows["head"], rows["position"], strict=True)
         return {position for step, *at, position in of if (step, *at) == (1, node, head)}
 
-    assert set(page.evaluate(shaded)) == looked(1, -1)
+    assert set(page.evaluate(shaded)) == look_of(1, -1)
     page.select_option("[aria-label='Attention head']", label="head 0")
-    assert set(page.evaluate(shaded)) == looked(1, 0)
+    assert set(page.evaluate(shaded)) == look_of(1, 0)
     page.locator(".sv-place-of").nth(2).click()
-    assert set(page.evaluate(shaded)) == looked(2, 0)
+    assert set(page.evaluate(shaded)) == look_of(2, 0)
     page.locator(".sv-looked .sv-go").first.click()
     assert page.get_by_role("button", name="Attention heat").get_attribute("aria-pressed") == "true"
     page.get_by_role("button", name="Attention heat").click()
@@ -276,7 +276,7 @@ def test_the_text_shows_where_the_draft_model_looked(open_trace: Open, page: Any
 
 
 def test_a_rejected_draw_shows_its_ratio_and_the_residual(open_trace: Open, page: Any) -> None:
-    trace = synthetic.drafted(drawn=True)
+    trace = synthetic.draft_model_trace(drawn=True)
     open_trace(trace, step=1)
     nodes = trace.tables["nodes"]
     row = next(k for k in range(trace.rows("nodes")) if nodes["step"][k] == 1 and nodes["status"][k] == "rejected")
@@ -296,7 +296,7 @@ def test_a_rejected_draw_shows_its_ratio_and_the_residual(open_trace: Open, page
 
 def test_a_block_verdict_is_told_as_it_was_recorded(open_trace: Open, page: Any) -> None:
     """Block verification records P, h and its own reasons, and no accept ratio: nothing of the ratio rule is said."""
-    trace = synthetic.drafted(drawn=True)
+    trace = synthetic.draft_model_trace(drawn=True)
     nodes, count = trace.tables["nodes"], trace.rows("nodes")
     row = next(k for k in range(count) if nodes["step"][k] == 1 and nodes["status"][k] == "rejected")
     words = "draw 0.97 ≥ h = 0.25, and none behind it stands: redrawn from the residual"
@@ -321,7 +321,7 @@ def probes_of(trace: Trace, step: int, node: int) -> list[int]:
 
 
 def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open, page: Any) -> None:
-    trace = synthetic.prompted()
+    trace = synthetic.prompt_token_trace()
     open_trace(trace, step=1)  # state 3; three guesses in a row hold
     nodes = [k for k, step in enumerate(trace.tables["nodes"]["step"]) if step == 1]
     counts = [len(probes_of(trace, 1, node)) for node in range(len(nodes))]
@@ -358,7 +358,7 @@ def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open,
 
 @pytest.mark.slow("one more drawing")
 def test_guesses_stand_beside_what_the_text_became(open_trace: Open, page: Any) -> None:
-    trace = synthetic.prompted()
+    trace = synthetic.prompt_token_trace()
     tokens, steps = trace.tables["tokens"]["id"], trace.tables["steps"]
     open_trace(trace)
     words = {"as guessed": 0, "guess 2": 1, "not offered": -1}
@@ -388,7 +388,7 @@ def test_guesses_stand_beside_what_the_text_became(open_trace: Open, page: Any) 
 @pytest.mark.slow("one more drawing")
 def test_choosing_a_prompt_token_shows_where_it_looked(open_trace: Open, page: Any) -> None:
     """Two vectors each: what they guess together is told, and their places are marked in the panes."""
-    trace = synthetic.prompted(watched=True)
+    trace = synthetic.prompt_token_trace(watched=True)
     probes, looks = trace.tables["probes"], trace.tables["attention"]
     open_trace(trace, step=0)
     assert not page.locator(".sv-drafter").is_visible(), "attention of prompt tokens is no draft model's"
@@ -399,29 +399,29 @@ def test_choosing_a_prompt_token_shows_where_it_looked(open_trace: Open, page: A
     marked = value(page, "v.prompts.look.map(one => one.position)")
     rows = [row for row, at in enumerate(looks["step"]) if at == 0]
 
-    def recorded(probe: int, head: int) -> set[int]:
+    def weight_of(probe: int, head: int) -> set[int]:
         node = sorted({looks["node"][row] for row in rows})[probe]
         return {looks["position"][row] for row in rows if (looks["node"][row], looks["head"][row]) == (node, head)}
 
-    assert set(marked) == recorded(0, -1) and page.locator("[class*='sv-heat-']").count() >= len(marked)
+    assert set(marked) == weight_of(0, -1) and page.locator("[class*='sv-heat-']").count() >= len(marked)
     assert page.locator('.sv-pick[aria-pressed="true"]').inner_text() == "1"
     page.locator(".sv-pick").nth(1).click()
-    assert set(value(page, "v.prompts.look.map(one => one.position)")) == recorded(1, -1)
+    assert set(value(page, "v.prompts.look.map(one => one.position)")) == weight_of(1, -1)
     assert "Where the prompt token of distance 2 looked" in page.inner_text(".sv-prompts .sv-looked")
     assert page.locator(".sv-pick").nth(1).evaluate("e => e === document.activeElement")
     page.locator(".sv-prompts .sv-look-select[aria-label='Attention head']").select_option("1")
-    assert set(value(page, "v.prompts.look.map(one => one.position)")) == recorded(1, 1)
+    assert set(value(page, "v.prompts.look.map(one => one.position)")) == weight_of(1, 1)
     page.locator(".sv-prompts .sv-toggle", has_text="Attention heat").click()
     assert page.locator("[class*='sv-heat-']").count() == 0
     assert "where the prompt token looked" in page.inner_text(".sv-legend")
-    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.prompted()))
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.prompt_token_trace()))
     assert page.locator(".sv-pick").count() == 0 and not page.locator(".sv-prompts .sv-look-select").first.is_visible()
     assert page.problems == []
 
 
 @pytest.mark.slow("one more drawing")
 def test_another_node_tells_where_it_would_have_led(open_trace: Open, page: Any) -> None:
-    open_trace(synthetic.prompted(), step=3)  # nothing of the tree holds
+    open_trace(synthetic.prompt_token_trace(), step=3)  # nothing of the tree holds
     assert "Nothing was accepted after the root" in page.inner_text(".sv-prompts .sv-verdict")
     page.locator('.sv-node[aria-pressed="true"]').focus()
     page.keyboard.press("ArrowDown")
@@ -439,26 +439,26 @@ def test_another_node_tells_where_it_would_have_led(open_trace: Open, page: Any)
 
 @pytest.mark.slow("step by step, once more")
 def test_prompt_tokens_of_a_live_run_are_those_of_a_full_load(open_trace: Open, page: Any) -> None:
-    opening, parts = synthetic.deltas(synthetic.prompted())
+    opening, parts = synthetic.deltas(synthetic.prompt_token_trace())
     open_trace(opening)
     page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts)
     page.evaluate("specviz.inspector.model.run.complete = true; specviz.inspector.describe()")
     live = value(page, "v.prompts.tally")
-    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.prompted()))
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.prompt_token_trace()))
     assert value(page, "v.prompts.tally") == live and live[0]["seen"] > 20
     assert page.problems == []
 
 
 def test_without_a_draft_model_there_is_no_panel(open_trace: Open, page: Any) -> None:
     trace = payload(synthetic.chain())
-    open_trace(synthetic.drafted())
+    open_trace(synthetic.draft_model_trace())
     assert page.locator(".sv-drafter").is_visible()
     for table in ("guesses", "attention"):
         del trace[table]  # as files were before there was such a thing
     page.evaluate("t => specviz.inspector.load(t, {step: 3})", trace)
     assert not page.locator(".sv-drafter").is_visible() and page.locator(".sv-candidates").is_visible()
     assert page.locator(".sv-lane").is_hidden()
-    opening, parts = synthetic.deltas(synthetic.drafted())  # a run that has just begun
+    opening, parts = synthetic.deltas(synthetic.draft_model_trace())  # a run that has just begun
     page.evaluate("t => specviz.inspector.load(t, {})", payload(opening))
     assert page.locator(".sv-drafter").is_visible() and page.locator(".sv-place-of").count() == 0
     page.get_by_role("button", name="Attention heat").click()
@@ -488,13 +488,13 @@ def test_hostile_text_stays_text(open_trace: Open, page: Any) -> None:
             const token = v.output.elements(v.model.promptLength + k)[0];
             v.tip.show(token, tokenFacts(v, v.model.promptLength + k));
         } }""")
-    drafted = synthetic.Drafted(False, synthetic.CODE_SEGMENTS, synthetic.NASTY * 2).run()
+    drafted = synthetic.Drafting(False, synthetic.CODE_SEGMENTS, synthetic.NASTY * 2).run()
     page.evaluate(
         """t => { const v = specviz.inspector; v.load(t, {});
         for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.drafter.walk(1); } }""",
         payload(drafted),
     )
-    prompted = synthetic.Prompted(synthetic.CODE_SEGMENTS, synthetic.NASTY * 2).run()
+    prompted = synthetic.Prompting(synthetic.CODE_SEGMENTS, synthetic.NASTY * 2).run()
     page.evaluate(
         """t => { const v = specviz.inspector; v.load(t, {});
         for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.prompts.walk(1); } }""",
@@ -916,7 +916,7 @@ def test_the_page_is_never_wider_than_the_window(open_trace: Open, page: Any, wi
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     boxes = [page.locator(name).bounding_box() for name in (".sv-prompt", ".sv-output")]
     assert boxes[1]["y"] < boxes[0]["y"], "the output stands above its prompt"
-    page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(synthetic.drafted()))
+    page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(synthetic.draft_model_trace()))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     inside = "e => { const b = e.closest('.sv-body'); return b.scrollWidth <= b.clientWidth }"
     assert page.eval_on_selector(".sv-drafter-parts", inside)
@@ -939,7 +939,7 @@ def test_a_step_change_touches_little(open_trace: Open) -> None:
     with pytest.raises(AssertionError, match="nodes"):  # the bound tells a step from drawing all again
         page.evaluate("t => { globalThis.again = t }", payload(synthetic.steps(300)))
         cost(page, "Inspect: everything drawn again", "() => specviz.inspector.load(again, {})", 2).within(**STEP_COST)
-    for name, trace in (("drafted", synthetic.drafted()), ("prompted", synthetic.prompted())):
+    for name, trace in (("drafted", synthetic.draft_model_trace()), ("prompted", synthetic.prompt_token_trace())):
         page.evaluate("t => specviz.inspector.load(t, {})", payload(trace))
         cost(page, f"Inspect: the next step, {name}", STEP).within(**STEP_COST)
 
@@ -1007,7 +1007,7 @@ def test_text_has_enough_contrast(open_trace: Open, page: Any, scheme: str) -> N
     open_trace(synthetic.tree(), "#step=12")
     page.evaluate("specviz.inspector.offerButton.click()")
     assert page.evaluate(CONTRAST) == {}
-    for trace in (synthetic.drafted(), synthetic.drafted(True), synthetic.prompted()):
+    for trace in (synthetic.draft_model_trace(), synthetic.draft_model_trace(True), synthetic.prompt_token_trace()):
         page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(trace))
         assert page.evaluate(CONTRAST) == {}
     page.evaluate("specviz.inspector.setStep(4)")  # guessed, and became

@@ -34,7 +34,7 @@ def titles(page: Any) -> list[str]:
     return page.locator(".svp-grid .svp-link").all_inner_texts()
 
 
-def listed(page: Any, *expected: str) -> None:
+def expect_list(page: Any, *expected: str) -> None:
     """These runs are shown, in any order."""
     becomes(page, lambda: sorted(titles(page)), sorted(expected))
 
@@ -54,7 +54,7 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     assert all(job.finished.wait(WAIT_S) for job in (*jobs, stranger))
     page.evaluate("specviz.refreshRuns()")
     page.wait_for_selector(row("Sum of two"))
-    listed(page, *TITLES, "Refactor ratelimit.py", "Quoted answer")  # text is data, and one's own
+    expect_list(page, *TITLES, "Refactor ratelimit.py", "Quoted answer")  # text is data, and one's own
     expect(page.locator(".svr-room")).to_have_text(re.compile("^4 runs; 5 of 200 kept here, 1 of 256 MiB"))
 
     # tags: in the row, on disk, in the search
@@ -66,7 +66,7 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     becomes(page, lambda: Library(folder).about(jobs[0].id)["tags"], ["good", "class-4"])
     page.click(".svr-tags button:has-text('good')")
     expect(page.locator(".svp-search")).to_have_value("tag:good")
-    listed(page, "Rename a variable", "Sum of two")
+    expect_list(page, "Rename a variable", "Sum of two")
     page.click(f"{row('Rename a variable')} [aria-label='Remove the tag class-4']")
     page.wait_for_selector(".svr-tags:not(:has-text('class-4'))")
     page.click(f"{row('Sum of two')} [aria-label^='Add a tag']")
@@ -78,16 +78,16 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     page.click(f"{row('Sum of two')} [aria-label^='Keep']")
     page.wait_for_selector(f"{row('Sum of two')} [aria-pressed=true]")
     page.fill(".svp-search", "kept lossless model:synth")
-    listed(page, "Sum of two")
+    expect_list(page, "Sum of two")
     page.click(f"{row('Sum of two')} [aria-label^='Rename']")
     page.fill(".svr-title input", "Another title")
     page.keyboard.press("Enter")
     page.wait_for_selector(row("Another title"))
     becomes(page, lambda: desk.store.get(jobs[2].id).run["title"], "Another title")
     page.fill(".svp-search", 'method:pld+h "quote the"')
-    listed(page, "Quote the passage")
+    expect_list(page, "Quote the passage")
     page.fill(".svp-search", "lossy")
-    listed(page)
+    expect_list(page)
     expect(page.locator(".svp-empty")).to_have_text("No run matches.")
     page.fill(".svp-search", "")
     page.click(".svr-sort:has-text('Run')")
@@ -114,9 +114,9 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     page.check("[aria-label='Select all runs that are shown']")
     page.uncheck(f"{row('Another title')} .svr-check input")
     page.click(".svr-bar:not(.svr-gone) button:has-text('Delete')")
-    listed(page, "Another title", "Refactor ratelimit.py", "Quoted answer")
+    expect_list(page, "Another title", "Refactor ratelimit.py", "Quoted answer")
     page.reload()  # the page goes: what was deleted goes with it
-    listed(page, "Another title", "Refactor ratelimit.py", "Quoted answer")
+    expect_list(page, "Another title", "Refactor ratelimit.py", "Quoted answer")
     becomes(page, lambda: {path.stem for path in folder.glob("*.spectrace")}, {jobs[2].id, stranger.id})
 
     # more rows than fit: page by page; a disk that refuses is told once

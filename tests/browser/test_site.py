@@ -27,13 +27,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def opened(page: Any, place: Path, query: str = "") -> Any:
+def open_site(page: Any, place: Path, query: str = "") -> Any:
     page.goto(place.as_uri() + query)
     return page
 
 
 def test_the_list_is_searched_and_leads_to_a_run_and_on_to_another_of_its_prompt(page, site):
-    opened(page, site / "index.html")
+    open_site(page, site / "index.html")
     expect(page.get_by_role("status")).to_have_text("16 runs of 7 prompts")
     expect(page.locator(".st-prompt").first).to_contain_text("plain decoding")  # who won
     page.get_by_label("Search").fill("class adapld")
@@ -66,7 +66,7 @@ def test_a_run_that_holds_p_and_q_is_shown_under_every_verifier(page, site):
 
 
 def test_runs_of_a_prompt_are_compared_as_in_the_app(page, site):
-    opened(page, site / "index.html")
+    open_site(page, site / "index.html")
     page.get_by_role("link", name="Compare").first.click()
     expect(page.locator(".svc-lane")).to_have_count(5)
     expect(page.locator(".svc-outcome")).to_contain_text("plain decoding")
@@ -87,20 +87,20 @@ def test_runs_of_a_prompt_are_compared_as_in_the_app(page, site):
 
 
 def test_an_answer_stands_beside_its_sources(page, site):
-    opened(page, site / "index.html")
+    open_site(page, site / "index.html")
     page.get_by_role("link", name="sources of PLD+ by hidden states").first.click()
     expect(page.locator(".sv-a-title")).to_contain_text("document a class")
     expect(page.locator(".sv-attr")).to_contain_text("word for word")
     page.locator(".sv-attr [data-run]").first.click()
     page.get_by_role("link", name="Player").click()
     page.wait_for_selector(".svq-chip")
-    opened(page, site / "attribution.html", "?answer=0123456789abcdef")
+    open_site(page, site / "attribution.html", "?answer=0123456789abcdef")
     expect(page.get_by_role("alert")).to_contain_text("There is no such answer here")
     assert page.problems == []
 
 
 def test_a_lesson_is_played_and_its_run_opens(page, site):
-    opened(page, site / "index.html")
+    open_site(page, site / "index.html")
     page.locator("a[href='lessons.html']").click()  # however many there are
     page.get_by_role("button", name="Start: What drafting is").click()
     page.wait_for_selector(".sv-lesson .sv-row")
@@ -112,7 +112,7 @@ def test_a_lesson_is_played_and_its_run_opens(page, site):
     page.get_by_role("button", name="Open in Inspect").click()
     page.wait_for_url("**/run.html?run=*#step=*")
     page.wait_for_selector(".sv-row")
-    opened(page, site / "lessons.html", "?lesson=../../x")
+    open_site(page, site / "lessons.html", "?lesson=../../x")
     expect(page.get_by_role("alert")).to_contain_text("There is no such lesson here")
     assert page.problems == [] and all(url.startswith(("file:", "data:", "blob:")) for url in page.requests)
 
@@ -135,12 +135,12 @@ def test_hostile_text_is_text_and_a_run_that_is_not_there_is_a_sentence(page, tm
     tagged = [Entry(trace, ("<i>tag</i>",)), Entry(other)]
     key, second = write_site(tmp_path / "out", "<b>Ours</b>", tagged, with_lessons=False)
     assert {path.name for path in (tmp_path / "out" / "traces").iterdir()} == {f"{key}.js", f"{second}.js"}
-    opened(page, tmp_path / "out" / "index.html")
+    open_site(page, tmp_path / "out" / "index.html")
     expect(page.get_by_role("heading", level=1)).to_have_text("<b>Ours</b>")
     expect(page.get_by_role("heading", level=2)).to_contain_text("</script><img src=x onerror=alert(1)>")
     page.get_by_label("Show").select_option("run")
     expect(page.get_by_role("table")).to_contain_text("<i>tag</i>")
-    opened(page, tmp_path / "out" / "run.html", f"?run={key}")
+    open_site(page, tmp_path / "out" / "run.html", f"?run={key}")
     page.wait_for_selector(".sv-row")
     assert page.locator("img, u").count() == 0
     for link, drawn in (("Compare", ".svc-lens-row"), ("Attribution", ".sv-attr [data-run]")):
@@ -149,7 +149,7 @@ def test_hostile_text_is_text_and_a_run_that_is_not_there_is_a_sentence(page, tm
         assert page.locator("img, u").count() == 0
     assert page.problems == []
     for query in ("?run=../../x", "", "?run=0123456789abcdef"):
-        opened(page, tmp_path / "out" / "run.html", query)
+        open_site(page, tmp_path / "out" / "run.html", query)
         expect(page.get_by_role("alert")).to_contain_text("There is no such run here")
 
 
@@ -161,7 +161,7 @@ def test_long_texts_widen_no_page_and_turn_no_line_round(page, tmp_path):
     page.set_viewport_size({"width": 400, "height": 800})
     pages = ("index", "", "table"), ("run", f"?run={key}", ".sv-row"), ("player", f"?run={key}", ".svq")
     for name, query, drawn in pages:
-        opened(page, tmp_path / "out" / f"{name}.html", query)
+        open_site(page, tmp_path / "out" / f"{name}.html", query)
         page.wait_for_selector(drawn)
         assert page.evaluate("document.documentElement.scrollWidth") <= 400, name
         assert "\u202e" not in page.locator("body").inner_text()
@@ -173,7 +173,7 @@ def test_a_run_stands_in_another_page(page, site, tmp_path, view, drawn):
     key = next((site / "traces").iterdir()).stem
     script = f'<script src="{(site / "embed.js").as_uri()}" data-run="{key}" data-height="500" {view}></script>'
     (tmp_path / "other.html").write_text(f"<!doctype html><title>x</title><p>Before</p>{script}", "utf-8")
-    opened(page, tmp_path / "other.html")
+    open_site(page, tmp_path / "other.html")
     frame = page.frame_locator("iframe")
     expect(frame.locator(drawn).first).to_be_visible()
     assert frame.locator(".st-nav").count() == 0
@@ -182,10 +182,10 @@ def test_a_run_stands_in_another_page(page, site, tmp_path, view, drawn):
 PLAYER = 60_000  # bytes of all that the player loads, as it stands on the host
 
 
-def loaded(page: Any, site: Path, key: str) -> int:
+def loads(page: Any, site: Path, key: str) -> int:
     """Bytes of the files that a run's player asks for."""
     before = len(page.requests)
-    opened(page, site / "player.html", f"?run={key}")
+    open_site(page, site / "player.html", f"?run={key}")
     page.wait_for_selector(".svq-chip")
     files = [url.partition("?")[0].removeprefix(site.as_uri() + "/") for url in page.requests[before:]]
     assert sorted(file for file in files if not file.startswith("data:")) == [
@@ -197,7 +197,7 @@ def loaded(page: Any, site: Path, key: str) -> int:
 def test_the_player_goes_through_a_run_step_by_step(page, site):
     trace = load(GALLERY / "2-class-docstring-pld-h.spectrace")
     run = next(one for one in runs_of(site) if one["key"] == trace.digest[:16])
-    assert loaded(page, site, run["key"]) < PLAYER
+    assert loads(page, site, run["key"]) < PLAYER
     expect(page.get_by_role("heading")).to_contain_text("document a class")
     text = page.get_by_role("group", name="Output")
     slider = page.get_by_role("slider", name="Step")
@@ -226,14 +226,14 @@ def test_the_player_shows_hostile_text_as_text_and_says_what_is_not_recorded(pag
     rounds = open_log(b'{"rounds": [{"drafted": 5, "accepted": 3}, {"drafted": 2, "accepted": 0}]}').traces[0]
     keys = write_site(tmp_path / "out", "x", [Entry(trace), Entry(rounds)])
     for key in keys:
-        loaded(page, tmp_path / "out", key)
+        loads(page, tmp_path / "out", key)
         assert page.locator("img").count() == 0
     said = "5 drafted, 3 accepted; the target added a token that is not recorded."
     expect(page.get_by_role("status")).to_have_text(said)
-    opened(page, tmp_path / "out" / "player.html", "?run=../../x")
+    open_site(page, tmp_path / "out" / "player.html", "?run=../../x")
     expect(page.get_by_role("alert")).to_contain_text("There is no such run here")
     (tmp_path / "out" / "players" / f"{keys[0]}.js").unlink()
-    opened(page, tmp_path / "out" / "player.html", f"?run={keys[0]}")
+    open_site(page, tmp_path / "out" / "player.html", f"?run={keys[0]}")
     expect(page.get_by_role("alert")).to_contain_text("publish the site again")
 
 
@@ -246,7 +246,7 @@ def test_the_player_of_300_tokens_is_60_kB(page, tmp_path, method):
     trace = record(target, prompt, method, max_new_tokens=300)
     assert len(trace.output_ids) == 300
     (key,) = write_site(tmp_path / "out", "x", [Entry(trace)])
-    assert loaded(page, tmp_path / "out", key) <= PLAYER
+    assert loads(page, tmp_path / "out", key) <= PLAYER
 
 
 def runs_of(site: Path) -> list[dict[str, Any]]:
@@ -265,7 +265,7 @@ def test_a_hundred_runs_are_a_small_list(page, tmp_path):
     assert len(keys) == RUNS
     loaded = sum((tmp_path / "out" / name).stat().st_size for name in ("index.html", "index.js"))
     assert loaded <= 150_000
-    opened(page, tmp_path / "out" / "index.html")
+    open_site(page, tmp_path / "out" / "index.html")
     page.get_by_label("Tag").select_option("tag 3")
     expect(page.get_by_role("status")).to_contain_text("14 runs")
 

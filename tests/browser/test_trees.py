@@ -13,22 +13,22 @@ from decoders.prompt_tokens.latency import save_latency
 from tests import synthetic
 from tests.browser.pace import cost
 from tests.stubs import StubDesk, serving, visiting
-from tests.test_trees_page import Kept, latency_of
+from tests.test_trees_page import Tiny, latency_of
 from tests.waiting import WAIT_S, expect, fits
 
 Visit = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+def home_of_parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield Kept()
+        yield Tiny()
 
 
 @pytest.fixture(scope="module")
-def desk(kept: Kept) -> StubDesk:
-    return StubDesk(load=lambda: kept.target, gallery=(synthetic.chain(),))
+def desk(home_of_parts: Tiny) -> StubDesk:
+    return StubDesk(load=lambda: home_of_parts.target, gallery=(synthetic.chain(),))
 
 
 @pytest.fixture
@@ -121,16 +121,16 @@ def test_curves_table_and_best_size_tell_the_same(visit: Visit) -> None:
 
 @pytest.mark.slow("waits for measurements")
 def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
-    visit: Visit, kept: Kept, desk: StubDesk, monkeypatch: pytest.MonkeyPatch
+    visit: Visit, home_of_parts: Tiny, desk: StubDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measured(target: Any, most: int, *, again: bool, progress: Callable[[int, int], None]) -> None:
+    def measure(target: Any, most: int, *, again: bool, progress: Callable[[int, int], None]) -> None:
         progress(7, 51)
         page.gate.wait(WAIT_S)
         save_latency(latency_of(target, (5.0, 20.0, 40.0, 80.0), 0.4))
 
     page = visit()
     page.gate = threading.Event()
-    monkeypatch.setattr("decoders.study.measure.latency.latency_for", measured)
+    monkeypatch.setattr("decoders.study.measure.latency.latency_for", measure)
     before = page.evaluate("specviz.app.pages.trees.data.budgets[3].best")
     assert page.locator(".svt-disturbed").count() == 0
     page.focus(".svt-measure")
@@ -142,7 +142,7 @@ def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
     page.wait_for_function("before => specviz.app.pages.trees.data.budgets[3].best !== before", arg=before)
     expect(page.locator(".svt-measure")).to_be_enabled()
     expect(page.locator(".svt-use")).to_contain_text("no size is faster")
-    save_latency(kept.latency)
+    save_latency(home_of_parts.latency)
 
 
 @pytest.mark.slow("two servers of its own")

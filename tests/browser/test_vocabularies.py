@@ -10,14 +10,14 @@ import pytest
 from decoders import Prompt, record
 from decoders.model.target.target import Target
 from tests.stubs import StubDesk, nothing_wrong
-from tests.test_universal import LOOP, network_copy, pair, saved
+from tests.test_universal import LOOP, network_copy, pair, save_model
 from tests.waiting import expect
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
     model, ours, assistant, theirs = pair()
-    place = saved(tmp_path_factory.mktemp("assistant"), assistant, theirs)
+    place = save_model(tmp_path_factory.mktemp("assistant"), assistant, theirs)
     prompt = Prompt.from_ids(ours(LOOP + " the old", add_special_tokens=False)["input_ids"])
     trace = record(Target(network_copy(model), ours, "follower"), prompt, "sps", {"drafter": place}, max_new_tokens=12)
     with pytest.MonkeyPatch.context() as patch:

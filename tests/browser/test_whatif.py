@@ -1,4 +1,4 @@
-"""What-if in real Chromium, with a tiny model: other methods, parameters and places, regret, a run that goes on."""
+"""Steps drafted again in Chromium by a tiny model: other methods, parameters and places, regret, a run that goes on."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def port(target: Any, run: Trace, tmp_path_factory: pytest.TempPathFactory) -> I
         yield number
 
 
-def settled(page: Any) -> str:
+def answer(page: Any) -> str:
     """The panel's sentence, once the server has answered."""
     page.wait_for_function("specviz.app.whatif.result && !document.querySelector('.svw[aria-busy], .svw-stale')")
     return page.inner_text(".svw-words")
@@ -76,10 +76,10 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
 
     # the button opens the panel; the run's own method gives the recorded tree
     page.click(".svw-open")
-    settled(page)
+    answer(page)
     asked_again(page)
     page.select_option(f"{PANEL} select >> nth=0", "pld+h")
-    assert f"Recorded {worst.chosen} accepted" in settled(page) and "The same tree" in settled(page)
+    assert f"Recorded {worst.chosen} accepted" in answer(page) and "The same tree" in answer(page)
     # both drafts are one tree: every node is in both
     assert page.locator(".sv-tree .sv-draft-both").count() > 1
     assert page.locator(".sv-tree :is(.sv-draft-other, .sv-draft-recorded)").count() == 0
@@ -95,7 +95,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     expected = ReadRun(target, run).redraft(worst.step, "adapld", {"k": 2})
     drafted = expected.trace.tables["steps"]["drafted"][0]
     becomes(page, lambda: page.evaluate(WOULD), drafted)
-    assert f"what if {expected.accepted} token" in settled(page)
+    assert f"what if {expected.accepted} token" in answer(page)
     assert page.evaluate("document.querySelectorAll('#svf-k').length") <= 1, "ids are there once"
 
     # the same draft under every verifier, and by one of them
@@ -115,7 +115,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.get_by_role("tab", name="Candidates").click()
     expect(page.locator(".sv-tree [class*=sv-draft-]")).to_have_count(0)  # the recorded tree alone
     page.click(".sv-crow:has(.sv-best) .sv-try >> nth=0")
-    assert f"what if {worst.best} token" in settled(page) and "fewer" not in settled(page)
+    assert f"what if {worst.best} token" in answer(page) and "fewer" not in answer(page)
     accepted = f"{WOULD_NODES}.filter(({{ status }}) => status === 'accepted').length"
     becomes(page, lambda: page.evaluate(accepted), worst.best)
     named = page.locator(".sv-tree .sv-draft-other").first
@@ -153,7 +153,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     asked_again(page)
     page.click(".sv-regret-table tbody tr >> nth=1")
     second = sorted((r for r in regrets(run) if r.tokens), key=lambda r: (-r.tokens, r.step))[1]
-    settled(page)
+    answer(page)
     becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), second.step)
     becomes(page, lambda: page.evaluate("specviz.app.whatif.result?.step"), second.step)
     expect(page.locator(".sv-regret-table [aria-current]")).to_have_text(f"Step {second.step + 1}")
@@ -168,7 +168,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     # a run that goes on from here, among the runs
     asked_again(page)
     page.select_option(f"{PANEL} select >> nth=0", "adapld")
-    settled(page)
+    answer(page)
     page.click("text=Continue from here")
     page.wait_for_function("specviz.app.inspector.model.run.complete && specviz.app.shown !== 'mine'")
     title = page.evaluate("specviz.app.inspector.model.run.title")

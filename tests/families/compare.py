@@ -58,7 +58,7 @@ def network(case: Case, seed: int = 1) -> Any:
     return model
 
 
-def opened(case: Case) -> Target:
+def open_case(case: Case) -> Target:
     """The case's model as a target. Raises UserError for one that the engine refuses."""
     target = Target(network(case), tiny_tokenizer(), case.name)
     target.__dict__["calibration"] = None
@@ -74,7 +74,7 @@ def compare(case: Case, methods: tuple[str, ...] = METHODS, lengths: tuple[int, 
     """Every method on prompts of every length, against plain decoding; plain decoding against generate()."""
     started = time.process_time()
     try:
-        target = opened(case)
+        target = open_case(case)
     except UserError as error:
         return Result(case, REFUSED, reason_of(error), seconds=time.process_time() - started)
     stock = StockModel(network(case))

@@ -67,7 +67,7 @@ def recorded_key(run: RunRecord) -> str:
 
 
 def precision_of(model: Mapping[str, Any]) -> str:
-    """What a model computes in, by its record: weights of fewer bits, beside which rows are in bfloat16, or its dtype.
+    """A model's precision, by its record: weights of fewer bits, beside which rows are in bfloat16, or its dtype.
 
     >>> precision_of({"dtype": "float32"}), precision_of({"dtype": "float32", "weights": "int4"})
     ('float32', 'int4')

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GgufSource:
-    """What a model was dequantised from. ``types``: how many tensors the file keeps in which quantisation."""
+    """The file that a model was dequantised from. ``types``: how many tensors it keeps in which quantisation."""
 
     file: str
     sha256: str

@@ -90,8 +90,8 @@ def tree_attention(
 
 
 def grouped_kernel(query: Float[Tensor, "1 heads rows head_dim"]) -> bool:
-    """Whether this device attends causally with fewer key heads than query heads without forming all scores at once. On
-    CUDA the flash kernel alone does, and it takes half precision and heads of at most 256.
+    """True where this device attends causally with fewer key heads than query heads without forming all scores at once.
+    On CUDA the flash kernel alone does, and it takes half precision and heads of at most 256.
     """
     if query.device.type != "cuda":
         return True
@@ -113,7 +113,7 @@ def _written_out(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, softcap: float | None,
     sinks: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """What no kernel offers: scores squashed by softcap * tanh(score / softcap) before the mask (Gemma 2), or sinks."""
+    """Attention without a kernel: softcap * tanh(score / softcap) before the mask (Gemma 2), or sinks."""
     group = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
     scores = query @ key.transpose(2, 3) * scale
@@ -134,7 +134,7 @@ Rule = Callable[..., Any]  # transformers' mask function: may the row at positio
 
 
 class RowMasks:
-    """What the rows of one forward may look at: the additive mask for each rule that the model asks by.
+    """Places that one forward's rows may look at: the additive mask for each rule that the model asks by.
 
     ``sees``, for the last ``own`` keys (None: the rows are a chain); keys before those are the committed text.
     ``positions`` are the rows' position ids, the ``farthest`` of them as a number, ``own_positions`` those of the last

@@ -19,7 +19,7 @@ from .transfer import rows_of
 
 
 class _Layer(CacheLayerMixin):
-    """What transformers sees of one layer: rows [0, length) are committed, the next ones are the running forward's."""
+    """One layer as transformers sees it: rows [0, length) are committed, the next ones are the running forward's."""
 
     is_croppable = False
     is_sliding = False  # windows are applied by the masks: every position stays in the cache

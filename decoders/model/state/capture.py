@@ -18,8 +18,8 @@ from .transfer import rows_of
 
 @dataclass(slots=True)
 class Capture:
-    """What one forward let through, by layer: hidden states, the chosen heads' queries (after rotary, scaled), and the
-    sinks of layers that have them.
+    """The captured states of one forward, by layer: hidden states, the chosen heads' queries (after rotary, scaled),
+    and the sinks of layers that have them.
     """
 
     hidden: dict[int, Float[Tensor, "rows hidden"]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Taps:
 
     @contextmanager
     def reading(self, needs: Needs, captured: Capture | None = None) -> Iterator[Capture]:
-        """What ``needs`` names of the forward that runs inside the block, and only that; added to ``captured``."""
+        """Capture what ``needs`` names of the forward inside the block, and only that; added to ``captured``."""
         captured = Capture() if captured is None else captured
         try:
             for layer in needs.layers:

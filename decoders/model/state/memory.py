@@ -35,7 +35,7 @@ class Memory:
     sinks: dict[int, Float[Tensor, "heads"]] = field(default_factory=dict)
 
     def seen_by(self, needs: Needs, captured: Needs) -> Memory:
-        """What a drafter with ``needs`` would have kept, of this memory, which was written for ``captured``.
+        """The part of this memory, which was written for ``captured``, that a drafter with ``needs`` would have kept.
 
         Raises ValueError where something was not kept.
         """

@@ -1,4 +1,4 @@
-"""What a model's own code does, seen in one forward of one row: no configuration says it, and no list of families."""
+"""A model's own code, seen in one forward of one row: no configuration says what it does, and no list of families."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class NumberedMasks:
 
 
 def observe_target(target: Any) -> Observation:
-    """What the code of a target's model does, as of ``observe``. Raises UserError also where it cannot run."""
+    """The behaviour of a target's code, as of ``observe``. Raises UserError also where it cannot run."""
 
     def forward(cache: TreeCache, masks: Any) -> None:
         try:

@@ -66,7 +66,7 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """What rows wrote into a state: each ``keys`` ⊗ ``values``, behind a decay of log ``along`` its whole path."""
+    """The additions of rows to a state: each ``keys`` ⊗ ``values``, behind a decay of log ``along`` its whole path."""
 
     keys: Float[Tensor, "heads rows key"]
     values: Float[Tensor, "heads rows value"]
@@ -232,7 +232,7 @@ class RecurrentStates:
         self, rule: Callable[..., tuple[Tensor, Writes]], rows: Sequence[Float[Tensor, "heads rows *sizes"]],
         size: tuple[int, int, int], chunk: int = CHUNK,
     ) -> tuple[Float[Tensor, "heads rows value"], Tensor]:  # fmt: skip
-        """What a rule gives of its rows, and the committed state, of ``size`` [heads, key, value], it begins with."""
+        """Results of a rule for its rows, and the committed state, of ``size`` [heads, key, value], it begins with."""
         layer = self.layers[self.layer]
         assert self.paths is not None
         if layer.state is None:

@@ -1,5 +1,5 @@
-"""What every layer of a model would say if it were the last: its output through the final norm and the head (the logit
-lens: nostalgebraist, 2020, "interpreting GPT").
+"""The logits of every layer of a model, as if it were the last: its output through the final norm and the head (the
+logit lens: nostalgebraist, 2020, "interpreting GPT").
 
 No list of families says what a model does behind its layers: it is seen in the forward itself, and checked in it. The
 last layer read so must give the model's own logits, else nothing is read.

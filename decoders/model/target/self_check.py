@@ -105,7 +105,7 @@ def shorten(target: Any) -> Iterator[None]:
 
 
 def _difference(target: Any, length: int) -> str | None:
-    """How the engine's answer after a text of so many tokens differs from generate()'s, in one clause."""
+    """The difference of the engine's answer after a text of so many tokens from generate()'s, in one clause."""
     generator = np.random.default_rng(length)
     text = [int(token) for token in generator.integers(3, target.shape.vocab, length)]
     expected, logits = generate(target, text)
@@ -152,7 +152,7 @@ def _among_others(root: int, chain: list[int], vocab: int) -> DraftTree:
 
 @torch.inference_mode()
 def generate(target: Any, text: list[int]) -> tuple[list[int], Tensor]:
-    """What the model's own generate() writes after a text, and its logits at each place [tokens, vocab] (fp64, CPU)."""
+    """The output of the model's own generate(), and its logits at each place [tokens, vocab] (fp64, CPU)."""
     model, settings = target.model, target.model.generation_config
     ids = torch.as_tensor([text], device=target.device)
     model.generation_config = GenerationConfig()  # no penalties that the model's own settings may ask for

@@ -56,7 +56,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class CacheFacts:
-    """What a text's cache depends on, the size of the head, and that of the embedding and the head together."""
+    """Sizes that a text's cache depends on, the size of the head, and that of the embedding and the head together."""
 
     layers: int
     kv_heads: int
@@ -98,7 +98,7 @@ def size_of(
     try:
         config = AutoConfig.from_pretrained(place, local_files_only=not fetch).get_text_config(decoder=True)
         cached = CacheFacts.of(config)
-        count = _count_stored(folder) or parameters or _counted(config)
+        count = _count_stored(folder) or parameters or _count_parameters(config)
     except UserError:
         raise
     except Exception as error:
@@ -134,7 +134,7 @@ def _size(
     return Size(count, weights + copies, read + dequantised, cache)
 
 
-def _counted(config: Any) -> int:
+def _count_parameters(config: Any) -> int:
     """The parameters of a model made from a configuration, without its weights."""
     with torch.device("meta"):
         network = AutoModelForCausalLM.from_config(config)

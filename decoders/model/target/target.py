@@ -157,8 +157,8 @@ class Target:
             )
 
     def rows_at_once(self, start: int, stop: int) -> int:
-        """How many rows behind ``start`` read ones the next forward of a text of ``stop`` rows takes: all where they
-        are few, or where the rotary positions of all depend on the last; else as many as its mask allows.
+        """Number of rows behind ``start`` read ones that the next forward of a text of ``stop`` rows takes: all where
+        they are few, or where the rotary positions of all depend on the last; else as many as its mask allows.
         """
         rows = stop - start
         most = min(READ_ROWS, READ_ROWS_CPU) if self.device.type == "cpu" else READ_ROWS
@@ -209,7 +209,7 @@ class Target:
         return output.logits[0].float()
 
     def _inputs(self, tokens: Tokens, positions: np.ndarray, *others: np.ndarray | None) -> list[Any]:
-        """What a forward gets from the host, sent together; nothing is sent for a chain of tokens that are there."""
+        """A forward's inputs from the host, sent together; nothing is sent for a chain of tokens that are there."""
         if isinstance(tokens, Tensor) and not (np.diff(positions) - 1).any() and all(other is None for other in others):
             first = int(positions[0])
             return [tokens, torch.arange(first, first + len(positions), device=self.device), *others]
@@ -319,8 +319,8 @@ class Session:
 
     @property
     def reach(self) -> int:
-        """How deep a draft may be here: where rotary positions change with the length of the text, one forward never
-        stands on both sides of the change.
+        """The depth that a draft may have here: where rotary positions change with the length of the text, one forward
+        never stands on both sides of the change.
         """
         switch = self.target.shape.rotary_switch
         return self.capacity if switch is None or self.length > switch else switch - self.length

@@ -61,7 +61,7 @@ class Link:
 
 
 class _Source:
-    """Where things stand in a trace: ids and homes (kind, passage) of positions and of places in the pool."""
+    """The places of a trace: ids and homes (kind, passage) of positions and of places in the pool."""
 
     def __init__(self, trace: Trace) -> None:
         tokens, pool = trace.tables["tokens"], trace.tables["pool"]
@@ -110,7 +110,7 @@ class _Source:
 
 
 def signal(trace: Trace) -> str:
-    """What tells a run's sources: "copy" (drafts were copied from somewhere), "attention" (a draft model looked into
+    """The signal of a run's sources: "copy" (drafts were copied from somewhere), "attention" (a draft model looked into
     the target's cache), or "" (nothing recorded does: no copy, no look).
     """
     tokens = trace.tables["tokens"]
@@ -282,8 +282,8 @@ def _same_text(where: _Source, of: dict[int, bytes], run: Link, start: int, stop
 
 
 def verbatim(trace: Trace, link: Link, where: _Source | None = None) -> bool:
-    """Whether the source really says what the output says: token by token or, of a whole quotation whose tokens
-    are cut otherwise, in its text. ``where`` saves looking through the trace again.
+    """True where the source really says what the output says: token by token or, of a whole quotation whose tokens are
+    cut otherwise, in its text. ``where`` saves looking through the trace again.
     """
     where = where or _Source(trace)
     source = [where.token(link.kind, at) for at in range(link.source, link.source_stop)]
@@ -310,10 +310,10 @@ def link_mask(copies: Collection[Link], length: int, kinds: Collection[Kind] = S
     return passage
 
 
-def uncopied(copies: Sequence[Link], length: int) -> list[tuple[int, int]]:
+def uncopied_spans(copies: Sequence[Link], length: int) -> list[tuple[int, int]]:
     """The output's token spans that no link covers, in order.
 
-    >>> uncopied([Link(1, 3, 7, 9, 0, "context")], 4)
+    >>> uncopied_spans([Link(1, 3, 7, 9, 0, "context")], 4)
     [(0, 1), (3, 4)]
     """
     edges = [0, *(edge for link in copies for edge in (link.start, link.stop)), length]
@@ -322,7 +322,7 @@ def uncopied(copies: Sequence[Link], length: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What was taken from one source: of its ``tokens``, ``used_tokens`` distinct ones went, in ``links`` links, into
+    """A source's share in the output: of its ``tokens``, ``used_tokens`` distinct ones went, in ``links`` links, into
     ``copied_tokens`` output tokens; the longest link has ``longest``.
     """
 

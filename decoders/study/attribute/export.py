@@ -10,7 +10,7 @@ from typing import Any
 
 from decoders.trace.trace import Trace
 
-from .attribution import SCHEMA, Kind, Link, _Source, passages, signal, uncopied, verbatim
+from .attribution import SCHEMA, Kind, Link, _Source, passages, signal, uncopied_spans, verbatim
 from .text import TokenText
 
 
@@ -51,7 +51,7 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
         "links": rows,
         "uncopied": [
             {"output": [*text.span(start, stop)], "output_tokens": [start, stop]}
-            for start, stop in uncopied(copies, length)
+            for start, stop in uncopied_spans(copies, length)
         ],
     }  # fmt: skip
 

@@ -101,8 +101,8 @@ def parse_quotes(text: str) -> tuple[str, list[tuple[int, int, int]]]:
 
 
 def locate(passage: str, words: str) -> tuple[int, int]:
-    """Where words stand in a passage: as they are, or else but for case, blanks, the form of quotation marks and
-    dashes, and punctuation at their end; (-1, -1) where they do not.
+    """Find words in a passage: as they are, or else but for case, blanks, the form of quotation marks and dashes, and
+    punctuation at their end; (-1, -1) where they are not there.
 
     >>> locate("It rained: “cats”.", 'rained :"cats" ,')
     (3, 17)
@@ -266,7 +266,8 @@ def _place(gold: QuotedAnswer, text: str) -> list[tuple[int, int, int]] | None:
 
 
 def score_links(trace: Trace, gold: QuotedAnswer, copies: Sequence[Link]) -> QuoteScore | None:
-    """How well links to passages (of the context or a pool) find what is quoted; None where ``gold_tokens`` is."""
+    """The scores of links to passages (of the context or a pool) as finders of quotes; None where ``gold_tokens`` is.
+    """
     passage = gold_tokens(trace, gold)
     if passage is None:
         return None

@@ -71,7 +71,8 @@ class TokenText:
         return _without_blanks(self.text, self.starts[token], self.stops[token])
 
     def at_word(self, token: int) -> bool:
-        """Whether no word or number goes on across a token's beginning (the last token's end: its number plus one)."""
+        """True where no word or number goes on across a token's beginning (the last token's end: its number plus one).
+        """
         if token >= len(self.starts):
             return True
         at = self.starts[token]
@@ -90,8 +91,8 @@ class TokenText:
 
 
 def within_word(text: str, at: int) -> bool:
-    """Whether a word or a number goes on across a place in a text. Scripts that are written without spaces (Han, Kana,
-    Thai, Lao, Khmer, Burmese) have no words here; a number holds its point or comma.
+    """True where a word or a number goes on across a place in a text. Scripts that are written without spaces (Han,
+    Kana, Thai, Lao, Khmer, Burmese) have no words here; a number holds its point or comma.
 
     >>> [within_word("in 1930, 3.5 m", at) for at in (2, 4, 7, 10, 11)]
     [False, True, False, True, True]
@@ -117,8 +118,8 @@ def _in_word(character: str) -> bool:
 
 
 def grapheme_breaks(text: str) -> list[int]:
-    """Where a text may be cut without cutting a grapheme (UAX 29, without its rules for Indic conjuncts and prepended
-    marks): 0, every place between two graphemes, and the end.
+    """The places where a text may be cut without cutting a grapheme (UAX 29, without its rules for Indic conjuncts and
+    prepended marks): 0, every place between two graphemes, and the end.
 
     >>> grapheme_breaks("e\\u0301a\\r\\n")
     [0, 2, 3, 5]

@@ -59,7 +59,7 @@ def controls(drafting: Drafting) -> Iterator[Control]:
     if isinstance(drafting.network, EagleHead):
         yield from _eagle_options(drafting)
         yield from _rotary(drafting)
-    yield from _borrowed(drafting)
+    yield from _borrow(drafting)
     yield from _vocabulary(drafting)
     network = drafting.network
     if not (isinstance(network, DraftModel) and network.config.kv_layers) and _reads_text(network):
@@ -156,7 +156,7 @@ def _rotary(drafting: Drafting) -> Iterator[Control]:
             )  # fmt: skip
 
 
-def _borrowed(drafting: Drafting) -> Iterator[Control]:
+def _borrow(drafting: Drafting) -> Iterator[Control]:
     """The target's embedding and head in place of the network's own."""
     network, target = drafting.network, drafting.target
     if not isinstance(network, EagleHead) or network.config.hidden != target.shape.hidden:

@@ -167,7 +167,7 @@ def examination(
     measured, findings = list[Measured](), list[Finding]()
     for control in listed:
         made = drafts(control.drafting, texts, temperature)
-        measured.append(one := _measured(control.cause, control.change, base, made))
+        measured.append(one := _finding_of(control.cause, control.change, base, made))
         findings += _helps(control, one, base)
         yield Stage(next(done), total, f"{control.cause}: {control.change}")
     for form in forms:
@@ -194,7 +194,7 @@ def examination(
         ))  # fmt: skip
     findings.sort(key=lambda one: (one.level != FAULT, -one.gain))
     yield Stage(next(done), total, "verify rows against single rows")
-    first = _measured("as it is", "", base, base)
+    first = _finding_of("as it is", "", base, base)
     return Report(
         target.name, part, len(texts), len(base.own), temperature, first, float(base.drawn.mean()),
         float(base.outside[:, 0].mean()), measured, findings, list(skipped),
@@ -205,10 +205,10 @@ def _read(drafting: Drafting) -> set[int]:
     return {drafting.reads.layers.get(layer, layer) for layer in drafting.layers}
 
 
-def paired(difference: np.ndarray) -> tuple[float, float]:
+def pair_up(difference: np.ndarray) -> tuple[float, float]:
     """A mean difference and how many of its standard errors it is.
 
-    >>> paired(np.array([1.0, 1.0, 1.0, 1.0]))[0], round(paired(np.array([0.0, 2.0]))[1], 3)
+    >>> pair_up(np.array([1.0, 1.0, 1.0, 1.0]))[0], round(pair_up(np.array([0.0, 2.0]))[1], 3)
     (1.0, 1.0)
     """
     mean = float(difference.mean()) if len(difference) else 0.0
@@ -218,10 +218,10 @@ def paired(difference: np.ndarray) -> tuple[float, float]:
     return mean, mean / error
 
 
-def _measured(cause: str, change: str, base: Drafted, made: Drafted) -> Measured:
+def _finding_of(cause: str, change: str, base: Drafted, made: Drafted) -> Measured:
     inside = ~(base.outside | made.outside)
     rise = np.where(inside, made.told - base.told, 0.0).sum(1) / np.maximum(inside.sum(1), 1)
-    gain, z = paired(rise[inside.any(1)])
+    gain, z = pair_up(rise[inside.any(1)])
     return Measured(cause, change, made.length, made.conditional, made.by_position, gain, z)
 
 
@@ -243,7 +243,7 @@ def _form(
             tokens = [*prompt.tokens, *answer]
             texts.append(Text.read(drafting.target, tokens, len(prompt.tokens), sorted(_read(drafting)), moved))
     made = drafts(drafting, texts, temperature)
-    gain, z = paired(made.drawn - base.drawn)
+    gain, z = pair_up(made.drawn - base.drawn)
     one = Measured(form.cause, form.change, made.length, made.conditional, made.by_position, gain, z, "β")
     if gain < max(FORM_GAIN, 0.15 * float(base.drawn.mean())) or z < SURE:
         return one, []
@@ -260,7 +260,7 @@ def _exact(
         Text.read(drafting.target, tokens, start, sorted(_read(drafting)), at)
         for tokens, (start, _), at in zip(every, sizes, chosen, strict=True) if at
     ]  # fmt: skip
-    one = _measured("precision", "states of the target in float32", base, drafts(drafting, texts, temperature))
+    one = _finding_of("precision", "states of the target in float32", base, drafts(drafting, texts, temperature))
     if one.gain < GAIN or one.z < SURE:
         return one, []
     number = f"acceptance length {base.length:.2f} → {one.length:.2f}, +{one.gain:.2f} nats (z {one.z:.1f})"
@@ -287,7 +287,7 @@ def _later(drafting: Drafting, base: Drafted) -> Iterator[Finding]:
     """Later positions of a drafter that reads its own states, behind the text's own tokens."""
     rates = base.conditional
     if not isinstance(drafting.network, ParallelHeads) and len(rates) > 1:
-        gain, z = paired(COLLAPSE * base.hits[:, 0] - base.hits[:, 1:].mean(1))
+        gain, z = pair_up(COLLAPSE * base.hits[:, 0] - base.hits[:, 1:].mean(1))
         if gain > 0 and z >= SURE:
             shares = ", ".join(f"{rate:.2f}" for rate in rates)
             yield Finding(
@@ -298,7 +298,7 @@ def _later(drafting: Drafting, base: Drafted) -> Iterator[Finding]:
             )  # fmt: skip
     if isinstance(drafting.network, ParallelHeads):
         inside = ~base.outside[:, 0]
-        gain, z = paired((base.later - base.told)[:, 0][inside])
+        gain, z = pair_up((base.later - base.told)[:, 0][inside])
         if gain >= GAIN and z >= SURE:
             yield Finding(
                 FAULT, "anchor", f"the first head expects the token after next by {gain:.2f} nats more (z {z:.1f})",
@@ -369,7 +369,7 @@ def _record(network: Any, base: Drafted) -> Iterator[Finding]:
 
 def _drawing(base: Drafted, temperature: float) -> Iterator[Finding]:
     """Compare drafts of first choices with drawn ones where the target draws."""
-    gain, z = paired(base.drawn - base.greedy)
+    gain, z = pair_up(base.drawn - base.greedy)
     if abs(z) < SURE:
         return
     better, worse = ("drawn", "first choices") if gain > 0 else ("first choices", "drawn")

@@ -39,7 +39,7 @@ def drafting_of(target: Target, part: str) -> Drafting:
         network = load_part(target, part)
     elif is_part(place):
         network = load_part(target, read_part(place).kind, place)
-    elif (kind := _published(part)) is not None:
+    elif (kind := _published_kind(part)) is not None:
         network = load_part(target, kind, part)
     else:
         network = opened(target, part)
@@ -84,7 +84,7 @@ def _drafters() -> list[str]:
     ]
 
 
-def _published(part: str) -> str | None:
+def _published_kind(part: str) -> str | None:
     """The kind of a published head; None where that is none, such as a whole model."""
     try:
         return Published.open(part).kind

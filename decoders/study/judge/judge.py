@@ -20,7 +20,7 @@ from decoders.draft.params import make_params
 from decoders.draft.tree import DraftTree
 from decoders.drafters import verifiers
 from decoders.errors import UserError
-from decoders.trace.decisions import verified
+from decoders.trace.decisions import knows_verdicts
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Chooser, Sampling
 from decoders.verifiers.verifier import Verifier, VerifierCard
@@ -146,7 +146,7 @@ def fault(trace: Trace) -> str:
     if trace.run.get("forced"):
         return "its answer was given, so no rule decided on its drafts"
     unknown = set(trace.run.get("unknown", ()))
-    if not verified(trace) or unknown & {"nodes.prob", "nodes.rank"}:
+    if not knows_verdicts(trace) or unknown & {"nodes.prob", "nodes.rank"}:
         return "its source does not say what the target's probabilities of the drafted tokens were"
     drafted = [p for p, parent in zip(nodes["prob"], nodes["parent"], strict=True) if parent >= 0]
     if not drafted:

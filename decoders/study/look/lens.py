@@ -44,7 +44,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Lens:
-    """What the layers say at the place of node ``node`` of step ``step`` (from 0; node 0 is the root), at temperature
+    """The layers' guesses at the place of node ``node`` of step ``step`` (from 0; node 0 is the root), at temperature
     1: of the ``drafted`` token, and of the target's ``own`` one, which is what was written there or (off the accepted
     path) the target's first choice. ``tops`` are the layers' first choices, with their probabilities.
 

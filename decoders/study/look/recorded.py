@@ -1,4 +1,4 @@
-"""What a recorded run was made with, as the engine takes it: model, method, parameters, sampling."""
+"""A recorded run's settings as the engine takes them: model, method, parameters, sampling."""
 
 from __future__ import annotations
 

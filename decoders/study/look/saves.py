@@ -52,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """What a file is worth as it was saved: its ``method`` with its drafts of every run in ``ms``, or the ``problem``
+    """The worth of a file as it was saved: its ``method`` with its drafts of every run in ``ms``, or the ``problem``
     that keeps it from being used, with its traceback (``details``).
     """
 

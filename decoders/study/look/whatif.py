@@ -34,7 +34,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.drafters import chosen
 from decoders.engine.decoding import Decoding, Step
-from decoders.engine.recording import Run, described, recorded_params
+from decoders.engine.recording import Run, describe, recorded_params
 from decoders.engine.rows import JOINT
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
@@ -214,7 +214,7 @@ class ReadRun:
         decoding = self._decoding(step, entry, cold, own, notes)
         if candidate is not None:
             self._pick(decoding, step, candidate, entry, notes)
-        about = described(entry, cold, decoding)
+        about = describe(entry, cold, decoding)
         if candidate is not None:
             about |= {"node_terms": [], "step_terms": []}
         if not self.serves(decoding.needs):

@@ -86,7 +86,7 @@ class StepTimes:
         self.every = [(batch, count) for batch in batches for count in rows]
         self.times: dict[tuple[int, int], list[float]] = {size: [] for size in self.every}
         self.experts: dict[tuple[int, int], float | None] = {}
-        self.wrong, self.rounds = _refused(self.sessions), -1
+        self.wrong, self.rounds = _refusals(self.sessions), -1
         gc.collect()
 
     def measured_round(self) -> Iterator[int]:
@@ -134,7 +134,7 @@ def check_sizes(target: Target, batches: Sequence[int], rows: Sequence[int], con
         raise UserError(f"contexts {list(contexts)} are not allowed: 1 to {longest} tokens for {target.name}")
 
 
-def _refused(sessions: Sequence[Session]) -> list[int]:
+def _refusals(sessions: Sequence[Session]) -> list[int]:
     """Per session a token that the target does not write next."""
     written = [int(s.score(Draft.empty(s.context.root, "one row")).logits[0].argmax()) for s in sessions]
     return [1 if token == 0 else 0 for token in written]
@@ -147,8 +147,8 @@ def _step(target: Target, sessions: Sequence[Session], drafts: Sequence[Draft], 
 
 @contextmanager
 def unique_experts(target: Target) -> Iterator[list[int]]:
-    """How many different experts each router of a mixture of experts chose, forward by forward and layer by layer; the
-    list stays empty where the model has none.
+    """Count the different experts that each router of a mixture of experts chose, forward by forward and layer by
+    layer; the list stays empty where the model has none.
     """
     counted: list[int] = []
 

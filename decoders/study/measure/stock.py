@@ -54,8 +54,9 @@ def round_as(model: Any, weights: str | None, name: str, own: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What generate() gave and how long it took. ``first_s`` is the time of its first forward, which reads the prompt
-    and emits ``first_tokens`` tokens (1, or more where a looked-up draft was accepted at once)."""
+    """The output of generate() and its time. ``first_s`` is the time of its first forward, which reads the prompt and
+    emits ``first_tokens`` tokens (1, or more where a looked-up draft was accepted at once).
+    """
 
     tokens: list[int]
     seconds: float

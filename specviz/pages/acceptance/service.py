@@ -27,7 +27,7 @@ Cost = Annotated[float, Field(ge=0, le=10), needs("the cost of a draft forward i
 
 
 class Given(Body):
-    """What a forecast is made of. ``rows`` is L(n) as text, "" for a verify forward that costs as much as one row."""
+    """The parts of a forecast. ``rows`` is L(n) as text, "" for a verify forward that costs as much as one row."""
 
     acceptance: Share
     cost: Cost
@@ -78,7 +78,7 @@ class AcceptancePage(Service):
         """
         if not ids:
             raise Rejected("runs", "No run is chosen: choose one, or several to pool them by method.")
-        counted = [self._counted(key) for key in dict.fromkeys(ids)]
+        counted = [self._count(key) for key in dict.fromkeys(ids)]
         return {"sets": pooled_by_method(counted), "forced": sum(run.forced for run in counted)}
 
     @post("lengths")
@@ -135,7 +135,7 @@ class AcceptancePage(Service):
 
     @post("outputs")
     def outputs(self, given: Outputs) -> dict[str, Any]:
-        """Where two outputs part and what that means, by the model in use. Raises UserError without one."""
+        """The place where two outputs part and its meaning, by the model in use. Raises UserError without one."""
         from decoders.study.judge.tool_calls import judged_calls
         from decoders.study.judge.two_outputs import two_outputs
 
@@ -154,7 +154,7 @@ class AcceptancePage(Service):
         calls = judged_calls(given.plain, given.drafted)
         return {**made.to_json(), "texts": texts, "model": target.name, "calls": calls}
 
-    def _counted(self, key: str) -> Counted:
+    def _count(self, key: str) -> Counted:
         with self._change:
             if key in self._kept and self.desk.has(key):  # a run that was deleted is not counted from memory
                 self._kept.move_to_end(key)

@@ -13,7 +13,7 @@ from decoders.trace.acceptance import DEFINITIONS, Acceptance
 from decoders.trace.load import Load, at_batches, break_even_curve, chain_numbers, for_sglang, for_vllm, tiers
 from decoders.trace.metrics import draft_cost, ratio
 from decoders.trace.policies import compare, costs_of, offers_of
-from decoders.trace.reliability import Signal, outcomes, pooled, signals
+from decoders.trace.reliability import Signal, outcomes, pool_runs, signals
 from decoders.trace.trace import Trace
 
 
@@ -102,12 +102,12 @@ def pooled_by_method(runs: Iterable[Counted]) -> list[dict[str, Any]]:
             sets.setdefault(run.group, []).append(run)
     titles = Counter(title for _, title, _ in sets)
     return [
-        _pooled(name, title if titles[title] == 1 or lossless else f"{title} (lossy)", lossless, several)
+        _pool(name, title if titles[title] == 1 or lossless else f"{title} (lossy)", lossless, several)
         for (name, title, lossless), several in sets.items()
     ]
 
 
-def _pooled(name: str, title: str, lossless: bool, runs: Sequence[Counted]) -> dict[str, Any]:
+def _pool(name: str, title: str, lossless: bool, runs: Sequence[Counted]) -> dict[str, Any]:
     """One method's runs, pooled and each."""
     total = Acceptance()
     for run in runs:
@@ -128,7 +128,7 @@ def _calibrations(runs: Sequence[Counted]) -> Iterator[dict[str, Any]]:
     for signal in dict.fromkeys(signal for run in runs for signal in run.told):
         parts = [run.told[signal] for run in runs if signal in run.told]
         if any(len(told) for told, _ in parts):
-            yield pooled(parts, signal).to_json(signal)
+            yield pool_runs(parts, signal).to_json(signal)
 
 
 def _plain(value: float) -> str:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from decoders.study.attribute.attribution import WAYS, Link, coverage, links, uncopied
+from decoders.study.attribute.attribution import WAYS, Link, coverage, links, uncopied_spans
 from decoders.study.attribute.export import to_json
 from decoders.study.attribute.quotes import Quote, QuotedAnswer, gold_json, score_links
 from decoders.study.attribute.verbatim import quotations
@@ -25,7 +25,7 @@ def answer_digest(trace: Trace) -> str:
     return hashlib.sha256(json.dumps(same).encode()).hexdigest()
 
 
-def quoted(kept: Any) -> QuotedAnswer | None:
+def known_quotes(kept: Any) -> QuotedAnswer | None:
     """Known quotes as they stand in a file beside a run; None where there are none."""
     try:
         quotes = tuple(Quote(**quote) for quote in kept["quotes"])
@@ -44,14 +44,14 @@ def document(trace: Trace, gold: QuotedAnswer | None = None) -> dict[str, Any]:
     if quotes is not None:
         quotes["quoted_tokens"] = sum(passage >= -1 for passage in quotes["tokens"])
 
-    def drawn(every: list[Link]) -> dict[str, Any]:
+    def draw(every: list[Link]) -> dict[str, Any]:
         exported = to_json(trace, every)
         return {**exported, "thresholds": thresholds(trace, every, exported["links"], gold)}
 
     return {
         "schema": SCHEMA, "title": str(run.get("title") or ""), "method": run["method"]["name"], "gold": quotes,
-        "views": {name: drawn(links(trace, 1, **how)) for name, how in WAYS.items()},
-        "verbatim": drawn(quotations(trace)),
+        "views": {name: draw(links(trace, 1, **how)) for name, how in WAYS.items()},
+        "verbatim": draw(quotations(trace)),
     }  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def thresholds(
             ),
             "copied_tokens": copied,
             "own_tokens": len(trace.output_ids) - copied,
-            "uncopied": uncopied(kept, len(trace.output_ids)),
+            "uncopied": uncopied_spans(kept, len(trace.output_ids)),
             "sources": [
                 {name: getattr(one, name) for name in ("used_tokens", "copied_tokens", "links", "longest")}
                 for one in coverage(trace, kept, among=every)

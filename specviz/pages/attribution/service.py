@@ -27,7 +27,7 @@ from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
 from specviz.views.examples import passages
 
-from .document import answer_digest, document, quoted, standalone
+from .document import answer_digest, document, known_quotes, standalone
 from .scoring import MAX_ROWS, MIN_RUNS, Rows, Scorings
 from .signals import chosen_signals, unfit
 
@@ -56,7 +56,7 @@ class Sources(Body):
 
 
 class Question(Body):
-    """What is attributed, by which signals (names of methods). One of
+    """A run or answer to attribute, and the signals (names of methods). One of
 
     ``trace``: that run's output, by other methods;
     ``form`` with ``answer``: that text; without it the first signal's method writes the answer;
@@ -123,21 +123,21 @@ class Attribution(Service):
         error = str(trace.run.get("error") or "")
         return {"id": key, "state": "done", "error": error, **document(trace, gold), "others": others}
 
-    def _known(self, key: str) -> QuotedAnswer | None:
+    def _quotes_of(self, key: str) -> QuotedAnswer | None:
         """A run's known quotes. They are kept beside the run's file, once it is there: the next server has them too."""
         with self._change:
             gold = self._gold.get(key)
         library = self.desk.library
         if library is not None and key in library:
             if gold is None:
-                gold = quoted(library.about(key).get("gold"))
+                gold = known_quotes(library.about(key).get("gold"))
             elif "gold" not in library.about(key):
                 library.describe(key, gold=dataclasses.asdict(gold))
         return gold
 
     def _known_of(self, keys: Sequence[str]) -> QuotedAnswer | None:
         """The known quotes of an answer that all these runs wrote."""
-        return next((gold for key in keys if (gold := self._known(key)) is not None), None)
+        return next((gold for key in keys if (gold := self._quotes_of(key)) is not None), None)
 
     def _digest(self, key: str, trace: Trace) -> str:
         digest = answer_digest(trace)
@@ -218,7 +218,7 @@ class Attribution(Service):
         gold = None
         if asked.trace is not None:
             target, prompt, answer, title = self._again(asked.trace)
-            gold = self._known(asked.trace)
+            gold = self._quotes_of(asked.trace)
         elif asked.scoring is not None:
             gold = self.scorings.row(asked.scoring, asked.row)
             prompt, title = gold.record().prompt(target.tokenizer), gold.question

@@ -92,9 +92,10 @@ def lane_title(trace: Trace) -> str:
 
 
 def check_output(trace: Trace, plain: Sequence[int], judge: Callable[[], Any] | None = None) -> dict[str, Any]:
-    """Whether a run wrote plain decoding's tokens: {"state": "identical" or "differs"}, with the divergence. ``judge``
-    reads the place again with the model, where there is one; else what the run recorded of it decides. ``calls`` is
-    what the difference is to a program that reads tool calls or JSON ("" where a token's text was not recorded).
+    """Compare a run's output with plain decoding's tokens: {"state": "identical" or "differs"}, with the divergence.
+    ``judge`` reads the place again with the model, where there is one; else what the run recorded of it decides.
+    ``calls`` is what the difference is to a program that reads tool calls or JSON ("" where a token's text was not
+    recorded).
     """
     from decoders.study.judge.divergences import recorded_divergence
     from decoders.study.judge.tool_calls import judged_calls

@@ -164,7 +164,7 @@ class Compare(Service):
         if target is not None:
             target = self.desk.target_of(trace.run)
             check_tokens(target, trace)
-        return _recorded(trace), str(trace.run.get("title") or "Recorded prompt"), target
+        return _form_of(trace), str(trace.run.get("title") or "Recorded prompt"), target
 
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> int:
@@ -221,7 +221,7 @@ class Compare(Service):
         """
         traces = self._traces(runs)
         for key, trace in traces.items():
-            if trace.run["method"]["name"] == BASELINE and whole(trace) and self._trusted(key):
+            if trace.run["method"]["name"] == BASELINE and whole(trace) and self._is_trusted(key):
                 self._keep(plain_key(trace), trace.output_ids)
         waiting = {key: self._verdict(key, trace) for key, trace in traces.items()}
         verdicts = {}
@@ -236,7 +236,7 @@ class Compare(Service):
                 verdicts[key] = {"state": "unknown", "text": sentence(problem)}
         return verdicts
 
-    def _trusted(self, key: str) -> bool:
+    def _is_trusted(self, key: str) -> bool:
         """True where others' runs may be compared with this one: a file that somebody opened may say anything."""
         entry = self.desk.store.entry(key)
         return self.desk.loader.target is None or entry is None or entry.kind != "opened"
@@ -273,8 +273,8 @@ class Compare(Service):
             if trace.run["max_new_tokens"] > most:
                 text = f"This run may write {trace.run['max_new_tokens']:,} tokens, and at most {most:,} are made here."
                 return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
-            plain = self._decoded(trace, target)
-        return check_output(trace, plain, target and (lambda: self._judged(trace, plain, target)))
+            plain = self._decode(trace, target)
+        return check_output(trace, plain, target and (lambda: self._judge(trace, plain, target)))
 
     def _reference(self, trace: Trace) -> tuple[int, ...] | None:
         """Plain decoding's output for a run's prompt and settings, where it is known already."""
@@ -285,7 +285,7 @@ class Compare(Service):
             return tuple(trace.tables["plain"]["id"])
         return with_it
 
-    def _decoded(self, trace: Trace, target: Any) -> tuple[int, ...]:
+    def _decode(self, trace: Trace, target: Any) -> tuple[int, ...]:
         from decoders.study.judge.divergences import plain_output
         from decoders.study.look.recorded import sampling_of
 
@@ -300,7 +300,7 @@ class Compare(Service):
         ids = self.desk.on_worker(work)
         return self._keep(plain_key(trace), ids)
 
-    def _judged(self, trace: Trace, plain: Sequence[int], target: Any) -> Any:
+    def _judge(self, trace: Trace, plain: Sequence[int], target: Any) -> Any:
         from decoders.study.judge.divergences import divergence
 
         return self.desk.on_worker(lambda: divergence(target, trace, plain=plain))
@@ -321,7 +321,7 @@ class Compare(Service):
         return traces
 
 
-def _recorded(trace: Trace) -> PromptForm:
+def _form_of(trace: Trace) -> PromptForm:
     """A form whose prompt is a recorded run's, token by token."""
 
     class RecordedForm(PromptForm):
