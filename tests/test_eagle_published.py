@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from decoders import Prompt, UserError, generate, record
-from decoders.draft_models import eagle_published
+from decoders.draft_models import eagle_published, fit
 from decoders.draft_models.eagle_published import Trial
 from decoders.parts import load_part
 
@@ -129,13 +129,13 @@ def test_a_trace_says_which_head_drafted(target, tmp_path):
 
 def test_readings_are_tried_on_a_text(target, tmp_path, monkeypatch):
     """States one below and above, both positions; the share is that of the equations."""
-    monkeypatch.setattr(eagle_published, "TEXT", "the old lamp at the station was sold")
+    monkeypatch.setattr(fit, "TEXT", "the old lamp at the station was sold")
     head = load_part(target, "eagle3", publish(tmp_path / "head", *speculators(LLAMA, THIRD)))
     trials = head.about["trials"]
     assert [(one["features"], one["offset"]) for one in trials] == [
         ([2, 1, 0], 0), ([2, 1, 0], 1), ([3, 2, 1], 0), ([3, 2, 1], 1)
     ]  # fmt: skip
-    tokens = target.tokenizer(TEXT)["input_ids"]
+    tokens = target.tokenizer(fit.TEXT)["input_ids"]
     with target.by_own_attention(), torch.inference_mode():
         truth = target.model(torch.tensor([tokens]), use_cache=False).logits[0].argmax(-1).tolist()
     for trial in trials:
@@ -185,8 +185,8 @@ def test_what_norm_output_means_is_settled_by_second_guesses(target, tmp_path, m
 @pytest.mark.parametrize("output", [True, False])
 def test_second_guesses_are_those_of_the_equations(target, tmp_path, monkeypatch, output):
     """Of a head that drafts the four tokens that the target writes most, so that some of its guesses are right."""
-    monkeypatch.setattr(eagle_published, "TEXT", "the old lamp at the station was sold, and the keeper bought bread")
-    tokens = target.tokenizer(TEXT)["input_ids"]
+    monkeypatch.setattr(fit, "TEXT", "the old lamp at the station was sold, and the keeper bought bread")
+    tokens = target.tokenizer(fit.TEXT)["input_ids"]
     with target.by_own_attention(), torch.inference_mode():
         truth = target.model(torch.tensor([tokens]), use_cache=False).logits[0].argmax(-1).tolist()
     four = torch.tensor(sorted(token for token, _ in Counter(truth).most_common(4)))
