@@ -849,7 +849,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, target: Any, tmp_path: Path) -> str:
 
 
 def test_alone_it_lists_the_recipes(capsys: pytest.CaptureFixture[str], target: Any, tiny: str) -> None:
-    assert lab() == 0
+    assert specviz("lab") == 0
     out = capsys.readouterr().out
     assert all(name in out for name in recipes()) and "takes: expected for tiny-llama on cpu" in out
     pools = duration(foreseen(target, find_recipe("casd-fig3"), 1.0))

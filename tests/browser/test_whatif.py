@@ -105,7 +105,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     asked_again(page)
     page.select_option("#svw-svf-verifier", "relaxed")
     expect(page.locator("#svw-svf-verifier")).to_be_focused()
-    assert f"what if {relaxed} token" in settled(page)
+    assert f"what if {relaxed} token" in answer(page)
     assert page.evaluate("specviz.app.whatif.result.trace.run.method.name") == "adapld@relaxed"
     expect(page.locator("#svw-svf-verifier option[value=block]")).to_be_disabled()  # the run is greedy: matched
     page.click(".svw-judged summary")
