@@ -85,7 +85,8 @@ FLOORS = (
     ("inspect",),
     ("shell",),
     ("acceptance", "doctor", "trees"),
-    ("attribution", "compare", "dev", "judges", "lab", "lesson", "models", "player", "runs", "servers", "whatif"),
+    ("judges",),
+    ("attribution", "compare", "dev", "lab", "lesson", "models", "player", "runs", "servers", "whatif"),
     ("opening", "site"),
 )
 

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             failed += not made
             outcome = f"{time.monotonic() - started:.0f} s" if made else WORKSHOP.failed[part.package]
             common.say(f"{done + 1} of {len(missing)}: {name}, {outcome}")
-    common.say("the kernels for rounded weights are there" if KERNELS.usable("compiled") else KERNELS.why_not())
+    common.say("the kernels for rounded weights are there" if KERNELS.usable("compiled") else KERNELS.why_not() or "")
     return 1 if failed else 0
 
 

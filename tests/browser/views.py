@@ -138,7 +138,7 @@ def in_narrow_window(page: Any) -> None:
     wait_drawn(page, "#sv-tabs .overflow-dropdown button")
 
 
-def answered(view: Callable[[Any], None], answers: Mapping[str, Any], status: int = 200) -> Callable[[Any], None]:
+def answer_with(view: Callable[[Any], None], answers: Mapping[str, Any], status: int = 200) -> Callable[[Any], None]:
     """A view whose server answers these addresses so, as it does after minutes of work, or where something fails; it
     does until the page's routes are taken away.
     """
@@ -162,7 +162,7 @@ def examine_part(page: Any) -> None:
         "parts": [{"id": "shipped:eagle", "title": "EAGLE head", "kind": "eagle", "own": False}],
     }  # fmt: skip
     answers = {"api/doctor": catalog, "api/doctor/of/seen": {**card, "report": None}}
-    answered(at("tab=lab&lab=doctor", ".svdr-progress"), answers)(page)
+    answer_with(at("tab=lab&lab=doctor", ".svdr-progress"), answers)(page)
 
 
 def refuse_prompt(page: Any) -> None:
@@ -209,7 +209,7 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, help": press_key(inspect, "?", ".sv-help"),
     "inspect, presenter": press_key(inspect, "f", ".sv-presenting"),
     "inspect, model": click_through(inspect, ".svp-pill", ".svm[open]"),
-    "inspect, model that is refused": answered(choose_model(".svm-wrong"), {"api/models/choose": REFUSED}, 400),
+    "inspect, model that is refused": answer_with(choose_model(".svm-wrong"), {"api/models/choose": REFUSED}, 400),
     "inspect, prompt that is refused": refuse_prompt,
     "inspect, run that is not there": at("trace=no-such-run", ".svp-banner[data-kind=error]"),
     "inspect, server that is offline": offline_server,
