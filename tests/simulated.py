@@ -1,11 +1,11 @@
 """A GPU that is not there: tensors that say ``cuda:0`` and compute on the CPU, and refuse what a GPU refuses.
 
-Inside ``simulated()``, ``load_target(..., device="cuda")`` and all that follows run as on one. Raised is what would
+Inside ``simulate()``, ``load_target(..., device="cuda")`` and all that follows run as on one. Raised is what would
 fail there: operations over tensors of both devices, attention masks whose rows do not begin aligned, grouped attention
 that only the kernel with all scores takes. Counted is what costs there: copies to the device and back, each with the
 line of the project that made it. What it cannot show: times, kernels, memory.
 
->>> with simulated() as device, device.counting():
+>>> with simulate() as device, device.counting():
 ...     host = (torch.ones(2, device="cuda") + 1).tolist()
 >>> host, device.copies
 ([2.0, 2.0], Counter({'back': 1}))

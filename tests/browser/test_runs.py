@@ -120,12 +120,15 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     becomes(page, lambda: {path.stem for path in folder.glob("*.spectrace")}, {jobs[2].id, stranger.id})
 
     # more rows than fit: page by page; a disk that refuses is told once
-    page.evaluate(
-        """() => { const a = specviz.app;
-        a.runs = Array.from({length: 450}, (_, i) => ({...a.runs[0], id: 'x' + i}));
-        a.room = {...a.room, problem: 'Runs are not saved on disk.'};
-        document.dispatchEvent(new CustomEvent('specviz:runs')); }"""
-    )
+    def many(route: Any) -> None:
+        there = route.fetch()
+        answer = there.json()
+        runs = [{**answer["runs"][0], "id": f"x{number}"} for number in range(450)]
+        room = {**answer["room"], "problem": "Runs are not saved on disk."}
+        route.fulfill(response=there, json={**answer, "runs": runs, "room": room})
+
+    page.route("**/api/runs", many)
+    page.evaluate("document.dispatchEvent(new CustomEvent('specviz:tab'))")
     expect(page.locator(".svp-grid tr[data-id]")).to_have_count(200)
     page.click("button:has-text('Show 200 more of 450')")
     expect(page.locator(".svp-grid tr[data-id]")).to_have_count(400)
@@ -133,6 +136,7 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         fits(page, 420)
+    page.unroute_all(behavior="wait")
     assert [p for p in page.problems if "422" not in p] == []
 
 

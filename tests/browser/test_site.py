@@ -51,7 +51,7 @@ def test_a_run_that_holds_p_and_q_is_shown_under_every_verifier(page, site):
     path = GALLERY / "16-garden-summary-glide-sampled.spectrace"
     trace = load(path)
     first = next(iter(judged(trace)))
-    opened(page, site / "run.html", f"?run={trace.digest[:16]}#step={first.step}")
+    open_site(page, site / "run.html", f"?run={trace.digest[:16]}#step={first.step}")
     page.get_by_role("tab", name="Verifiers").click()
     table = page.locator(".svj-table")
     for name in ("ratio", "block", "typical"):
@@ -59,7 +59,7 @@ def test_a_run_that_holds_p_and_q_is_shown_under_every_verifier(page, site):
         expect(row).to_contain_text(f"{1 + first.rules[name].expected[0]:.2f}")
     expect(page.locator(".sv-judges .sv-mass")).to_be_visible()
     copied = load(GALLERY / "2-class-docstring-pld-h.spectrace")  # no q was drawn from
-    opened(page, site / "run.html", f"?run={copied.digest[:16]}")
+    open_site(page, site / "run.html", f"?run={copied.digest[:16]}")
     page.wait_for_selector(".sv-row")
     expect(page.get_by_role("tab", name="Verifiers")).to_have_count(0)
     assert page.problems == []
