@@ -92,8 +92,9 @@ class User:
     def page(self) -> Any:
         """The tab as a test's page: it remembers what went wrong (``problems``) and what it asked for (``requests``).
         """
-        if self.tab is None or self.tab.is_closed():
+        if self.tab is None or self.tab.is_closed() or not self._without_script():
             self.tab = self._new_tab()
+        # a module's page lasts beside those of its tests: with both scripts each would forget what the other knows
         self.tests += 1
         script = {"source": FORGET.replace("TEST", str(self.tests))}
         self.tab.script = self.tab.session.send("Page.addScriptToEvaluateOnNewDocument", script)["identifier"]
@@ -102,6 +103,7 @@ class User:
 
     def _new_tab(self) -> Any:
         tab = self.context.new_page()
+        tab.script = None
         tab.session = self.context.new_cdp_session(tab)
         tab.session.send("Page.enable")
         tab.on("console", lambda said: tab.problems.append(said.text) if said.type in ("error", "warning") else None)
@@ -128,16 +130,25 @@ class User:
         if self.tab is None or self.tab.is_closed():
             return
         self.tab.goto("about:blank")
-        try:
-            self.tab.session.send("Page.removeScriptToEvaluateOnNewDocument", {"identifier": self.tab.script})
-        except Exception as problem:  # pages from disk have a process of their own, which knows no script by this name
-            if "Script not found" not in str(problem):
-                raise
-            self.tab.close()
+        if not self._without_script():
             return
         self.tab.set_viewport_size(dict(SIZE))
         self.tab.emulate_media(color_scheme="light")
         self.tab.mouse.move(-1, -1)
+
+    def _without_script(self) -> bool:
+        """The tab runs nothing of a test any more; false where it had to be closed for that."""
+        tab, script = self.tab, self.tab.script
+        tab.script = None
+        try:
+            if script is not None:
+                tab.session.send("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
+        except Exception as problem:  # pages from disk have a process of their own, which knows no script by this name
+            if "Script not found" not in str(problem):
+                raise
+            tab.close()
+            return False
+        return True
 
 
 @pytest.fixture(scope="module")

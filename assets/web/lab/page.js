@@ -116,6 +116,7 @@ function fold() {
 /** @param {string} name */
 function choose(name) {
   lab.choice = name;
+  clearTimeout(lab.check); // an estimate of what was chosen before
   if (name in TOOLS) {
     show("");
     fold();
