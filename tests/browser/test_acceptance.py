@@ -62,6 +62,7 @@ def old_address(page: Any, port: int) -> Iterator[Visit]:
     nothing_wrong(page, port)
 
 
+@pytest.mark.slow("a walk through three views: half a minute; the counting has tests of its own")
 def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     page = visit()
     expect(page.locator(".svd-defined tbody tr")).to_have_count(len(RUNS))
