@@ -47,16 +47,27 @@ def pruned_draft(
     probes, rows = _probes(draft, _numbers(order)) if draft.probes else ((), [])
     said = draft.distributions
     return Draft(  # at every step: ``dataclasses.replace`` takes thrice as long
-        tree, of_nodes(draft.origins), of_nodes(draft.sources),
-        None if draft.probabilities is None else of_nodes(draft.probabilities), draft.candidates, probes, draft.route,
-        draft.reason if reason is None else reason, of_nodes(draft.pool), Later(own_terms),
-        draft.notes if notes is None else notes, None if said is None else Said.of(said).of_nodes(_numbers(order)),
-        draft.drawn, None if draft.looks is None else _looks(draft.looks, _numbers(order), rows, len(tree)), None,
-        draft.translated,
-        None if draft.layout is None else _layout(draft.layout, [*order, *rows], len(draft.tree), bool(probes)),
-        draft.lattice, draft.proposal if proposal is None else proposal, tuple(order),
-        partial(_left_out, draft, order, survival),
-    )  # fmt: skip
+        tree=tree,
+        origins=of_nodes(draft.origins),
+        sources=of_nodes(draft.sources),
+        probabilities=None if draft.probabilities is None else of_nodes(draft.probabilities),
+        candidates=draft.candidates,
+        probes=probes,
+        route=draft.route,
+        reason=draft.reason if reason is None else reason,
+        pool=of_nodes(draft.pool),
+        terms=Later(own_terms),
+        notes=draft.notes if notes is None else notes,
+        distributions=None if said is None else Said.of(said).of_nodes(_numbers(order)),
+        drawn=draft.drawn,
+        looks=None if draft.looks is None else _looks(draft.looks, _numbers(order), rows, len(tree)),
+        translated=draft.translated,
+        layout=None if draft.layout is None else _layout(draft.layout, [*order, *rows], len(draft.tree), bool(probes)),
+        lattice=draft.lattice,
+        proposal=draft.proposal if proposal is None else proposal,
+        nodes=tuple(order),
+        pruned_later=partial(_left_out, draft, order, survival),
+    )
 
 
 def _numbers(order: Sequence[int]) -> dict[int, int]:

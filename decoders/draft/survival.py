@@ -242,7 +242,7 @@ def _of_candidate(draft: Draft) -> list[tuple[str, int]]:
     if ranking is None or ranking.chosen < 0:
         return []
     made, chosen = list[tuple[str, int]](), ranking.chosen
-    score = float(ranking.score.data[chosen])  # as ``matched``
+    score = float(ranking.score.data[chosen])  # as in ``count_match``
     for name, values in (("score", ranking.score), *ranking.terms.items()):
         if name in NO_SIGNAL:
             continue

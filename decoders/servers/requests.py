@@ -58,7 +58,7 @@ class Requests:
         self.passed: set[str] = set()  # requests that are not recorded
         self.failed = False
 
-    def begun(self, key: str, begin: Callable[[], Recording | None]) -> Recording | None:
+    def find_or_begin(self, key: str, begin: Callable[[], Recording | None]) -> Recording | None:
         """The recording of a request: the running one, or what ``begin`` makes; None where that is None, or too many
         run.
         """

@@ -199,7 +199,7 @@ class TreeTaps(Requests):
                 {**self.about, "temperature": params.temperature, "top_p": params.top_p, "top_k": params.top_k},
             )  # fmt: skip
 
-        return self.begun(key, begin)
+        return self.find_or_begin(key, begin)
 
     def _before(self, verify: Any, batch: Any, output: Any) -> Callable[..., None] | None:
         """Read what the target decides on: trees [requests, nodes] and a row of logits per node."""

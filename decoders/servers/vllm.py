@@ -86,7 +86,7 @@ class Taps(Requests):
                  "seed": params.seed},
             )  # fmt: skip
 
-        return self.begun(key, begin)
+        return self.find_or_begin(key, begin)
 
     def hand_over(
         self, logits: Tensor, recordings: Sequence[Recording | None], counts: Sequence[int], drafted: Tensor

@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
             failed += not made
             outcome = f"{time.monotonic() - started:.0f} s" if made else WORKSHOP.failed[part.package]
             common.say(f"{done + 1} of {len(missing)}: {name}, {outcome}")
-    common.say("the kernels for rounded weights are there" if KERNELS.usable("compiled") else KERNELS.why_not() or "")
+    if KERNELS.usable("compiled"):  # else the log says why
+        common.say("the kernels for rounded weights are there")
     return 1 if failed else 0
 
 

@@ -31,7 +31,7 @@ def comparison(traces: Mapping[str, Trace]) -> dict[str, Any]:
     numbers = {key: one for some in sets for key, one in numbers_of(some).items()}
     return {
         "metrics": METRICS,
-        "runs": {key: {"numbers": numbers[key], "lens": _is_checked(traces[key], traces.values())} for key in numbers},
+        "runs": {key: {"numbers": numbers[key], "lens": _check(traces[key], traces.values())} for key in numbers},
         "sets": [
             {"runs": [*some], "stretches": stretches(some, BASELINE), "outcome": outcome_of(some)} for some in sets
         ],
@@ -48,8 +48,8 @@ def _together(traces: Mapping[str, Trace]) -> Iterator[Sequence[str]]:
         yield keys if len(keys) > 1 else others[-2:]
 
 
-def _is_checked(trace: Trace, group: Any) -> dict[str, Any]:
-    """True where a run wrote what plain decoding of the same prompt and settings did, as far as that was recorded."""
+def _check(trace: Trace, group: Any) -> dict[str, Any]:
+    """A run's output held against plain decoding's of the same prompt and settings, as far as that was recorded."""
     if trace.run.get("forced"):
         return {"state": "unknown", "text": "This run wrote a given answer: there is nothing to compare it with."}
     if {"tokens", "tokens.id", "text"} & set(trace.run.get("unknown", ())):

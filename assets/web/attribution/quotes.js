@@ -74,10 +74,12 @@ async function poll() {
   if (!scoring) return;
   clearTimeout(page.timer);
   const ask = () => getJson(`api/attribution/scores/${scoring.id}?answers=true`);
-  scoring.told = await within(part("scores"), ask, () => scoring === page.scoring);
-  if (!scoring.told) return;
+  /** @type {Scores | undefined} */
+  const told = await within(part("scores"), ask, () => scoring === page.scoring);
+  if (!told) return;
+  scoring.told = told;
   drawScores();
-  if (["queued", "running"].includes(scoring.told.state)) page.timer = setTimeout(poll, 700);
+  if (["queued", "running"].includes(told.state)) page.timer = setTimeout(poll, 700);
 }
 
 /** How far the scoring is, and its scores so far. */

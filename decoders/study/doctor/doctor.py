@@ -167,7 +167,7 @@ def examination(
     measured, findings = list[Measured](), list[Finding]()
     for control in listed:
         made = drafts(control.drafting, texts, temperature)
-        measured.append(one := _finding_of(control.cause, control.change, base, made))
+        measured.append(one := _measure(control.cause, control.change, base, made))
         findings += _helps(control, one, base)
         yield Stage(next(done), total, f"{control.cause}: {control.change}")
     for form in forms:
@@ -194,7 +194,7 @@ def examination(
         ))  # fmt: skip
     findings.sort(key=lambda one: (one.level != FAULT, -one.gain))
     yield Stage(next(done), total, "verify rows against single rows")
-    first = _finding_of("as it is", "", base, base)
+    first = _measure("as it is", "", base, base)
     return Report(
         target.name, part, len(texts), len(base.own), temperature, first, float(base.drawn.mean()),
         float(base.outside[:, 0].mean()), measured, findings, list(skipped),
@@ -218,7 +218,7 @@ def pair_up(difference: np.ndarray) -> tuple[float, float]:
     return mean, mean / error
 
 
-def _finding_of(cause: str, change: str, base: Drafted, made: Drafted) -> Measured:
+def _measure(cause: str, change: str, base: Drafted, made: Drafted) -> Measured:
     inside = ~(base.outside | made.outside)
     rise = np.where(inside, made.told - base.told, 0.0).sum(1) / np.maximum(inside.sum(1), 1)
     gain, z = pair_up(rise[inside.any(1)])
@@ -260,7 +260,7 @@ def _exact(
         Text.read(drafting.target, tokens, start, sorted(_read(drafting)), at)
         for tokens, (start, _), at in zip(every, sizes, chosen, strict=True) if at
     ]  # fmt: skip
-    one = _finding_of("precision", "states of the target in float32", base, drafts(drafting, texts, temperature))
+    one = _measure("precision", "states of the target in float32", base, drafts(drafting, texts, temperature))
     if one.gain < GAIN or one.z < SURE:
         return one, []
     number = f"acceptance length {base.length:.2f} → {one.length:.2f}, +{one.gain:.2f} nats (z {one.z:.1f})"

@@ -92,7 +92,7 @@ class WhatIfs(Service):
 
     @get("{key}")
     def able(self, key: str) -> dict[str, str]:
-        """True where a run's steps can be drafted again."""
+        """The ``reason`` why a run's steps cannot be drafted again, "" where they can."""
         return {"reason": self.reason(key)}
 
     def reason(self, key: str) -> str:
