@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import socket
+import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from decoders.importers import open_log
-from decoders.servers.client import ServerFault, Stream, checked_address, find_server
+from decoders.servers.client import Server, ServerFault, Stream, checked_address, find_server
 from decoders.servers.recorder import Recorder
 from specviz.pages.servers import service
 from specviz.server.http import COOKIE
@@ -253,9 +257,24 @@ def test_only_the_owner_of_an_app_may_connect(client: TestClient, desk: StubDesk
 def test_few_connections_at_once(client: TestClient) -> None:
     with model_server() as server:
         server.pause = 3
-        for _ in range(service.AT_ONCE):
-            ask(client, address=server.address)
+        asked = [ask(client, address=server.address) for _ in range(service.AT_ONCE)]
         assert "wait for one" in refuse(client, 429, address=server.address)
+        server.gate.set()
+        assert not [end["problem"] for one in asked if (end := over(client, one))["problem"]]
+
+
+def test_a_server_that_hangs_up_leaves_no_socket_open() -> None:
+    """It hangs up on a request that is longer than what the system takes on unread."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        hang_up = threading.Thread(target=lambda: listening.accept()[0].close())
+        hang_up.start()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with pytest.raises(ServerFault, match="does not answer"):
+                Server(f"http://127.0.0.1:{listening.getsockname()[1]}", "vLLM", "toy").post("/", "x" * (32 << 20))
+            gc.collect()
+        hang_up.join()
+    assert not [warning for warning in caught if warning.category is ResourceWarning]
 
 
 def test_the_length_of_a_stream_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,8 @@ def test_a_batchs_lengths_are_by_the_batchs_costs(monkeypatch: pytest.MonkeyPatc
     """Rows that are free for one run and dear in a batch: alone all that is likely is verified, together next to
     nothing, of all drafts the likeliest; the outputs are plain decoding's.
     """
-    free, dear = Curve((1, 400), (10.0, 10.001), "a test"), Curve((1, 400), (10.0, 10_000.0), "a test")
+    a_step = 1e6  # ms: beside it the time that drafting takes here is nothing, on a busy machine too
+    free, dear = (Curve((1, 400), (a_step, a_step * most), "a test") for most in (1.0001, 1000.0))
     monkeypatch.setattr(
         together, "batch_costs", lambda target, runs: RowCosts(free if runs == 1 else dear, follows=False)
     )

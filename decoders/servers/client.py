@@ -47,6 +47,7 @@ class Answer:
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
         headers |= {"Content-Type": "application/json"} if body is not None else {}
         data = None if body is None else json.dumps(body).encode()
+        connection = None
         try:
             connection = kind(str(parts.hostname), parts.port, timeout=CONNECT_S)
             connection.connect()
@@ -55,6 +56,8 @@ class Answer:
             connection.request(verb, f"{parts.path}{path}", data, headers)
             self.response = connection.getresponse()
         except (OSError, http.client.HTTPException, ValueError) as problem:
+            if connection is not None:
+                connection.close()
             why = f"{address} does not answer ({_why(problem)})"
             raise ServerFault(f"{why}: is the server up, and the port right?") from None
         if self.response.status != 200:
@@ -157,6 +160,10 @@ class Stream:
         """Pieces of text. Raises ServerFault where the server ends in the middle; ``file`` has what came until then."""
         path, body = self._request()
         self._answer = answer = self.server.post(path, body, ANSWER_S)
+        with answer.response:
+            yield from self._pieces(answer)
+
+    def _pieces(self, answer: Answer) -> Iterator[str]:
         ended, lost = False, ""
         while not self.closed:
             try:
@@ -177,7 +184,6 @@ class Stream:
             ended = ended or over
             if text:
                 yield text
-        answer.response.close()
         if not ended and not self.closed:
             raise ServerFault(f"{self.server.address} ended in the middle of its answer{lost}")
 
