@@ -117,7 +117,7 @@ def _store(weights: Mapping[str, Tensor], dtype: torch.dtype, bits: int = 8) -> 
     return stored
 
 
-def _in_int8(matrix: Float[Tensor, "out in"]) -> tuple[Tensor, Float[Tensor, "out"]]:
+def _in_int8(matrix: Float[Tensor, "out in"]) -> tuple[Tensor, Float[Tensor, " out"]]:
     """w[i, j] ≈ int8[i, j] · scale[i]."""
     scale = (matrix.abs().amax(1) / 127).clamp_min(2**-24).half()
     return (matrix / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8), scale

@@ -231,14 +231,16 @@ def sizes(machine: Machine) -> Iterator[Row]:
     target = machine.large()
     weights = sum(parameter.nbytes for parameter in target.model.parameters())
     yield "weights", f"{weights / 1e9:.1f} GB, {machine.peak():.1f} at most while they were made", ""
-    block = torch.empty(1 << (20 if machine.rehearse else 32), dtype=torch.uint8, device=machine.device)
-    bandwidth = block.nbytes / machine.milliseconds(lambda: block.sum(dtype=torch.int64), 5) * 1e3
-    del block
-    for context in machine.contexts:
+
+    def read_bandwidth() -> float:
+        block = torch.empty(1 << (20 if machine.rehearse else 32), dtype=torch.uint8, device=machine.device)
+        return block.nbytes / machine.milliseconds(lambda: block.sum(dtype=torch.int64), 5) * 1e3
+
+    def forwards(context: int) -> Iterator[Row]:  # a function: its session's memory is free before the next one's
         machine.peak()
         session = target.session(Needs(), context + 80)
         prompt = prompt_of(context, target.info["vocab"])
-        taken = machine.milliseconds(lambda: session.prefill(prompt), 1)  # noqa: B023
+        taken = machine.milliseconds(lambda: session.prefill(prompt), 1)
         rows = target.rows_at_once(max(0, context + 80 - READ_ROWS), context + 80)
         need = RunSize.of(target.shape, target.dtype, Needs(), context + 80, SPARE_ROWS, rows).bytes / 1e9
         used = machine.peak() - weights / 1e9
@@ -250,7 +252,10 @@ def sizes(machine: Machine) -> Iterator[Row]:
             taken = machine.milliseconds(lambda: session.score(Draft(tree)))  # noqa: B023
             share = f", {weights / bandwidth * 1e3 / taken:.2f} of the memory limit" if label == "1" else ""
             yield f"forward of {label} rows behind {context:,}", f"{taken:.2f} ms{share}", ""
-        del session
+
+    bandwidth = read_bandwidth()
+    for context in machine.contexts:
+        yield from forwards(context)
 
 
 def long(machine: Machine) -> Iterator[Row]:

@@ -52,7 +52,7 @@ class Probe:
     parent: int
     offset: int
     token: int | None = None
-    embedding: Float[Tensor, "hidden"] | None = None
+    embedding: Float[Tensor, " hidden"] | None = None
     sees: tuple[int, ...] = ()
     kind: str = "probe"
     prefix: tuple[int, ...] = ()
@@ -153,7 +153,7 @@ class Draft:
     pool: tuple[int, ...] = ()
     terms: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: Mapping[str, SupportsFloat] = field(default_factory=dict)
-    distributions: Mapping[int, Float[Tensor, "vocab"]] | None = None
+    distributions: Mapping[int, Float[Tensor, " vocab"]] | None = None
     drawn: bool = False
     looks: Looks | None = None
     pruned: Pruned | None = None

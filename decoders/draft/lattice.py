@@ -19,5 +19,5 @@ class Lattice:
 
     tokens: Int[Tensor, "positions candidates"]
     logprobs: Float[Tensor, "positions candidates"]
-    walk: Int[Tensor, "positions"]
+    walk: Int[Tensor, " positions"]
     transitions: Float[Tensor, "positions before candidates"] | None = None

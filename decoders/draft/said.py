@@ -18,11 +18,11 @@ class DraftVocab:
     target's vocabulary, its place among them (-1: it cannot be drafted).
     """
 
-    tokens: Int[Tensor, "drafted"]
+    tokens: Int[Tensor, " drafted"]
     places: np.ndarray
 
     @classmethod
-    def of(cls, tokens: Int[Tensor, "drafted"] | None, vocab: int) -> DraftVocab | None:
+    def of(cls, tokens: Int[Tensor, " drafted"] | None, vocab: int) -> DraftVocab | None:
         """None where all tokens can be drafted."""
         if tokens is None:
             return None
@@ -39,7 +39,7 @@ class Said(Mapping[int, Tensor]):
     """
 
     def __init__(
-        self, told: Mapping[int, Float[Tensor, "drafted"]], vocab: DraftVocab | None = None, normal: bool = False
+        self, told: Mapping[int, Float[Tensor, " drafted"]], vocab: DraftVocab | None = None, normal: bool = False
     ) -> None:
         rows = {id(row): row for row in told.values()}
         place = {key: i for i, key in enumerate(rows)}
@@ -47,7 +47,7 @@ class Said(Mapping[int, Tensor]):
         self.row = {node: place[id(row)] for node, row in told.items()}  # node → row of ``probabilities``
 
     @classmethod
-    def of(cls, distributions: Mapping[int, Float[Tensor, "vocab"]]) -> Said:
+    def of(cls, distributions: Mapping[int, Float[Tensor, " vocab"]]) -> Said:
         """Distributions by node, however they were given."""
         return distributions if isinstance(distributions, Said) else cls(distributions, normal=True)
 
@@ -62,7 +62,7 @@ class Said(Mapping[int, Tensor]):
         rows = torch.stack(self._rows).float()
         return rows if self._normal else rows.softmax(-1)
 
-    def __getitem__(self, node: int) -> Float[Tensor, "vocab"]:
+    def __getitem__(self, node: int) -> Float[Tensor, " vocab"]:
         own = self.probabilities[self.row[node]]
         if self.vocab is None:
             return own

@@ -294,7 +294,7 @@ class BlockNetwork(Borrowing):
         """Keys and values of the target's states (as ``read``) per layer."""
         return [layer.self_attn.keys_values(read, cos, sin) for layer in self.layers]
 
-    def rows(self, roots: Int[Tensor, "blocks"]) -> Float[Tensor, "blocks block hidden"]:
+    def rows(self, roots: Int[Tensor, " blocks"]) -> Float[Tensor, "blocks block hidden"]:
         """The input rows: each root and the masks behind it."""
         root, masks = self.embedding(roots)[:, None], self.config.block - 1
         if self.config.mask_token < 0:
@@ -304,7 +304,7 @@ class BlockNetwork(Borrowing):
         return torch.cat([root, mask.expand(len(roots), masks, -1)], 1) * self.config.embedding_scale
 
     def forward(
-        self, roots: Int[Tensor, "blocks"], context: Sequence[KeysValues], cos: Tensor, sin: Tensor,
+        self, roots: Int[Tensor, " blocks"], context: Sequence[KeysValues], cos: Tensor, sin: Tensor,
         masks: Sequence[Tensor | None] = (),
     ) -> Float[Tensor, "blocks block hidden"]:  # fmt: skip
         """Final states of blocks, those that the head reads. ``context`` has keys and values per layer, of one text or

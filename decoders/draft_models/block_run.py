@@ -56,7 +56,7 @@ class BlockRun:
 
 
 def visible(
-    config: BlockConfig, starts: Int[Tensor, "blocks"], positions: int, *, apart: bool = True
+    config: BlockConfig, starts: Int[Tensor, " blocks"], positions: int, *, apart: bool = True
 ) -> list[Bool[Tensor, "blocks 1 block keys"] | None]:
     """Per layer, which of a text's first ``positions`` and of its own block each row of blocks that begin at ``starts``
     sees; None where it sees all of them. ``apart``: blocks may begin elsewhere than behind these positions.

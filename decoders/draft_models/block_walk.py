@@ -19,7 +19,7 @@ from .block_network import BlockNetwork
 
 RECORDED = 8  # candidates per position of a lattice where no selector says how many there are
 # a position's logits, and its number → the token's place among those that can be drafted [1], the logits as recorded
-Choose = Callable[[Float[Tensor, "drafted"], int], tuple[Int[Tensor, "1"], Tensor]]
+Choose = Callable[[Float[Tensor, " drafted"], int], tuple[Int[Tensor, "1"], Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Walk:
     ``alone`` are those of every position by itself, ``states`` what they were said of.
     """
 
-    places: Int[Tensor, "positions"]
+    places: Int[Tensor, " positions"]
     said: Float[Tensor, "positions drafted"]
     alone: Float[Tensor, "positions drafted"]
     states: Float[Tensor, "positions hidden"]
 
 
-def greedy(logits: Float[Tensor, "drafted"], position: int) -> tuple[Int[Tensor, "1"], Tensor]:
+def greedy(logits: Float[Tensor, " drafted"], position: int) -> tuple[Int[Tensor, "1"], Tensor]:
     """The likeliest token."""
     return logits.argmax(-1, keepdim=True), logits
 
@@ -62,8 +62,8 @@ def walk_blocks(
 
 
 def score(
-    network: BlockNetwork, alone: Float[Tensor, "drafted"], state: Float[Tensor, "hidden"], before: Int[Tensor, "1"]
-) -> Float[Tensor, "drafted"]:
+    network: BlockNetwork, alone: Float[Tensor, " drafted"], state: Float[Tensor, " hidden"], before: Int[Tensor, "1"]
+) -> Float[Tensor, " drafted"]:
     """A position's logits given the token before it; of a candidate selector those of its candidates alone."""
     config = network.config
     if config.selector_rank:
@@ -76,8 +76,8 @@ def score(
 
 
 def transition(
-    network: BlockNetwork, before: Int[Tensor, "before"], places: Int[Tensor, "candidates"] | None,
-    state: Float[Tensor, "hidden"],
+    network: BlockNetwork, before: Int[Tensor, " before"], places: Int[Tensor, " candidates"] | None,
+    state: Float[Tensor, " hidden"],
 ) -> Float[Tensor, "before candidates"]:  # fmt: skip
     """The addition of tokens ``before`` to the logits of tokens at ``places`` (None: all that can be drafted), where
     ``state`` guesses: W2 W1[x] (DSpark), or ⟨A[p] ⊙ W h, B[c]⟩ (DFlash2).
@@ -92,7 +92,7 @@ def transition(
 
 
 @torch.inference_mode()
-def confidences(network: BlockNetwork, walk: Walk, root: int) -> Float[Tensor, "positions"]:
+def confidences(network: BlockNetwork, walk: Walk, root: int) -> Float[Tensor, " positions"]:
     """DSpark's acceptance probability of each token of a walk, given the one before."""
     read = walk.states
     if network.config.confidence_markov:

@@ -140,9 +140,9 @@ class CompiledDraft(CompiledForwards):
         return rows <= MOST_ROWS and self.usable()
 
     def run(
-        self, ids: Int[Tensor, "rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
+        self, ids: Int[Tensor, " rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
         context: Any,
-    ) -> tuple[Float[Tensor, "drafted"], list[Tensor]]:  # fmt: skip
+    ) -> tuple[Float[Tensor, " drafted"], list[Tensor]]:  # fmt: skip
         """Rows behind ``start`` others, of the draft or the text, each of which sees those before it: logits of the
         last one, and its queries by layer.
         """

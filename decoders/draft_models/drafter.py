@@ -44,7 +44,7 @@ KV_DELAY = Term(
 )
 
 # a token [1], which stays on the device, and what is kept of what the drafter said
-Choose = Callable[[Float[Tensor, "vocab"]], tuple[Int[Tensor, "1"], Tensor]]
+Choose = Callable[[Float[Tensor, " vocab"]], tuple[Int[Tensor, "1"], Tensor]]
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Running(Protocol):
         """Read the prompt, so that the first draft has only its own forwards to make."""
         ...
 
-    def read(self, context: Context) -> Float[Tensor, "vocab"]:
+    def read(self, context: Context) -> Float[Tensor, " vocab"]:
         """Logits after the context's last token."""
         ...
 
@@ -236,7 +236,7 @@ class ModelDrafter(Drafter):
         self._adapt(draft.tree, len(self.tokens), verdict.accepted)
 
 
-def likeliest(logits: Float[Tensor, "vocab"]) -> tuple[Int[Tensor, "1"], Tensor]:
+def likeliest(logits: Float[Tensor, " vocab"]) -> tuple[Int[Tensor, "1"], Tensor]:
     """The drafter's first choice, and its logits."""
     return logits.argmax(-1, keepdim=True), logits
 

@@ -38,7 +38,7 @@ class CompiledEagle(CompiledForwards):
         return not self.head.config.windows and rows <= MOST_ROWS and self.usable()
 
     def run(
-        self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, "rows"], start: int, cos: Tensor, sin: Tensor,
+        self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, " rows"], start: int, cos: Tensor, sin: Tensor,
         mask: Bool[Tensor, "rows keys"] | None, store: Tensor, last_only: bool,
     ) -> tuple[Float[Tensor, "said hidden"], Float[Tensor, "said drafted"]]:  # fmt: skip
         """As ``EagleRun.forward``, behind ``start`` rows of the cache ``store``. Nothing behind them is read."""

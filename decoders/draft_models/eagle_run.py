@@ -59,7 +59,7 @@ class EagleRun:
         return self.head.fc.weight.device
 
     @torch.inference_mode()
-    def read(self, context: Context) -> Float[Tensor, "drafted"]:
+    def read(self, context: Context) -> Float[Tensor, " drafted"]:
         """Logits after the root, having caught up with the context. It needs a processed token in front of the root."""
         pairs, weight = context.root_position, self.head.fc.weight
         assert pairs > 0, "there is no state of the target before its first forward"
@@ -82,7 +82,7 @@ class EagleRun:
         return logits[0]
 
     @torch.inference_mode()
-    def extend(self, tokens: Int[Tensor, "rows"], parents: Int[Tensor, "rows"]) -> Float[Tensor, "rows drafted"]:
+    def extend(self, tokens: Int[Tensor, " rows"], parents: Int[Tensor, " rows"]) -> Float[Tensor, "rows drafted"]:
         """Logits after the tokens of the draft's next level; ``parents`` are rows of its last one (the root's has one).
         Both are on the head's device, and nothing is read from it.
         """
@@ -110,7 +110,7 @@ class EagleRun:
         return rows_of(torch.cat(self.levels), rows)
 
     def forward(
-        self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, "rows"], start: int, positions: slice,
+        self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, " rows"], start: int, positions: slice,
         mask: Bool[Tensor, "rows keys"] | None, *, last_only: bool = False,
     ) -> tuple[Float[Tensor, "said hidden"], Float[Tensor, "said drafted"]]:  # fmt: skip
         """Pairs through the head, their keys and values to cache rows ``start`` on: states that they lead to and logits

@@ -23,7 +23,7 @@ _TREE = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 00
 EAGLE_TREE = tuple(tuple(map(int, path)) for path in _TREE.split())
 
 # logits after the tokens of the next level; parents are rows of the last one
-Extend = Callable[[Int[Tensor, "rows"], Int[Tensor, "rows"]], Float[Tensor, "rows drafted"]]
+Extend = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Float[Tensor, "rows drafted"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class CandidateTree:
             tuple(self.tokens[node] for node in order), tuple(place.get(self.parents[node], -1) for node in order)
         ), order
 
-    def logits_after(self, nodes: Sequence[int]) -> list[Float[Tensor, "drafted"]]:
+    def logits_after(self, nodes: Sequence[int]) -> list[Float[Tensor, " drafted"]]:
         """Logits of the tokens that can be drafted, after nodes that the head went on from."""
         starts = [0, *accumulate(map(len, self.logits))]
         level = [bisect_right(starts, self.rows[node]) - 1 for node in nodes]
@@ -79,19 +79,19 @@ class Choices:
     the nodes that the head goes on from, the rows of the next level.
     """
 
-    rows: Int[Tensor, "nodes"]
-    ranks: Int[Tensor, "nodes"]
-    tokens: Int[Tensor, "nodes"]
-    logprobs: Float[Tensor, "nodes"]
-    scores: Float[Tensor, "nodes"]
-    best: Float[Tensor, "rows"]
+    rows: Int[Tensor, " nodes"]
+    ranks: Int[Tensor, " nodes"]
+    tokens: Int[Tensor, " nodes"]
+    logprobs: Float[Tensor, " nodes"]
+    scores: Float[Tensor, " nodes"]
+    best: Float[Tensor, " rows"]
     inner: Int[Tensor, "next"]
 
 
 class Growing:
     """A tree that grows on the device, a forward for each level after the first; one copy brings all of it back."""
 
-    def __init__(self, first: Float[Tensor, "drafted"], extend: Extend, head: EagleHead) -> None:
+    def __init__(self, first: Float[Tensor, " drafted"], extend: Extend, head: EagleHead) -> None:
         self.extend, self.head = extend, head
         self.logits, self.levels, self.spans = [first[None]], list[Choices](), list[tuple[Mark, Mark]]()
         self.scores = first.new_zeros(1)  # of the rows of the last level
@@ -134,7 +134,7 @@ class Growing:
 
 
 def dynamic(
-    root: int, first: Float[Tensor, "drafted"], extend: Extend, head: EagleHead, *, levels: int, top_k: int
+    root: int, first: Float[Tensor, " drafted"], extend: Extend, head: EagleHead, *, levels: int, top_k: int
 ) -> CandidateTree:
     """EAGLE-2's expansion: per level, ``top_k`` choices after each node of the frontier, of which the ``top_k`` best by
     cumulative log-probability are the next one (§4.1; ``topK_genrate``).
@@ -153,7 +153,7 @@ def dynamic(
 
 
 def expand_static(
-    root: int, first: Float[Tensor, "drafted"], extend: Extend, head: EagleHead, tree: RankTree,
+    root: int, first: Float[Tensor, " drafted"], extend: Extend, head: EagleHead, tree: RankTree,
     places: Sequence[Places],
 ) -> CandidateTree:  # fmt: skip
     """EAGLE-1's expansion: at every level the ranks that ``tree`` names; ``places`` says where they stand."""

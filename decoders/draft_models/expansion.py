@@ -54,7 +54,7 @@ class Proposal:
 
 
 def expand(
-    root: int, drafted: Sequence[int] | Int[Tensor, "positions"], distributions: Float[Tensor, "positions vocab"],
+    root: int, drafted: Sequence[int] | Int[Tensor, " positions"], distributions: Float[Tensor, "positions vocab"],
     kind: str, size: int = 4,
 ) -> Proposal:  # fmt: skip
     """The chain that was drafted with leaves beside its tokens, most likely first: by confidence, ``size`` in all each,
@@ -91,7 +91,7 @@ def expand(
 
 def beam_search(
     root: int,
-    first: Float[Tensor, "vocab"],
+    first: Float[Tensor, " vocab"],
     extend: Callable[[list[int], list[int]], Float[Tensor, "rows vocab"]],
     width: int,
     depth: int,

@@ -96,8 +96,8 @@ class HeadsDrafter(Drafter):
 
     @torch.inference_mode()
     def guesses(
-        self, state: Float[Tensor, "hidden"], root: int, tree: RankTree, places: Sequence[Places]
-    ) -> tuple[Int[Tensor, "drafted"], Float[Tensor, "drafted"], Float[Tensor, "drafted"], dict[int, Tensor]]:
+        self, state: Float[Tensor, " hidden"], root: int, tree: RankTree, places: Sequence[Places]
+    ) -> tuple[Int[Tensor, " drafted"], Float[Tensor, " drafted"], Float[Tensor, " drafted"], dict[int, Tensor]]:
         """Level by level: tokens, their log-probabilities and their head's highest one; and per node with children the
         log-probabilities of all tokens that can be drafted.
         """

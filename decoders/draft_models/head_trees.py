@@ -94,8 +94,8 @@ class Places:
     there, and which of the children have children of their own.
     """
 
-    rows: Int[Tensor, "children"]
-    ranks: Int[Tensor, "children"]
+    rows: Int[Tensor, " children"]
+    ranks: Int[Tensor, " children"]
     inner: Int[Tensor, "next"]
 
 

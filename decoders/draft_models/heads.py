@@ -185,7 +185,7 @@ class ParallelHeads(Borrowing):
         out = self.outputs[number](state)
         return self.head(out) if self.config.shared else out
 
-    def say_all(self, state: Float[Tensor, "hidden"], count: int) -> Float[Tensor, "heads drafted"]:
+    def say_all(self, state: Float[Tensor, " hidden"], count: int) -> Float[Tensor, "heads drafted"]:
         """The logits of the first ``count`` heads, none of them grounded; through the target's head all at once."""
         made = [self.state(number, state, None) for number in range(count)]
         if self.config.shared:

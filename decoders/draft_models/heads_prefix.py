@@ -50,7 +50,7 @@ class PrefixRun:
         self.cache = OwnCache(1, self.config.kv_heads, self.config.head_dim, self.config.rotary)
 
     @torch.inference_mode()
-    def read(self, context: Context) -> Float[Tensor, "hidden"]:
+    def read(self, context: Context) -> Float[Tensor, " hidden"]:
         """The layer's state at the last processed position."""
         count, weight = context.root_position, self.prefix.norm.weight
         have = min(common_prefix(self.tokens, context.tokens), count - 1)

@@ -153,8 +153,8 @@ class MtpHead(Borrowing):
         self.layers: Any = nn.ModuleList(MtpLayer(own, index, block) for index in range(config.layers))
 
     def forward(
-        self, index: int, state: Float[Tensor, "rows hidden"], tokens: Int[Tensor, "rows"],
-        positions: Int[Tensor, "rows"], rotary: Any, mask: Tensor | None, cache: Any,
+        self, index: int, state: Float[Tensor, "rows hidden"], tokens: Int[Tensor, " rows"],
+        positions: Int[Tensor, " rows"], rotary: Any, mask: Tensor | None, cache: Any,
     ) -> Float[Tensor, "rows hidden"]:  # fmt: skip
         """States of layer ``index``, before its norm, of tokens at their ``positions`` and the states before them; its
         keys and values go to ``cache``. ``rotary`` is the target's.

@@ -74,7 +74,7 @@ class MtpRun:
         return self.head.layers[0].eh_proj.weight.device
 
     @torch.inference_mode()
-    def read(self, context: Context) -> Float[Tensor, "vocab"]:
+    def read(self, context: Context) -> Float[Tensor, " vocab"]:
         """Logits after the root, having caught up with the context. It needs a processed token in front of the root."""
         root, layers = context.root_position, self.config.layers
         assert root > 0, "there is no state of the target before its first forward"
@@ -105,7 +105,7 @@ class MtpRun:
         return self.head.say(self.head.normed(0, last)).float()[0]
 
     @torch.inference_mode()
-    def extend(self, tokens: Int[Tensor, "rows"], parents: Int[Tensor, "rows"]) -> Float[Tensor, "rows vocab"]:
+    def extend(self, tokens: Int[Tensor, " rows"], parents: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
         """Logits after the tokens of the draft's next level; ``parents`` are rows of its last one (the root's has one).
         Both are on the head's device. With several layers there is one more for each level (else AssertionError).
         """

@@ -199,7 +199,7 @@ class DraftModel(Borrowing):
         return self.norm(x)
 
 
-def own_rotary(positions: Int[Tensor, "rows"], config: DraftConfig) -> tuple[Tensor, Tensor]:
+def own_rotary(positions: Int[Tensor, " rows"], config: DraftConfig) -> tuple[Tensor, Tensor]:
     """cos and sin ``[rows, head size]`` of the draft model's own positions."""
     size = config.hidden // config.heads
     frequencies = THETA ** (-torch.arange(0, size, 2, device=positions.device, dtype=torch.float32) / size)
@@ -242,9 +242,9 @@ class CompiledNetwork(Protocol):
         ...
 
     def run(
-        self, ids: Int[Tensor, "rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
+        self, ids: Int[Tensor, " rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
         context: Context,
-    ) -> tuple[Float[Tensor, "drafted"], list[Tensor]]:  # fmt: skip
+    ) -> tuple[Float[Tensor, " drafted"], list[Tensor]]:  # fmt: skip
         """Rows behind ``start`` others: logits of the last one, and its queries by layer."""
         ...
 
@@ -282,7 +282,7 @@ class DraftRun:
         self.read(context)
 
     @torch.inference_mode()
-    def read(self, context: Context) -> Float[Tensor, "vocab"]:
+    def read(self, context: Context) -> Float[Tensor, " vocab"]:
         """Logits after the context's last token, having caught up with it."""
         have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
         self._make_room(context, have)
@@ -302,7 +302,7 @@ class DraftRun:
 
     @torch.inference_mode()
     def extend(
-        self, tokens: Sequence[int] | Int[Tensor, "rows"], parents: Sequence[int]
+        self, tokens: Sequence[int] | Int[Tensor, " rows"], parents: Sequence[int]
     ) -> Float[Tensor, "rows vocab"]:
         """Logits after more draft tokens; ``parents`` count the draft's rows so far (-1: the root)."""
         count, before = len(tokens), self.drafted
@@ -348,7 +348,7 @@ class DraftRun:
         return self.model.embedding.weight.device
 
     def forward(
-        self, ids: Int[Tensor, "rows"], start: int, positions: slice | Int[Tensor, "rows"], mask: Tensor | None, *,
+        self, ids: Int[Tensor, " rows"], start: int, positions: slice | Int[Tensor, " rows"], mask: Tensor | None, *,
         last_only: bool = False,
     ) -> Float[Tensor, "rows vocab"]:  # fmt: skip
         """Rows through all layers; their keys and values go to cache rows ``start`` on. ``positions`` is a slice where

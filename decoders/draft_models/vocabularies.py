@@ -114,7 +114,7 @@ class Vocabularies:
     # --- shared tokens
 
     @cached_property
-    def shared(self) -> Int[np.ndarray, "assistant"]:
+    def shared(self) -> Int[np.ndarray, " assistant"]:
         """Of every token of the assistant's, the target's of the same bytes, -1 where there is none. Special tokens are
         shared by their names; of several with one text the first is taken.
         """

@@ -100,7 +100,7 @@ class UnitEmbeddings:
         self.embeddings, self.center = target.embeddings, center
 
     @cached_property
-    def mean(self) -> Float[Tensor, "width"]:
+    def mean(self) -> Float[Tensor, " width"]:
         return cast(Tensor, self.embeddings.weight).mean(0, dtype=torch.float32)
 
     def rows(self, ids: Sequence[int]) -> Float[Tensor, "ids width"]:

@@ -44,8 +44,8 @@ class LogitSpecParams:
 
 
 def places_after(
-    text: Int[np.ndarray, "text"], last: Sequence[int], tokens: Sequence[int], longest: int, length: int
-) -> tuple[Int[np.ndarray, "tokens"], Int[np.ndarray, "tokens"]]:
+    text: Int[np.ndarray, " text"], last: Sequence[int], tokens: Sequence[int], longest: int, length: int
+) -> tuple[Int[np.ndarray, " tokens"], Int[np.ndarray, " tokens"]]:
     """For each of ``tokens`` (no two alike), written behind ``last``: where the text goes on behind the longest n-gram
     that ends with it and stands there, and that n (at most ``longest``); -1 and 0 where the text has none.
 

@@ -63,7 +63,7 @@ class SamParams:
     )  # fmt: skip
 
 
-def match_lengths(tokens: Int[np.ndarray, "tokens"], ends: Int[np.ndarray, "places"]) -> Int[np.ndarray, "places"]:
+def match_lengths(tokens: Int[np.ndarray, " tokens"], ends: Int[np.ndarray, " places"]) -> Int[np.ndarray, " places"]:
     """Number of tokens up to each earlier place that equal the text's last ones (the last token stands at all of them).
 
     >>> match_lengths(np.array([1, 2, 3, 9, 1, 2, 3]), np.array([2])).tolist()
@@ -84,7 +84,7 @@ def match_lengths(tokens: Int[np.ndarray, "tokens"], ends: Int[np.ndarray, "plac
     return lengths
 
 
-def far_enough(ends: Int[np.ndarray, "places"], lengths: Int[np.ndarray, "places"], text: int, count: int) -> int:
+def far_enough(ends: Int[np.ndarray, " places"], lengths: Int[np.ndarray, " places"], text: int, count: int) -> int:
     """Which place is copied from (the released code's ``to_anc``): of the longest match, the first; while fewer than
     ``count`` tokens follow it, the first place of a shorter one.
 

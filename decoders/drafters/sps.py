@@ -117,7 +117,7 @@ class LanguageModelRun:
         self.read(context)
 
     @torch.inference_mode()
-    def read(self, context: Context) -> Float[Tensor, "vocab"]:
+    def read(self, context: Context) -> Float[Tensor, " vocab"]:
         have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
         needed = len(context.buffer) + SPARE_ROWS
         if self.cache is None or self.cache.capacity < needed:
@@ -185,7 +185,7 @@ class SharedTokensRun(LanguageModelRun):
         there[words.shared[mine]] = mine
         self.mine, self.theirs, self.there = sent(drafter.device, mine, words.shared[mine], there)
 
-    def read(self, context: Context) -> Float[Tensor, "vocab"]:
+    def read(self, context: Context) -> Float[Tensor, " vocab"]:
         ids = self.words.token_by_token(context.tokens.tolist(), context.prompt_length)
         return super().read(AssistantText.of(ids))  # type: ignore[arg-type]
 

@@ -73,7 +73,7 @@ class SpsPpdParams:
 class Read:
     """The result of a draft forward at a token: the logits after it, and those of the prompt tokens that hung on it."""
 
-    logits: Float[Tensor, "vocab"]
+    logits: Float[Tensor, " vocab"]
     probes: Float[Tensor, "rows vocab"] | None
 
 

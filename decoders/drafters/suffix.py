@@ -136,7 +136,7 @@ class Places:
     is how many there are; of many, some are looked at.
     """
 
-    def __init__(self, rows: Int[np.ndarray, "places depth"], ends: Int[np.ndarray, "places"], count: int) -> None:
+    def __init__(self, rows: Int[np.ndarray, "places depth"], ends: Int[np.ndarray, " places"], count: int) -> None:
         self.rows, self.ends, self.count = rows, ends, count
 
     def drafted(self, budget: int, deepest: int, least: float, tree: bool) -> Guess:

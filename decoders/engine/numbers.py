@@ -49,8 +49,8 @@ def most_likely(logits: Float[Tensor, "rows vocab"], k: int) -> tuple[Tensor, Te
 
 
 def higher(
-    numbers: Float[Tensor, "all vocab"], rows: Int[Tensor, "rows"], mine: Float[Tensor, "rows"]
-) -> Int[Tensor, "rows"]:
+    numbers: Float[Tensor, "all vocab"], rows: Int[Tensor, " rows"], mine: Float[Tensor, " rows"]
+) -> Int[Tensor, " rows"]:
     """Count the numbers of a row that are higher than ``mine``. On a CPU, long rows are read where they lie, one by
     one; else ones are added as floats, which is done several at a time.
     """
@@ -198,7 +198,7 @@ def guesses(
 def _comparisons(
     firsts: Int[np.ndarray, "nodes k"], ranks: Int[np.ndarray, "nodes k"], likeliest: Int[np.ndarray, "nodes t"],
     more: Int[np.ndarray, "others 2"],
-) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:  # fmt: skip
+) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " rows"], Int[np.ndarray, " rows"]]:  # fmt: skip
     """(node, token, the drafter's rank of it) of each token that is compared after a node, once: the drafter's first
     ones, the target's, and (node, token) besides. Rank -1: none of the drafter's first.
     """

@@ -43,7 +43,7 @@ class Match:
 
     length: int
     hits: int
-    ends: tuple[Int[np.ndarray, "places"], ...]
+    ends: tuple[Int[np.ndarray, " places"], ...]
 
 
 class Chunk:
@@ -83,7 +83,7 @@ class Datastore:
     def __init__(self, name: str, tokens: int, chunks: Sequence[Chunk]) -> None:
         self.name, self.tokens, self.chunks = name, tokens, tuple(chunks)
 
-    def find(self, sequence: Int[np.ndarray, "tokens"], longest: int, shortest: int, most: int) -> Match:
+    def find(self, sequence: Int[np.ndarray, " tokens"], longest: int, shortest: int, most: int) -> Match:
         """The longest suffix of ``longest`` to ``shortest`` tokens that stands in any chunk with a token behind it. Of
         more places than ``most`` in a chunk, the first in suffix order are looked at.
         """
@@ -118,7 +118,7 @@ class Datastore:
         return merge(every, where, limit)
 
 
-def sorted_places(text: Int[np.ndarray, "text"]) -> Int[np.ndarray, "places"]:
+def sorted_places(text: Int[np.ndarray, " text"]) -> Int[np.ndarray, " places"]:
     """Places of tokens sorted by the tokens from them on, as many as a lookup and its longest copy read."""
     return len(text) - 1 - sorted_ends(text[::-1], LONGEST + DEEPEST, ended=True)
 

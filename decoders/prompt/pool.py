@@ -67,7 +67,7 @@ class PoolIndex:
         self._ends = sorted_ends(self.text, longest, ended)
         self._fast_text, self._fast_ends = self.text.data, self._ends.data  # faster where single items are read
 
-    def find(self, sequence: Int[np.ndarray, "tokens"], shortest: int = 1, max_hits: int | None = None) -> Match:
+    def find(self, sequence: Int[np.ndarray, " tokens"], shortest: int = 1, max_hits: int | None = None) -> Match:
         """The longest suffix of ``sequence`` that occurs in the pool with a token after it, if it has at least
         ``shortest`` tokens.
 
@@ -82,24 +82,24 @@ class PoolIndex:
         taken = hits if max_hits is None else min(hits, max_hits)
         return Match(length, hits, np.sort(self._place[self._ends[low + np.arange(taken) * hits // taken]]))
 
-    def intervals(self, sequence: Int[np.ndarray, "tokens"]) -> Iterator[tuple[int, int]]:
+    def intervals(self, sequence: Int[np.ndarray, " tokens"]) -> Iterator[tuple[int, int]]:
         """Of the suffixes of 1, 2, … tokens that occur, as long as one does: which places of ``order`` have them."""
         return intervals(self._fast_text, self._fast_ends, sequence[: -self.longest - 1 : -1].tolist())
 
     @property
-    def order(self) -> Int[np.ndarray, "ends"]:
+    def order(self) -> Int[np.ndarray, " ends"]:
         """Places in ``text``, sorted by the tokens up to them, the newest first."""
         return self._ends
 
-    def place(self, at: Int[np.ndarray, "places"]) -> Int[np.ndarray, "places"]:
+    def place(self, at: Int[np.ndarray, " places"]) -> Int[np.ndarray, " places"]:
         """Places in the pool of places in ``text``, which has a separator between passages."""
         return self._place[at]
 
-    def lengths(self, ends: Int[np.ndarray, "hits"], depth: int) -> Int[np.ndarray, "hits"]:
+    def lengths(self, ends: Int[np.ndarray, " hits"], depth: int) -> Int[np.ndarray, " hits"]:
         """Count the tokens that follow each place in its passage, at most ``depth``."""
         return (self._rows(ends, depth) != SEPARATOR).sum(1)
 
-    def continuations(self, ends: Int[np.ndarray, "hits"], depth: int, limit: int, most: int | None = None) -> Trie:
+    def continuations(self, ends: Int[np.ndarray, " hits"], depth: int, limit: int, most: int | None = None) -> Trie:
         """The continuations of ``ends`` (up to ``depth`` tokens, inside the passage) as a trie of the ``limit`` best
         nodes; of more places than ``most`` those whose continuations come first in suffix order.
 
@@ -118,7 +118,7 @@ class PoolIndex:
         return np.where(np.logical_and.accumulate(rows != SEPARATOR, axis=1), rows, SEPARATOR)
 
 
-def merge(rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, "hits"], limit: int) -> Trie:
+def merge(rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, " hits"], limit: int) -> Trie:
     """Continuations (padded with -1) that follow ``ends``, merged into a trie of the ``limit`` best nodes."""
     order = np.lexsort(rows.T[::-1])
     rows, ends = rows[order].T, ends[order]  # rows: [depth, hits] now, equal prefixes next to each other
@@ -154,7 +154,7 @@ def merge(rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, "hits"], li
     )
 
 
-def first_rows(rows: Int[np.ndarray, "hits depth"], count: int) -> Int[np.ndarray, "count"]:
+def first_rows(rows: Int[np.ndarray, "hits depth"], count: int) -> Int[np.ndarray, " count"]:
     """The first ``count`` of more rows in lexicographic order, by their numbers, ascending: sorted nowhere, one
     selection per column among the rows that are equal so far.
 
@@ -173,7 +173,7 @@ def first_rows(rows: Int[np.ndarray, "hits depth"], count: int) -> Int[np.ndarra
     return np.sort(np.concatenate([*chosen, equal[:count]]))
 
 
-def sorted_ends(text: Int[np.ndarray, "text"], longest: int, ended: bool = False) -> Int[np.ndarray, "ends"]:
+def sorted_ends(text: Int[np.ndarray, " text"], longest: int, ended: bool = False) -> Int[np.ndarray, " ends"]:
     """Places with a follower in their passage (``ended``: all), sorted by the ``longest`` tokens up to them,
     newest first.
     """

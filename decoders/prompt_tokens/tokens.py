@@ -199,7 +199,7 @@ class PromptTokens(nn.Module):
         return self.prefix_keys, self.prefix_values
 
     @property
-    def joining(self) -> Float[Tensor, "exits"] | None:
+    def joining(self) -> Float[Tensor, " exits"] | None:
         """The weights of the last layers' states; None where the last layer alone is read."""
         if self.config.exits == 1:
             return None

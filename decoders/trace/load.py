@@ -20,7 +20,6 @@ from .trace import Trace
 SCHEMA = "specload/1"
 MOST_BATCH, MOST_LENGTH = 4096, 64
 BATCHES = (1, 2, 4, 8, 16, 32, 64)  # that tables are made for
-TIERS = 3  # candidate lengths per tier of SGLang's file
 
 
 @dataclass(frozen=True, slots=True)

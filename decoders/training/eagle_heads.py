@@ -90,7 +90,7 @@ class Unroll:
 
 
 def columns(
-    rows: Int[Tensor, "positions"], at: Int[Tensor, "positions"], count: int
+    rows: Int[Tensor, " positions"], at: Int[Tensor, " positions"], count: int
 ) -> tuple[Int[Tensor, "rows columns"], Bool[Tensor, "rows columns"]]:
     """Positions, which come row by row, as a table of ``count`` rows filled up with 0; and where it is not filled up.
 

@@ -78,7 +78,7 @@ class Places:
     the text up to ``parents[c, r]``.
     """
 
-    batch: Int[Tensor, "chunks"]
+    batch: Int[Tensor, " chunks"]
     parents: Int[Tensor, "chunks rows"]
     positions: Int[Tensor, "chunks rows"]
 
@@ -144,7 +144,7 @@ class FrozenTarget:
         own: Bool[Tensor, "rows seen"],
         prefix: tuple[Float[Tensor, "layers kv_heads prefixes size"], Float[Tensor, "layers kv_heads prefixes size"]]
         | None = None,
-        joining: Float[Tensor, "exits"] | None = None,
+        joining: Float[Tensor, " exits"] | None = None,
     ) -> Float[Tensor, "chunks rows hidden"]:
         """States of prompt rows, as the head reads them, with gradient.
 

@@ -60,8 +60,8 @@ class Lesson:
     network: Borrowing
     ids: Int[Tensor, "rows length"]
     kept: dict[str, Tensor]
-    rows: Int[Tensor, "positions"]
-    at: Int[Tensor, "positions"]
+    rows: Int[Tensor, " positions"]
+    at: Int[Tensor, " positions"]
     weights: Float[Tensor, "positions distances"]
     hard: bool = False
     dtype: torch.dtype = torch.float32  # of products with the head
@@ -72,7 +72,7 @@ class Lesson:
         """The target's last states, after its norm."""
         return self.kept["states"]
 
-    def behind(self, places: int) -> Int[Tensor, "positions"]:
+    def behind(self, places: int) -> Int[Tensor, " positions"]:
         """Where the positions so many places further on stand, inside the text."""
         return (self.at + places).clamp_max(self.ids.shape[1] - 1)
 
@@ -85,7 +85,7 @@ class Lesson:
     @torch.no_grad()
     def _target_probs(
         self,
-    ) -> tuple[Float[Tensor, "told drafted"], Float[Tensor, "told"], Int[Tensor, "positions distances"]]:
+    ) -> tuple[Float[Tensor, "told drafted"], Float[Tensor, " told"], Int[Tensor, "positions distances"]]:
         """The target's probabilities of the tokens that can be drafted, where any guess is compared with them, and
         their entropies; and which of these rows belongs to each guess. With hard labels, all of it lies on the text's
         own token (nowhere where that cannot be drafted).
@@ -102,7 +102,7 @@ class Lesson:
         p, entropy, _ = distributions(lambda some: torch.nn.functional.linear(some, self.head), states, self.dtype)
         return p, entropy, index
 
-    def weights_of(self, distance: int) -> Float[Tensor, "positions"]:
+    def weights_of(self, distance: int) -> Float[Tensor, " positions"]:
         """What a guess at this distance counts: nothing where its hard label cannot be drafted."""
         weights = self.weights[:, distance - 1]
         if not self.hard:
@@ -121,7 +121,7 @@ class Lesson:
         return made
 
 
-def places_of(tokens: Int[Tensor, "*rows"], drafted: Int[Tensor, "drafted"] | None) -> Int[Tensor, "*rows"]:
+def places_of(tokens: Int[Tensor, "*rows"], drafted: Int[Tensor, " drafted"] | None) -> Int[Tensor, "*rows"]:
     """Where tokens stand among those that can be drafted (None: all can); -1 for others.
 
     >>> places_of(torch.tensor([5, 7, 9]), torch.tensor([5, 9])).tolist()
@@ -285,8 +285,8 @@ class HeadsRun(BorrowingRun):
 
 
 def rank_tokens(
-    states: Float[Tensor, "rows hidden"], head: Float[Tensor, "drafted hidden"], wanted: Int[Tensor, "rows"]
-) -> Int[Tensor, "rows"]:
+    states: Float[Tensor, "rows hidden"], head: Float[Tensor, "drafted hidden"], wanted: Int[Tensor, " rows"]
+) -> Int[Tensor, " rows"]:
     """The rank of each wanted token (-1: none of the head's) among what the head says; ``RANKS`` where not less."""
     out = list[Tensor]()
     for some, tokens in zip(states.to(head.dtype).split(ROWS_AT_ONCE), wanted.split(ROWS_AT_ONCE), strict=True):

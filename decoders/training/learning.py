@@ -71,7 +71,7 @@ def _softmax_in_place(logits: Float[Tensor, "rows vocab"]) -> Float[Tensor, "row
 @torch.no_grad()
 def distributions(
     head: Callable[[Tensor], Tensor], states: Float[Tensor, "rows hidden"], dtype: torch.dtype
-) -> tuple[Float[Tensor, "rows vocab"], Float[Tensor, "rows"], Int[Tensor, "rows"]]:
+) -> tuple[Float[Tensor, "rows vocab"], Float[Tensor, " rows"], Int[Tensor, " rows"]]:
     """The distributions of a head over states, a few rows at a time: probabilities in ``dtype``, their entropies and
     first choices, both of the logits in fp32.
     """
@@ -85,7 +85,7 @@ def distributions(
     return torch.cat(probs), torch.cat(entropies), torch.cat(firsts)
 
 
-def rank_of(logits: Float[Tensor, "rows vocab"], wanted: Int[Tensor, "rows"]) -> Int[Tensor, "rows"]:
+def rank_of(logits: Float[Tensor, "rows vocab"], wanted: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
     """The rank of each wanted token, from 0: behind those of a larger logit and, where rounding made some alike, those
     of a lower id.
 
@@ -107,8 +107,8 @@ class HeadDivergence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, states: Float[Tensor, "rows hidden"], head: Float[Tensor, "vocab hidden"],
-        told: Float[Tensor, "told vocab"], entropy: Float[Tensor, "told"], index: Int[Tensor, "rows"],
-        weights: Float[Tensor, "rows"],
+        told: Float[Tensor, "told vocab"], entropy: Float[Tensor, " told"], index: Int[Tensor, " rows"],
+        weights: Float[Tensor, " rows"],
     ) -> Float[Tensor, ""]:  # fmt: skip
         read, slopes = states.to(head.dtype), torch.empty_like(states)
         loss, (room, told_room) = states.new_zeros(()), weights.new_empty(2, ROWS_AT_ONCE, len(head))
@@ -136,8 +136,8 @@ class HeadCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, states: Float[Tensor, "rows hidden"], head: Float[Tensor, "vocab hidden"],
-        labels: Int[Tensor, "rows"], weights: Float[Tensor, "rows"],
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, "rows"]]:  # fmt: skip
+        labels: Int[Tensor, " rows"], weights: Float[Tensor, " rows"],
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, " rows"]]:  # fmt: skip
         read, slopes, losses = states.to(head.dtype), torch.empty_like(states), weights.new_empty(len(states))
         room = weights.new_empty(ROWS_AT_ONCE, len(head))
         for start in range(0, len(states), ROWS_AT_ONCE):
@@ -156,7 +156,7 @@ class HeadCrossEntropy(torch.autograd.Function):
         return grads[0] * ctx.saved_tensors[0], None, None, None
 
 
-def commonest(documents: Iterable[Document], config: Any, generation: Any) -> Int[Tensor, "draft_vocab"]:
+def commonest(documents: Iterable[Document], config: Any, generation: Any) -> Int[Tensor, " draft_vocab"]:
     """The ``config.draft_vocab`` tokens that answers and prompts hold most often, then those with low ids, which
     tokenizers learn first; and all that end a text, as ``generation`` names them. Ascending.
     """

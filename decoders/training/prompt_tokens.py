@@ -69,7 +69,7 @@ class Points:
     guess at distance i + 1 weighs ``weights[c, s, i]`` (all 0: filling).
     """
 
-    batch: Int[Tensor, "chunks"]
+    batch: Int[Tensor, " chunks"]
     at: Int[Tensor, "chunks points"]
     weights: Float[Tensor, "chunks points distances"]
 
@@ -124,8 +124,8 @@ def choose_points(
 
 
 def divergence(
-    labels: Float[Tensor, "told vocab"], index: Int[Tensor, "points"], guesses: Float[Tensor, "points vocab"]
-) -> Float[Tensor, "points"]:
+    labels: Float[Tensor, "told vocab"], index: Int[Tensor, " points"], guesses: Float[Tensor, "points vocab"]
+) -> Float[Tensor, " points"]:
     """KL(label ‖ guess) of logits, in nats; point i has label ``index[i]``.
 
     >>> labels, guesses = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.9, 0.1]]).log()
@@ -205,7 +205,7 @@ class Run(PartRun):
 
     def look(
         self, text: Text, points: Points
-    ) -> tuple[Float[Tensor, "used distances hidden"], Int[Tensor, "told"], Int[Tensor, "used distances"]]:
+    ) -> tuple[Float[Tensor, "used distances hidden"], Int[Tensor, " told"], Int[Tensor, "used distances"]]:
         """The states that the head reads of the prompt tokens at the points in use, the text's positions (rows joined)
         behind which the target's own distributions are labels, and which of these belongs to each guess.
         """

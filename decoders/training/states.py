@@ -122,7 +122,7 @@ class States:
             out.append({name: tensor.to("cpu", DTYPE).contiguous() for name, tensor in one.items()})
         return out
 
-    def _place(self, document: Int[Tensor, "length"]) -> Path:
+    def _place(self, document: Int[Tensor, " length"]) -> Path:
         ids = np.ascontiguousarray(document.numpy(), dtype=np.int32).tobytes()
         name = hashlib.sha256(self.key.encode() + ids).hexdigest()[:24]
         return self.folder / f"{name}.safetensors"

@@ -33,7 +33,7 @@ ACCEPT = Term("block_h", "block h", "A draw below it accepts all tokens up to he
 NODE_TERMS = (JOINT, ACCEPT)
 
 
-def joint_ratios(p: Float[Tensor, "drafted"], q: Float[Tensor, "drafted"]) -> Float[Tensor, "nodes"]:
+def joint_ratios(p: Float[Tensor, " drafted"], q: Float[Tensor, " drafted"]) -> Float[Tensor, " nodes"]:
     """P after the root and each drafted token: P = min(1, P of the one before · p / q), 1 at the root.
 
     ``p`` and ``q`` are the probabilities of the drafted tokens. A token with p = 0 ends every block (P = 0 from there
@@ -56,7 +56,7 @@ def block_residual(
     return (joint[..., None] * target.double() - drafter.double()).clamp_min(0)
 
 
-def block_acceptance(joint: Float[Tensor, "nodes"], mass: Float[Tensor, "drafted"]) -> Float[Tensor, "nodes"]:
+def block_acceptance(joint: Float[Tensor, " nodes"], mass: Float[Tensor, " drafted"]) -> Float[Tensor, " nodes"]:
     """h of each node: S / (S + 1 - P), S the mass of the residual after it; P at the last, after which none is drawn.
 
     Where P = 1 the fraction is 1 for any S; so it is for S = 0 (there p = q, and the next token has P = 1 again).
@@ -84,7 +84,7 @@ class BlockVerifier(ResidualVerifier):
         """Random numbers of a sampled step: one per drafted token and one for what follows, however many stand."""
         return 1 + (drafted if route == "drawn" else accepted)
 
-    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, " nodes"]:
         """A node is accepted where its own number, or that of one behind it, lies below h."""
         if not self.by_ratio(draft):
             return self.match.chances(draft, scored)

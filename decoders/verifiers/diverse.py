@@ -33,7 +33,7 @@ class DiverseVerifier(PointVerifier):
         super().__init__(chooser)
         self.weight, self.lossless = weight, weight == 1
 
-    def stands(self, ratio: Float[Tensor, "drafted"]) -> Float[Tensor, "drafted"]:
+    def stands(self, ratio: Float[Tensor, " drafted"]) -> Float[Tensor, " drafted"]:
         return 1 - self.weight + self.weight * ratio
 
     def emits(self, p: Float[Tensor, "rows vocab"], q: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows vocab"]:

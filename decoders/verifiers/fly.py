@@ -95,7 +95,7 @@ class FlyVerifier(PointVerifier):
             return f"; entropy {entropy:.3g} < {self.entropy:g}"
         return f"; fewer than {window} behind it" if i + window >= count - 1 else f"; not all of the next {window} pass"
 
-    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, " nodes"]:
         if self.chooser.sampling.greedy:
             return self._count_trials(draft, scored, 1)
         if not (draft.tree.drafted and draft.tree.is_chain):
@@ -123,7 +123,7 @@ class FlyVerifier(PointVerifier):
             runs = after
         return float(runs.sum())
 
-    def _in_doubt(self, p: Tensor, entropy: np.ndarray, draft: Draft) -> Bool[np.ndarray, "drafted"]:
+    def _in_doubt(self, p: Tensor, entropy: np.ndarray, draft: Draft) -> Bool[np.ndarray, " drafted"]:
         tokens = torch.tensor(draft.tree.tokens[1:], device=p.device)
         (own,) = fetched(p[: len(tokens)].gather(1, tokens[:, None])[:, 0])
         behind = len(tokens) - 1 - np.arange(len(tokens))

@@ -30,7 +30,7 @@ class MatchVerifier(Verifier):
     def __init__(self, chooser: Chooser) -> None:
         self.chooser = chooser
 
-    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, " nodes"]:
         if self.chooser.sampling.greedy or not draft.tree.drafted:
             return super().chances(draft, scored)
         _, rows, tokens = before_nodes(draft, scored)
@@ -59,12 +59,12 @@ class LossyVerifier(Verifier):
         """The bonus alone is drawn."""
         return 1
 
-    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, " nodes"]:
         """0 or 1: no chance decides on a drafted token."""
         return self._count_trials(draft, scored, 1)
 
 
-def down_the_tree(draft: Draft, own: Float[np.ndarray, "drafted"]) -> Float[np.ndarray, "nodes"]:
+def down_the_tree(draft: Draft, own: Float[np.ndarray, " drafted"]) -> Float[np.ndarray, " nodes"]:
     """The chance of each node to be accepted, from its chance once its parent is."""
     chances = np.ones(len(draft.tree))
     for node, parent in enumerate(draft.tree.parents[1:], start=1):
@@ -86,7 +86,7 @@ def judged(
 
 def before_nodes(
     draft: Draft, scored: Scored
-) -> tuple[Float[Tensor, "inner vocab"], Int[Tensor, "drafted"], Int[Tensor, "drafted"]]:
+) -> tuple[Float[Tensor, "inner vocab"], Int[Tensor, " drafted"], Int[Tensor, " drafted"]]:
     """The target's logits after every node with children, and per drafted node its row there and its token."""
     inner, row = np.unique(np.asarray(draft.tree.parents[1:], dtype=np.int64), return_inverse=True)
     drafted = np.asarray(draft.tree.tokens[1:], dtype=np.int64)

@@ -55,7 +55,7 @@ class ResidualVerifier(Verifier):
     exact_chances = True
     ratio_words = "p/q"
 
-    def stands(self, ratio: Float[Tensor, "drafted"]) -> Float[Tensor, "drafted"]:
+    def stands(self, ratio: Float[Tensor, " drafted"]) -> Float[Tensor, " drafted"]:
         """The chance of a drawn token to be accepted, from its p / q; above 1 it is certain."""
         return ratio
 
@@ -63,7 +63,7 @@ class ResidualVerifier(Verifier):
         """True where a draft is judged by p/q and not matched."""
         return draft.drawn and draft.tree.drafted > 0
 
-    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, " nodes"]:
         if not self.by_ratio(draft):
             return self.match.chances(draft, scored)
         p, q = self.distributions(draft, scored)
@@ -167,7 +167,7 @@ def overlaps(draft: Draft, scored: Scored) -> dict[str, np.ndarray]:
     return {"overlap": np.asarray([shared.get(parent, np.nan) for parent in draft.tree.parents])}
 
 
-def overlaps_of(said: Said, target: Float[Tensor, "nodes vocab"]) -> Float[Tensor, "nodes"]:
+def overlaps_of(said: Said, target: Float[Tensor, "nodes vocab"]) -> Float[Tensor, " nodes"]:
     """β after the nodes of ``said``, in their order; ``target`` has the target's distribution after each."""
     own = said.probabilities[list(said.row.values())].to(target)
     return overlap(target if said.vocab is None else target.index_select(-1, said.vocab.tokens), own)

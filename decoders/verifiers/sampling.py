@@ -15,7 +15,7 @@ from decoders.draft.settings import Sampling
 from decoders.model.state.transfer import fetched, sent
 
 
-def drawn_token(distribution: Float[Tensor, "vocab"], point: float) -> int:
+def drawn_token(distribution: Float[Tensor, " vocab"], point: float) -> int:
     """The token that a uniform number in [0, 1] stands for, by inverting the distribution.
 
     >>> drawn_token(torch.tensor([0.5, 0.0, 0.5]), 0.6)
@@ -25,8 +25,8 @@ def drawn_token(distribution: Float[Tensor, "vocab"], point: float) -> int:
 
 
 def drawn_tokens(
-    distributions: Float[Tensor, "rows vocab"], points: Float[Tensor, "rows"] | Sequence[float]
-) -> Int[Tensor, "rows"]:
+    distributions: Float[Tensor, "rows vocab"], points: Float[Tensor, " rows"] | Sequence[float]
+) -> Int[Tensor, " rows"]:
     """The token that each row's number in [0, 1] stands for, on the device; a tensor of numbers stands there too.
 
     >>> drawn_tokens(torch.tensor([[0.5, 0.0, 0.5], [0.2, 0.8, 0.0]]), torch.tensor([0.6, 1.0])).tolist()

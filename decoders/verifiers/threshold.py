@@ -82,7 +82,7 @@ class ThresholdVerifier(Verifier):
         words = tuple(reasons.get(node, reason) for node, reason in enumerate(verdict.reasons))
         return replace(verdict, reasons=words, terms=terms)
 
-    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, " nodes"]:
         if self.chooser.sampling.greedy or not draft.tree.drafted:
             return self.match.chances(draft, scored)
         own = np.zeros(draft.tree.drafted)

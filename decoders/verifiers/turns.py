@@ -33,7 +33,7 @@ class TurnsVerifier(Verifier):
     def __init__(self, chooser: Chooser) -> None:
         self.chooser, self.match = chooser, ResidualVerifier(chooser)
 
-    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, " nodes"]:
         """A child stands with the target's probability of it, in whatever turn it comes."""
         return self.match.match.chances(draft, scored)
 

@@ -111,7 +111,7 @@ class DrawnTypicalVerifier(MatchVerifier):
 
 def typical_bound(
     logits: Float[Tensor, "rows vocab"], epsilon: float, alpha: float
-) -> tuple[Float[Tensor, "rows"], Float[Tensor, "rows"]]:
+) -> tuple[Float[Tensor, " rows"], Float[Tensor, " rows"]]:
     """min(ε, α · exp(−H)) and H (nats) of each row.
 
     >>> bound, entropy = typical_bound(torch.tensor([[0.0, 0.0, -1e9]]), 0.09, 0.1)

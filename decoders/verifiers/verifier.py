@@ -41,7 +41,7 @@ class Verifier(ABC):
         """Random numbers of the chooser that a sampled step took: one per emitted token."""
         return accepted + 1
 
-    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, "nodes"]:
+    def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, " nodes"]:
         """The chance of each node to be accepted, over the verifier's own random numbers; the root has 1. Their sum but
         for the root is the expected number of accepted tokens.
 
@@ -51,7 +51,7 @@ class Verifier(ABC):
             return self._count_trials(draft, scored, 1)
         return self._count_trials(draft, scored, TRIALS)
 
-    def _count_trials(self, draft: Draft, scored: Scored, trials: int) -> Float[np.ndarray, "nodes"]:
+    def _count_trials(self, draft: Draft, scored: Scored, trials: int) -> Float[np.ndarray, " nodes"]:
         held, counts = self.chooser.random, np.zeros(len(draft.tree))
         try:
             for seed in range(trials):
@@ -70,7 +70,7 @@ class Verifier(ABC):
         """
         return p if self.lossless else None
 
-    def distances(self, draft: Draft, scored: Scored, decided: int | None = None) -> Float[np.ndarray, "nodes"] | None:
+    def distances(self, draft: Draft, scored: Scored, decided: int | None = None) -> Float[np.ndarray, " nodes"] | None:
         """TV of the next token's distribution (``emits``) from the target's own at each drafted node's position, of the
         first ``decided`` ones (None: all): nan behind them and for the root. None in a greedy run, of a tree, and where
         ``emits`` does not say.

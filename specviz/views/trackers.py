@@ -14,7 +14,6 @@ from typing import Any
 
 from decoders.errors import UserError, first_line
 
-TRACKERS = ("tensorboard", "trackio", "wandb")
 PROJECT = "specviz"
 Send = Callable[[Mapping[str, Any], int], None]
 

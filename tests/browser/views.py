@@ -20,7 +20,6 @@ CODE = "def area(width, height):\n    total = width * height\n    return total\n
 # a transition at its end stays listed until something is drawn
 DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition) || one.playState === 'finished')"
 OPENED = "1-class-docstring-adapld"
-ONE_PROMPT = ("Select Edit code: document a class, AdaPLD", "Select Edit code: document a class, PLD: prompt lookup")
 ACCEPTANCE = ("definitions", "calibration", "lengths")
 TOOLS = {"batch": ".svb-methods", "trees": ".svt-cite", "speedup": ".main-svg"}
 REFUSED = {"error": "there is no model at no/such model: name a folder, a GGUF file or a hub id"}

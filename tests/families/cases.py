@@ -75,7 +75,6 @@ def rotary(kind: str, pairs: int = 8) -> dict[str, Any]:
 
 KINDS = ("linear", "dynamic", "yarn", "llama3", "longrope")
 PHI = {"original_max_position_embeddings": SWITCH}  # this family's own name for where longrope changes
-PHIMOE = {"short_mscale": 1.1, "long_mscale": 1.2}
 
 
 @dataclass(frozen=True, slots=True)

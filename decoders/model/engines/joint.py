@@ -54,7 +54,7 @@ class JointPart(nn.Module):
         return self.joint.linear.weight.split(self.joint.sizes)[self.index]
 
     @property
-    def bias(self) -> Float[Tensor, "out"] | None:
+    def bias(self) -> Float[Tensor, " out"] | None:
         biases = self.joint.linear.bias
         return None if biases is None else biases.split(self.joint.sizes)[self.index]
 

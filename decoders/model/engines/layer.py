@@ -117,7 +117,7 @@ class LlamaLayer(nn.Module):
 
     def forward(
         self, x: Float[Tensor, "rows hidden"], cos: Float[Tensor, "rows head_dim"], sin: Float[Tensor, "rows head_dim"],
-        slots: Int[Tensor, "rows"], mask: Float[Tensor, "rows keys"], keys: Float[Tensor, "1 kv_heads capacity size"],
+        slots: Int[Tensor, " rows"], mask: Float[Tensor, "rows keys"], keys: Float[Tensor, "1 kv_heads capacity size"],
         values: Float[Tensor, "1 kv_heads capacity size"], weights: list[Tensor],
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         s = self.shape

@@ -84,7 +84,7 @@ class PackedEmbedding(nn.Module):
     transposed (``raw`` [blocks, in, tokens of a block]). ``weight`` is unpacked when it is first asked for, and kept.
     """
 
-    def __init__(self, head: PackedLinear, raw: Float[Tensor, "blocks in block"]) -> None:
+    def __init__(self, head: PackedLinear, raw: Float[Tensor, " blocks in block"]) -> None:
         super().__init__()
         object.__setattr__(self, "head", head)  # past nn.Module: it is a part of the model already
         self.raw = raw.mT

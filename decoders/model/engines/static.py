@@ -40,7 +40,7 @@ class Rows:
     tokens: Any
     positions: np.ndarray
     sees: np.ndarray | None
-    embed: Callable[[Int[Tensor, "rows"]], Float[Tensor, "1 rows hidden"]] | None = None
+    embed: Callable[[Int[Tensor, " rows"]], Float[Tensor, "1 rows hidden"]] | None = None
     prefixes: np.ndarray | None = None
     special: bool = False
 

@@ -42,7 +42,7 @@ def tree_attention(
     dropout: float = 0.0,
     scaling: float | None = None,
     softcap: float | None = None,
-    s_aux: Float[Tensor, "heads"] | None = None,
+    s_aux: Float[Tensor, " heads"] | None = None,
     **kwargs,
 ) -> tuple[Tensor, None]:
     """Attention of tree rows over the cached keys and themselves. Without a mask: causal over a fresh cache, or a row.
@@ -142,8 +142,8 @@ class RowMasks:
     """
 
     def __init__(
-        self, masks: Masks, length: int, sees: Bool[Tensor, "rows own"] | None, positions: Int[Tensor, "rows"],
-        farthest: int, own_positions: Int[Tensor, "own"] | None = None,
+        self, masks: Masks, length: int, sees: Bool[Tensor, "rows own"] | None, positions: Int[Tensor, " rows"],
+        farthest: int, own_positions: Int[Tensor, " own"] | None = None,
         prefixes: Bool[Tensor, "rows prefixes"] | None = None,
     ) -> None:  # fmt: skip
         self.masks, self.length, self.sees, self.positions, self.farthest = masks, length, sees, positions, farthest

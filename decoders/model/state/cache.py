@@ -18,20 +18,20 @@ from .recurrent import JointStates, Paths, RecurrentStates
 from .transfer import rows_of
 
 
-class _Layer(CacheLayerMixin):
+class CacheLayer(CacheLayerMixin):
     """One layer as transformers sees it: rows [0, length) are committed, the next ones are the running forward's."""
 
     is_croppable = False
     is_sliding = False  # windows are applied by the masks: every position stays in the cache
     supports_early_init = False
 
-    def __init__(self, cache: TreeCache, index: int) -> None:
+    def __init__(self, cache: Any, index: int) -> None:  # a TreeCache or a JointCache
         super().__init__()
         self.cache, self.index = cache, index
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None: ...
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[Tensor, Tensor]:
+    def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[Any, Any]:
         return self.cache.write(self.index, key_states, value_states)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -78,7 +78,7 @@ class TreeCache(HybridCache):
     """
 
     def __init__(self, shape: ModelShape, capacity: int, dtype: torch.dtype | None = None) -> None:
-        super().__init__(layers=[_Layer(self, index) for index in range(shape.layers)])
+        super().__init__(layers=[CacheLayer(self, index) for index in range(shape.layers)])
         self.capacity, self.dtype = capacity, dtype
         self.slot_of = {layer: slot for slot, layer in enumerate(shape.kv_layers)}
         self.states: RecurrentStates | None = RecurrentStates(dtype=dtype) if shape.recurrent_layers else None
@@ -86,7 +86,7 @@ class TreeCache(HybridCache):
         self.store: Tensor | None = None
         self.sizes = (0, 0)  # of a key and a value
         self.prefix: tuple[Tensor, Tensor] | None = None
-        self.slots: Int[Tensor, "rows"] | None = None
+        self.slots: Int[Tensor, " rows"] | None = None
         self.seen = 0
         self.graphs: dict[Any, Any] = {}
 
@@ -160,7 +160,7 @@ class TreeCache(HybridCache):
     def part(self, length: int) -> TreeCache:
         """A cache that shares these keys and values, cut to ``length`` as of ``cut``."""
         made = copy.copy(self)
-        made.layers = [_Layer(made, index) for index in range(len(self.layers))]
+        made.layers = [CacheLayer(made, index) for index in range(len(self.layers))]
         made.states = None if self.states is None else self.states.copy()
         made.prefix, made.slots, made.graphs = None, None, {}
         made.cut(length)

@@ -24,7 +24,7 @@ class Capture:
 
     hidden: dict[int, Float[Tensor, "rows hidden"]] = field(default_factory=dict)
     queries: dict[int, Float[Tensor, "heads rows head_dim"]] = field(default_factory=dict)
-    sinks: dict[int, Float[Tensor, "heads"]] = field(default_factory=dict)
+    sinks: dict[int, Float[Tensor, " heads"]] = field(default_factory=dict)
 
     def of_rows(self, rows: Sequence[int]) -> Capture:
         """The same of some rows only, in the order given."""

@@ -32,7 +32,7 @@ class Memory:
     queries: dict[int, Float[Tensor, "heads capacity head_dim"]] = field(default_factory=dict)
     top_ids: Int[Tensor, "capacity k"] | None = None
     top_logprobs: Float[Tensor, "capacity k"] | None = None
-    sinks: dict[int, Float[Tensor, "heads"]] = field(default_factory=dict)
+    sinks: dict[int, Float[Tensor, " heads"]] = field(default_factory=dict)
 
     def seen_by(self, needs: Needs, captured: Needs) -> Memory:
         """The part of this memory, which was written for ``captured``, that a drafter with ``needs`` would have kept.

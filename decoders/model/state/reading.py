@@ -50,7 +50,7 @@ def read_with(
             hook.remove()
 
 
-def _join_exits(weights: Float[Tensor, "exits"], layers: nn.ModuleList, nodes: int) -> list[Any]:
+def _join_exits(weights: Float[Tensor, " exits"], layers: nn.ModuleList, nodes: int) -> list[Any]:
     """Hooks that put the weighted sum of the last layers' states in place of the probes' last state."""
     last: Sequence[nn.Module] = list(layers)[-len(weights) :]
     exit_states: list[Tensor] = []

@@ -36,7 +36,7 @@ class Paths:
     """
 
     def __init__(
-        self, positions: Int[np.ndarray, "rows"], sees: Bool[np.ndarray, "rows rows"] | None, device: torch.device
+        self, positions: Int[np.ndarray, " rows"], sees: Bool[np.ndarray, "rows rows"] | None, device: torch.device
     ) -> None:
         count = self.count = len(positions)
         self.positions, self.device = positions, device
@@ -249,7 +249,7 @@ class RecurrentStates:
         return torch.cat(outs, 1), layer.state
 
     @property
-    def reads(self) -> Bool[np.ndarray, "rows"]:
+    def reads(self) -> Bool[np.ndarray, " rows"]:
         """Which rows of the running forward are the prompt's."""
         assert self.paths is not None
         return self.paths.positions < self.prompt
@@ -277,7 +277,7 @@ class JointStates:
             states.enter(layer)
 
     @property
-    def reads(self) -> Bool[np.ndarray, "rows"]:
+    def reads(self) -> Bool[np.ndarray, " rows"]:
         return np.concatenate([states.reads for states in self.states])
 
     def convolve(self, x: Tensor, *filters: Any) -> Tensor:

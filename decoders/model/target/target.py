@@ -181,7 +181,7 @@ class Target:
     @torch.inference_mode()
     def forward(
         self, cache: TreeCache, masks: Masks, tokens: Tokens, positions: np.ndarray, sees: np.ndarray | None, *,
-        embed: Callable[[Int[Tensor, "rows"]], Float[Tensor, "1 rows hidden"]] | None = None, last_only: bool = False,
+        embed: Callable[[Int[Tensor, " rows"]], Float[Tensor, "1 rows hidden"]] | None = None, last_only: bool = False,
         own_positions: np.ndarray | None = None, prefixes: np.ndarray | None = None, whole: bool = False,
     ) -> Tensor:  # fmt: skip
         """One stock forward over rows behind the cache: logits [rows, vocab] (fp32), or of the last row only.
@@ -440,7 +440,7 @@ class Session:
         return part
 
     def _embed(
-        self, draft: Draft, probe_rows: Float[Tensor, "probes hidden"], ids: Int[Tensor, "rows"]
+        self, draft: Draft, probe_rows: Float[Tensor, "probes hidden"], ids: Int[Tensor, " rows"]
     ) -> Float[Tensor, "1 rows hidden"]:
         """Embeddings of a draft's rows: looked up, but for probes that bring their own."""
         embedded, nodes = self.target.embeddings(ids[None]), len(draft.tree)

@@ -12,54 +12,35 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 from torch import Tensor
-from transformers.cache_utils import CacheLayerMixin
 
 from decoders.draft.draft import Draft, Scored, layout_of, reading_of
 from decoders.errors import UserError
 
 from ..files.shape import ROTARIES
 from ..state.attention import RowBatch, Rule, running
-from ..state.cache import HybridCache, TreeCache
+from ..state.cache import CacheLayer, HybridCache, TreeCache
 from ..state.capture import Capture
 from ..state.recurrent import JointStates, Paths
 from ..state.transfer import sent
 from .target import Session, Target
 
 
-class _Layer(CacheLayerMixin):
-    """One layer of all caches, as transformers sees it."""
-
-    is_croppable = False
-    is_sliding = False
-    supports_early_init = False
-
-    def __init__(self, cache: JointCache, index: int) -> None:
-        super().__init__()
-        self.cache, self.index = cache, index
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None: ...
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[RowBatch, RowBatch]:  # pyright: ignore
-        return self.cache.write(self.index, key_states, value_states)
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.get_seq_length() + query_length, 0
-
-    def get_seq_length(self) -> int:
-        return sum(cache.length for cache in self.cache.caches)
-
-    def get_max_length(self) -> int:
-        return sum(cache.capacity for cache in self.cache.caches)
-
-
 class JointCache(HybridCache):
     """The caches of several runs in one forward, of which run i has the next ``counts[i]`` rows."""
 
     def __init__(self, caches: Sequence[TreeCache], counts: Sequence[int]) -> None:
-        super().__init__(layers=[_Layer(self, index) for index in range(len(caches[0].layers))])
+        super().__init__(layers=[CacheLayer(self, index) for index in range(len(caches[0].layers))])
         self.caches, self.counts = list(caches), list(counts)
         states = [cache.states for cache in caches if cache.states is not None]
         self.states: JointStates | None = JointStates(states, counts) if states else None
+
+    @property
+    def length(self) -> int:
+        return sum(cache.length for cache in self.caches)
+
+    @property
+    def capacity(self) -> int:
+        return sum(cache.capacity for cache in self.caches)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[RowBatch, RowBatch]:
         rows = zip(self.caches, keys.split(self.counts, 2), values.split(self.counts, 2), strict=True)

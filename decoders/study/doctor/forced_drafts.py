@@ -202,13 +202,13 @@ class Drafted:
     told: Float[np.ndarray, "places depth"]
     later: Float[np.ndarray, "places depth"]
     outside: Bool[np.ndarray, "places depth"]
-    own: Bool[np.ndarray, "places"]
-    greedy: Float[np.ndarray, "places"]
-    drawn: Float[np.ndarray, "places"]
-    lengths: Int[np.ndarray, "places"]
+    own: Bool[np.ndarray, " places"]
+    greedy: Float[np.ndarray, " places"]
+    drawn: Float[np.ndarray, " places"]
+    lengths: Int[np.ndarray, " places"]
 
     @property
-    def accepted(self) -> Float[np.ndarray, "places"]:
+    def accepted(self) -> Float[np.ndarray, " places"]:
         """Tokens of each draft that stand: the hits that it begins with (a chain of first choices, greedily)."""
         return leading(self.hits)
 
@@ -228,7 +228,7 @@ class Drafted:
         return self.hits.mean(0).tolist()
 
 
-def leading(hits: Bool[np.ndarray, "places depth"]) -> Float[np.ndarray, "places"]:
+def leading(hits: Bool[np.ndarray, "places depth"]) -> Float[np.ndarray, " places"]:
     """Number of hits that each row begins with.
 
     >>> leading(np.array([[True, True, False, True], [False, True, True, True]]))

@@ -64,7 +64,7 @@ class Position:
 
     def rows(
         self, wide: bool
-    ) -> tuple[Float[Tensor, "nodes tokens"], dict[int, Float[Tensor, "tokens"]], tuple[int, ...]]:
+    ) -> tuple[Float[Tensor, "nodes tokens"], dict[int, Float[Tensor, " tokens"]], tuple[int, ...]]:
         """p after every node, q after every one with children, and the draft's tokens as columns of them.
 
         What is not recorded lies on columns of its own: behind the others, on as few as the recorded ranks allow, where

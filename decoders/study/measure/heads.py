@@ -53,7 +53,7 @@ def strongest_positions(context: Context, rows: Sequence[int]) -> Int[np.ndarray
 
 
 def _strongest(
-    context: Context, layer: int, queries: Float[Tensor, "heads capacity head_dim"], rows: Int[Tensor, "rows"]
+    context: Context, layer: int, queries: Float[Tensor, "heads capacity head_dim"], rows: Int[Tensor, " rows"]
 ) -> Int[Tensor, "heads rows"]:
     last = int(rows.max()) + 1
     keys = context.cache.keys(layer)[:, :last].float()
@@ -69,8 +69,8 @@ def _strongest(
 
 
 def count_copies(
-    strongest: Int[np.ndarray, "outputs heads"], sources: Int[np.ndarray, "outputs"]
-) -> Int[np.ndarray, "heads"]:
+    strongest: Int[np.ndarray, "outputs heads"], sources: Int[np.ndarray, " outputs"]
+) -> Int[np.ndarray, " heads"]:
     """Number of output tokens with an r* at which each head's strongest position was r*.
 
     >>> count_copies(np.array([[2, 0], [1, 1], [4, 4]]), np.array([2, 1, -1])).tolist()
