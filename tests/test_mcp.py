@@ -172,6 +172,7 @@ def test_a_public_server_lists_no_run_of_an_assistant(desk):
     assert isinstance(said, str) and "4,000 new tokens were asked for" in said
 
 
+@pytest.mark.slow("16 s for a process of its own; the tools are tested in this one")
 def test_the_command_answers_on_standard_input(tmp_path):
     """No model: a recorded run alone."""
     trace = synthetic.tree()

@@ -46,6 +46,7 @@ def other_guess(nodes: list[dict[str, Any]]) -> int:
     return int(stood[0]["term:draft_rank"]) if stood else 0
 
 
+@pytest.mark.slow("18 s for more of what the test behind it finds")
 def test_heads_show_their_first_guesses_as_a_chain(page: Any, port: int, desk: StubDesk, traces: list[Trace]) -> None:
     medusa = traces[0]
     step = step_where(medusa, other_guess)

@@ -82,7 +82,8 @@ OUT_OF_SIGHT = """async () => {
 }"""
 
 
-@pytest.mark.parametrize("size", [(1440, 900), pytest.param((1280, 800), marks=pytest.mark.matrix("the other window"))])
+@pytest.mark.slow("25 s: every step of a run, in two windows")
+@pytest.mark.parametrize("size", [(1440, 900), (1280, 800)])
 def test_a_step_is_seen_whole_without_scrolling(visit: Visit, size: tuple[int, int]) -> None:
     page = visit("?trace=gallery-0", *size)
     for number in range(len(RUNS)):
