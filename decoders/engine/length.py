@@ -62,7 +62,7 @@ TERMS = {"node_terms": NODE_TERMS, "step_terms": STEP_TERMS}
 
 
 def auto_length(length: str, target: Target, method: str) -> AutoLength | None:
-    """What decides the length of a method's drafts; None where all of them are verified.
+    """The rule for the length of a method's drafts; None where all of them are verified.
 
     Raises UserError for a word that is none of ``LENGTHS``.
     """
@@ -136,7 +136,7 @@ class AutoLength:
         return cls(RowCosts.of(target), kept_with(target).of(f"length of {method}", Survival))
 
     def propose(self, drafter: Drafter, context: Context, budget: int, choose: bool = True) -> Draft:
-        """What is to be verified after the context's last token; the whole draft where it is not to be chosen here."""
+        """The draft to verify after the context's last token; the whole one where the length is not chosen here."""
         self._estimate = None
         self.steps += 1
         if self.resting:
@@ -155,7 +155,7 @@ class AutoLength:
         return draft
 
     def depth_that_pays(self, budget: int) -> int:
-        """How deep the drafter may go: a draft model's forwards cost, whatever is verified of them."""
+        """Most depth for the drafter: a draft model's forwards cost, whatever is verified of them."""
         each = self.drafting.level_ms
         if each * self.rate < FREE or not self.longest:
             return budget
@@ -226,7 +226,7 @@ class AutoLength:
         return pruned_draft(draft, nodes, survival, terms, notes=notes, reason=reason, proposal=draft)
 
     def _paying(self, survival: Sequence[float], order: Sequence[int], draft: Draft, least: int = 1) -> int:
-        """How many of the nodes, likeliest first, make Σ survival − ρ·L(rows) greatest: the root, and ``least``."""
+        """Number of nodes, likeliest first, of the greatest Σ survival − ρ·L(rows): the root, and ``least``."""
         base, price, last = self.costs.base, self.rate * self.costs.scale, len(self.costs.base) - 1
         own = rows_of_nodes(draft)
         most, best, worth, rows = -math.inf, least, 0.0, 0
@@ -239,8 +239,8 @@ class AutoLength:
         return best
 
     def _stop(self, conditional: Sequence[float]) -> int:
-        """How deep a drawn chain is verified: up to the first position from which on no length pays if the others stand
-        as often as that one, which is all that may be known before it is drawn.
+        """Depth to which a drawn chain is verified: up to the first position from which on no length pays if the others
+        stand as often as that one, which is all that may be known before it is drawn.
         """
         base, price, above, count = self.costs.base, self.rate * self.costs.scale, 1.0, len(conditional)
         for depth in range(1, count):
@@ -298,7 +298,7 @@ class AutoLength:
         return taken
 
     def _judge(self, accepted: int, rows: int, proposed: int, drafting_ms: float) -> None:
-        """What a draft brought, in tokens, proposed so deep; a method that costs more begins to rest."""
+        """Count the tokens that a draft of this depth brought; a method that costs more begins to rest."""
         self.drafting.observe(proposed, drafting_ms)
         # the running mean of its time, as one step's may be disturbed
         cost = self.costs.ms(rows) - self.costs.ms(1) + self.drafting.ms
@@ -315,7 +315,7 @@ class AutoLength:
             self.judged, self.gain, self.balance = 0, 0.0, 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """What the run's record says: the costs that were counted with, and the fitted model."""
+        """The run's record: the costs that were counted with, and the fitted model."""
         curve = self.costs.curve
         return {
             "policy": AUTO, "rows": list(curve.rows), "ms": [round(ms, 4) for ms in curve.ms], "source": curve.source,

@@ -126,8 +126,8 @@ def logprobs_of(logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def ranks_of(logits: Tensor, rows: Tensor, tokens: Tensor, best: Tensor | None = None) -> Tensor:
-    """How many tokens of a row are likelier than a token of it [tokens]. ``best`` are the rows' largest logits, largest
-    first: of a token among them no row is read. On a CPU numpy counts without copying rows.
+    """Ranks of tokens in their rows, from 0: how many are likelier [tokens]. ``best`` are the rows' largest logits,
+    largest first: of a token among them no row is read. On a CPU numpy counts without copying rows.
     """
     mine = logits[rows, tokens]
     if logits.device.type != "cpu":
@@ -209,7 +209,7 @@ class Recorder:
         return True
 
     def step(self, batch: Batch) -> None:
-        """What one forward decided."""
+        """Record the decisions of one forward."""
         try:
             self._queue.put_nowait(batch)
         except queue.Full:

@@ -220,7 +220,7 @@ def _time(taps: Taps, owner: Any, name: str, field: str) -> None:
 
 
 def _quiet(taps: Taps, work: Callable[[], Any]) -> Any:
-    """What ``work`` gives; None, said once, where it fails: a fault of ours is never the server's."""
+    """Result of ``work``; None, and one message, where it fails: a fault of ours is never the server's."""
     try:
         return work()
     except Exception as error:
@@ -359,7 +359,7 @@ def _tap_v2(taps: Taps, sampler: Any, prompts: dict[str, tuple[Any, Any, Any]]) 
 def before_v2(
     taps: Taps, prompts: dict[str, tuple[Any, Any, Any]], logits: Tensor, batch: Any, draft_logits: Tensor | None
 ) -> Callable[[Tensor], None] | None:
-    """What the V2 runner is about to verify: its drafts are the inputs of all rows but each request's first."""
+    """Drafts that the V2 runner is about to verify: they are the inputs of all rows but each request's first."""
     keys = batch.req_ids[: batch.num_reqs]
     if not any(key in prompts for key in keys):  # a rehearsal
         return None
@@ -382,7 +382,7 @@ def before_v2(
 
 
 def accepted_ids(output: Any) -> Tensor:
-    """What a V2 sampler let stand: ids [requests, tokens], -1 behind the last of each."""
+    """Tokens that a V2 sampler accepted: ids [requests, tokens], -1 behind the last of each."""
     ids = output.sampled_token_ids
     ids = ids[:, None] if ids.ndim == 1 else ids
     return torch.where(torch.arange(ids.shape[1], device=ids.device) < output.num_sampled[:, None], ids, -1)

@@ -51,7 +51,7 @@ class Acceptance:
                 self.positions[place] += 1
 
     def since(self, before: Acceptance) -> Acceptance:
-        """What was counted after ``before``.
+        """Counts since ``before``.
 
         >>> Acceptance(drafts=4, positions=[3, 1]).since(Acceptance(drafts=1, positions=[1])).positions
         [2, 1]

@@ -242,7 +242,7 @@ def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on: facts that matter for speed, no names of hosts."""
+    """The machine that the numbers were measured on: facts that matter for speed, no names of hosts."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system

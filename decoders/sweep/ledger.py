@@ -121,7 +121,7 @@ class Ledger:
         return row | self._check(turn.prompt, line, outputs)
 
     def _check(self, prompt: int, line: str, outputs: Sequence[list[int]]) -> Row:
-        """Whether all outputs are plain decoding's; of the first that is not, where it leaves it, and the verdict."""
+        """Compare all outputs with plain decoding's; of the first that differs, its place and the verdict."""
         plain = self._plain.get(prompt)
         if plain is None or not outputs:
             return {"same": None, "differs_at": None}

@@ -74,7 +74,7 @@ def try_trees(
 
 
 def steps_apart(sizes: Sequence[int], first: int, second: int) -> int:
-    """How many of the sizes tried lie between two of them: 1 for neighbours.
+    """Distance between two of the trial's sizes, counted in sizes: 1 for neighbours.
 
     >>> steps_apart([5, 6, 8, 10], 8, 5)
     2

@@ -1,4 +1,4 @@
-"""How DFlash's drafter learns: blocks at many positions of a text at once, each with the states before its root.
+"""Training of DFlash's drafter: blocks at many positions of a text at once, each with the states before its root.
 
 It begins as a copy of one of the target's layers: its highest state is what goes into that layer, so that the keys and
 values that it makes of it are the target's own, and queries, MLP and the vector of the masks are what is left to learn.

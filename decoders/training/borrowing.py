@@ -1,4 +1,4 @@
-"""What training runs of networks that borrow the target's embedding and head do alike: draft models and heads."""
+"""Base of training runs of networks that borrow the target's embedding and head: draft models and heads."""
 
 from __future__ import annotations
 

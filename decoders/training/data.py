@@ -1,4 +1,4 @@
-"""What parts learn from: text files, conversations in JSON lines, and the target's own answers.
+"""Training data of parts: text files, conversations in JSON lines, and the target's own answers.
 
 A source is a sequence of chunks of documents, each a pure function of its number, so that a resumed run sees the
 documents that the interrupted one would have seen.
@@ -121,7 +121,7 @@ class DistilledSource:
 
 
 def _prompt_of(document: Document) -> tuple[int, ...]:
-    """What comes before a document's last answer; of plain text, its first quarter."""
+    """The text before a document's last answer; of plain text, its first quarter."""
     if PROMPT not in document.kinds:
         return document.ids[: max(1, len(document.ids) // 4)]
     last = len(document.kinds) - 1 - document.kinds[::-1].index(PROMPT)

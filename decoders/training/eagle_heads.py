@@ -1,4 +1,4 @@
-"""How EAGLE's heads learn: EAGLE-1's imitates the target's next state, EAGLE-3's goes on from its own.
+"""Training of EAGLE's heads: EAGLE-1's imitates the target's next state, EAGLE-3's goes on from its own.
 
 Both begin near the identity: what they are given of the target's last state (EAGLE-3: of the highest one) goes through,
 and attention and MLP add nothing yet.
@@ -59,7 +59,7 @@ class Unroll:
 
     @property
     def guess(self) -> Float[Tensor, "positions hidden"]:
-        """What the output layer reads of these."""
+        """The output layer's input for these."""
         return self.head.stands_for(self.step_states)
 
     def steps(self, count: int) -> Iterator[int]:

@@ -63,8 +63,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What was read of a batch: keys and values per layer (after rotary), the states that the head reads, and those
-    that went into the layers that were asked for.
+    """The target's reading of a batch: keys and values per layer (after rotary), the states that the head reads, and
+    those that went into the layers that were asked for.
     """
 
     kvs: list[KeysValues]
@@ -74,7 +74,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where prompt rows stand: sequence ``batch[c]`` of the text; row r of it at position ``positions[c, r]``, seeing
+    """Places of prompt rows: sequence ``batch[c]`` of the text; row r of it at position ``positions[c, r]``, seeing
     the text up to ``parents[c, r]``.
     """
 

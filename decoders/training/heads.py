@@ -73,7 +73,7 @@ class Lesson:
         return self.kept["states"]
 
     def behind(self, places: int) -> Int[Tensor, " positions"]:
-        """Where the positions so many places further on stand, inside the text."""
+        """The positions so many places further on, inside the text."""
         return (self.at + places).clamp_max(self.ids.shape[1] - 1)
 
     @cached_property
@@ -103,7 +103,7 @@ class Lesson:
         return p, entropy, index
 
     def weights_of(self, distance: int) -> Float[Tensor, " positions"]:
-        """What a guess at this distance counts: nothing where its hard label cannot be drafted."""
+        """Weights of guesses at this distance: 0 where the hard label cannot be drafted."""
         weights = self.weights[:, distance - 1]
         if not self.hard:
             return weights
@@ -122,7 +122,7 @@ class Lesson:
 
 
 def places_of(tokens: Int[Tensor, "*rows"], drafted: Int[Tensor, " drafted"] | None) -> Int[Tensor, "*rows"]:
-    """Where tokens stand among those that can be drafted (None: all can); -1 for others.
+    """Places of tokens among those that can be drafted (None: all can); -1 for others.
 
     >>> places_of(torch.tensor([5, 7, 9]), torch.tensor([5, 9])).tolist()
     [0, -1, 1]
@@ -134,7 +134,7 @@ def places_of(tokens: Int[Tensor, "*rows"], drafted: Int[Tensor, " drafted"] | N
 
 
 class HeadKind(ABC):
-    """What a kind of head learns (``decoders.method.part.Training.lesson``); its parts store numbers as ``dtype``."""
+    """Task of a kind of head (``decoders.method.part.Training.lesson``); its parts store numbers as ``dtype``."""
 
     dtype = torch.float16
 
@@ -147,11 +147,11 @@ class HeadKind(ABC):
         return ()
 
     def begin(self, network: Any, model: Any) -> None:
-        """What a new head takes over from its target: by default nothing."""
+        """Copy from the target into a new head: by default nothing."""
         return
 
     def fit(self, network: Any, states: Callable[[], Float[Tensor, "positions hidden"]]) -> None:
-        """What a new head takes over from the target's last states of some text: by default their mean and spread,
+        """Fit a new head to the target's last states of some text: by default it takes their mean and spread,
         where it is scaled.
         """
         if network.config.scaled:
@@ -161,16 +161,16 @@ class HeadKind(ABC):
 
     @abstractmethod
     def distances(self, recipe: Recipe) -> int:
-        """How many tokens ahead its guesses are learnt and validated."""
+        """Number of tokens ahead for which its guesses are learnt and validated."""
 
     @abstractmethod
     def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
-        """What the target's head reads of its guesses at the lesson's positions, distance by distance, each given the
+        """The target head's inputs for its guesses at the lesson's positions, distance by distance, each given the
         text before the token.
         """
 
     def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
-        """What is learnt: by default the sum over distances of the loss of ``guesses`` (Medusa-1, Hydra)."""
+        """Loss to minimise: by default the sum over distances of the loss of ``guesses`` (Medusa-1, Hydra)."""
         losses = [lesson.loss(distance, guess) for distance, guess in enumerate(self.guesses(lesson), 1)]
         return torch.stack(losses).sum()
 
@@ -296,5 +296,5 @@ def rank_tokens(
 
 
 def run_of(entry: HeadKind, states: Path | None = None) -> Any:
-    """What makes a ``HeadsRun`` of this entry, as commands begin every part."""
+    """Constructor of a ``HeadsRun`` of this entry, as commands begin every part."""
     return partial(HeadsRun, entry=entry, states=states)

@@ -20,7 +20,7 @@ ROWS_AT_ONCE = 96  # whose logits are there at a time: they stay in the processo
 
 
 def position_weights(batch: Batch, prompt_share: float, prompt_weight: float, seed: int, step: int) -> Tensor:
-    """How much each token's prediction counts, (rows, length): 1 on answers, ``prompt_weight`` on a random
+    """Weight of each token's prediction, (rows, length): 1 on answers, ``prompt_weight`` on a random
     ``prompt_share`` of the prompt's positions, else 0. The choice depends on seed and step alone.
     """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + step)

@@ -13,7 +13,7 @@ class Message(TypedDict):
 
 
 def turns(user: str, assistant: str) -> tuple[Message, Message]:
-    """What the user said, and the assistant's answer."""
+    """The user's words, and the assistant's answer."""
     return {"role": "user", "content": user}, {"role": "assistant", "content": assistant}
 
 

@@ -86,7 +86,7 @@ class Points:
 def label_weights(
     batch: Batch, weights: Float[Tensor, "rows length"], distances: int
 ) -> Float[Tensor, "rows length distances"]:
-    """What a guess counts at each distance if prompt tokens are inserted after a position.
+    """Weights of guesses at each distance if prompt tokens are inserted after a position.
 
     ``weights`` belong to tokens, as ``position_weights`` gives them: an insertion after position p weighs what token
     p + 1 does. Its guess at distance i is of token p + i + 1, and counts only if that one belongs to the same answer
@@ -171,7 +171,7 @@ class Run(PartRun):
         return {"training_tokens": self.tokens, "points": self.points}
 
     def second(self, done: float) -> bool:
-        """Whether a head that is learnt in a second stage is learnt by now."""
+        """True once the second stage has begun, in which a head is learnt."""
         return self.recipe.head == TWO_STAGES and done >= FIRST_STAGE
 
     def factor(self, done: float) -> float:

@@ -1,4 +1,4 @@
-"""What the frozen target makes of training documents, kept on disk: computed once, learnt from in every epoch.
+"""The frozen target's states of training documents, stored on disk: computed once, learnt from in every epoch.
 
 Of each document: keys and values of the layers that a draft model glimpses at, the states that the head reads, and
 those of other layers where a part wants them. Parts that are trained on the same documents share them. They are kept by
@@ -128,7 +128,7 @@ class States:
         return self.folder / f"{name}.safetensors"
 
     def _read(self, document: Tensor, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        """What is kept of a document, or these of it; nothing where it is new, or its file is damaged."""
+        """Stored states of a document, or these of it; nothing where it is new, or its file is damaged."""
         from safetensors import SafetensorError, safe_open
 
         try:

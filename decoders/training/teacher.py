@@ -73,7 +73,7 @@ def window_mask(length: int, window: int | None, device: torch.device) -> Bool[T
 
 
 def _keys_values(layer: Any, x: Tensor, rotary: tuple[Tensor, Tensor]) -> KeysValues:
-    """What a decoder layer's self-attention would cache for these states (Llama, Mistral, Qwen2, Qwen3)."""
+    """Keys and values that a decoder layer's attention would cache for these states (Llama, Mistral, Qwen2, Qwen3)."""
     attention = layer.self_attn
     h = layer.input_layernorm(x)
     keys = attention.k_proj(h).unflatten(-1, (-1, attention.head_dim))

@@ -61,7 +61,7 @@ class CompiledForward(StaticForward):
         self.layers: dict[bool, OpenPart] = {}
 
     def ready(self, rows: int) -> bool:
-        """Whether the layer for so many rows is there; one that was made meanwhile is opened."""
+        """True if the layer for so many rows is there; one that was compiled meanwhile is opened."""
         one_row = rows == 1
         if one_row not in self.layers and (opened := WORKSHOP.open(self.parts[one_row])) is not None:
             self.layers[one_row] = opened

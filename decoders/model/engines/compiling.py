@@ -51,7 +51,7 @@ NO_COMPILER = "no C++ compiler was found (g++, clang++, or the one that CXX name
 
 @dataclass(frozen=True)
 class Part:
-    """What is compiled: ``maker`` is a module of this package with ``build(shape, package)``; ``shape`` is JSON."""
+    """A compilation: ``maker`` is a module of this package with ``build(shape, package)``; ``shape`` is JSON."""
 
     maker: str
     shape: str
@@ -62,7 +62,7 @@ class Part:
 
     @cached_property
     def package(self) -> Path:
-        """Where it is kept; another processor, torch or maker (with what it imports of this package) has another."""
+        """The package's path; another processor, torch or maker (with what it imports of this package) has another."""
         told = [str(FORM), machine(), self.maker, self.shape, *_texts(self.maker)]
         name = hashlib.sha256("\n".join(told).encode()).hexdigest()[:20]
         return cache_folder() / FOLDER / f"{name}.pt2"
@@ -70,7 +70,7 @@ class Part:
 
 @functools.cache
 def _texts(module: str, root: Path = ROOT) -> tuple[str, ...]:
-    """What stands in a module's file and in those of the same package under ``root`` that it imports, at any depth."""
+    """Texts of a module's file and of those of the same package under ``root`` that it imports, at any depth."""
     texts, waiting = dict[Path, str](), [root.joinpath(*module.split(".")).with_suffix(".py")]
     while waiting:
         file = waiting.pop()
@@ -179,7 +179,7 @@ class Workshop:
             _end(child)
 
     def _makes_way(self) -> bool:
-        """Whether something runs, for which compiling makes way."""
+        """True while something runs for which compiling makes way."""
         return not self._urgent and self._busy is not None and self._busy()
 
     def why_not(self, parts: Iterable[Part]) -> str | None:
@@ -275,7 +275,7 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _command(job: str) -> list[str]:
-    """What a child runs to do a job."""
+    """Command line of the child that does a job."""
     return [sys.executable, "-m", __name__, job]
 
 

@@ -92,7 +92,7 @@ class Engines:
         return self.eager(rows, needs, captured), EAGER
 
     def _usable(self) -> bool:
-        """Whether steps run through static forwards: all of them are there, and give what stock code gives."""
+        """True if steps run through static forwards: all of them are there, and give the same as stock code."""
         return self.ready() and (self._checked or self.check())
 
     def add(self, parts: Iterable[Part]) -> None:
@@ -135,7 +135,7 @@ class Engines:
         return self._checked
 
     def ready(self) -> bool:
-        """Whether static forwards are there, or never will be."""
+        """True if static forwards are there, or never will be."""
         return self.static is None or all(self.static.ready(rows) for rows in (1, 4))
 
     @property
@@ -144,7 +144,7 @@ class Engines:
         return self.engine, self.static is not None and self.ready()
 
     def complete(self) -> bool:
-        """Whether all that is compiled for this target is there, or cannot be had."""
+        """True if all that is compiled for this target is there, or cannot be had."""
         return all(WORKSHOP.open(part) is not None or part.package in WORKSHOP.failed for part in self.parts)
 
     def begin(self, busy: Callable[[], bool]) -> None:
@@ -169,7 +169,7 @@ class Engines:
 
     @property
     def parts(self) -> list[Part]:
-        """What is compiled for this target, most used first."""
+        """Compilations for this target, most used first."""
         return [*self.static.parts.values(), *self._added] if isinstance(self.static, CompiledForward) else []
 
 

@@ -32,7 +32,7 @@ class Joint:
         self.last: tuple[Tensor, tuple[Tensor, ...]] | None = None  # what was read, and what came of it
 
     def part(self, x: Float[Tensor, "*rows in"], index: int) -> Float[Tensor, "*rows out"]:
-        """What layer ``index`` makes of ``x``; the others' is kept until the last of them is asked for."""
+        """Output of layer ``index`` for ``x``; the others' are cached until the last of them is asked for."""
         last = self.last  # another thread may replace it meanwhile
         if last is None or last[0] is not x:
             last = self.last = x, self.linear(x).split(self.sizes, -1)

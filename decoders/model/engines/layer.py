@@ -27,7 +27,7 @@ EXAMPLE_ROWS, EXAMPLE_KEYS, EXAMPLE_CAPACITY = 6, 96, 160  # numbers that stand 
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """What a compiled layer depends on. ``packed``, ``rounded`` and ``biased`` name linear layers, ``joint`` the first
+    """Kind of a compiled layer. ``packed``, ``rounded`` and ``biased`` name linear layers, ``joint`` the first
     ones of those that are computed as one (``decoders.model.engines.joint``); ``bits`` are those of the rounded ones'
     weights (0: none is). ``one_row``: it takes one row, else any number above one.
     """

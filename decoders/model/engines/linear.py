@@ -150,7 +150,7 @@ def crossover(outputs: int, inputs: int) -> int:
 
 
 def _notes() -> dict[str, dict[str, int]]:
-    """What was tried before: per machine, shape → rows. A file that cannot be read counts for nothing."""
+    """Results of earlier trials: per machine, shape → rows. A file that cannot be read counts for nothing."""
     try:
         notes = json.loads((cache_folder() / NOTES).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -159,7 +159,7 @@ def _notes() -> dict[str, dict[str, int]]:
 
 
 def machine() -> str:
-    """What the speed of a linear layer depends on besides its shape."""
+    """Facts besides its shape that the speed of a linear layer depends on."""
     try:
         listed = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # another system
@@ -184,7 +184,7 @@ def _try(outputs: int, inputs: int) -> int:
 
 
 def _packed_is_faster(layers: list[PackedLinear], x: Tensor) -> bool:
-    """Whether the packed copies take less time for ``x``: calls in alternation, of which the better ones count."""
+    """True if the packed copies take less time for ``x``: calls in alternation, of which the better ones count."""
     plain, packed = list[float](), list[float]()
     while True:
         for layer in layers:
@@ -211,7 +211,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def packable(dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether this build packs such weights and gives the right answer."""
+    """True if this build packs such weights and gives the right answer."""
     if device.type != "cpu" or dtype != torch.float32 or not torch.backends.mkldnn.is_available():
         return False
     try:
@@ -259,7 +259,7 @@ def pack(model: nn.Module, packed_from: int | None = None) -> int:
 
 
 def owners_of(model: nn.Module) -> dict[int, list[tuple[nn.Module, str]]]:
-    """Where each weight is used: address → parents and names of the modules that hold it."""
+    """Users of each weight: address → parents and names of the modules that hold it."""
     owners: dict[int, list[tuple[nn.Module, str]]] = {}
     for parent in model.modules():
         for name, child in parent.named_children():
@@ -277,7 +277,7 @@ def _move_out(model: nn.Module, mapped: list[tuple[int, int]]) -> None:
 
 
 def mapped_weights() -> list[tuple[int, int]]:
-    """Where this process has mapped files of weights: first and last address of each; none where that is not told."""
+    """First and last address of each mapped file of weights of this process; none where the system does not say."""
     try:
         lines = [line.split(None, 5) for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError):  # another system

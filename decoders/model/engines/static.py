@@ -31,7 +31,7 @@ FINE_ROWS = (*range(1, 16), *range(16, 32, 4), *range(32, 64, 8), *range(64, 129
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What one forward is asked for: rows behind the cache, as ``Target.forward`` takes them. ``special``: some are
+    """Request of one forward: rows behind the cache, as ``Target.forward`` takes them. ``special``: some are
     read in a way of their own (``reading``), which stock code alone does.
     """
 
@@ -79,7 +79,7 @@ def bucket_of(
 
 
 class Buffers:
-    """What static forwards of one number of rows get: embeddings, positions, slots, and masks by number of keys, which
+    """Inputs of static forwards of one number of rows: embeddings, positions, slots, and masks by number of keys, which
     are in the cache's dtype (``cached``).
     """
 
@@ -154,7 +154,7 @@ class StaticForward:
         )
 
     def ready(self, rows: int) -> bool:
-        """Whether forwards of so many rows can run now."""
+        """True if forwards of so many rows can run now."""
         raise NotImplementedError
 
     def run(self, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:

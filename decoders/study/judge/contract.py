@@ -1,4 +1,4 @@
-"""What every method owes: its output is what it says, it repeats, it stays inside its budget, its provenance is
+"""The contract of every method: its output is what it says, it repeats, it stays inside its budget, its provenance is
 recorded, and tracing changes nothing.
 
 Each rule looks at one method with one target and one prompt, and tells in sentences what is broken; none is good news.
@@ -185,7 +185,7 @@ def rules_of(findings: Sequence[Finding]) -> list[str]:
 def check(
     method: Method, target: Target, prompts: Sequence[Prompt], *, told: Callable[[str], None] | None = None
 ) -> list[Finding]:
-    """What is broken of the contract, on these prompts; each rule stops at the prompt where it is broken first.
+    """Breaches of the contract on these prompts; each rule stops at the prompt where it is broken first.
 
     ``told`` is called with the name of each rule before it is put. What a method raises is a finding.
     """

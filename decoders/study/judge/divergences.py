@@ -1,4 +1,4 @@
-"""Where an output leaves plain decoding's, and what that means: a near tie, lossy by design, or a bug.
+"""The first place at which an output leaves plain decoding's, and its meaning: a near tie, lossy by design, or a bug.
 
 The verdict on the first place at which they differ:
 
@@ -97,7 +97,7 @@ def divergence(
     tolerance: float | None = None,
     cancel: threading.Event | None = None,
 ) -> Divergence | None:
-    """Where a run left plain decoding, judged by the plain model; None where it did not.
+    """A run's first place off plain decoding, judged by the plain model; None where it has none.
 
     ``output`` is a trace, which brings its prompt and settings, or token ids, which need a ``prompt``. ``plain`` is
     plain decoding's output where it is known; else it is decoded here. A run that was cut short is compared as far as
@@ -133,7 +133,7 @@ def divergence(
 
 
 def plain_output(target: Target, prompt: Sequence[int], **options: Any) -> list[int]:
-    """What plain decoding writes after a prompt's token ids. Options as in ``Decoding.of``."""
+    """Plain decoding's output after a prompt's token ids. Options as in ``Decoding.of``."""
     from decoders.engine.decoding import generate
     from decoders.prompt.prompt import Prompt
 

@@ -263,7 +263,7 @@ def _others(
     at: Position, verifier: Verifier, draft: Draft, scored: Scored, chances: np.ndarray, greedy: bool,
     path: Sequence[int],
 ) -> float | None:  # fmt: skip
-    """How many tokens of a step the target would have written otherwise; None where the verifier does not say."""
+    """Number of a step's tokens that the target would have written otherwise; None where the verifier does not say."""
     if greedy:
         return float(sum(at.ranks[node] > 0 for node in path[1:]))
     if verifier.lossless:

@@ -58,7 +58,7 @@ def calls_in(text: str) -> list[Any] | None:
 
 
 def judged_calls(plain: str, drafted: str) -> str:
-    """What a second output is beside the first, to a program: a key of ``MEANINGS``.
+    """Meaning of a second output beside the first to a program: a key of ``MEANINGS``.
 
     >>> judged_calls('{"name": "f", "arguments": {"x": 1}}', '{"name":"f","arguments":{"x":1}}')
     'same call'
@@ -88,7 +88,7 @@ def changed_share(verdicts: Iterable[str]) -> tuple[int, int, float | None]:
 
 
 def _values(text: str) -> list[Any]:
-    """What one text holds. Raises ValueError where it holds neither a call nor JSON."""
+    """Values of a text. Raises ValueError where it holds neither a call nor JSON."""
     if not text or text[0] not in "{[":
         raise ValueError("no JSON begins here")
     try:

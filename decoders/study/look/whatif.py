@@ -1,4 +1,4 @@
-"""What if: one step of a recorded run, drafted again from exactly there with another method, other parameters or a
+"""One step of a recorded run ("what if"), drafted again from exactly there with another method, other parameters or a
 hand-picked candidate, without running again what came before.
 
 The model reads the run's tokens once (``ReadRun``), keeping what any method reads of every position; a step is then
@@ -131,11 +131,11 @@ class ReadRun:
 
     @property
     def bytes(self) -> int:
-        """What it holds on the device."""
+        """Bytes on the device."""
         return self.session.memory.bytes() + self.session.cache.bytes()
 
     def serves(self, needs: Needs) -> bool:
-        """Whether it kept what ``needs`` names."""
+        """True if it has read what ``needs`` names."""
         return self.kept.covers(needs)
 
     @cached_property
@@ -177,7 +177,7 @@ class ReadRun:
         return [tuple(self.trace.tables["nodes"][name][rows.start : rows.stop]) for name in names]
 
     def _scoring(self, decoding: Decoding, length: int) -> Callable[[Draft], Scored]:
-        """How to have a draft scored where ``length`` tokens were committed."""
+        """Scoring of drafts where ``length`` tokens were committed."""
 
         def score(draft: Draft) -> Scored:
             self._scored_again = True
@@ -255,7 +255,7 @@ class ReadRun:
         )
 
     def _is_own(self, method: Method, values: Any) -> tuple[bool, list[str]]:
-        """Whether this is the run's method with its parameters, and what has to be said where that cannot be told."""
+        """True if this is the run's method with its parameters, and the message where the record does not say."""
         recorded = self.trace.run["method"]
         if method.name != recorded["name"]:
             return False, []
@@ -373,7 +373,7 @@ def go_on(
 
 
 def bounded_needs(needs: Needs) -> Needs:
-    """What a run that is too long to keep all of is read for, where a drafter with these needs asks."""
+    """Needs for which a run that is too long to keep all of is read, where a drafter with these needs asks."""
     return replace(needs, top_tokens=TOP_TOKENS, pool=False)
 
 

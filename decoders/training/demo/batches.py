@@ -1,4 +1,4 @@
-"""What the bundled target learns from, as token batches: tasks, repetitions and lookup drills."""
+"""Training data of the bundled target, as token batches: tasks, repetitions and lookup drills."""
 
 from __future__ import annotations
 

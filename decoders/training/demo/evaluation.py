@@ -1,4 +1,4 @@
-"""How often the demo model's greedy answer is the gold answer, per task family."""
+"""Accuracy per task family: the share of the demo model's greedy answers that are the gold answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What if, on a server: steps of stored runs drafted again, and looked at layer by layer, with the loaded model; a few
+"""Service of "what if": steps of stored runs drafted again, and looked at layer by layer, with the loaded model; a few
 runs stay read (``reading``).
 
 All model work is done by the device's worker (or the backend that has read the run), when no run waits.

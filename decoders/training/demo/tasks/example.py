@@ -1,4 +1,4 @@
-"""What a task generator hands out."""
+"""Examples of task generators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 
 @dataclass(frozen=True)
 class QuoteSpan:
-    """Where the gold answer stands: characters `start` to `end` of passage number `passage` (from 0).
+    """Place of the gold answer: characters `start` to `end` of passage number `passage` (from 0).
 
     `passages[span.passage][span.start : span.end]` is the answer.
     """
