@@ -241,20 +241,25 @@ def _of_candidate(draft: Draft) -> list[tuple[str, int]]:
     ranking = draft.candidates
     if ranking is None or ranking.chosen < 0:
         return []
-    made, chosen = list[tuple[str, int]](), ranking.chosen
-    score = float(ranking.score.data[chosen])  # as in ``count_match``
-    for name, values in (("score", ranking.score), *ranking.terms.items()):
+    made, chosen, scores = list[tuple[str, int]](), ranking.chosen, ranking.score
+    if (first := _amount_bin(float(scores.data[chosen]))) is not None:  # as in ``count_match``
+        made.append(("candidate score", first))
+    for name, values in ranking.terms.items():
         if name in NO_SIGNAL:
             continue
-        value = score if values is ranking.score else float(values.data[chosen])
-        if not math.isfinite(value):
-            continue
-        if -1 <= value < 1:  # a cosine or a weight: the nearer to 1, the finer
-            place = round(-2 * math.log2(max(1 - value, 2**-7)))
-        else:
-            place = round(2 * math.log2(1 + abs(value)))
-        made.append((f"candidate {name}", max(0, min(place, BINS - 1))))
+        place = first if values is scores else _amount_bin(float(values.data[chosen]))
+        if place is not None:
+            made.append((f"candidate {name}", place))
     return made
+
+
+def _amount_bin(value: float) -> int | None:
+    """The bin of a candidate's number; None for one that is not finite."""
+    if not math.isfinite(value):
+        return None
+    if -1 <= value < 1:  # a cosine or a weight: the nearer to 1, the finer
+        return max(0, min(round(-2 * math.log2(max(1 - value, 2**-7))), BINS - 1))
+    return min(round(2 * math.log2(1 + abs(value))), BINS - 1)
 
 
 def count_match(tokens: np.ndarray, place: int) -> int:

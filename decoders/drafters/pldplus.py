@@ -8,6 +8,7 @@ j+1 on.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,7 @@ BIBTEX = r"""
   pages = {6075--6089},
 }
 """
+SHORTEST = 1e-24  # of two states' lengths together: below, they are alike in nothing
 NO_PREDECESSOR = -1.0  # score of a candidate at position 0: nothing stands before it to compare
 
 LAYER = param(
@@ -140,6 +142,12 @@ def hidden_cosines(
     """cos(hidden[row], hidden[query]) for every row, in fp32, ``[rows]``; with ``average_last`` m, of means over the
     last m states.
     """
+    if average_last == 1 and hidden.device.type == "cpu" and hidden.dtype == torch.float32:
+        # behind a forward a call of torch costs more than these numbers
+        every = hidden.detach().numpy()
+        of, own = every[rows], every[query]
+        lengths = np.sqrt(np.einsum("ij,ij->i", of, of)) * math.sqrt(own @ own)
+        return (of @ own / np.maximum(lengths, SHORTEST)).astype(np.float64)
     (index,) = sent(hidden.device, np.append(rows, query))
     if average_last == 1:
         states = hidden[index].float()

@@ -241,8 +241,9 @@ class Decoding:
         ms = self.length.learn(
             draft, verdict, rows=rows, emitted=emitted, drafting_ms=drafting, target_ms=verifying + committing
         )
-        before = learned or Learned()
-        return replace(before, notes={**before.notes, "length_ms": ms})
+        if learned is None:
+            return Learned(notes={"length_ms": ms})
+        return replace(learned, notes={**learned.notes, "length_ms": ms})
 
     def _propose(self, context: Context, budget: int, reach: int, choose: bool) -> Draft:
         """The drafter's proposal, inside the budget (tokens that may be drafted before the bonus) and the reach."""

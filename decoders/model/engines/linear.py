@@ -38,6 +38,7 @@ FEWEST_CALLS, MOST_CALLS, CLEAR = 16, 48, 1.2  # of each kind; a clear result is
 ALONE = 1.1  # of the plain layer's time at one row: what the packed one takes at most to be the only copy
 NEVER = 1 << 30  # rows: the packed copy is not worth having
 NOTES = "packed.json"  # in the cache folder: what was tried
+FEW_ROWS = 64  # whose log-softmax is sooner made than their log-sum
 BLOCKS = (64, 48, 32, 24, 16, 8)  # outputs that oneDNN keeps side by side
 
 # time that this thread has computed, where that clock is fine enough (not on Windows)
@@ -355,4 +356,6 @@ class Head(nn.Module):
 def top_tokens(logits: Float[Tensor, "rows vocab"], k: int) -> tuple[Tensor, Tensor]:
     """The k likeliest next tokens per row: (log-probabilities, ids), both [rows, k], best first."""
     best, index = logits.topk(min(k, logits.shape[-1]), dim=-1)
-    return best - logits.logsumexp(-1, keepdim=True), index
+    if len(logits) > FEW_ROWS:  # of many rows, another copy of the logits would take more room than it saves time
+        return best - logits.logsumexp(-1, keepdim=True), index
+    return logits.log_softmax(-1).gather(-1, index), index
