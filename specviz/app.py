@@ -114,10 +114,11 @@ def open_desk(
             return target
 
         def other(key: str) -> Any:
+            from decoders.model.engines.engines import DEFAULT
             from decoders.model.target.size import check_fits, size_of
 
             for place in places_of(key)[:1]:
-                size = size_of(place, device=device, dtype=dtype, weights=loader.weights)
+                size = size_of(place, device=device, dtype=dtype, weights=loader.weights, engine=engine or DEFAULT)
                 check_fits(model_name(place), size, device=device)
                 return open_on(place, loader.weights)
             return None

@@ -101,6 +101,7 @@ def same_place(model: str, other: str) -> bool:
 
 
 def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **opening: str | None) -> ModelEntry:
+    from decoders.model.engines.engines import DEFAULT
     from decoders.model.target.size import size_of
 
     key, dtype, name, notes = "", "", Path(place).stem, []
@@ -120,7 +121,7 @@ def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **openi
     told = None
     with suppress(UserError, OSError):
         known = entry.parameters if entry is not None else 0
-        told = size_of(place, parameters=known, fetch=False, **opening)
+        told = size_of(place, parameters=known, fetch=False, engine=DEFAULT, **opening)
     return ModelEntry(
         model, name, kind, size, dtype or "?", key, _parts(key) if key else None, default, notes,
         parameters=told.parameters if told is not None else None, memory_bytes=told.bytes if told is not None else None,

@@ -24,6 +24,7 @@ from decoders.study.look.recorded import other_model
 from decoders.study.measure.stock import IN_DOUBLE, StockModel
 from decoders.sweep.lossless import check_lossless
 
+from .families.cases import cases
 from .families.compare import network as hybrid
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .test_hybrid import HYBRIDS
@@ -118,6 +119,7 @@ def apart(target: Target) -> float:
     return most
 
 
+FALCON = next(case for case in cases() if case.family == "falcon")
 HEAD_ALONE = 1e-5  # it stays in fp32, and its last digits may differ
 DENSE = ("qwen3_5_text", "bamba", "lfm2", "olmo_hybrid", "falcon_h1", "zamba2")
 
@@ -203,6 +205,7 @@ def test_what_is_refused(tmp_path: Path):
         ("int3", network(), "weights 'int3' are unknown: use one of fp32, int8, int4"),
         ("int8", network(dtype=torch.bfloat16), "int8 weights are for a CPU in float32, and it is on the cpu"),
         ("int4", network("gpt2"), "it has no linear layers that int4 weights fit"),
+        ("int8", hybrid(FALCON), "the layers of it are FalconLinear, and run by code of their own"),
     ):
         with pytest.raises(UserError, match=said):
             round_weights(model, weights, "it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from decoders import UserError, load_target
 from decoders.draft.needs import Needs
 from decoders.errors import TooLarge
 from decoders.model.engines.joint import JointPart
+from decoders.model.engines.kernel import KERNELS
 from decoders.model.engines.rounding import RoundedLinear, _unable
 from decoders.model.state import room
 from decoders.model.target import size as sizes
@@ -47,7 +49,7 @@ def test_a_folder_is_as_large_as_the_target_it_becomes(tmp_path: Path, family: s
 @pytest.mark.skipif(bool(_unable(8) or _unable(4)), reason="this build of torch has no such kernels")
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_rounded_weights_are_as_large_as_said(tmp_path: Path, weights: str, tied: bool) -> None:
+def test_rounded_weights_are_as_large_as_said(tmp_path: Path, weights: str, tied: bool, monkeypatch: Any) -> None:
     """While they are read, they are as large as ever."""
     hf.LlamaForCausalLM(hf.LlamaConfig(**{**GROUPED, "tie_word_embeddings": tied})).save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
@@ -59,6 +61,12 @@ def test_rounded_weights_are_as_large_as_said(tmp_path: Path, weights: str, tied
     there += 4 * plain.parameters - 4 * sum(layer.in_features * layer.out_features for layer in linears)
     assert size.weights == pytest.approx(there, rel=0.03) and size.weights < 0.7 * plain.weights
     assert (size.parameters, size.opening, size.cache) == (plain.parameters, plain.opening, plain.cache)
+    monkeypatch.setattr(KERNELS, "can_compute", lambda engine: engine == "auto")
+    own, head = (
+        size_of(tmp_path, device="cpu", weights=weights, engine="auto"),
+        model.config.vocab_size * model.config.hidden_size,
+    )
+    assert own.weights - size.weights == (head if tied else -3 * head), "a byte a number, beside the embedding or alone"
 
 
 def test_shards_and_other_weights_are_counted(tmp_path: Path) -> None:

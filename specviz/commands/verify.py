@@ -210,10 +210,11 @@ def _describe(first: Divergence, ids: list[str], target: Any) -> str:
 
 def _half_precision(outcomes: list[MethodCheck], dtype: str, tolerance: float | None) -> str:
     """A line on the promise of a check in half precision; "" in full precision."""
+    from decoders.model.files.catalog import format_of
     from decoders.study.judge.divergences import tolerance_of
     from decoders.sweep.lossless import FULL_PRECISION
 
-    if dtype in FULL_PRECISION:
+    if format_of(dtype) in FULL_PRECISION:
         return ""
     allowed = tolerance_of(dtype) if tolerance is None else tolerance
     ties = [d.shortfall or 0.0 for outcome in outcomes if outcome.lossless for d in outcome.divergences]

@@ -135,6 +135,12 @@ class Kernels:
             log.warning("%s", reason)
         return reason is None
 
+    def can_compute(self, engine: str) -> bool:
+        """``usable``, without compiling or opening anything: a library that cannot be opened counts, too."""
+        if engine not in ("auto", "compiled") or self.why_not() is not None:
+            return False
+        return engine == "compiled" or self.library is not None or self.path.is_file()
+
     def _open(self) -> str | None:
         """Compile what is missing and open it; what went wrong, in one sentence."""
         path = self.path

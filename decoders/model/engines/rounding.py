@@ -177,6 +177,12 @@ def round_weights(model: nn.Module, weights: str | None, name: str, own: bool = 
             setattr(parent, place, kind(child.weight.detach(), child.bias, bits))
             give_back(child.weight, mapped)
             count += 1
+    own_code = {type(module).__name__ for module in model.modules() if isinstance(module, nn.Linear)} - {"Linear"}
+    if not count and own_code:
+        raise UserError(
+            f"the layers of {name} are {', '.join(sorted(own_code))}, and run by code of their own, which {weights} "
+            "weights do not take the place of: leave --weights out"
+        )
     if not count:
         raise UserError(f"{name} has no linear layers that {weights} weights fit: leave --weights out")
     fuse_norms(model, kernel.rms_norm if own else exact_norm)

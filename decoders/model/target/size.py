@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from decoders.errors import TooLarge, UserError, first_line
 
+from ..engines.kernel import KERNELS
 from ..engines.rounding import BITS
 from ..files.catalog import model_place
 from ..files.gguf import check_magic, gguf_file, is_converted
@@ -74,9 +75,9 @@ class CacheFacts:
 
 def size_of(
     model: str | Path, *, dtype: str | None = None, device: str | None = None, weights: str | None = None,
-    parameters: int = 0, fetch: bool = True,
+    engine: str = "eager", parameters: int = 0, fetch: bool = True,
 ) -> Size:  # fmt: skip
-    """The size of a folder, GGUF file, hub id or named model; dtype, device and weights as of ``load_target``.
+    """The size of a folder, GGUF file, hub id or named model; dtype, device, weights and engine as of ``load_target``.
 
     ``parameters`` is their number where it was counted before. Without ``fetch`` nothing is asked of a hub.
 
@@ -92,7 +93,7 @@ def size_of(
             count, cached = _read_gguf(file, stat.st_size, stat.st_mtime_ns)
             opened = is_converted(file, kind)
             dequantised = 0 if opened else count * torch.float32.itemsize
-            return _size(count, cached, kind, where, weights, dequantised=dequantised)
+            return _size(count, cached, kind, where, weights, engine, dequantised=dequantised)
         check_folder(folder)
         place = str(folder)
     try:
@@ -106,7 +107,7 @@ def size_of(
             f"the model {str(model)!r} is not there, or cannot be read: {first_line(error, 200)}; give a folder with "
             "config.json, weights and tokenizer, a GGUF file, or a hub id such as org/name"
         ) from error
-    return _size(count, cached, kind, where, weights)
+    return _size(count, cached, kind, where, weights, engine)
 
 
 def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
@@ -122,12 +123,17 @@ def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
 
 
 def _size(
-    count: int, cached: CacheFacts, kind: torch.dtype, where: torch.device, rounded: str | None, *, dequantised: int = 0
-) -> Size:
-    """``rounded``: what the weights between embedding and head are rounded to, once they are read."""
+    count: int, cached: CacheFacts, kind: torch.dtype, where: torch.device, rounded: str | None, engine: str, *,
+    dequantised: int = 0,
+) -> Size:  # fmt: skip
+    """``rounded``: what the weights between embedding and head are rounded to, once they are read; this project's own
+    kernels round the head to int8 too, beside the embedding where the two are one.
+    """
     read = weights = count * kind.itemsize
     if rounded in BITS:
-        weights = cached.tables * kind.itemsize + int(max(0, count - cached.tables) * BITS[rounded] / 8)
+        head = cached.head if KERNELS.can_compute(engine) else 0
+        tables = cached.tables - (head if cached.tables > cached.head else 0)
+        weights = head + tables * kind.itemsize + int(max(0, count - cached.tables) * BITS[rounded] / 8)
     copies = cached.head * torch.float32.itemsize if kind.itemsize < 4 else 0
     rows = min(TEXT, cached.context_length) + SPARE_ROWS
     cache = 2 * cached.layers * cached.kv_heads * cached.head_dim * rows * kind.itemsize

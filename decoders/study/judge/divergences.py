@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from decoders.model.files.catalog import precision_of
+from decoders.model.files.catalog import format_of, precision_of
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 
@@ -66,8 +66,8 @@ class Divergence:
 
 
 def tolerance_of(dtype: str) -> float:
-    """The tolerance for a dtype's name; 0 for one that is not listed."""
-    return TOLERANCES.get(dtype, 0.0)
+    """The tolerance for a dtype's name, or a model's precision; 0 for one that is not listed."""
+    return TOLERANCES.get(format_of(dtype), 0.0)
 
 
 def verdict_on(

@@ -41,10 +41,6 @@ def another(target: Target, run: RunRecord, *, exact: bool = False) -> str:
     here, dtype = target.name, precision_of(target.info)
     model = run["model"]
     name, made_in = model.get("name") or "another model", precision_of({"dtype": dtype, **model})
-    if exact and made_in == dtype and model.get("activations") != target.info.get("activations"):
-        dtype, made_in = (f"{made_in} by {'its own kernels' if one else 'those of torch'}" for one in (
-            target.info.get("activations"), model.get("activations")
-        ))  # fmt: skip
     if exact and made_in != dtype:
         name, here = f"{name} in {made_in}", f"{here} in {dtype}"
     if name == here:

@@ -118,9 +118,10 @@ class Models(Service):
         return list(weights_for(where, chosen_dtype(self.desk.dtype, where)))
 
     def _check_fits(self, model: str, weights: str) -> None:
+        from decoders.model.engines.engines import DEFAULT
         from decoders.model.target.size import check_fits, size_of
 
-        size = size_of(model, dtype=self.desk.dtype, device=self.desk.device, weights=weights)
+        size = size_of(model, dtype=self.desk.dtype, device=self.desk.device, weights=weights, engine=DEFAULT)
         check_fits(model_name(model), size, device=self.desk.device)
 
 
