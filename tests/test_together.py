@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from decoders import Prompt, UserError, generate
 from decoders.engine.row_costs import Curve, RowCosts
+from decoders.model.state.cache import TreeCache
 from decoders.prompt_tokens.latency import Setup
 from decoders.study.measure import together
 from decoders.study.measure.load import save_load
@@ -59,6 +62,26 @@ def test_prompt_tokens_that_are_read_in_a_way_of_their_own_are_refused(tmp_path:
     params = {"part": str(save_tiny_part(target, "ppd", tmp_path / "part", exits=2))}
     with pytest.raises(UserError, match="exits of their own share no forward"):
         decode_together(target, [Prompt.from_ids(prompt_ids(1))] * 2, "ppd", params, max_new_tokens=NEW)
+
+
+def test_the_memory_of_runs_is_free_when_they_end() -> None:
+    """Without the collector of cycles: it does not know how much memory a cache holds, and comes too late."""
+    target, stock, caches = tiny_target("llama"), TreeCache.write, set[weakref.ref[TreeCache]]()
+
+    def write(cache: TreeCache, *rows):
+        caches.add(weakref.ref(cache))
+        return stock(cache, *rows)
+
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TreeCache, "write", write)
+            generate(target, Prompt.from_ids(prompt_ids(1)), max_new_tokens=4)
+            decode_together(target, [Prompt.from_ids(prompt_ids(seed)) for seed in (1, 2)], "pld", max_new_tokens=4)
+        assert caches and not [cache for cache in caches if cache() is not None]
+    finally:
+        gc.enable()
 
 
 def test_a_method_that_reads_hidden_states_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,9 +26,14 @@ class CacheLayer(CacheLayerMixin):
     is_sliding = False  # windows are applied by the masks: every position stays in the cache
     supports_early_init = False
 
-    def __init__(self, cache: Any, index: int) -> None:  # a TreeCache or a JointCache
+    def __init__(self, cache: Any, index: int) -> None:
+        """``cache``: a TreeCache or JointCache with this layer, held weakly: its memory is free with its run."""
         super().__init__()
-        self.cache, self.index = cache, index
+        self._cache, self.index = weakref.ref(cache), index
+
+    @property
+    def cache(self) -> Any:
+        return self._cache()
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None: ...
 
