@@ -489,6 +489,8 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     page.reload()
     page.wait_for_selector(MOUNTED)
     expect(page.locator("#sv-panel")).to_be_hidden()  # the views come first
+    bar = page.locator("#sv-bar")
+    becomes(page, lambda: bar.bounding_box()["height"] < 4 * 32, True)  # three rows of buttons
     page.get_by_role("button", name="Share").click()
     box = page.locator(".ui-menu").bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 400

@@ -70,6 +70,11 @@ def test_a_newcomer_sees_a_race_then_the_first_miss_and_learns_why(visit: Visit,
     becomes(page, lambda: step(page), miss)
     run, box = page.locator("#sv-run").bounding_box(), card.bounding_box()
     assert box["y"] + box["height"] <= run["y"] or box["y"] >= run["y"] + run["height"], "the card covers Run"
+    assert run["x"] + run["width"] <= page.viewport_size["width"], "Run lies outside the window"
+    edit(page)
+    expect(card).to_be_hidden()  # it would lie over the editor's last fields
+    page.click(".svp-edit")
+    expect(card).to_be_visible()
     assert page.evaluate("document.activeElement.closest('.svo')") is None
     controls = page.evaluate(CONTROLS)
     assert {"Run", "Show everything", "Why?"} <= set(controls) and len(controls) <= FEW, controls
