@@ -55,7 +55,7 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     page.evaluate("specviz.refreshRuns()")
     page.wait_for_selector(row("Sum of two"))
     expect_list(page, *TITLES, "Refactor ratelimit.py", "Quoted answer")  # text is data, and one's own
-    expect(page.locator(".svr-room")).to_have_text(re.compile("^4 runs; 5 of 200 kept here, 1 of 256 MiB"))
+    expect(page.locator(".svr-room")).to_have_text(re.compile("^4 runs of yours · room: 5 of 200 runs, 1 of 256 MiB"))
 
     # tags: in the row, on disk, in the search
     for title, tags in (("Rename a variable", "Good class-4"), ("Sum of two", "good")):

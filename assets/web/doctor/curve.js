@@ -6,8 +6,8 @@ import { html } from "specviz/ui/html.js";
 const [WIDE, HIGH, LEFT, BELOW] = [320, 96, 34, 18]; // pixels
 const AHEAD = 8; // times the tokens of the last point
 
-/** @param {number} share */
-const share = (share) => share.toFixed(2).replace(/^0/, "");
+/** A share, or a difference of shares: .25, −.21. @param {number} share */
+export const share = (share) => share.toFixed(2).replace(/^0/, "").replace(/^-0?/, "−");
 
 /** @param {{ curve: LearningCurve | null }} props */
 export function Curve({ curve }) {

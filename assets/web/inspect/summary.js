@@ -153,7 +153,8 @@ function metric(owner, help, value) {
   const shown = share && value !== null ? format(100 * value) : format(value);
   // a unit that the label already names is not said twice
   const named = (help.label || "").toLowerCase().includes((help.unit || "").split("/")[0]);
-  const unit = share ? "%" : named ? "" : help.unit;
+  const one = help.unit?.replace(/^(step|token)s$/, "$1");
+  const unit = share ? "%" : named ? "" : value === 1 ? one : help.unit;
   const box = h("div.sv-metric", { tabindex: "0" }, h("dt", help.label || help.key));
   const glue = unit === "%" || unit === "×" ? "" : " ";
   const doubt = owner.model.report?.doubts?.[help.key];
@@ -181,9 +182,10 @@ export function headline(owner, list) {
   const keys = plainly
     ? ["tokens_per_s", "tokens_per_step", "tokens"]
     : [...owner.wantedMetrics, ...(model.lossy ? LOSS : []), ...HEADLINE, ...(copies(model) ? ["copied_share"] : [])];
-  const rows = [...new Set(keys)].map((key) => {
+  const rows = [...new Set(keys)].flatMap((key) => {
     const help = helps.find((one) => one.key === key) ?? { key, label: key };
     const value = values[key];
+    if (help.label === key && value === undefined) return []; // a run from before there was such a metric
     return metric(owner, { ...help, label: BRIEFLY[key] ?? help.label }, value ?? null);
   });
   list.replaceChildren(...rows, ...(plainly ? [] : [identical(owner)]));

@@ -333,7 +333,8 @@ export function drawLibrary(box, look) {
     if (!app.room) return;
     const { count, others, max_count, bytes, max_bytes } = app.room;
     const mib = `${Math.ceil(bytes / (1 << 20))} of ${max_bytes >> 20} MiB`;
-    const text = `${plural(count - others, "run")}; ${count} of ${max_count} kept here, ${mib}`;
+    const own = count > others ? `${plural(count - others, "run")} of yours` : "No run of yours yet";
+    const text = `${own} · room: ${count} of ${max_count} runs, ${mib}`;
     const share = Math.min(100, 100 * Math.max(count / max_count, bytes / max_bytes));
     room.replaceChildren(text, h("i", { "aria-hidden": "true" }, h("b", { style: `width: ${share}%` })));
     room.title = "When it is full, the runs that were not looked at for longest make room; kept runs (★) stay. " +
