@@ -95,10 +95,19 @@ def test_a_step_is_seen_whole_without_scrolling(visit: Visit, size: tuple[int, i
 @pytest.mark.slow("the page opened three times")
 def test_the_drawer_holds_the_rest_and_is_remembered(visit: Visit) -> None:
     page = visit("?trace=gallery-0&step=3")
+    page.set_viewport_size({"width": 1440, "height": 900})  # the drawer stands beside the views
     drawer = page.locator(".sv-drawer")
     expect(drawer).to_be_hidden()
     before = page.evaluate("document.querySelector('.sv-timeline').getBoundingClientRect().top")
     page.keyboard.press("d")
+    expect(drawer).to_be_visible()
+    drawn = page.locator(".sv-timeline canvas").first
+    becomes(page, lambda: drawn.evaluate("one => one.width === one.clientWidth"), True)  # for the width that is left
+    edit(page)
+    over = "document.elementFromPoint(innerWidth - 60, 300).closest('#sv-panel, .sv-drawer')?.id"
+    becomes(page, lambda: page.evaluate(over), "sv-panel")
+    page.keyboard.press("Escape")
+    expect(page.locator("#sv-panel")).to_be_hidden()
     expect(drawer).to_be_visible()
     run = record_of(RUNS[0]).run
     told = drawer.inner_text()

@@ -12,6 +12,8 @@ from typing import Any
 from decoders import Prompt, load_target, record
 from decoders.folders import ASSETS
 from decoders.model.files.catalog import BUNDLED, model_place
+from decoders.study.doctor.controls import Measured
+from decoders.study.doctor.doctor import Finding, Report
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY
 from tests.stubs import gallery_desk, serving
@@ -20,8 +22,9 @@ CODE = "def area(width, height):\n    total = width * height\n    return total\n
 # a transition at its end stays listed until something is drawn
 DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition) || one.playState === 'finished')"
 OPENED = "1-class-docstring-adapld"
-ACCEPTANCE = ("definitions", "calibration", "lengths")
+ACCEPTANCE = ("definitions", "calibration", "lengths", "judges")
 TOOLS = {"batch": ".svb-methods", "trees": ".svt-cite", "speedup": ".main-svg"}
+CURVE = {"points": [[100_000, 0.2], [200_000, 0.25]], "doubling": 0.05, "low": -0.21, "high": 0.31}
 REFUSED = {"error": "there is no model at no/such model: name a folder, a GGUF file or a hub id"}
 
 
@@ -150,18 +153,36 @@ def answer_with(view: Callable[[Any], None], answers: Mapping[str, Any], status:
     return go
 
 
-def examine_part(page: Any) -> None:
-    """The doctor's page while a part is examined."""
+def doctor_page(report: Report | None, drawn: str) -> Callable[[Any], None]:
+    """The doctor's page while a part is examined, or with its report."""
     card = {
-        "id": "seen", "title": "EAGLE head (shipped)", "model": "specviz-demo", "state": "running", "done": 3,
-        "total": 14, "words": "layer 4 of 6", "error": "", "faults": 0,
+        "id": "seen", "title": "EAGLE head (shipped)", "model": "specviz-demo", "total": 14, "done": 3, "error": "",
+        "state": "done" if report else "running", "words": "layer 4 of 6", "faults": 0,
     }  # fmt: skip
     catalog = {
         "model": "specviz-demo", "reason": "", "sets": {"examples": "The examples"}, "examinations": [card, card],
-        "parts": [{"id": "shipped:eagle", "title": "EAGLE head", "kind": "eagle", "own": False}],
+        "parts": [{"id": "shipped:eagle", "title": "EAGLE head", "kind": "eagle", "own": False, "curve": CURVE}],
     }  # fmt: skip
-    answers = {"api/doctor": catalog, "api/doctor/of/seen": {**card, "report": None}}
-    answer_with(at("tab=lab&lab=doctor", ".svdr-progress"), answers)(page)
+    answers = {"api/doctor": catalog, "api/doctor/of/seen": {**card, "report": report and report.to_json()}}
+    return answer_with(at("tab=lab&lab=doctor", drawn), answers)
+
+
+def doctor_report() -> Report:
+    """A report with a fault, a change that helps, and numbers below zero."""
+    rates = ([0.62, 0.4, 0.21], [0.62, 0.25, 0.05])
+    base = Measured("as it is", "nothing", 1.9, *rates, 0.0, 0.0)
+    better = Measured("hidden states of layer 4", "of 6", 2.4, *rates, 0.51, 9.3)
+    fault = Finding("fault", "hidden states of another layer", "+0.51 nats at 240 places (z 9.3)", "layer 4 of 6",
+                    "train the part on layer 4, or name the layer that it was trained on", 0.51)  # fmt: skip
+    return Report("specviz-demo", "EAGLE head", 12, 240, 1.0, base, 0.58, 0.03, [better], [fault], ["text: no chat"])
+
+
+def load_model(page: Any) -> None:
+    """The model picker while another model is being loaded."""
+    status = page.request.get(f"{page.evaluate('location.origin')}/api/status").json()
+    status["model"]["coming"] = {"name": "SmolLM2", "text": "Reading SmolLM2: 40%"}
+    show = click_through(inspect, ".svp-pill", ".svm[open] progress")
+    answer_with(show, {"api/status": status})(page)
 
 
 def refuse_prompt(page: Any) -> None:
@@ -208,6 +229,7 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, help": press_key(inspect, "?", ".sv-help"),
     "inspect, presenter": press_key(inspect, "f", ".sv-presenting"),
     "inspect, model": click_through(inspect, ".svp-pill", ".svm[open]"),
+    "inspect, model that loads": load_model,
     "inspect, model that is refused": answer_with(choose_model(".svm-wrong"), {"api/models/choose": REFUSED}, 400),
     "inspect, prompt that is refused": refuse_prompt,
     "inspect, run that is not there": at("trace=no-such-run", ".svp-banner[data-kind=error]"),
@@ -233,7 +255,8 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "lab, recipe": at("tab=lab&lab=pld-plus-fig4", ".svp-lab .main-svg"),
     **{f"lab, {name}": at(f"tab=lab&lab={name}", drawn) for name, drawn in TOOLS.items()},
     "lab, doctor": at("tab=lab&lab=doctor", ".svp-doctor[data-ready] .svdr-form"),
-    "lab, doctor at work": examine_part,
+    "lab, doctor at work": doctor_page(None, ".svdr-progress"),
+    "lab, doctor's report": doctor_page(doctor_report(), ".svdr-finding"),
     "runs": at("tab=runs", ".svp-grid"),
     **{f"runs, {view}": acceptance(view) for view in ACCEPTANCE},
     "runs, difference": open_of_two("Difference", ".svr-gains"),

@@ -60,7 +60,7 @@ export async function drawJudges(box) {
     ? `At some position ${(100 * answer.rest).toFixed(0)} % of p or q is not recorded: ranges are what that leaves ` +
       "open. Runs of specviz run --first-choices N hold more."
     : "";
-  const head = h("thead", h("tr", HEADS.map((name) => h("th", { scope: "col" }, name))));
+  const head = h("thead", h("tr", HEADS.map((name) => (name ? h("th", { scope: "col" }, name) : h("td")))));
   box.replaceChildren(
     h("p.svd-soft", `${plural(answer.runs, "run")}, ${plural(steps, "step")} with a draft. ${WORDS}`),
     scrolled("The drafts under every verifier", h("table.svd-table.svd-judges", head, h("tbody", rows))),
