@@ -40,7 +40,10 @@ class Parser(argparse.ArgumentParser):
             self.command, self.description = "", module.DESCRIPTION
             self.set_defaults(run=module.run)
             module.add(self)
-        return super().parse_known_args(args, namespace)
+        known, others = super().parse_known_args(args, namespace)
+        if others and " " in self.prog:  # a command's own sentence, not the program's
+            self.error(f"unrecognized arguments: {' '.join(others)}")
+        return known, others
 
     def error(self, message: str) -> NoReturn:
         message = re.sub(

@@ -577,7 +577,7 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
         (["run", "--prompt", "a", "--max-new-tokens", "0"], "0 is out of range: a whole number of at least 1"),
         (["run", "--prompt", "a", "--max-new-tokens", "ten"], "'ten' is not allowed: a whole number"),
         (["run", "--prompt", "a", "--temperature", "-1"], "'-1' is out of range: a number from 0 to 10"),
-        (["run", "--prompt", "a", "--methods", "pld", "casd"], "unrecognized arguments: casd"),
+        (["run", "--prompt", "a", "--methods", "pld", "casd"], "specviz run: unrecognized arguments: casd"),
         (["run", "--prompt", "a", "--methods", "pld", "--methods", "casd"], "names pld and casd"),
         (["run", "--prompt", "a", "--methods", "pld", "--set", "pld+h.k=1"], "and these run: pld"),
         (["compare"], "nothing to compare: give --prompt TEXT"),
