@@ -26,6 +26,7 @@ from decoders.prompt_tokens.design import design
 from decoders.prompt_tokens.latency import Latency, Setup
 from decoders.prompt_tokens.tokens import PromptConfig
 from decoders.prompt_tokens.trees import load_trees, save_trees
+from decoders.study.judge.judge import Total, chosen_rules, judged, totals
 from decoders.trace.trace import Trace
 from specviz.experiments import (
     Axis,
@@ -52,6 +53,7 @@ from specviz.experiments.values import values_of
 from specviz.experiments.variants import DraftVariant, PromptVariant, Variant, name_of, training, trim
 from specviz.pages.lab.requests import ExperimentRequest
 from specviz.pages.lab.storage import LATEST
+from specviz.server.forms import Missing
 from specviz.server.runner import QueueFull, Runner
 from specviz.server.store import TraceStore
 
@@ -971,6 +973,28 @@ def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
     until(lambda: lab.remove(key, "ada"), "the experiment has ended, and goes")
     assert lab.listing("ada") == []
     assert not lab.bring("../../etc/passwd") and not lab.bring(trace)
+
+
+@pytest.mark.slow("runs an experiment and judges it, as the walk through a batch and the tests of judging do")
+def test_the_runs_of_an_experiment_are_judged_together(desk: StubDesk) -> None:
+    lab, acceptance = desk.services["lab"], desk.services["acceptance"]
+    key = lab.start(ExperimentRequest(**ASKED), "ada")["id"]
+    shown = wait(desk, key)
+
+    def ask_again() -> dict[str, Any]:
+        answer = acceptance.results(key)
+        return answer if answer["state"] == "ready" else {}
+
+    answer, sums = until(ask_again, "all of its drafts are judged"), {name: Total() for name in chosen_rules()}
+    traces = [one["trace"] for point in shown["points"] for one in point["runs"]]
+    for trace in traces:
+        for name, total in totals(judged(lab.read_run(trace))).items():
+            sums[name] += total
+    assert answer["runs"] == len(traces) == 4 and answer["lines"] == [answer["line"]]
+    assert {rule["name"]: rule["accepted"] for rule in answer["rules"]} == {n: s.accepted for n, s in sums.items()}
+    assert answer["rules"][0]["steps"] > 0 and not any(trace in desk.store for trace in traces)
+    with pytest.raises(Missing):
+        acceptance.results("none")
 
 
 def test_rows_of_a_killed_server_are_found_again(desk: StubDesk) -> None:

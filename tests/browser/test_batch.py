@@ -102,6 +102,13 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
             page.click(f".svl-bar a:has-text('{text}')")
         caught.value.save_as(tmp_path / "file")
         assert caught.value.suggested_filename.endswith(suffix) and words in (tmp_path / "file").read_text()
+    page.click("summary:has-text('under every verifier')")
+    judges, lines = page.locator(".svl-judges [data-verifier]"), page.locator(".svl-judges select option")
+    expect(lines).to_have_count(2)  # not plain decoding's: it drafts nothing
+    expect(judges.and_(page.locator("[data-verifier=relaxed]"))).to_contain_text("lossy")
+    page.select_option(".svl-judges select", index=1)
+    expect(judges.and_(page.locator("[data-verifier=match]"))).to_contain_text("lossless")
+    expect(page.locator(".svl-judges select")).to_have_value(str(lines.nth(1).get_attribute("value")))
     page.click(".svb-table tbody tr:last-child td:nth-of-type(3) .svb-open")
     expect(page.locator(".svl-dialog[open] li")).to_have_count(2)
     trace = page.get_attribute(".svl-dialog [data-trace]", "data-trace")

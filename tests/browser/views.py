@@ -254,6 +254,10 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "lab": lab,
     "lab, recipe": at("tab=lab&lab=pld-plus-fig4", ".svp-lab .main-svg"),
     **{f"lab, {name}": at(f"tab=lab&lab={name}", drawn) for name, drawn in TOOLS.items()},
+    "lab, verifiers": click_through(
+        at("tab=lab&lab=draft-length", ".svp-lab .main-svg"), "summary:has-text('under every verifier')",
+        ".svl-judges .svd-judges",
+    ),
     "lab, doctor": at("tab=lab&lab=doctor", ".svp-doctor[data-ready] .svdr-form"),
     "lab, doctor at work": doctor_page(None, ".svdr-progress"),
     "lab, doctor's report": doctor_page(doctor_report(), ".svdr-finding"),

@@ -38,7 +38,11 @@ export async function drawJudges(box) {
   const ask = () => postJson("api/acceptance/judge", { ids: page.ids });
   const say = (/** @type {string} */ text) => (progress.textContent = text);
   const answer = await within(box, () => verdicts(ask, say, shown), shown);
-  if (!answer) return;
+  if (answer) box.replaceChildren(...judgesTable(answer));
+}
+
+/** A table with a row per verifier, and what there is to say of it. @param {JudgesAnswer} answer */
+export function judgesTable(answer) {
   const most = Math.max(...answer.rules.map((one) => one.tokens_per_step?.[1] ?? 0));
   const rows = answer.rules.map((one) => {
     const share = one.other_share;
@@ -61,9 +65,9 @@ export async function drawJudges(box) {
       "open. Runs of specviz run --first-choices N hold more."
     : "";
   const head = h("thead", h("tr", HEADS.map((name) => (name ? h("th", { scope: "col" }, name) : h("td")))));
-  box.replaceChildren(
+  return [
     h("p.svd-soft", `${plural(answer.runs, "run")}, ${plural(steps, "step")} with a draft. ${WORDS}`),
     scrolled("The drafts under every verifier", h("table.svd-table.svd-judges", head, h("tbody", rows))),
     ...[rest, ...answer.faults].filter(Boolean).map((words) => h("p.svd-soft", words)),
-  );
+  ];
 }

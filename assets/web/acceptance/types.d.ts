@@ -71,5 +71,7 @@ interface JudgedRule {
   tokens_per_step: [number, number] | null; other_share: [number, number] | null;
 }
 interface JudgesAnswer { state: "ready"; rules: JudgedRule[]; runs: number; rest: number; faults: string[] }
+/** Of an experiment's runs: the lines that hold drafts, and the one that was judged. */
+interface LabJudgesAnswer extends JudgesAnswer { lines: string[]; line: string }
 /** Runs are judged in the background: so many of their steps are done. */
 interface StillJudging { state: "judging"; done: number; of: number }

@@ -6,6 +6,7 @@ import { getJson, sentence, within } from "specviz/base/json.js";
 import { format, plural, when } from "specviz/base/numbers.js";
 import { charts, clearCharts, theme } from "specviz/base/plotly.js";
 import * as batch from "specviz/lab/batch.js";
+import { otherJudges } from "specviz/lab/judges.js";
 import {
   address, catalog, file, formulaList, goesOn, lab, link, list, note, parts, post, recipe, refresh, tabled,
 } from "specviz/lab/state.js";
@@ -163,7 +164,9 @@ export async function drawResults() {
   grid.classList.toggle("svl-empty", !s.rows || !s.charts.length);
   caption.textContent = s.rows ? s.caption : "";
   const many = asBatch(s);
-  under.replaceChildren(...(many ? batch.below(many, many.profiles.map(profileTable)) : below(s)));
+  const rest = many ? batch.below(many, many.profiles.map(profileTable)) : below(s);
+  const drafts = many ? many.rows > 0 : s.points.some((point) => point.runs.length);
+  under.replaceChildren(...rest, ...(drafts && !goesOn(s.state) ? [otherJudges(lab.id)] : []));
   parts.results.dataset.rows = String(s.rows);
   parts.results.dataset.state = s.state;
 }

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from decoders.names import BASELINE
 from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.speedup import RowTimes, forecasts
+from decoders.trace.trace import Trace
 from specviz.server.bodies import Body, Ids, needs
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import PromptForm, Rejected
 from specviz.shell.assets import plotly
 
+from .judging import KEPT as MOST_JUDGED
 from .judging import Judging, pool_runs, steps_document
 from .sets import Counted, lengths_by_method, pooled_by_method
 
@@ -104,7 +108,24 @@ class AcceptancePage(Service):
         """
         if not ids:
             raise Rejected("runs", "No run is chosen: choose one, or several to judge their drafts together.")
-        runs = self._judging.results([*dict.fromkeys(ids)], self.desk.trace)
+        return self._pool(ids, self.desk.trace)
+
+    @get("results/{key}")
+    def results(self, key: str, series: str = "") -> dict[str, Any]:
+        """All runs of one line of an experiment's results under every verifier, as ``judge`` says it of chosen runs,
+        and the ``lines`` whose runs hold drafts. Raises Missing; Rejected where none can be judged.
+        """
+        lab = self.desk.services["lab"]
+        rows = [row for row in lab.results(key).rows if row.get("trace") and row.get("method") != BASELINE]
+        lines = [*dict.fromkeys(str(row.get("series") or "") for row in rows)]
+        chosen = series if series in lines else next(iter(lines), "")
+        ids = [str(row["trace"]) for row in rows if str(row.get("series") or "") == chosen][:MOST_JUDGED]
+        if not ids:
+            raise Rejected("runs", "No run of these results is here: its drafts cannot be judged.")
+        return {**self._pool(ids, lab.read_run), "lines": lines, "line": chosen}
+
+    def _pool(self, ids: Iterable[str], read: Callable[[str], Trace]) -> dict[str, Any]:
+        runs = self._judging.results([*dict.fromkeys(ids)], read)
         if isinstance(runs, dict):
             return runs
         if all(run.fault for run in runs):

@@ -38,7 +38,7 @@ from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import Missing, Rejected, RunSettings
 from specviz.server.http import Owner, attachment
 from specviz.server.runner import QueueFull
-from specviz.server.store import EVERYBODY
+from specviz.server.store import EVERYBODY, UnknownTrace
 from specviz.shell.assets import plotly
 from specviz.views.examples import SAMPLES, TASKS
 from specviz.words import sentence
@@ -327,19 +327,25 @@ class Lab(Service):
 
     def bring(self, trace: str) -> bool:
         """Put a run of an experiment into the store, so that Inspect can open it. Whether there is such a run."""
-        if not is_id(trace):
+        try:
+            opened = self.read_run(trace)
+        except UnknownTrace:
             return False
-        file = find_run(trace, self.folder, self.shipped)
+        self.desk.store.put(opened, kind="opened", owner="")
+        return True
+
+    def read_run(self, trace: str) -> Trace:
+        """A run of an experiment from the disk. Raises UnknownTrace where there is none, or it cannot be read."""
+        file = find_run(trace, self.folder, self.shipped) if is_id(trace) else None
         if file is None:
-            return False
+            raise UnknownTrace(trace)
         try:
             opened = tracefile.load(file)
         except tracefile.TraceError as problem:
             log.warning("%s", problem)
-            return False
+            raise UnknownTrace(trace) from problem
         opened.run["id"] = trace
-        self.desk.store.put(opened, kind="opened", owner="")
-        return True
+        return opened
 
     # --- the worker ---
 
