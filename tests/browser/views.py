@@ -130,7 +130,7 @@ def open_of_two(name: str, selector: str) -> Callable[[Any], None]:
 
 def acceptance(view: str) -> Callable[[Any], None]:
     runs = open_of_two("Acceptance", ".svd-view")
-    return click_through(runs, f"[data-view={view}]", f"[data-ready={view}] .svd-body > *")
+    return click_through(runs, f"[data-view={view}]", f"[data-ready={view}] .svd-body table")
 
 
 def in_narrow_window(page: Any) -> None:
@@ -157,7 +157,7 @@ def doctor_page(report: Report | None, drawn: str) -> Callable[[Any], None]:
     """The doctor's page while a part is examined, or with its report."""
     card = {
         "id": "seen", "title": "EAGLE head (shipped)", "model": "specviz-demo", "total": 14, "done": 3, "error": "",
-        "state": "done" if report else "running", "words": "layer 4 of 6", "faults": 0,
+        "state": "done" if report else "running", "words": "layer 4 of 6", "faults": 1,
     }  # fmt: skip
     catalog = {
         "model": "specviz-demo", "reason": "", "sets": {"examples": "The examples"}, "examinations": [card, card],
@@ -181,7 +181,7 @@ def load_model(page: Any) -> None:
     """The model picker while another model is being loaded."""
     status = page.request.get(f"{page.evaluate('location.origin')}/api/status").json()
     status["model"]["coming"] = {"name": "SmolLM2", "text": "Reading SmolLM2: 40%"}
-    show = click_through(inspect, ".svp-pill", ".svm[open] progress")
+    show = click_through(inspect, ".svp-pill", ".svm[open]:has(li) progress")
     answer_with(show, {"api/status": status})(page)
 
 
