@@ -206,7 +206,7 @@ def _web(name: str, request: Request) -> Response:
     headers = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return Response(file.data, media_type=file.media, headers=headers)
-    return Response(file.zipped, media_type=file.media, headers={**headers, "content-encoding": "gzip"})
+    return Response(file.gzip_data, media_type=file.media, headers={**headers, "content-encoding": "gzip"})
 
 
 class _Server(uvicorn.Server):

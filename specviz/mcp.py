@@ -149,9 +149,9 @@ class Tools:
         its formula.
         """
         from decoders.trace.acceptance import DEFINITIONS
-        from specviz.pages.acceptance.sets import Counted, pooled_by_method
+        from specviz.pages.acceptance.sets import RunCounts, pooled_by_method
 
-        counted = [await self._do(ctx, lambda key=key: Counted.of(self.desk.trace(key))) for key in runs]
+        counted = [await self._do(ctx, lambda key=key: RunCounts.of(self.desk.trace(key))) for key in runs]
         return [
             {
                 "method": one["title"], "runs": one["runs"],

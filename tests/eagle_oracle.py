@@ -171,7 +171,7 @@ class Head:
             ids = range(len(logs)) if "d2t" not in self.w else [i + int(d) for i, d in enumerate(self.w["d2t"])]
         return sorted(((float(p), i) for p, i in zip(logs, ids, strict=True)), reverse=True)
 
-    def committed(self, features: Tensor, tokens: list[int]) -> int:
+    def commit(self, features: Tensor, tokens: list[int]) -> int:
         """All pairs of a text: the target's features at j with the token at j + 1. The number of the last row."""
         for j in range(len(tokens) - 1):
             self.pair(features[j], None, tokens[j + 1], list(range(j)), j)

@@ -23,8 +23,8 @@ from rich.table import Table
 from decoders import load_target
 from decoders.drafters import chosen, methods
 from decoders.engine.decoding import Decoding
-from decoders.sweep.contenders import unrecorded
-from decoders.sweep.plan import Contender, Failure, Measurement, alternated, execute
+from decoders.sweep.contenders import run_unrecorded
+from decoders.sweep.plan import Contender, Failure, Measurement, alternate, execute
 from specviz.commands.options import parse_sets
 from specviz.experiments.prompts import records
 
@@ -85,7 +85,8 @@ def main() -> int:
         def decoding(prompt: Any) -> Any:
             return Decoding.of(target, prompt, name, params, max_new_tokens=options.max_new_tokens, length=length)
 
-        return Contender(label, "method", chosen(name)[0].lossless, lambda p: unrecorded(label, lambda: decoding(p)))
+        lossless = chosen(name)[0].lossless
+        return Contender(label, "method", lossless, lambda p: run_unrecorded(label, lambda: decoding(p)))
 
     ratios: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     speeds: dict[tuple[int, int], dict[str, Measurement]] = defaultdict(dict)
@@ -106,7 +107,7 @@ def main() -> int:
     timer = threading.Timer(options.minutes * 60, over.set)
     timer.daemon = True
     timer.start()
-    order = alternated(taking, [prompt for _, prompt in prompts], options.repeats)
+    order = alternate(taking, [prompt for _, prompt in prompts], options.repeats)
     for turn, made in execute(order, cancel=over, tidy=True):
         if isinstance(made, Failure):
             failed[turn.contender.name] = made.reason

@@ -30,7 +30,7 @@ from specviz.workers.processes import worker_device
 from specviz.workers.supervisor import BUSY, FAILED, FREE
 
 from . import synthetic
-from .hosted import VERSION, count_calls, open_stub, stop
+from .hosting import VERSION, count_calls, open_stub, stop
 from .stubs import METHODS, StubDesk, app_of
 from .test_runner import body, events, four_steps
 from .test_workers import alive, children_of

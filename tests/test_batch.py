@@ -23,7 +23,7 @@ from decoders.drafters.pld import PldDrafter
 from decoders.errors import UserError
 from decoders.folders import ASSETS
 from decoders.prompt.files import PromptRecord
-from decoders.sweep.plan import Contender, Sample, alternated, execute
+from decoders.sweep.plan import Contender, Sample, alternate, execute
 from decoders.trace.trace import Trace
 from specviz.experiments import Results, plan
 from specviz.experiments import run_experiment as run
@@ -163,7 +163,7 @@ def test_the_methods_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = [Contender(name, "method", True, lambda prompt: None, rounds) for name, rounds in (("a", None), ("b", 1))]  # type: ignore
     frozen, thawed = gc.get_freeze_count(), []
     monkeypatch.setattr(gc, "unfreeze", lambda: thawed.append(True))
-    turns = [turn for turn, _ in execute(alternated(kinds, [0, 1], 2), tidy=True)]
+    turns = [turn for turn, _ in execute(alternate(kinds, [0, 1], 2), tidy=True)]
     order = [(turn.round, turn.prompt, turn.contender.name, turn.last) for turn in turns]
     assert order == [
         (-1, 0, "a", True), (0, 0, "a", False), (0, 0, "b", True), (0, 1, "b", False), (0, 1, "a", True),
@@ -171,7 +171,7 @@ def test_the_methods_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
     assert frozen and not thawed  # by conftest.py: all tests stay to the end
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
-    list(execute(alternated(kinds, [0, 1], 2), tidy=True))
+    list(execute(alternate(kinds, [0, 1], 2), tidy=True))
     assert thawed
 
 

@@ -16,7 +16,7 @@ from decoders.model.target.target import Session, Target
 from decoders.study.judge.divergences import first_difference
 from decoders.study.judge.tool_calls import calls_in, changed_share
 from decoders.study.measure.peers import GENERATE, LOOKUP, Peer, peers_of
-from decoders.study.measure.stock import Generated, StockModel
+from decoders.study.measure.stock import Generation, StockModel
 from decoders.sweep.bench import (
     Spread,
     bench,
@@ -153,7 +153,7 @@ def test_what_was_disturbed_is_measured_again_with_its_partners():
     def generate(tokens, most, stop_ids):
         prompt = next(n for n, one in enumerate(PROMPTS) if one.tokens == tuple(tokens))
         order.append(("peer", prompt))
-        return Generated(list(range(5)), 1.0 + took[prompt].pop(0), 1.0, 1)
+        return Generation(list(range(5)), 1.0 + took[prompt].pop(0), 1.0, 1)
 
     target = tiny_target()
     with pytest.MonkeyPatch.context() as patch:

@@ -19,7 +19,7 @@ from decoders.model.target.target import Target
 
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
-from .simulated import simulate
+from .simulation import simulate
 from .tiers import matrix
 from .whatifs import whatif
 

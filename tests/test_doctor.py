@@ -18,10 +18,10 @@ from decoders import Prompt, UserError, find_method, generate
 from decoders.model.target.target import Target
 from decoders.parts import load_part
 from decoders.prompt.files import PromptRecord
-from decoders.study.doctor.controls import Measured, controls
+from decoders.study.doctor.controls import ControlOutcome, controls
 from decoders.study.doctor.doctor import FAULT, Report, _record, examine
-from decoders.study.doctor.forced_drafts import Drafted, Drafting, Text, drafts
-from decoders.study.doctor.server import ServerNumbers, compared
+from decoders.study.doctor.forced_drafts import Drafting, PlacedDrafts, Text, drafts
+from decoders.study.doctor.server import ServerNumbers, compare
 from decoders.study.doctor.setup import drafting_of, forms_of
 from specviz.cli import main
 from specviz.pages.doctor import examination
@@ -35,7 +35,7 @@ from . import synthetic
 from .command import refusal
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
-from .planted import FAULTS, examine_fault, finds, rare_vocabulary
+from .planting import FAULTS, examine_fault, finds, rare_vocabulary
 from .stubs import StubDesk, app_of
 from .waiting import WAIT_S, until
 
@@ -100,7 +100,7 @@ def test_a_drafter_that_is_the_target_itself_has_all_accepted(target: Target) ->
     made = drafts(drafting, [text_of(target, drafting)])
     assert made.hits.all() and made.length == 4 and not made.outside.any()
     np.testing.assert_allclose(made.drawn, 1, atol=1e-4)
-    unread = drafts(drafting.handed(unread=True), [text_of(target, drafting)])
+    unread = drafts(drafting.with_reads(unread=True), [text_of(target, drafting)])
     assert unread.told.mean() < made.told.mean()  # it needs its prompt
 
 
@@ -109,8 +109,8 @@ def test_states_are_handed_as_the_control_says(target: Target) -> None:
     drafting = Drafting(target, load_part(target, "eagle"), depth=2)
     text, last = text_of(target, drafting), target.shape.layers
     states = {name: text.memory(one).hidden[last] for name, one in {
-        "own": drafting, "before": drafting.handed(layers={last: last - 1}), "earlier": drafting.handed(shift=-1),
-        "raw": drafting.handed(norm=True), "unread": drafting.handed(unread=True),
+        "own": drafting, "before": drafting.with_reads(layers={last: last - 1}), "raw": drafting.with_reads(norm=True),
+        "earlier": drafting.with_reads(shift=-1), "unread": drafting.with_reads(unread=True),
     }.items()}  # fmt: skip
     assert torch.equal(states["before"], text.states[last - 1])
     assert torch.equal(states["earlier"][1:], states["own"][:-1])
@@ -123,23 +123,23 @@ def test_states_are_handed_as_the_control_says(target: Target) -> None:
         examine(drafting, [Prompt.from_ids([5, 6])], max_new_tokens=2)
 
 
-def drafts_of(rate: float, places: int = 100, depth: int = 3) -> Drafted:
+def drafts_of(rate: float, places: int = 100, depth: int = 3) -> PlacedDrafts:
     """Drafts whose first token stands at a rate, and all others after it."""
     hits = np.zeros((places, depth), bool)
     hits[: round(rate * places)] = True
     flat, none = np.full(places, rate), np.zeros((places, depth))
-    return Drafted(hits, none, none - 1, none > 0, hits[:, 0], flat, flat, np.arange(places))
+    return PlacedDrafts(hits, none, none - 1, none > 0, hits[:, 0], flat, flat, np.arange(places))
 
 
 def test_a_server_is_compared_with_the_controls() -> None:
-    broken = Measured("prompt unread", "without the prompt", 1.3, [0.1] * 3, [0.1] * 3, -1.0, -9.0)
-    other = Measured("norm", "states before the norm", 1.0, [0.0] * 3, [0.0] * 3, -5.0, -20.0)
-    (finding,) = compared(ServerNumbers(1.33, (0.12, 0.1, 0.09)), drafts_of(0.6), [other, broken])
+    broken = ControlOutcome("prompt unread", "without the prompt", 1.3, [0.1] * 3, [0.1] * 3, -1.0, -9.0)
+    other = ControlOutcome("norm", "states before the norm", 1.0, [0.0] * 3, [0.0] * 3, -5.0, -20.0)
+    (finding,) = compare(ServerNumbers(1.33, (0.12, 0.1, 0.09)), drafts_of(0.6), [other, broken])
     assert finding[:2] == ("fault", "server") and "prompt unread" in finding[3] and "1.33" in finding[2]
-    (unknown,) = compared(ServerNumbers(1.9, (0.4, 0.3, 0.2)), drafts_of(0.6), [other, broken])
+    (unknown,) = compare(ServerNumbers(1.9, (0.4, 0.3, 0.2)), drafts_of(0.6), [other, broken])
     assert unknown[3] == "no control's acceptance looks like the server's"
-    assert not list(compared(ServerNumbers(2.8, (0.6, 0.6, 0.55)), drafts_of(0.6), [other, broken]))
-    assert not list(compared(ServerNumbers(2.7), drafts_of(0.6), [other, broken]))
+    assert not list(compare(ServerNumbers(2.8, (0.6, 0.6, 0.55)), drafts_of(0.6), [other, broken]))
+    assert not list(compare(ServerNumbers(2.7), drafts_of(0.6), [other, broken]))
 
 
 def test_a_servers_log_is_read() -> None:
@@ -179,7 +179,7 @@ def test_a_part_goes_by_any_of_its_names(target: Target, tmp_path: Path) -> None
 
 def test_the_report_is_a_page_of_text() -> None:
     evil = "<script>alert(1)</script>"
-    one = Measured(evil, evil, 1.2, [0.2, 0.1], [0.2, 0.05], 0.3, 5.0)
+    one = ControlOutcome(evil, evil, 1.2, [0.2, 0.1], [0.2, 0.05], 0.3, 5.0)
     finding: Any = {"level": FAULT, "cause": evil, "number": evil, "control": evil, "advice": evil, "gain": 1.0}
     report = Report(evil, evil, 3, 30, 1.0, one, 0.2, 0.03, [one], [], [evil]).to_json()
     page = doctor_page({**report, "findings": [finding]})
@@ -227,7 +227,7 @@ def test_a_part_far_below_its_own_training_log_is_named() -> None:
 
     def causes(right: int, network: Any = network) -> list[str]:
         hits = (np.arange(160) < right)[:, None]
-        drafted = Drafted(hits, hits * 1.0, hits * 1.0, hits & False, hits[:, 0], flat, flat, flat.astype(int))
+        drafted = PlacedDrafts(hits, hits * 1.0, hits * 1.0, hits & False, hits[:, 0], flat, flat, flat.astype(int))
         return [finding.cause for finding in _record(network, drafted)]
 
     assert causes(6) == ["record"]  # as without its first head
@@ -313,7 +313,7 @@ def test_a_planted_fault_is_found(fault: Any, healthy: dict[str, Any], tmp_path:
     from decoders import load_target
 
     if fault.change is rare_vocabulary:
-        pytest.skip("the bundled drafter drafts every token: `python -m tests.planted` plants it in SmolLM2's")
+        pytest.skip("the bundled drafter drafts every token: `python -m tests.planting` plants it in SmolLM2's")
     settings: dict[str, Any] = {"max_new_tokens": 40, "places": 100}
     if "target" not in healthy:
         target = healthy["target"] = load_target("bundled", device="cpu")

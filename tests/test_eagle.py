@@ -105,7 +105,7 @@ def paths_of(draft):
 def head_of(target, weights, tokens, layers, **options):
     embedding = target.embeddings.weight.detach()
     head = oracle.Head(weights, embedding, target.head.weight.detach(), **options)
-    return head, head.committed(states_of(target, tokens, layers), tokens)
+    return head, head.commit(states_of(target, tokens, layers), tokens)
 
 
 @pytest.mark.parametrize("form", ["eagle-1", "eagle-1 without bias"])

@@ -198,7 +198,7 @@ def test_second_guesses_are_those_of_the_equations(target, tmp_path, monkeypatch
     features, count, shares = states_of(target, tokens, head.config.features), len(tokens) - 4, {}
     for normed in (True, False):
         mine = oracle.Head(weights, target.embeddings.weight, target.head.weight, normed=normed)
-        mine.committed(features, tokens)
+        mine.commit(features, tokens)
         said = [mine.after(mine.below(j, tokens[j + 2], j + 1))[0][1] for j in range(count)]
         shares[normed] = sum(a == b for a, b in zip(said, truth[2:], strict=False)) / count
     assert 0 < shares[True] != shares[False] > 0

@@ -28,7 +28,7 @@ from decoders.trace.load import (
 from decoders.trace.policies import (
     Costs,
     Estimator,
-    Fixed,
+    FixedLength,
     Offer,
     Schedule,
     Threshold,
@@ -187,15 +187,15 @@ def test_no_lengths_cost_less_than_the_oracles() -> None:
     offers = [chain(3, (0.9, 0.8, 0.7, 0.2)), chain(0, (0.1, 0.1)), chain(1, (0.6, 0.3, 0.3))]
     steps, drafted, ms = oracle_ms(offers, COSTS)
     assert (steps, drafted) == (3, 4) and ms == pytest.approx(3 * 11 + 4)
-    for policy in (Fixed(), Fixed(0), Fixed(1), Schedule(), Threshold(), Estimator(), Tiers()):
+    for policy in (FixedLength(), FixedLength(0), FixedLength(1), Schedule(), Threshold(), Estimator(), Tiers()):
         made = replay(offers, policy, COSTS)
         assert made[2] >= ms and made[0] >= steps
-    assert replay(offers, Fixed(0), COSTS) == (7, 0, pytest.approx(7 * 11)), "one token a step"
+    assert replay(offers, FixedLength(0), COSTS) == (7, 0, pytest.approx(7 * 11)), "one token a step"
 
 
 def test_a_part_of_a_draft_leaves_the_rest_to_the_next_step() -> None:
     # 3 of 4 stand: 1 and the target's own, then 1 and the target's own
-    assert replay([chain(3, (0.9,) * 4)], Fixed(1), COSTS)[:2] == (2, 2)
+    assert replay([chain(3, (0.9,) * 4)], FixedLength(1), COSTS)[:2] == (2, 2)
 
 
 def test_policies_move_as_their_servers_do() -> None:

@@ -24,7 +24,7 @@ class Node:
     def __init__(self) -> None:
         self.count, self.children, self.order = 0, {}, []
 
-    def followed(self, token: int) -> Node:
+    def follow(self, token: int) -> Node:
         """The string with ``token``, once more. A new token stands last; one that catches up with the token in front of
         it goes before all that are as frequent as that one.
         """
@@ -46,7 +46,7 @@ def strings_of(texts: list[list[int]], depth: int) -> Node:
     for text in texts:
         open_ones: list[Node] = []
         for token in text:
-            open_ones = [node.followed(token) for node in [*open_ones, root][-depth:]]
+            open_ones = [node.follow(token) for node in [*open_ones, root][-depth:]]
     return root
 
 

@@ -95,7 +95,7 @@ class JointGuess:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PrunedNodes:
     """Nodes that were left out of a draft, best first; the target never sees them.
 
     ``parents`` are nodes of the draft's tree or, from the tree's size on, earlier entries here. ``scores`` are what the
@@ -111,7 +111,7 @@ class Pruned:
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
+class Translation:
     """Text of a draft model with another vocabulary, and its use: its ``tokens``, their bytes and its
     probabilities, and for each the ``first`` and the ``last`` node of the draft that carry some of its text (-1: none).
     """
@@ -156,16 +156,16 @@ class Draft:
     distributions: Mapping[int, Float[Tensor, " vocab"]] | None = None
     drawn: bool = False
     looks: Looks | None = None
-    pruned: Pruned | None = None
-    translated: Translated | None = None
+    pruned: PrunedNodes | None = None
+    translated: Translation | None = None
     layout: Layout | None = None
     lattice: Callable[[], Lattice] | None = None
     proposal: Draft | None = None
     nodes: tuple[int, ...] = ()
-    pruned_later: Callable[[], Pruned | None] | None = None  # what makes ``left_out``, where the engine pruned
+    pruned_later: Callable[[], PrunedNodes | None] | None = None  # what makes ``left_out``, where the engine pruned
 
     @property
-    def left_out(self) -> Pruned | None:
+    def left_out(self) -> PrunedNodes | None:
         """All that was left out, by the drafter and by the engine; made when it is asked for."""
         return self.pruned if self.pruned_later is None else self.pruned_later()
 

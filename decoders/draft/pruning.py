@@ -10,8 +10,8 @@ from typing import SupportsFloat
 import numpy as np
 from torch import Tensor
 
-from .draft import Draft, Later, Layout, Looks, Probe, Pruned
-from .said import Said
+from .distributions import NodeDistributions
+from .draft import Draft, Later, Layout, Looks, Probe, PrunedNodes
 
 
 def pruned_draft(
@@ -58,7 +58,7 @@ def pruned_draft(
         pool=of_nodes(draft.pool),
         terms=Later(own_terms),
         notes=draft.notes if notes is None else notes,
-        distributions=None if said is None else Said.of(said).of_nodes(_numbers(order)),
+        distributions=None if said is None else NodeDistributions.of(said).of_nodes(_numbers(order)),
         drawn=draft.drawn,
         looks=None if draft.looks is None else _looks(draft.looks, _numbers(order), rows, len(tree)),
         translated=draft.translated,
@@ -110,17 +110,17 @@ def _looks(looks: Looks, new: dict[int, int], rows: Sequence[int], count: int) -
     return Looks(tuple(number[looks.nodes[place]] for place in stays), looks.layers, weights)
 
 
-def _left_out(draft: Draft, order: Sequence[int], survival: Sequence[float]) -> Pruned | None:
+def _left_out(draft: Draft, order: Sequence[int], survival: Sequence[float]) -> PrunedNodes | None:
     tree, q, before, new = draft.tree, draft.probabilities, draft.pruned, _numbers(order)
     out = sorted((node for node in range(len(tree)) if node not in new), key=lambda node: (-survival[node], node))
     if not out:
         return before
     count = len(new)
     number = {**new, **{node: count + place for place, node in enumerate(out)}}
-    own = before or Pruned((), (), (), ())
+    own = before or PrunedNodes((), (), (), ())
     # earlier entries of the drafter's own follow those of this list
     theirs = [number[parent] if parent < len(tree) else parent - len(tree) + count + len(out) for parent in own.parents]
-    return Pruned(
+    return PrunedNodes(
         (*(tree.tokens[node] for node in out), *own.tokens),
         (*(number[tree.parents[node]] for node in out), *theirs),
         (*(float("nan") if q is None else q[node] for node in out), *own.probabilities),

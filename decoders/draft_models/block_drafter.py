@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
+from decoders.draft.distributions import DraftVocab, NodeDistributions
 from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
-from decoders.draft.said import DraftVocab, Said
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
@@ -107,7 +107,7 @@ class BlockDrafter(Drafter):
             notes={
                 "forward_ms": Span((started, read)), "walk_ms": Span((read, mark(device))), "draft_forwards": 1.0,
             },
-            distributions=Said(dict(enumerate(normal[:count])), self.vocab, normal=True),
+            distributions=NodeDistributions(dict(enumerate(normal[:count])), self.vocab, normal=True),
             drawn=drawn,
             lattice=partial(lattice_of, self.network, walk, root),
         )  # fmt: skip

@@ -114,7 +114,7 @@ class Growing:
         self.logits.append(self.extend(level.tokens[level.inner], level.rows[level.inner]))
         self.spans.append((started, mark(device)))
 
-    def grown(self, root: int) -> CandidateTree:
+    def grow(self, root: int) -> CandidateTree:
         """The scored nodes behind a root."""
         columns = ("rows", "ranks", "tokens", "logprobs", "scores", "best", "inner")
         parts = fetched(*(torch.cat([getattr(level, name) for level in self.levels]) for name in columns))
@@ -149,7 +149,7 @@ def dynamic(
         growing.add(
             Choices(each // count, each % count, tokens.flatten(), logprobs.flatten(), scores, logprobs[:, 0], inner)
         )
-    return growing.grown(root)
+    return growing.grow(root)
 
 
 def expand_static(
@@ -167,4 +167,4 @@ def expand_static(
                 logprobs[:, 0], place.inner,
             )
         )  # fmt: skip
-    return growing.grown(root)
+    return growing.grow(root)

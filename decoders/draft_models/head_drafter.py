@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoders.draft.distributions import DraftVocab, NodeDistributions
 from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
-from decoders.draft.said import DraftVocab, Said
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
@@ -90,7 +90,7 @@ class HeadsDrafter(Drafter):
                 "path_logprob": np.asarray(path),
             },
             notes={"forward_ms": Span((started, mark(device)))},
-            distributions=Said(rows, self.vocab),
+            distributions=NodeDistributions(rows, self.vocab),
             layout=tree.layout,
         )
 

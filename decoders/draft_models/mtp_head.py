@@ -168,7 +168,7 @@ class MtpHead(Borrowing):
         )  # fmt: skip
         return (made[0] if isinstance(made, tuple) else made)[0]
 
-    def normed(self, index: int, states: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows hidden"]:
+    def normalize(self, index: int, states: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows hidden"]:
         """A layer's states after its norm: the head reads them, and the next layer."""
         return self.layers[index].post_norm(states)
 

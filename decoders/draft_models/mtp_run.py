@@ -102,7 +102,7 @@ class MtpRun:
                 last = made[-1:] if index == 0 else last
             above = self.states[index] if index < layers - 1 else above
         self.level_states = [self._fed_back(0, last)]
-        return self.head.say(self.head.normed(0, last)).float()[0]
+        return self.head.say(self.head.normalize(0, last)).float()[0]
 
     @torch.inference_mode()
     def extend(self, tokens: Int[Tensor, " rows"], parents: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
@@ -125,7 +125,7 @@ class MtpRun:
         mask = torch.cat([sees.new_ones(len(tokens), self.root), sees], 1)
         made = self._forward(0, self.level_states[-1][parents], tokens, places, mask, start)
         self.level_states.append(self._fed_back(0, made))
-        return self.head.say(self.head.normed(0, made)).float()
+        return self.head.say(self.head.normalize(0, made)).float()
 
     def _next_layer(self, index: int) -> Tensor:
         """Layer ``index`` over all of the draft: its state at every node is the next layer's."""
@@ -149,7 +149,7 @@ class MtpRun:
         if index < self.config.layers - 1:
             every[0] = self.states[index][self.root] if self.root > index else every[0]
         self.level_states.append(every)
-        return self.head.say(self.head.normed(index, made[-sizes[-1] :])).float()
+        return self.head.say(self.head.normalize(index, made[-sizes[-1] :])).float()
 
     def _sees(self) -> Bool[Tensor, "drafted drafted"]:
         """Which of the draft's rows each of them sees: its ancestors and itself."""
@@ -169,7 +169,7 @@ class MtpRun:
         return self.head(index, states, tokens, positions, self.rotary, shown, self.rows[index])
 
     def _fed_back(self, index: int, states: Tensor) -> Tensor:
-        return self.head.normed(index, states) if self.normed else states
+        return self.head.normalize(index, states) if self.normed else states
 
     def states_of(self, rows: Sequence[int]) -> Float[Tensor, "rows hidden"]:
         """States that a single layer made: row 0 is the root's, then come those of the levels."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from decoders.draft.draft import Draft, Translated
+from decoders.draft.draft import Draft, Translation
 from decoders.draft.tree import DraftTree
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, fetched, mark
@@ -78,7 +78,7 @@ class TextDrafter(ModelDrafter):
             [place + 1 if 0 <= place < len(tokens) else -1 for place in places] for places in (made.first, made.last)
         ]
         last = [len(tokens) if first > 0 and node < 0 else node for first, node in zip(*nodes, strict=True)]  # cut off
-        translated = Translated(
+        translated = Translation(
             tuple(own), tuple(self.words.assistant_pieces.of(token)[0] for token in own),
             tuple(fetched(sure)[0].tolist()), tuple(nodes[0]), tuple(last),
         )  # fmt: skip
@@ -105,7 +105,7 @@ class SharedTokensDrafter(ModelDrafter):
         return replace(
             draft,
             notes={**draft.notes, "assistant_tokens": float(len(kept))},
-            translated=Translated(
+            translated=Translation(
                 tuple(own[i] for i in kept), tuple(words.assistant_pieces.of(own[i])[0] for i in kept),
                 tuple(probabilities[nodes[i]] for i in kept), tuple(nodes[i] for i in kept),
                 tuple(nodes[i] for i in kept),

@@ -22,7 +22,7 @@ TAIL = 16  # tokens of the text that a draft is written behind, so that its firs
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TargetText:
     """A text in the target's tokens: ``tokens``, and for each of the pieces that it was made from the ``first`` and the
     ``last`` of them that carry some of its bytes (-1: none, it was left out).
     """
@@ -55,7 +55,7 @@ class Vocabularies:
         ids = self.assistant(self.text(tokens), add_special_tokens=True)["input_ids"]
         return list(ids) or [next(iter(self.assistant.all_special_ids), 0)]
 
-    def written(self, context: Sequence[int], assistant: Sequence[int]) -> Written:
+    def written(self, context: Sequence[int], assistant: Sequence[int]) -> TargetText:
         """The assistant's text behind a text of the target's, in the target's tokens.
 
         It is tokenized behind the last tokens of the text where a token begins there, else by itself. Special tokens
@@ -79,7 +79,7 @@ class Vocabularies:
             inside = begin < end
             first.append(int(np.searchsorted(ends, begin, "right")) - 1 if inside else -1)
             last.append(int(np.searchsorted(ends, end, "left")) - 1 if inside else -1)
-        return Written(tuple(tokens), tuple(first), tuple(last))
+        return TargetText(tuple(tokens), tuple(first), tuple(last))
 
     def _behind(self, tail: Sequence[int], text: str) -> list[int]:
         """A text in the target's tokens, as they go on behind the tail; as far as their bytes are the text's."""

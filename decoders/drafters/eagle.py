@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from decoders.draft.draft import Draft, Learned, Past, Pruned, Scored, Verdict
+from decoders.draft.distributions import DraftVocab, NodeDistributions
+from decoders.draft.draft import Draft, Learned, Past, PrunedNodes, Scored, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
-from decoders.draft.said import DraftVocab, Said
 from decoders.draft.terms import Term
 from decoders.draft_models import eagle_export, eagle_published
 from decoders.draft_models.drafter import STEP_TERMS
@@ -103,7 +103,7 @@ OUTSIDE = Term(
 
 class EagleDrafter(Drafter):
     """Drafts trees with a head; they follow from the text alone. Others that grow EAGLE-2's trees say what differs:
-    ``route``, the ``most`` nodes that a draft keeps, and ``grown``.
+    ``route``, the ``most`` nodes that a draft keeps, and ``grow``.
     """
 
     def __init__(self, run: EagleRun, params: EagleParams | DynamicParams) -> None:
@@ -130,7 +130,7 @@ class EagleDrafter(Drafter):
         started = mark(device)
         first = self.run.read(context)
         read = mark(device)
-        grown = self.grown(context.root, first, budget)
+        grown = self.grow(context.root, first, budget)
         most = min(len(grown.tokens) - 1, self.most)
         ranked = grown.best(len(grown.tokens) - 1)
         tree, order = grown.kept(ranked[:most])
@@ -159,7 +159,7 @@ class EagleDrafter(Drafter):
                 "draft_forwards": float(len(grown.spans) + 1),
                 "scored": float(len(grown.tokens) - 1),
             },
-            distributions=Said(dict(zip(inner, said, strict=True)), self.vocab),
+            distributions=NodeDistributions(dict(zip(inner, said, strict=True)), self.vocab),
             pruned=prune(grown, order, ranked[most:][:MOST_PRUNED]),
         )
 
@@ -173,7 +173,7 @@ class EagleDrafter(Drafter):
         """Nodes that a draft has at most, the root left out."""
         return self.params.total_tokens - 1 if isinstance(self.params, DynamicParams) else len(EAGLE_TREE)
 
-    def grown(self, root: int, first: torch.Tensor, budget: int) -> CandidateTree:
+    def grow(self, root: int, first: torch.Tensor, budget: int) -> CandidateTree:
         """All that the head scores behind the root."""
         params, head, extend = self.params, self.run.head, self.run.extend
         if isinstance(params, EagleParams):
@@ -205,7 +205,7 @@ class EagleDrafter(Drafter):
         return float(torch.cosine_similarity(made.float(), truth.float(), -1).mean())
 
 
-def prune(grown: CandidateTree, order: Sequence[int], nodes: Sequence[int]) -> Pruned | None:
+def prune(grown: CandidateTree, order: Sequence[int], nodes: Sequence[int]) -> PrunedNodes | None:
     """The record of nodes that were scored and left out, best first: a parent is a node of the tree or, from the tree's
     size on, one that was named before.
     """
@@ -214,7 +214,7 @@ def prune(grown: CandidateTree, order: Sequence[int], nodes: Sequence[int]) -> P
         place[node] = len(place)
     if not nodes:
         return None
-    return Pruned(
+    return PrunedNodes(
         tuple(grown.tokens[node] for node in nodes),
         tuple(place[grown.parents[node]] for node in nodes),
         tuple(float(np.exp(grown.logprobs[node])) for node in nodes),

@@ -83,7 +83,7 @@ class MtpDrafter(EagleDrafter):
     def most(self) -> int:
         return self.levels if self.params.form == CHAIN else self.params.total_tokens - 1
 
-    def grown(self, root: int, first: torch.Tensor, budget: int) -> CandidateTree:
+    def grow(self, root: int, first: torch.Tensor, budget: int) -> CandidateTree:
         top_k = 1 if self.params.form == CHAIN else self.params.top_k
         return dynamic(root, first, self.run.extend, self.run.head, levels=min(self.levels, budget), top_k=top_k)
 

@@ -160,9 +160,9 @@ class LanguageModelRun:
                     own_positions=None if sees is None else depths, last_only=last_only,
                 )  # fmt: skip
         self.cache.commit(range(len(tokens)))  # the next step cuts off what was rejected
-        return self.fitted(logits)
+        return self.fit_logits(logits)
 
-    def fitted(self, logits: Float[Tensor, "*rows entries"]) -> Float[Tensor, "*rows vocab"]:
+    def fit_logits(self, logits: Float[Tensor, "*rows entries"]) -> Float[Tensor, "*rows vocab"]:
         """The drafter's logits over the target's vocabulary; its table may be padded to another size."""
         if logits.shape[-1] >= self.vocab:
             return logits[..., : self.vocab]
@@ -197,7 +197,7 @@ class SharedTokensRun(LanguageModelRun):
     def wrote(self, tokens: Sequence[int]) -> None:
         super().wrote([self.words.assistant_of.get(token, token) for token in tokens])
 
-    def fitted(self, logits: Float[Tensor, "*rows entries"]) -> Float[Tensor, "*rows vocab"]:
+    def fit_logits(self, logits: Float[Tensor, "*rows entries"]) -> Float[Tensor, "*rows vocab"]:
         full = logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf)
         full[..., self.theirs] = logits[..., self.mine]
         return full

@@ -110,7 +110,7 @@ class PromptedRun(LanguageModelRun):
             if at >= session.cache.length:
                 self._write(session, text, made, depth, choose)
                 continue
-            chosen, said = choose(self.fitted(self.reads[at].logits))  # read in an earlier step
+            chosen, said = choose(self.fit_logits(self.reads[at].logits))  # read in an earlier step
             made.add(chosen, said, 0)
             token = int(chosen)
             text.append(token)
@@ -142,7 +142,7 @@ class PromptedRun(LanguageModelRun):
         scored = session.score(draft)
         children, path = draft.tree.children(), list(range(lead + 1))
         while len(made.drafted) < depth:
-            chosen, said = choose(self.fitted(scored.logits[path[-1]]))
+            chosen, said = choose(self.fit_logits(scored.logits[path[-1]]))
             token = int(chosen)
             child = children[path[-1]].get(token)
             made.add(chosen, said, made.forwards, plan.distances[child] + lead if child else 0)

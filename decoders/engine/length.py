@@ -159,7 +159,7 @@ class AutoLength:
         each = self.drafting.level_ms
         if each * self.rate < FREE or not self.longest:
             return budget
-        self._seen()
+        self._update_survival()
         deep, base = self.deep, self.costs.base
         ratio = min(0.98, deep[-1] / deep[-2]) if len(deep) > 1 and deep[-2] > 0 else 0.9
         price, gain, most, best, worth = self.rate * self.costs.scale, 0.0, -math.inf, 1, 0.0
@@ -256,7 +256,7 @@ class AutoLength:
             above *= a
         return count - 1
 
-    def _seen(self) -> None:
+    def _update_survival(self) -> None:
         """Take the last estimates into the running means of the best survival by depth."""
         for made in self.estimates:
             best = [0.0] * made.shape.deepest

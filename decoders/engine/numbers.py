@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoders.draft.distributions import NodeDistributions
 from decoders.draft.draft import Looks
-from decoders.draft.said import Said
 from decoders.model.state.transfer import fetched, rows_of, sent
 from decoders.trace.tables import TABLES
 from decoders.verifiers.residual import overlap, residual
@@ -140,7 +140,7 @@ def guesses(
     """The drafter's and the target's tokens after each node that brings a distribution, side by side: the columns of
     the table guesses, per node in the order of the drafter's ranks. And β of each (step, node).
     """
-    told = [(step, Said.of(step.draft.distributions)) for step in steps if step.draft.distributions]
+    told = [(step, NodeDistributions.of(step.draft.distributions)) for step in steps if step.draft.distributions]
     if not told:
         return {column.name: [] for column in TABLES["guesses"]}, {}
     place_of = {node: i for i, node in enumerate((step.index, node) for step, said in told for node in said)}

@@ -175,7 +175,7 @@ class Recorder:
     def _criteria(self, own: Callable[..., Any]) -> Callable[..., Any]:
         def get(*args: Any, **kwargs: Any) -> Any:
             criteria = own(*args, **kwargs)
-            return criteria if self._current is None else Watched(criteria, self._current)
+            return criteria if self._current is None else StepCriteria(criteria, self._current)
 
         return get
 
@@ -219,7 +219,7 @@ def _refuse_batched(name: str) -> Callable[..., Any]:
     return refuse
 
 
-class Watched(StoppingCriteriaList):
+class StepCriteria(StoppingCriteriaList):
     """The run's own criteria; each step ends when they are asked."""
 
     def __init__(self, criteria: StoppingCriteriaList, call: Call) -> None:

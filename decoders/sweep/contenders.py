@@ -54,10 +54,10 @@ def timed(
 ) -> Callable[[Prompt], Measurement]:
     """Decoding by a method with nothing recorded, as ``Contender.run``; ``name``: what its samples are called."""
     options = {"max_new_tokens": max_new_tokens, "cancel": cancel, "sampling": sampling, "length": length}
-    return lambda prompt: unrecorded(name or method, lambda: Decoding.of(target, prompt, method, params, **options))
+    return lambda prompt: run_unrecorded(name or method, lambda: Decoding.of(target, prompt, method, params, **options))
 
 
-def unrecorded(name: str, decoding: Callable[[], Decoding], read: Session | None = None) -> Measurement:
+def run_unrecorded(name: str, decoding: Callable[[], Decoding], read: Session | None = None) -> Measurement:
     """One run with nothing recorded; ``decoding`` begins it, ``name`` is what the sample is called. ``read`` has
     processed its prompt (``read_once``).
     """

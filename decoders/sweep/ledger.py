@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from decoders.study.judge.divergences import divergence
 from decoders.study.measure.peers import BESIDE
 
-from .plan import PLAIN, TRACED, Contender, Failure, Measurement, Outcome, Row, Sample, Turn, alternated, execute
+from .plan import PLAIN, TRACED, Contender, Failure, Measurement, Outcome, Row, Sample, Turn, alternate, execute
 from .timing import REPEATED, find_disturbed
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ class Ledger:
     def run(
         self, contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int, *, warm: bool = False, **how: Any
     ) -> Iterator[tuple[Turn, list[Row]]]:
-        """Make all runs (``alternated``), then again those of what was disturbed, beside those it is compared with, at
+        """Make all runs (``alternate``), then again those of what was disturbed, beside those it is compared with, at
         most ``REPEATED`` times with as many rounds as at first: turns, and the rows that are complete by each. ``how``
         as of ``execute``.
         """
-        order = chain(alternated(contenders, prompts, repeats, warm=warm), self._again(contenders, prompts, repeats))
+        order = chain(alternate(contenders, prompts, repeats, warm=warm), self._again(contenders, prompts, repeats))
         for turn, outcome in execute(order, **how, tidy=True):
             yield turn, self.add(turn, outcome)
 
@@ -70,7 +70,7 @@ class Ledger:
         for more in range(1, REPEATED + 1):
             for place, names in find_disturbed(self.samples).items():
                 again = [contender for contender in timers if contender.name in _beside(names)]
-                for turn, prompt in alternated(again, [prompts[place]], repeats, warm=True):
+                for turn, prompt in alternate(again, [prompts[place]], repeats, warm=True):
                     yield replace(turn, prompt=place, round=turn.round + more * repeats), prompt
 
     def add(self, turn: Turn, outcome: Outcome) -> list[Row]:

@@ -21,7 +21,7 @@ from decoders.study.measure.peers import GENERATE
 from decoders.study.measure.stock import StockModel
 from decoders.verifiers.sampling import Sampling
 
-from .contenders import unrecorded
+from .contenders import run_unrecorded
 from .plan import PLAIN, Contender, Failure, Measurement, Outcome, Sample, attempt, execute, in_order
 
 # any difference fails there, a near tie too: fp32 rounds far below a choice, and rows on such weights are the same bits
@@ -195,7 +195,7 @@ def _behind_one_reading(
         decoding = begun.pop(name)
         if not isinstance(decoding, Decoding):
             return decoding
-        return unrecorded(name, lambda: decoding, read if decoding.prompt is prompt else None)
+        return run_unrecorded(name, lambda: decoding, read if decoding.prompt is prompt else None)
 
     return [Contender(name, "method", method.lossless, lambda _, name=name: run(name))
             for name, (method, _) in settings.items()]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every contender on every prompt, one run after another: plans (``in_order``, ``alternated``) give the order of runs,
+"""Every contender on every prompt, one run after another: plans (``in_order``, ``alternate``) give the order of runs,
 ``execute`` makes them.
 
 A run that fails is a ``Failure`` in its place, and the others go on.
@@ -152,7 +152,7 @@ def in_order(contenders: Sequence[Contender], prompts: Iterable[Any], rounds: in
                 yield Turn(number, index, contender, place == len(contenders)), prompt
 
 
-def alternated(contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int, *, warm: bool = False) -> Order:
+def alternate(contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int, *, warm: bool = False) -> Order:
     """Every contender on every prompt, ``repeats`` rounds after a warm-up on the first one (unless it is ``warm``).
 
     The order rotates from prompt to prompt and from round to round, so that no contender always runs first.

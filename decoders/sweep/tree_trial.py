@@ -15,8 +15,8 @@ from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import PromptTrees
 
 from .bench import summarise
-from .contenders import timed, unrecorded
-from .plan import PLAIN, Contender, Failure, Measurement, Sample, alternated, execute
+from .contenders import run_unrecorded, timed
+from .plan import PLAIN, Contender, Failure, Measurement, Sample, alternate, execute
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -50,14 +50,14 @@ def try_trees(
             return Decoding(target, prompt, drafter, max_new_tokens=max_new_tokens)
 
         def run(prompt: Prompt) -> Measurement:
-            return unrecorded(name, lambda: decoding(prompt))
+            return run_unrecorded(name, lambda: decoding(prompt))
 
         return Contender(name, "method", True, run)
 
     plain = Contender(PLAIN, "method", True, timed(target, PLAIN, None, max_new_tokens))
     named = {key: contender(f"trees {number}", one) for number, (key, one) in enumerate(trees.items())}
     contenders, samples = [plain, *named.values()], list[Sample]()
-    for done, (turn, made) in enumerate(execute(alternated(contenders, prompts, 1), tidy=True), 1):
+    for done, (turn, made) in enumerate(execute(alternate(contenders, prompts, 1), tidy=True), 1):
         if isinstance(made, Failure):
             raise made.problem
         assert isinstance(made, Measurement)

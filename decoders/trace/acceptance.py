@@ -35,7 +35,7 @@ FIRST_LENGTH = 64  # tokens of context; each further range of lengths is twice a
 
 
 @dataclass(slots=True)
-class Counted:
+class AcceptanceSums:
     """The sums that every definition is a quotient of; they add up over runs.
 
     A run counts as far as it is known: an imported one may know its steps and what they ``accepted``, but not what was
@@ -54,11 +54,11 @@ class Counted:
     overlap: float = 0.0
     positions: int = 0
 
-    def __add__(self, other: Counted) -> Counted:
-        return Counted(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+    def __add__(self, other: AcceptanceSums) -> AcceptanceSums:
+        return AcceptanceSums(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
     @classmethod
-    def of(cls, trace: Trace, decided: Decisions) -> Counted:
+    def of(cls, trace: Trace, decided: Decisions) -> AcceptanceSums:
         steps, both = trace.tables["steps"], overlaps(trace)
         counted = cls(overlap=sum(both), positions=len(both))
         if not {"steps", "steps.accepted"}.intersection(trace.run.get("unknown", ())):
@@ -94,8 +94,8 @@ class Acceptance:
     many were decided: {group: [stood, decided]}. ``lengths`` counts steps with a draft by accepted tokens.
     """
 
-    pooled: Counted = field(default_factory=Counted)
-    runs: list[Counted] = field(default_factory=list)
+    pooled: AcceptanceSums = field(default_factory=AcceptanceSums)
+    runs: list[AcceptanceSums] = field(default_factory=list)
     stood: Counter[int] = field(default_factory=Counter)
     decided: Counter[int] = field(default_factory=Counter)
     lengths: Counter[int] = field(default_factory=Counter)
@@ -105,7 +105,7 @@ class Acceptance:
     def of(cls, trace: Trace) -> Acceptance:
         """Of one run."""
         made = decisions(trace)
-        counted = Counted.of(trace, made)
+        counted = AcceptanceSums.of(trace, made)
         stood, decided = Counter(made.depth[made.stood].tolist()), Counter(made.depth.tolist())
         one = cls(counted, [counted], stood, decided, Counter(accepted_lengths(trace)))
         for name, group in zip(GROUPS, _group(trace, made), strict=True):
@@ -149,7 +149,7 @@ class Acceptance:
 
     def to_json(self) -> dict[str, Any]:
         """All of it as a page draws it; groups with their largest first, contexts by length."""
-        parts = {name: getattr(self.pooled, name) for name in Counted.__slots__}
+        parts = {name: getattr(self.pooled, name) for name in AcceptanceSums.__slots__}
         ordered = {
             name: sorted(counts.items(), key=(lambda item: item[0]) if name == "context" else lambda item: -item[1][1])
             for name, counts in self.groups.items()

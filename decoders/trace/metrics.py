@@ -55,7 +55,7 @@ def metric_help() -> list[RunMetric]:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MetricValue:
     """A metric of one run: its value, and the numbers it is made of by the names that ``Metric.worked`` gives them."""
 
     value: float | None
@@ -132,7 +132,7 @@ def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, Measured]:
+def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, MetricValue]:
     """Every metric that is made of the tables, with its parts; the scores against a reference are not."""
     run, steps, tokens = trace.run, trace.tables["steps"], len(trace.output_ids)
     count, timings, memory = len(steps["accepted"]), run.get("timings", {}), run.get("memory", {})
@@ -148,48 +148,48 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     away, positions = distances(trace)
     kv_mb, draft_mb = (ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
 
-    def quotient(**parts: float | None) -> Measured:
+    def quotient(**parts: float | None) -> MetricValue:
         """The first part ÷ the second."""
-        return Measured(ratio(*parts.values()), parts)
+        return MetricValue(ratio(*parts.values()), parts)
 
     measured = {
-        "tokens": Measured(tokens, {"all": all_tokens, "prompt": run.get("prompt_length")}),
-        "steps": Measured(count, {"steps": count}),
-        "drafted": Measured(drafted, {"drafted": drafted, "steps": count}),
-        "accepted": Measured(accepted, {"accepted": accepted, "steps": count}),
-        "tokens_per_step": Measured(ratio(accepted + count, count), {"accepted": accepted, "steps": count}),
-        "tokens_per_s": Measured(speed, {"tokens": timed, "seconds": ratio(decode_ms, 1000)}),
+        "tokens": MetricValue(tokens, {"all": all_tokens, "prompt": run.get("prompt_length")}),
+        "steps": MetricValue(count, {"steps": count}),
+        "drafted": MetricValue(drafted, {"drafted": drafted, "steps": count}),
+        "accepted": MetricValue(accepted, {"accepted": accepted, "steps": count}),
+        "tokens_per_step": MetricValue(ratio(accepted + count, count), {"accepted": accepted, "steps": count}),
+        "tokens_per_s": MetricValue(speed, {"tokens": timed, "seconds": ratio(decode_ms, 1000)}),
         "speedup": quotient(tokens_per_s=speed, plain_tokens_per_s=plain_tokens_per_s),
-        "prefill_ms": Measured(timings.get("prefill_ms"), {}),
-        "prepare_ms": Measured(timings.get("prepare_ms"), {}),
-        "kv_mb": Measured(kv_mb, {"bytes_per_token": memory.get("kv_bytes_per_token"), "tokens": all_tokens}),
-        "draft_mb": Measured(draft_mb, {}),
+        "prefill_ms": MetricValue(timings.get("prefill_ms"), {}),
+        "prepare_ms": MetricValue(timings.get("prepare_ms"), {}),
+        "kv_mb": MetricValue(kv_mb, {"bytes_per_token": memory.get("kv_bytes_per_token"), "tokens": all_tokens}),
+        "draft_mb": MetricValue(draft_mb, {}),
         "draft_ms": quotient(draft_ms=draft_ms, steps=count),
         "verify_ms": quotient(verify_ms=verify_ms, steps=count),
         "decide_ms": quotient(decide_ms=_total(steps["decide_ms"]), steps=count),
         "draft_share": quotient(draft_ms=draft_ms, verify_ms=verify_ms),
         "beta": quotient(overlap=sum(both), tokens=len(both)),
-        "draft_cost": Measured(
+        "draft_cost": MetricValue(
             draft_cost(trace), {"forward_ms": forward_ms, "forwards": forwards, "one_row_ms": one_row_ms}
         ),
         "draft_efficiency": quotient(accepted=accepted, drafted=drafted),
         "copied_share": quotient(copied=copied, tokens=tokens),
-        "no_draft_steps": Measured(without, {"without": without, "steps": count}),
+        "no_draft_steps": MetricValue(without, {"without": without, "steps": count}),
         "ranking_regret": quotient(regret=sum(one.tokens for one in ranked), ranked=len(ranked)),
-        "ranking_cost": Measured(
+        "ranking_cost": MetricValue(
             perfect.cost if perfect else None, {"steps": count, "oracle": perfect.steps if perfect else None}
         ),
         "candidate_recall": quotient(covered=lattices["covered"], positions=lattices["positions"]),
         "selector_accuracy": quotient(right=lattices["right"], chosen=lattices["chosen"]),
         "oracle_length": quotient(oracle=lattices["oracle"], steps=lattices["steps"]),
-        "differs": Measured(differs, {"differs": differs, "tokens": tokens}),
+        "differs": MetricValue(differs, {"differs": differs, "tokens": tokens}),
         "other_share": quotient(distance=away, tokens=tokens),
         "divergence": quotient(distance=away, positions=positions),
     }
     unknown = set(run.get("unknown", ()))
     for key, columns in MADE_OF.items() if unknown else ():
         if unknown.intersection(columns):
-            measured[key] = Measured(None, {})
+            measured[key] = MetricValue(None, {})
     return measured
 
 

@@ -63,7 +63,7 @@ class Policy:
 
 
 @dataclass
-class Fixed(Policy):
+class FixedLength(Policy):
     """Always ``k`` tokens, or all that is offered."""
 
     k: int | None = None
@@ -336,8 +336,8 @@ def compare(runs: Sequence[tuple[list[list[Offer]], Costs]], batch: int = 1) -> 
     confident = all(
         len(offer.q) == offer.depth for offers, _ in runs for places in offers for offer in places
     )  # fmt: skip
-    makers: list[Callable[[], Policy]] = [Fixed, Schedule, Threshold, Estimator, lambda: Tiers(batch)]
-    fixed = [(lambda k=k: Fixed(k)) for k in range(deepest + 1)]
+    makers: list[Callable[[], Policy]] = [FixedLength, Schedule, Threshold, Estimator, lambda: Tiers(batch)]
+    fixed = [(lambda k=k: FixedLength(k)) for k in range(deepest + 1)]
     made, swept = [], []
     for make in (*makers, *fixed):
         policy = make()
@@ -345,7 +345,7 @@ def compare(runs: Sequence[tuple[list[list[Offer]], Costs]], batch: int = 1) -> 
             made.append(Replay(policy.name, policy.source, *[None] * 5, why=FROM_CONFIDENCE))  # type: ignore[arg-type]
             continue
         each = [replay(offers, make(), costs) for offers, costs in runs]
-        (swept if isinstance(policy, Fixed) and policy.k is not None else made).append(
+        (swept if isinstance(policy, FixedLength) and policy.k is not None else made).append(
             of(policy.name, policy.source, each, perfect.ms)
         )
     if swept:

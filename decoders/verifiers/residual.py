@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoders.draft.distributions import NodeDistributions
 from decoders.draft.draft import Draft, Later, Scored, Verdict
-from decoders.draft.said import Said
 from decoders.draft.terms import Term
 from decoders.errors import UserError
 from decoders.model.state.transfer import fetched, rows_of, sent
@@ -161,13 +161,13 @@ class PointVerifier(ResidualVerifier):
 
 def overlaps(draft: Draft, scored: Scored) -> dict[str, np.ndarray]:
     """β after the nodes whose distribution a draft brings, at temperature 1, noted at their children."""
-    said = Said.of(draft.distributions or {})
+    said = NodeDistributions.of(draft.distributions or {})
     (both,) = fetched(overlaps_of(said, rows_of(scored.logits, list(said)).softmax(-1)))
     shared = dict(zip(said, both.tolist(), strict=True))
     return {"overlap": np.asarray([shared.get(parent, np.nan) for parent in draft.tree.parents])}
 
 
-def overlaps_of(said: Said, target: Float[Tensor, "nodes vocab"]) -> Float[Tensor, " nodes"]:
+def overlaps_of(said: NodeDistributions, target: Float[Tensor, "nodes vocab"]) -> Float[Tensor, " nodes"]:
     """β after the nodes of ``said``, in their order; ``target`` has the target's distribution after each."""
     own = said.probabilities[list(said.row.values())].to(target)
     return overlap(target if said.vocab is None else target.index_select(-1, said.vocab.tokens), own)

@@ -23,9 +23,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders.trace.acceptance import DEFINITIONS
-    from specviz.pages.acceptance.sets import Counted, pooled_by_method
+    from specviz.pages.acceptance.sets import RunCounts, pooled_by_method
 
-    sets = pooled_by_method(Counted.of(trace) for path in args.traces for trace in common.read_traces(path))
+    sets = pooled_by_method(RunCounts.of(trace) for path in args.traces for trace in common.read_traces(path))
     if args.json:
         print(json.dumps(sets, indent=1))
         return 0

@@ -162,7 +162,7 @@ def _train_prompt_tokens(kind: Kind, args: argparse.Namespace) -> int:
     from decoders.training.prompt_tokens import Run
 
     recipe = options.settings_of(args, PromptTokenRecipe, fast=args.fast)
-    return _train_for(kind, args, Run, recipe, _guessed, lambda drawn: partial(drawn.guess_charts, counted="points"))
+    return _train_for(kind, args, Run, recipe, _guess_line, lambda drawn: partial(drawn.guess_charts, counted="points"))
 
 
 def _train_heads(kind: Kind, args: argparse.Namespace) -> int:
@@ -235,7 +235,7 @@ def _learnt(now: Any) -> str:
     )
 
 
-def _guessed(now: Any) -> str:
+def _guess_line(now: Any) -> str:
     """One line on how far prompt tokens have come."""
     line = now.logged
 

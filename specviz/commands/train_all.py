@@ -244,14 +244,14 @@ def curve(out: Path, parts: Sequence[str]) -> list[dict[str, Any]]:
     for part in parts:
         file = out / part / "log.jsonl"
         for text in file.read_text("utf-8").splitlines() if file.is_file() else ():
-            rows.append({"part": part, **reached(json.loads(text))})
+            rows.append({"part": part, **log_point(json.loads(text))})
     return rows
 
 
-def reached(line: Mapping[str, Any]) -> dict[str, Any]:
+def log_point(line: Mapping[str, Any]) -> dict[str, Any]:
     """The curve's numbers of a line of a training's log.
 
-    >>> reached({"step": 3, "tokens": 90, "seconds": 1.5, "held_out_loss": 2.0, "top1": [0.25, 0.1]})["acceptance"]
+    >>> log_point({"step": 3, "tokens": 90, "seconds": 1.5, "held_out_loss": 2.0, "top1": [0.25, 0.1]})["acceptance"]
     0.25
     """
     from decoders.study.measure.learning_curve import first_acceptance

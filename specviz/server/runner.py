@@ -171,7 +171,7 @@ class Runner:
         with self._change:
             return self._jobs.get(key)
 
-    def owned(self, keys: Sequence[str], owner: str) -> list[Job]:
+    def jobs_of_owner(self, keys: Sequence[str], owner: str) -> list[Job]:
         """Those of the runs that wait or go on and are ``owner``'s."""
         with self._change:
             return [job for key in keys if (job := self._jobs.get(key)) is not None and job.owner == owner]

@@ -46,13 +46,13 @@ PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%#")
 
 @dataclass(frozen=True)
 class Asset:
-    """A file as it is served. ``zipped``: compressed by gzip, once for all who ask."""
+    """A file as it is served. ``gzip_data``: compressed by gzip, once for all who ask."""
 
     data: bytes
     media: str
 
     @cached_property
-    def zipped(self) -> bytes:
+    def gzip_data(self) -> bytes:
         return gzip.compress(self.data, 6, mtime=0)
 
 

@@ -5,7 +5,7 @@ interface LearningCurve { points: [number, number][]; doubling: number; low: num
 interface DoctorPart { id: string; title: string; kind: string; own: boolean; curve: LearningCurve | null }
 /** A cause with its number, the control that isolates it, and the sentence that says what to change. */
 interface DoctorFinding { level: string; cause: string; number: string; control: string; advice: string; gain: number }
-/** A control's outcome (``decoders.study.doctor.controls.Measured``). */
+/** A control's outcome (``decoders.study.doctor.controls.ControlOutcome``). */
 interface DoctorControl {
   cause: string; change: string; length: number; conditional: number[]; by_position: number[]; gain: number; z: number;
   unit: string;

@@ -37,7 +37,7 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ControlOutcome:
     """A control's outcome: acceptance length, acceptance per position (``conditional``: behind the text's own tokens;
     ``by_position``: of all drafts), and by how many nats more the drafter expects the text's tokens, with its z.
     """
@@ -66,7 +66,7 @@ def controls(drafting: Drafting) -> Iterator[Control]:
         yield Control(
             "prompt unread", "without the prompt, but for its last tokens",
             "the drafter is better without the prompt: what it has of it is wrong. Check what fills its cache when the "
-            "prompt comes from a prefix cache, and its positions there", drafting.handed(unread=True),
+            "prompt comes from a prefix cache, and its positions there", drafting.with_reads(unread=True),
         )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def _layers(drafting: Drafting) -> Iterator[Control]:
                 "layer ids", f"states {names}: one layer {side}",
                 f"take the states {names} (0 is the embeddings, {last} the last one after the norm): engines count "
                 "layers from different ends, so look for an offset of one where the ids are read",
-                drafting.handed(layers=moved),
+                drafting.with_reads(layers=moved),
             )  # fmt: skip
     if len(layers) > 1:
         order = dict(zip(layers, (now.get(layer, layer) for layer in reversed(layers)), strict=True))
@@ -90,7 +90,7 @@ def _layers(drafting: Drafting) -> Iterator[Control]:
             "layer order", "the states in the other order",
             "join the states in the other order: the head was trained with the "
             + ("shallowest" if layers[0] > layers[-1] else "deepest") + " first",
-            drafting.handed(layers=order),
+            drafting.with_reads(layers=order),
         )  # fmt: skip
 
 
@@ -103,14 +103,14 @@ def _states(drafting: Drafting) -> Iterator[Control]:
             yield Control(
                 "anchor", f"states from one position {side}",
                 f"pair each token with the state one position {side}: the head was trained with another anchor",
-                drafting.handed(shift=drafting.reads.shift + by),
+                drafting.with_reads(shift=drafting.reads.shift + by),
             )  # fmt: skip
     places = [drafting.reads.layers.get(layer, layer) for layer in drafting.layers]
     raw = places == [drafting.target.shape.layers] and not drafting.reads.norm
     yield Control(
         "norm", "the last state before the final norm" if raw else "states after the final norm",
         f"hand over the state {'before' if raw else 'after'} the target's final norm: the head was trained on that",
-        drafting.handed(norm=not drafting.reads.norm),
+        drafting.with_reads(norm=not drafting.reads.norm),
     )  # fmt: skip
 
 

@@ -28,9 +28,9 @@ from decoders.model.target.target import Target
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 
-from .controls import Control, Measured, controls
-from .forced_drafts import PLACES, Drafted, Drafting, Text, drafts, places_of
-from .server import ServerNumbers, compared
+from .controls import Control, ControlOutcome, controls
+from .forced_drafts import PLACES, Drafting, PlacedDrafts, Text, drafts, places_of
+from .server import ServerNumbers, compare
 
 SCHEMA = "specdoctor/1"
 GAIN, SURE = 0.1, 4.0  # nats, and standard errors
@@ -68,10 +68,10 @@ class Report:
     texts: int
     places: int
     temperature: float
-    base: Measured
+    base: ControlOutcome
     beta: float
     outside: float
-    controls: list[Measured] = field(default_factory=list)
+    controls: list[ControlOutcome] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
@@ -164,7 +164,7 @@ def examination(
         yield Stage(next(done), total, "the target reads the answers")
     base = drafts(drafting, texts, temperature)
     yield Stage(next(done), total, "drafts as they are")
-    measured, findings = list[Measured](), list[Finding]()
+    measured, findings = list[ControlOutcome](), list[Finding]()
     for control in listed:
         made = drafts(control.drafting, texts, temperature)
         measured.append(one := _measure(control.cause, control.change, base, made))
@@ -183,7 +183,7 @@ def examination(
     findings += [*_vocabulary(base), *_later(drafting, base), *_rows(target, texts), *_decay(base)]
     findings += [*_drawing(base, temperature)]
     if server is not None:
-        findings += [Finding(*row) for row in compared(server, base, measured)]
+        findings += [Finding(*row) for row in compare(server, base, measured)]
     if not any(finding.level == FAULT for finding in findings):
         findings += _record(drafting.network, base)
     if not any(finding.level == FAULT for finding in findings) and base.length < WEAK:
@@ -218,14 +218,14 @@ def pair_up(difference: np.ndarray) -> tuple[float, float]:
     return mean, mean / error
 
 
-def _measure(cause: str, change: str, base: Drafted, made: Drafted) -> Measured:
+def _measure(cause: str, change: str, base: PlacedDrafts, made: PlacedDrafts) -> ControlOutcome:
     inside = ~(base.outside | made.outside)
     rise = np.where(inside, made.told - base.told, 0.0).sum(1) / np.maximum(inside.sum(1), 1)
     gain, z = pair_up(rise[inside.any(1)])
-    return Measured(cause, change, made.length, made.conditional, made.by_position, gain, z)
+    return ControlOutcome(cause, change, made.length, made.conditional, made.by_position, gain, z)
 
 
-def _helps(control: Control, one: Measured, base: Drafted) -> Iterator[Finding]:
+def _helps(control: Control, one: ControlOutcome, base: PlacedDrafts) -> Iterator[Finding]:
     if one.gain >= GAIN and one.z >= SURE:
         number = f"acceptance length {base.length:.2f} → {one.length:.2f}, +{one.gain:.2f} nats (z {one.z:.1f})"
         yield Finding(FAULT, control.cause, number, control.change, control.advice, one.gain)
@@ -233,8 +233,8 @@ def _helps(control: Control, one: Measured, base: Drafted) -> Iterator[Finding]:
 
 def _form(
     form: Form, drafting: Drafting, answers: Sequence[Sequence[int]], chosen: Sequence[Sequence[int]],
-    sizes: Sequence[tuple[int, int]], base: Drafted, temperature: float,
-) -> tuple[Measured, list[Finding]]:  # fmt: skip
+    sizes: Sequence[tuple[int, int]], base: PlacedDrafts, temperature: float,
+) -> tuple[ControlOutcome, list[Finding]]:  # fmt: skip
     """The same answers behind prompts in another form: how well drafter and target agree there (β)."""
     texts = list[Text]()
     for prompt, answer, places, (start, _) in zip(form.prompts, answers, chosen, sizes, strict=True):
@@ -244,7 +244,7 @@ def _form(
             texts.append(Text.read(drafting.target, tokens, len(prompt.tokens), sorted(_read(drafting)), moved))
     made = drafts(drafting, texts, temperature)
     gain, z = pair_up(made.drawn - base.drawn)
-    one = Measured(form.cause, form.change, made.length, made.conditional, made.by_position, gain, z, "β")
+    one = ControlOutcome(form.cause, form.change, made.length, made.conditional, made.by_position, gain, z, "β")
     if gain < max(FORM_GAIN, 0.15 * float(base.drawn.mean())) or z < SURE:
         return one, []
     number = f"β {base.drawn.mean():.3f} → {made.drawn.mean():.3f} on the same answers (z {z:.1f})"
@@ -253,8 +253,8 @@ def _form(
 
 def _exact(
     drafting: Drafting, every: Sequence[Sequence[int]], sizes: Sequence[tuple[int, int]],
-    chosen: Sequence[Sequence[int]], base: Drafted, temperature: float,
-) -> tuple[Measured, list[Finding]]:  # fmt: skip
+    chosen: Sequence[Sequence[int]], base: PlacedDrafts, temperature: float,
+) -> tuple[ControlOutcome, list[Finding]]:  # fmt: skip
     """The same texts with states of the target in full precision."""
     texts = [
         Text.read(drafting.target, tokens, start, sorted(_read(drafting)), at)
@@ -271,7 +271,7 @@ def _exact(
     return one, [Finding(FAULT, one.cause, number, one.change, advice, one.gain)]
 
 
-def _vocabulary(base: Drafted) -> Iterator[Finding]:
+def _vocabulary(base: PlacedDrafts) -> Iterator[Finding]:
     missed = float(base.outside[:, 0].mean())
     if missed > OUTSIDE:
         hit = float(base.hits[:, 0][~base.outside[:, 0]].mean()) if not base.outside[:, 0].all() else 0.0
@@ -283,7 +283,7 @@ def _vocabulary(base: Drafted) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _later(drafting: Drafting, base: Drafted) -> Iterator[Finding]:
+def _later(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]:
     """Later positions of a drafter that reads its own states, behind the text's own tokens."""
     rates = base.conditional
     if not isinstance(drafting.network, ParallelHeads) and len(rates) > 1:
@@ -333,7 +333,7 @@ def _rows(target: Target, texts: Sequence[Text]) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _decay(base: Drafted) -> Iterator[Finding]:
+def _decay(base: PlacedDrafts) -> Iterator[Finding]:
     """Places behind long contexts against those behind short ones."""
     if base.lengths.max() < LONG:
         return
@@ -351,7 +351,7 @@ def _decay(base: Drafted) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _record(network: Any, base: Drafted) -> Iterator[Finding]:
+def _record(network: Any, base: PlacedDrafts) -> Iterator[Finding]:
     """The first guesses against the part's own training log, where no control helps: something of it is missing."""
     top1 = (getattr(network, "about", {}).get("training") or {}).get("top1")
     if not top1:
@@ -367,7 +367,7 @@ def _record(network: Any, base: Drafted) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _drawing(base: Drafted, temperature: float) -> Iterator[Finding]:
+def _drawing(base: PlacedDrafts, temperature: float) -> Iterator[Finding]:
     """Compare drafts of first choices with drawn ones where the target draws."""
     gain, z = pair_up(base.drawn - base.greedy)
     if abs(z) < SURE:

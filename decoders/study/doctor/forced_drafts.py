@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from decoders.draft.distributions import DraftVocab
 from decoders.draft.needs import Needs
-from decoders.draft.said import DraftVocab
 from decoders.draft_models.eagle_head import EagleHead
 from decoders.draft_models.eagle_run import EagleRun
 from decoders.draft_models.heads import ParallelHeads
@@ -85,7 +85,7 @@ class Drafting:
             return _model_chain(DraftRun(network, target_rotary(self.target.stack)), depth, network.drafted)
         return _model_chain(LanguageModelRun(network, self.target.info["vocab"]), depth, None)
 
-    def handed(self, **changes: Any) -> Drafting:
+    def with_reads(self, **changes: Any) -> Drafting:
         """The same network with other ``Reads``."""
         return replace(self, reads=replace(self.reads, **changes))
 
@@ -187,7 +187,7 @@ class Text:
 
 
 @dataclass(slots=True)
-class Drafted:
+class PlacedDrafts:
     """Drafts of a drafter at places of texts, ``[places, depth]``: each position behind the text's own tokens and the
     drafter's own states.
 
@@ -208,14 +208,11 @@ class Drafted:
     lengths: Int[np.ndarray, " places"]
 
     @property
-    def accepted(self) -> Float[np.ndarray, " places"]:
-        """Tokens of each draft that stand: the hits that it begins with (a chain of first choices, greedily)."""
-        return leading(self.hits)
-
-    @property
     def length(self) -> float:
-        """Mean acceptance length, the target's own token included."""
-        return 1 + float(self.accepted.mean())
+        """Mean acceptance length, the target's own token included: of a chain of first choices the hits that it begins
+        with stand.
+        """
+        return 1 + float(leading(self.hits).mean())
 
     @property
     def by_position(self) -> list[float]:
@@ -238,7 +235,7 @@ def leading(hits: Bool[np.ndarray, "places depth"]) -> Float[np.ndarray, " place
 
 
 @torch.inference_mode()
-def drafts(drafting: Drafting, texts: Sequence[Text], temperature: float = 1.0) -> Drafted:
+def drafts(drafting: Drafting, texts: Sequence[Text], temperature: float = 1.0) -> PlacedDrafts:
     """Draft at every place of the texts; ``temperature`` is the target's, of ``greedy`` and ``drawn``."""
     rows = list[tuple[Any, ...]]()
     depth, network = drafting.deepest, drafting.network
@@ -257,7 +254,7 @@ def drafts(drafting: Drafting, texts: Sequence[Text], temperature: float = 1.0) 
             told = [np.where(ids < 0, LEAST, np.maximum(logs[range(depth), ids], LEAST)) for ids in (at, after)]
             own = choice == text.choices[place]
             rows.append((first == at, *told, at < 0, own, float(p[choice]), float(drawn), place + 1))
-    return Drafted(*(np.asarray(column) for column in zip(*rows, strict=True)))
+    return PlacedDrafts(*(np.asarray(column) for column in zip(*rows, strict=True)))
 
 
 def places_of(lengths: Sequence[tuple[int, int]], depth: int, most: int = PLACES) -> list[list[int]]:

@@ -10,8 +10,8 @@ from decoders.errors import UserError
 from decoders.importers import open_log
 from decoders.trace.acceptance import Acceptance
 
-from .controls import Measured
-from .forced_drafts import Drafted
+from .controls import ControlOutcome
+from .forced_drafts import PlacedDrafts
 
 LOSS = 0.7  # of the drafted tokens that the same drafter has accepted here; below it the server loses them
 NEAR = 0.5  # of the distance to the drafter as it is: a control that is nearer looks like the server's fault
@@ -54,7 +54,7 @@ class ServerNumbers:
         return cls(sum(lengths) / len(lengths), by_position)
 
 
-def compared(server: ServerNumbers, base: Drafted, measured: Sequence[Measured]) -> Iterator[tuple[Any, ...]]:
+def compare(server: ServerNumbers, base: PlacedDrafts, measured: Sequence[ControlOutcome]) -> Iterator[tuple[Any, ...]]:
     """Findings, as ``doctor.Finding``'s fields: whether the server loses what the drafter has accepted here, and which
     control's acceptance its own looks like.
     """
@@ -74,7 +74,7 @@ def compared(server: ServerNumbers, base: Drafted, measured: Sequence[Measured])
     )  # fmt: skip
 
 
-def _like(server: ServerNumbers, base: Drafted, measured: Sequence[Measured]) -> Measured | None:
+def _like(server: ServerNumbers, base: PlacedDrafts, measured: Sequence[ControlOutcome]) -> ControlOutcome | None:
     """The control whose acceptance per position is nearest to the server's, if it is much nearer than the drafter's."""
 
     def distance(rates: Sequence[float]) -> float:

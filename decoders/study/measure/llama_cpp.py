@@ -21,7 +21,7 @@ import torch
 
 from decoders.errors import UserError
 
-from .stock import Generated
+from .stock import Generation
 
 START_S, ANSWER_S, TOKEN_S = 120.0, 60.0, 2.0  # most seconds to load; for an answer, and more for each of its tokens
 NGRAM = ("NGRAM_SIMPLE", {"size_n": 2, "size_m": 10})  # matches two tokens, drafts ten
@@ -137,7 +137,7 @@ class LlamaCpp:
         self.server: LlamaServer | None = None
         self.lost: PeerLost | None = None
 
-    def timed(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int]) -> Generated:
+    def timed(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int]) -> Generation:
         """Its output after a prompt's token ids, which it reads anew each time. Raises PeerLost, from the first time it
         crashed or took too long.
         """
@@ -152,7 +152,7 @@ class LlamaCpp:
         ends = [place for place, token in enumerate(output) if token in stop_ids]
         times = answer["timings"]
         first_s = times["prompt_ms"] / 1e3
-        return Generated(output[: ends[0] + 1] if ends else output, first_s + times["predicted_ms"] / 1e3, first_s, 1)
+        return Generation(output[: ends[0] + 1] if ends else output, first_s + times["predicted_ms"] / 1e3, first_s, 1)
 
     def _answer(self, tokens: Sequence[int], most: int, stop_ids: Sequence[int]) -> dict[str, Any]:
         if self.server is None:

@@ -17,7 +17,7 @@ from decoders.drafters.sps import LanguageModelRun
 from decoders.errors import UserError
 
 from .llama_cpp import LlamaCpp
-from .stock import Generated, StockModel
+from .stock import Generation, StockModel
 
 if TYPE_CHECKING:
     from decoders.model.target.target import Target
@@ -45,7 +45,7 @@ class Peer:
     """
 
     name: str
-    generate: Callable[[Sequence[int], int, Sequence[int]], Generated]
+    generate: Callable[[Sequence[int], int, Sequence[int]], Generation]
     lossless: bool = True
 
 

@@ -53,7 +53,7 @@ def round_as(model: Any, weights: str | None, name: str, own: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class Generation:
     """The output of generate() and its time. ``first_s`` is the time of its first forward, which reads the prompt and
     emits ``first_tokens`` tokens (1, or more where a looked-up draft was accepted at once).
     """
@@ -109,7 +109,7 @@ class StockModel:
             )
         return output[0, len(tokens) :].tolist()
 
-    def timed(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], **options: Any) -> Generated:
+    def timed(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], **options: Any) -> Generation:
         """``generate``, with the first forward timed apart by hooks on the model. One that is compiled has none of
         them: they go when the first forward, which reads the prompt, is over.
         """
@@ -140,4 +140,4 @@ class StockModel:
         first_tokens = 1 if "compile_config" in options else len(output)
         if len(seen) > 1:
             first_tokens = seen[1][1] + 1 - len(tokens)
-        return Generated(output, seconds, ended[0] - started, first_tokens)
+        return Generation(output, seconds, ended[0] - started, first_tokens)

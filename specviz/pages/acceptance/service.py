@@ -21,7 +21,7 @@ from specviz.shell.assets import plotly
 
 from .judging import KEPT as MOST_JUDGED
 from .judging import Judging, pool_runs, steps_document
-from .sets import Counted, lengths_by_method, pooled_by_method
+from .sets import RunCounts, lengths_by_method, pooled_by_method
 
 KEPT = 2000  # runs whose sums are kept
 LONGEST = 32  # drafted tokens that the calculator goes up to
@@ -30,7 +30,7 @@ Share = Annotated[float, Field(ge=0, le=1), needs("the acceptance is {given}: a 
 Cost = Annotated[float, Field(ge=0, le=10), needs("the cost of a draft forward is {given}: a number from 0 to 10")]
 
 
-class Given(Body):
+class ForecastRequest(Body):
     """The parts of a forecast. ``rows`` is L(n) as text, "" for a verify forward that costs as much as one row."""
 
     acceptance: Share
@@ -58,7 +58,7 @@ class AcceptancePage(Service):
     def __init__(self, desk: Any) -> None:
         super().__init__(desk)
         self._change = threading.Lock()
-        self._kept: OrderedDict[str, Counted] = OrderedDict()
+        self._kept: OrderedDict[str, RunCounts] = OrderedDict()
         self._judging = Judging(lambda: desk.runner.busy())
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class AcceptancePage(Service):
         return steps_document(runs[0])
 
     @post("forecast")
-    def forecast(self, given: Given) -> dict[str, Any]:
+    def forecast(self, given: ForecastRequest) -> dict[str, Any]:
         """Expected tokens per step and speedup of each draft length. Raises ValueError for an L(n) that is none."""
         times = RowTimes.read(given.rows) if given.rows.strip() else None
         made = forecasts(given.acceptance, given.cost, range(LONGEST + 1), times.relative if times else lambda _: 1.0)
@@ -175,12 +175,12 @@ class AcceptancePage(Service):
         calls = judged_calls(given.plain, given.drafted)
         return {**made.to_json(), "texts": texts, "model": target.name, "calls": calls}
 
-    def _count(self, key: str) -> Counted:
+    def _count(self, key: str) -> RunCounts:
         with self._change:
             if key in self._kept and self.desk.has(key):  # a run that was deleted is not counted from memory
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        made = Counted.of(self.desk.trace(key))
+        made = RunCounts.of(self.desk.trace(key))
         with self._change:
             self._kept[key] = made
             while len(self._kept) > KEPT:

@@ -18,7 +18,7 @@ from decoders.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class RunCounts:
     """One run's part in any set: its sums, and what it told with what came of that."""
 
     group: tuple[str, str, bool]  # its method: name, title, lossless
@@ -29,7 +29,7 @@ class Counted:
     forced: bool = False  # it wrote a given answer, which says nothing of the method's own acceptance
 
     @classmethod
-    def of(cls, trace: Trace) -> Counted:
+    def of(cls, trace: Trace) -> RunCounts:
         method = trace.run["method"]
         group = method["name"], str(method.get("title") or method["name"]), bool(method.get("lossless", True))
         told = {signal: outcomes(trace, signal) for signal in signals([trace])}
@@ -92,11 +92,11 @@ def _best_lengths(runs: Sequence[Trace], load: Load) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def pooled_by_method(runs: Iterable[Counted]) -> list[dict[str, Any]]:
+def pooled_by_method(runs: Iterable[RunCounts]) -> list[dict[str, Any]]:
     """A set per method, in the order of its first run, each with a title of its own; runs of given answers are left
     out.
     """
-    sets: dict[tuple[str, str, bool], list[Counted]] = {}
+    sets: dict[tuple[str, str, bool], list[RunCounts]] = {}
     for run in runs:
         if not run.forced:
             sets.setdefault(run.group, []).append(run)
@@ -107,7 +107,7 @@ def pooled_by_method(runs: Iterable[Counted]) -> list[dict[str, Any]]:
     ]
 
 
-def _pool(name: str, title: str, lossless: bool, runs: Sequence[Counted]) -> dict[str, Any]:
+def _pool(name: str, title: str, lossless: bool, runs: Sequence[RunCounts]) -> dict[str, Any]:
     """One method's runs, pooled and each."""
     total = Acceptance()
     for run in runs:
@@ -124,7 +124,7 @@ def _pool(name: str, title: str, lossless: bool, runs: Sequence[Counted]) -> dic
     }  # fmt: skip
 
 
-def _calibrations(runs: Sequence[Counted]) -> Iterator[dict[str, Any]]:
+def _calibrations(runs: Sequence[RunCounts]) -> Iterator[dict[str, Any]]:
     for signal in dict.fromkeys(signal for run in runs for signal in run.told):
         parts = [run.told[signal] for run in runs if signal in run.told]
         if any(len(told) for told, _ in parts):

@@ -66,7 +66,7 @@ class Comparison(Body):
     session: PageSession = None
 
 
-class Adopted(Body):
+class Adoption(Body):
     """Runs of a comparison, and the open page that they belong to from now on."""
 
     ids: list[str]
@@ -175,7 +175,7 @@ class Compare(Service):
         return len(mine)
 
     @post("adopt")
-    def adopt(self, asked: Adopted, owner: Owner) -> int:
+    def adopt(self, asked: Adoption, owner: Owner) -> int:
         """The page was loaded again: its runs now end with that page."""
         mine = self._mine(asked.ids, owner)
         for job in mine:
@@ -183,7 +183,7 @@ class Compare(Service):
         return len(mine)
 
     def _mine(self, keys: Sequence[str], owner: str) -> list[Job]:
-        return self.desk.runner.owned(keys[: MAX_LANES + 1], owner) if owner else []
+        return self.desk.runner.jobs_of_owner(keys[: MAX_LANES + 1], owner) if owner else []
 
     # --- what came of them ---
 

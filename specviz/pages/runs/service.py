@@ -118,7 +118,7 @@ class Runs(Service):
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> list[str]:
         """End those of the runs that wait or go on and are ``owner``'s; returns them."""
-        mine = self.desk.runner.owned(ids, owner)
+        mine = self.desk.runner.jobs_of_owner(ids, owner)
         for job in mine:
             self.desk.runner.cancel(job)
         return [job.id for job in mine]

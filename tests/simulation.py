@@ -138,7 +138,7 @@ class SimulatedDevice:
         """One ATen operation, run on the host's numbers."""
         name = func._schema.name
         if name == "aten::_to_copy":
-            return self._copied(func, args[0], kwargs)
+            return self._copy(func, args[0], kwargs)
         tensors = tensors_of(args, kwargs)
         there = any(map(on_device, tensors))
         if there:
@@ -148,7 +148,7 @@ class SimulatedDevice:
                 if on_device(args[0]) != on_device(args[1]):
                     self.note("there" if on_device(args[0]) else "back")
             elif name in INDEXED:
-                self._indexed(name, args)
+                self._index(name, args)
             elif any(value.dim() > 0 for value in tensors if not on_device(value)):
                 raise RuntimeError(f"tensors of two devices in {name} at {_site()}")
         wanted = kwargs.get("device")
@@ -169,7 +169,7 @@ class SimulatedDevice:
                     return own
         return each(place, out)
 
-    def _copied(self, func: Any, source: Tensor, kwargs: dict[str, Any]) -> Tensor:
+    def _copy(self, func: Any, source: Tensor, kwargs: dict[str, Any]) -> Tensor:
         wanted = kwargs.get("device")
         there = on_device(source) if wanted is None else is_cuda(wanted)
         options = {key: value for key, value in kwargs.items() if key not in ("device", "pin_memory")}
@@ -178,7 +178,7 @@ class SimulatedDevice:
             self.note("there" if there else "back")
         return SimulatedTensor(out) if there else out
 
-    def _indexed(self, name: str, args: Any) -> None:
+    def _index(self, name: str, args: Any) -> None:
         if not on_device(args[0]):
             raise RuntimeError(f"a CPU tensor with an index of the device in {name} at {_site()}")
         for index in args[1]:

@@ -1,7 +1,7 @@
 """Faults planted in drafters, for the doctor to find: one thing wrong in a part's file, in its setup or in a server.
 
-``python -m tests.planted`` plants them all in the parts that are shipped for SmolLM2 (or ``--model bundled``), examines
-these and the healthy ones, and writes what came out; exit code 1 where a fault was missed or a healthy part was not.
+``python -m tests.planting`` plants them all in the parts that are shipped for SmolLM2 (or ``--model bundled``),
+examines these and the healthy ones, and writes the outcome; exit code 1 where one was missed or a healthy one accused.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def plant(fault: Fault, target: Target, folder: Path) -> str:
 def drafting_with(fault: Fault, target: Target, folder: Path) -> Drafting:
     """The drafter with the fault."""
     drafting = drafting_of(target, plant(fault, target, folder))
-    return drafting if fault.reads is None else drafting.handed(**fault.reads)
+    return drafting if fault.reads is None else drafting.with_reads(**fault.reads)
 
 
 def examine_fault(
@@ -154,7 +154,7 @@ def main() -> int:
     from decoders.prompt.files import by_category, read_prompts
     from specviz.views import examples
 
-    parser = argparse.ArgumentParser(prog="python -m tests.planted", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.planting", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", default="smollm2", help="smollm2 (default), or bundled")
     parser.add_argument("--prompts", type=Path, help="JSONL (default: the examples)")
     parser.add_argument("--limit", type=int, default=10, help="prompts (default: 10)")

@@ -31,7 +31,7 @@ class DraftVocab:
         return cls(tokens.long(), places)
 
 
-class Said(Mapping[int, Tensor]):
+class NodeDistributions(Mapping[int, Tensor]):
     """A drafter's next-token distributions ``[vocab]`` by node, formed only when they are asked for.
 
     ``told`` has what it said after each node: a row of logits over the tokens of ``vocab`` (None: over all), or of
@@ -47,14 +47,14 @@ class Said(Mapping[int, Tensor]):
         self.row = {node: place[id(row)] for node, row in told.items()}  # node → row of ``probabilities``
 
     @classmethod
-    def of(cls, distributions: Mapping[int, Float[Tensor, " vocab"]]) -> Said:
+    def of(cls, distributions: Mapping[int, Float[Tensor, " vocab"]]) -> NodeDistributions:
         """Distributions by node, however they were given."""
-        return distributions if isinstance(distributions, Said) else cls(distributions, normal=True)
+        return distributions if isinstance(distributions, NodeDistributions) else cls(distributions, normal=True)
 
-    def of_nodes(self, new: Mapping[int, int]) -> Said:
+    def of_nodes(self, new: Mapping[int, int]) -> NodeDistributions:
         """The same of some nodes, by their new numbers."""
         told = {new[node]: self._rows[row] for node, row in self.row.items() if node in new}
-        return Said(told, self.vocab, self._normal)
+        return NodeDistributions(told, self.vocab, self._normal)
 
     @cached_property
     def probabilities(self) -> Float[Tensor, "rows drafted"]:
