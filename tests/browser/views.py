@@ -12,7 +12,7 @@ from typing import Any
 from decoders import Prompt, load_target, record
 from decoders.folders import ASSETS
 from decoders.model.files.catalog import BUNDLED, model_place
-from decoders.study.doctor.controls import Measured
+from decoders.study.doctor.controls import ControlOutcome
 from decoders.study.doctor.doctor import Finding, Report
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY
@@ -170,8 +170,8 @@ def doctor_page(report: Report | None, drawn: str) -> Callable[[Any], None]:
 def doctor_report() -> Report:
     """A report with a fault, a change that helps, and numbers below zero."""
     rates = ([0.62, 0.4, 0.21], [0.62, 0.25, 0.05])
-    base = Measured("as it is", "nothing", 1.9, *rates, 0.0, 0.0)
-    better = Measured("hidden states of layer 4", "of 6", 2.4, *rates, 0.51, 9.3)
+    base = ControlOutcome("as it is", "nothing", 1.9, *rates, 0.0, 0.0)
+    better = ControlOutcome("hidden states of layer 4", "of 6", 2.4, *rates, 0.51, 9.3)
     fault = Finding("fault", "hidden states of another layer", "+0.51 nats at 240 places (z 9.3)", "layer 4 of 6",
                     "train the part on layer 4, or name the layer that it was trained on", 0.51)  # fmt: skip
     return Report("specviz-demo", "EAGLE head", 12, 240, 1.0, base, 0.58, 0.03, [better], [fault], ["text: no chat"])
