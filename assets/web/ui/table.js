@@ -38,7 +38,8 @@ export function Table({ label, columns, rows, pick, current, empty, class: name 
   return html`<div class="ui-scroll" tabindex="0" role="region" aria-label=${label}>
     <table class="ui-table ${pick ? "ui-picked" : ""} ${name}" aria-label=${label}>
       <thead><tr>${columns.map(({ head, number, tip }) => !head ? html`<td></td>` : html`<th scope="col"
-        class=${number ? "ui-num" : null}>${tip ? html`<${Hint} tip=${tip}>${head}</${Hint}>` : head}</th>`)}</tr></thead>
+        class=${number ? "ui-num" : null}>${
+          tip ? html`<${Hint} tip=${tip}>${head}</${Hint}>` : head}</th>`)}</tr></thead>
       <tbody>${rows.map(row)}</tbody>
     </table>
   </div>`;
