@@ -158,7 +158,7 @@ def test_what_was_disturbed_is_measured_again_with_its_partners():
     target = tiny_target()
     with pytest.MonkeyPatch.context() as patch:
         steady = lambda name, decoding: Measurement(sample(name, 0, 1.0), [1])  # noqa: E731
-        patch.setattr("decoders.sweep.contenders.unrecorded", steady)
+        patch.setattr("decoders.sweep.contenders.run_unrecorded", steady)
         report = bench(
             target, PROMPTS, {"pld": None}, max_new_tokens=4, repeats=2, traced=False, peers=[Peer(LOOKUP, generate)]
         )
