@@ -119,9 +119,8 @@ def _curves(goals: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     rows = []
     logs = {name: _log(name) for name in goals}
     for name, goal in goals.items():
-        points = ", ".join(
-            f"{share(first_acceptance(line) or 0)} at {line['tokens'] / 1e3:.0f} k" for line in logs[name]
-        )
+        seen = [f"{share(first_acceptance(line) or 0)} at {line['tokens'] / 1e3:.0f} k" for line in logs[name]]
+        points = ", ".join(seen if len(seen) < 6 else [seen[0], "…", *seen[-3:]])
         curve = learning_curve(logs[name])
         if curve is None:
             asked = f"`{goal['method']}` {goal['length']} → {goal['goal']}"
@@ -133,7 +132,7 @@ def _curves(goals: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
         if "goal" in goal:
             p = acceptance_for(goal["goal"], goal["length"], curve.points[-1][1])
             asked, needed = f"`{goal['method']}` {goal['length']} → {goal['goal']}", share(p, 2)
-            when = tokens_to(curve, p)
+            when = tokens_to(curve, p) if goal["length"] < goal["goal"] else "reached"
         elif "above" in goal:
             other = learning_curve(logs[goal["above"]])
             assert other is not None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from math import log2, sqrt
 from typing import Any
 
+APART = 0.25  # doublings of tokens
 POSITIONS = 9300  # held-out positions of a validation, at least, where a log does not say how many
 
 
@@ -28,7 +28,8 @@ def first_acceptance(line: Mapping[str, Any]) -> float | None:
 @dataclass(frozen=True, slots=True)
 class LearningCurve:
     """``points`` (tokens seen, acceptance), and what a ``doubling`` of tokens brings: the slope of the least squares'
-    line, and from ``low`` to ``high`` those between neighbouring points, two standard errors of both shares further.
+    line, and from ``low`` to ``high`` those between each point and the next that is ``APART`` from it (between nearer
+    ones chance is all), two standard errors of both shares further.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -65,7 +66,9 @@ def learning_curve(log: Sequence[Mapping[str, Any]]) -> LearningCurve | None:
     spread = sum((place - middle) ** 2 for place in places)
     slope = sum((place - middle) * (share - mean) for place, share in zip(places, shares, strict=True)) / spread
     lows, highs = [], []
-    for (x, a), (y, b) in pairwise(zip(places, shares, strict=True)):
+    both = list(zip(places, shares, strict=True))
+    neighbours = [(one, far[0]) for one in both if (far := [other for other in both if other[0] - one[0] >= APART])]
+    for (x, a), (y, b) in neighbours or [(both[0], both[-1])]:
         error = 2 * sqrt((a * (1 - a) + b * (1 - b)) / POSITIONS) / (y - x)
         lows.append((b - a) / (y - x) - error)
         highs.append((b - a) / (y - x) + error)
