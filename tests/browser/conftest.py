@@ -129,11 +129,12 @@ class User:
         self.context.clear_permissions()
         if self.tab is None or self.tab.is_closed():
             return
+        self.tab.unroute_all(behavior="ignoreErrors")
         self.tab.goto("about:blank")
         if not self._without_script():
             return
         self.tab.set_viewport_size(dict(SIZE))
-        self.tab.emulate_media(color_scheme="light")
+        self.tab.emulate_media(color_scheme="light", reduced_motion="no-preference")
         self.tab.mouse.move(-1, -1)
 
     def _without_script(self) -> bool:

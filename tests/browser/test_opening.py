@@ -124,17 +124,13 @@ def test_who_wants_less_motion_gets_the_end_at_once(visit: Visit, page: Any, des
     page.emulate_media(reduced_motion="reduce")
     held: list[Any] = []  # the module arrives when the runs are listed already
     page.route("**/opening/opening.*.js", lambda route: held.append(route))  # Playwright sets an attribute on it
-    try:
-        page = visit(new=True)
-        page.wait_for_function("specviz.app.runs.length")
-        becomes(page, lambda: len(held), 1)
-        held[0].continue_()
-        card = page.locator(".svo:not(.svo-racing)")
-        expect(card).to_contain_text("and none was accepted. Why?")
-        becomes(page, lambda: step(page), first_miss(desk, "gallery-0"))
-    finally:
-        page.unroute_all(behavior="wait")
-        page.emulate_media(reduced_motion="no-preference")
+    page = visit(new=True)
+    page.wait_for_function("specviz.app.runs.length")
+    becomes(page, lambda: len(held), 1)
+    held[0].continue_()
+    card = page.locator(".svo:not(.svo-racing)")
+    expect(card).to_contain_text("and none was accepted. Why?")
+    becomes(page, lambda: step(page), first_miss(desk, "gallery-0"))
 
 
 def test_without_a_recorded_one_plain_decoding_is_said_to_be_replayed(visit: Visit) -> None:

@@ -1051,5 +1051,4 @@ def test_the_fonts_of_figures_open_and_a_race_runs(page: Any, tmp_path: Path) ->
     assert 0 == counts[0] < counts[1] < counts[2] == page.locator("g[class^=m]").count()
     page.emulate_media(reduced_motion="reduce")
     assert page.evaluate("document.getAnimations().length") == 0
-    page.emulate_media(reduced_motion=None)
     assert page.problems == []
