@@ -12,7 +12,10 @@ import torch
 import torch.nn.functional as F
 
 from decoders import Prompt, generate, record
+from decoders.draft_models.compiled_draft import CompiledDraft
+from decoders.draft_models.network import target_rotary
 from decoders.model.engines import kernel, kernel_forward, rounding
+from decoders.model.engines.compiling import WORKSHOP
 from decoders.model.engines.engines import Engines
 from decoders.model.engines.kernel import KERNELS, Kernels
 from decoders.model.engines.kernel_forward import KernelForward
@@ -22,6 +25,7 @@ from decoders.study.look.recorded import other_model
 from decoders.study.measure.stock import StockModel, round_as
 from decoders.sweep.lossless import check_lossless
 
+from .drafts import tiny_draft
 from .families.compare import network as hybrid
 from .models import network, prompt_ids, tiny_tokenizer
 from .test_hybrid import HYBRIDS
@@ -181,6 +185,18 @@ def test_a_run_says_that_its_rows_were_rounded_otherwise(own):
     assert run["model"]["activations"] == "int8" and other_model(ours, run, exact=True) is None
     assert "in int4 with int8 rows, and tiny in int4 is loaded" in str(other_model(torchs, run, exact=True))
     assert other_model(torchs, run) is None, "it may still be looked at"
+
+
+@compiles
+def test_draft_models_are_compiled_beside_them(own, monkeypatch):
+    asked = []
+    monkeypatch.setattr(WORKSHOP, "open", lambda part: None)
+    monkeypatch.setattr(WORKSHOP, "make", lambda parts, busy=None: asked.extend(parts))
+    monkeypatch.setattr(WORKSHOP, "wait", lambda parts, cancel=None: True)
+    target = target_of(network())
+    compiled = CompiledDraft.of(target, tiny_draft(target, "glide"), target_rotary(target.stack))
+    assert isinstance(target.engines.static, KernelForward) and compiled is not None
+    assert asked == target.engines.parts == [*compiled.parts.values()]
 
 
 # --- where they cannot be had

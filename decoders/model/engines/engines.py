@@ -170,7 +170,7 @@ class Engines:
     @property
     def parts(self) -> list[Part]:
         """Compilations for this target, most used first."""
-        return [*self.static.parts.values(), *self._added] if isinstance(self.static, CompiledForward) else []
+        return [] if self.static is None else [*self.static.parts.values(), *self._added]
 
 
 def example(target: Any, count: int, keys: int) -> tuple[Bucket, Rows]:

@@ -7,7 +7,7 @@ the next forward writes over, and every mask hides them. A hidden slot has the w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from ..state.attention import Masks
 from ..state.cache import TreeCache
 from ..state.capture import Capture
 from ..state.transfer import sent
+from .compiling import Part
 
 ROWS = (1, 4, 8, 16, 32, 64, 128)  # row buckets; larger forwards run eagerly
 # where a bucket costs nothing to have
@@ -130,14 +131,15 @@ class Buffers:
 
 
 class StaticForward:
-    """A target's forwards of fixed sizes; subclasses run them. ``sizes`` are the row buckets, and keys of a bucket are
-    a multiple of ``step``.
+    """A target's forwards of fixed sizes; subclasses run them. ``sizes`` are the row buckets, keys of a bucket are a
+    multiple of ``step``, and ``parts`` have to be compiled for them.
     """
 
     engine = ""
     sizes: Sequence[int] = ROWS
     step = 128
     doubling = False
+    parts: Mapping[Any, Part] = {}
 
     def __init__(self, target: Any) -> None:
         self.target = target
