@@ -178,6 +178,10 @@ def test_it_is_kept_for_this_machine_and_model_only(monkeypatch):
     with monkeypatch.context() as other:
         other.setitem(target.info, "weights", "int4")
         assert load_latency(target) is None
+        save_latency(replace(found, setup=Setup.of(target)))
+        assert load_latency(target) is not None
+        other.setitem(target.info, "activations", "int8")
+        assert load_latency(target) is None, "own kernels take another time"
     with monkeypatch.context() as other:
         other.setattr("decoders.prompt_tokens.latency.device_name", lambda device: "another processor")
         assert load_latency(target) is None

@@ -322,6 +322,7 @@ def test_a_speedup_is_formed_of_runs_that_are_alike_in_all_but_the_method():
         ("fingerprint differs", like(), like(model={"key": "l"})),
         ("dtype differs", like(), like(model={"dtype": "bfloat16"})),
         ("weights differs (int8, and full", like(model={"weights": "int8"}), like()),
+        ("rows differs (int8, and full", like(model={"activations": "int8"}), like()),
         ("device differs", like(), like(model={"device": "cuda"})),
         ("device differs (x, and y", like(), like(machine={"processor": "y"})),
         ("engine differs (auto, and eager", like(machine={"engine": "auto"}), like()),

@@ -19,6 +19,7 @@ import pytest
 from decoders import Target, load_target, methods
 from decoders.drafters.sps import OFFERED
 from decoders.errors import UserError
+from decoders.model.files.catalog import precision_of
 from decoders.prompt.files import PromptRecord
 from decoders.trace import files as tracefile
 from specviz import cli
@@ -29,6 +30,7 @@ from specviz.experiments.free import free
 from specviz.experiments.plan import Plan, Progress
 from specviz.experiments.prompts import cases, records
 from specviz.experiments.quantities import CLOCKED, QUANTITIES, Breakdown, Quantity
+from specviz.experiments.running import begin
 from specviz.experiments.spread import Spread, list_in_lab, run_file, spread
 from specviz.experiments.units import (
     Opening,
@@ -210,6 +212,12 @@ def test_weights_of_fewer_bits_make_another_key(target: Target, monkeypatch: pyt
     before = keys()
     monkeypatch.setitem(target.info, "weights", "int8")
     assert before and not before & keys()
+
+
+def test_results_say_a_models_precision(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(target.info, "weights", "int4")
+    monkeypatch.setitem(target.info, "activations", "int8")
+    assert precision_of(begin(planned_of(target), target).about["model"]) == "int4 with int8 rows"
 
 
 def test_what_does_not_determine_it_makes_no_other_key(target: Target) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from decoders.folders import settings_folder, write_json
+from decoders.model.files.catalog import precision_of
 from decoders.model.target.target import Target
 from decoders.trace.speedup import WIDEST
 
@@ -39,15 +40,16 @@ class Setup:
     torch: str
     packed: bool
     engine: str
-    weights: str = "fp32"  # as they are computed with, where they are rounded (``model/rounding.py``)
+    weights: str = "fp32"  # ``precision_of`` a model on rounded ones
 
     @classmethod
     def of(cls, target: Target) -> Setup:
         """This machine with this model, as it was loaded."""
         threads = torch.get_num_threads() if target.device.type == "cpu" else 0
+        weights = precision_of(target.info) if "weights" in target.info else "fp32"
         return cls(
             device_name(target.device), target.key, str(target.info["dtype"]), threads, torch.__version__,
-            bool(target.info["packed"]), target.engines.engine, target.info.get("weights", "fp32"),
+            bool(target.info["packed"]), target.engines.engine, weights,
         )  # fmt: skip
 
     @property

@@ -104,6 +104,7 @@ def _setting(run: RunRecord) -> dict[str, Any]:
     return {
         "model": model.get("name"), "model's size": model.get("parameters"),
         "model's fingerprint": model.get("key"), "dtype": model.get("dtype"),
-        "precision of the weights": model.get("weights") or "full", "device": model.get("device"),
+        "precision of the weights": model.get("weights") or "full",
+        "precision of the rows": model.get("activations") or "full", "device": model.get("device"),
         "sampling": "greedy" if _greedy(run) else ", ".join(f"{name} {value}" for name, value in drawn.items()),
     }  # fmt: skip

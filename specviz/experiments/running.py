@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 WARM_TOKENS = 8
 TURN_SECONDS = 1.0  # of training, before others may use the device
 
-MODEL = ("name", "parameters", "dtype", "weights", "device", "layers", "heads")
+MODEL = ("name", "parameters", "dtype", "weights", "activations", "device", "layers", "heads")
 
 
 def begin(planned: Plan, target: Target) -> Results:

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { trained } from "specviz/shell/methods.js";
 import { aboutRule, cardOf, joined, parted, rulesOf } from "specviz/shell/verifiers.js";
 
-import { Model, POOL, groups } from "specviz/base/model.js";
+import { Model, POOL, groups, precision } from "specviz/base/model.js";
 import { format, plain, plural, probability, thousandths } from "specviz/base/numbers.js";
 import { share } from "specviz/doctor/curve.js";
 import { numbers } from "specviz/base/terms.js";
@@ -49,6 +49,12 @@ test("tokens that share a character are one cell", () => {
   assert.equal(pieces.label(9), "⟨token␣9⟩");
   assert.equal(pieces.bytes(2), "F0 9F");
   assert.equal(pieces.phrase([1, 1, 1, 1], 3), "aa…");
+});
+
+test("a precision names rows that are rounded", () => {
+  const [dtype, weights] = ["float32", "int4"];
+  const models = [{ dtype }, { dtype, weights }, { dtype, weights, activations: "int8" }, undefined];
+  assert.deepEqual(models.map(precision), ["float32", "int4", "int4 with int8 rows", undefined]);
 });
 
 test("a trace is indexed by step", () => {

@@ -20,6 +20,11 @@ export const NOT_RECORDED = 2 ** 31; // the id of a token of which nothing is kn
 /** @type {(source: number, pool: number) => Position} */
 const place = (source, pool) => (source >= 0 || !(pool >= 0) ? source : POOL + pool);
 
+/** A model's precision, by its record, as ``precision_of`` of decoders/model/files/catalog.py has it. */
+/** @type {(model?: RunModel) => string | undefined} */
+export const precision = ({ weights, activations, dtype } = {}) =>
+  weights && activations ? `${weights} with ${activations} rows` : weights ?? dtype;
+
 /** Rows by the value of a column: value → what ``make`` makes of its rows, in order. */
 /** @type {<T>(rows: number[], column: number[], make: (row: number) => T) => Map<number, T[]>} */
 export function groups(rows, column, make) {

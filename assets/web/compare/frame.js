@@ -2,6 +2,7 @@
 
 import { Tooltip, copyLink, h, must, readColors } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
+import { precision } from "specviz/base/model.js";
 import { format } from "specviz/base/numbers.js";
 import { firstDifference } from "specviz/compare/lane.js";
 import {
@@ -149,8 +150,7 @@ function reference() {
 /** What ran, and when. @param {Run} run */
 function about({ model = {}, created }) {
   const size = model.parameters && `${format(Number(model.parameters) / 1e6)}M parameters`;
-  const stored = model.weights ?? model.dtype;
-  return [model.name, size, stored, model.device, created?.slice(0, 10)].filter(Boolean).join(" · ");
+  return [model.name, size, precision(model), model.device, created?.slice(0, 10)].filter(Boolean).join(" · ");
 }
 
 /** The lanes grew: what is drawn of all of them, once per frame. */

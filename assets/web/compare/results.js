@@ -2,6 +2,7 @@
 
 import { facts, h, must } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
+import { precision } from "specviz/base/model.js";
 import { format, percent, percentage, plural, probability } from "specviz/base/numbers.js";
 import { CALLS } from "specviz/compare/calls.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
@@ -125,7 +126,7 @@ function divergence(lane, check) {
   const close = [
     h("span", { title: "Difference of the target's two best logits there" }, ` Top-2 gap ${format(gap)}`),
     ["near tie", "bug"].includes(verdict) &&
-      h("span", { title: ROUNDING }, `; rounding allows ${format(tolerance)} in ${model?.weights ?? model?.dtype}`),
+      h("span", { title: ROUNDING }, `; rounding allows ${format(tolerance)} in ${precision(model)}`),
     ".",
   ];
   return [
