@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 
 from decoders import Prompt, UserError, generate, load, record, save
-from decoders.draft.draft import Draft
+from decoders.draft.draft import Candidates, Draft
 from decoders.draft.pruning import pruned_draft
 from decoders.draft.survival import BINS, DEPTHS, LEAST, MOST, NO_SIGNAL, PROBABLE, Survival, count_match
 from decoders.draft.survival import _of_candidate as of_candidate
@@ -198,6 +199,19 @@ def test_survival_comes_to_what_stands() -> None:
         fitted.fit(made, draft, judged(draft, list(range(stood + 1)), 9))
         losses.append(abs(np.array(made.conditional[1:]) - q**2).mean())
     assert np.mean(losses[-100:]) < 0.08 < np.mean(losses[:20])
+
+
+@pytest.mark.parametrize("form", [list, np.float16, np.float32])
+def test_a_plug_ins_scores_count_in_any_form(form: Any) -> None:
+    """Lists and halves have no buffer of Python's own numbers."""
+
+    def bins(form: Any) -> list[tuple[str, int]]:
+        places, lengths, own = np.array([3, 7]), np.array([2, 2]), {"overlap": form([1.0, 3.0])}
+        ranking = Candidates(places, form([0.25, 0.5]), lengths, 1, own)
+        draft = Draft.copy_from(0, [1, 2], 8, route="copy", candidates=ranking)
+        return of_candidate(draft)
+
+    assert bins(form) == bins(np.array) and len(bins(form)) == 2
 
 
 def test_a_fitted_model_goes_on_from_run_to_run_from_its_first_run_on() -> None:

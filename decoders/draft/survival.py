@@ -242,12 +242,12 @@ def _of_candidate(draft: Draft) -> list[tuple[str, int]]:
     if ranking is None or ranking.chosen < 0:
         return []
     made, chosen, scores = list[tuple[str, int]](), ranking.chosen, ranking.score
-    if (first := _amount_bin(float(scores.data[chosen]))) is not None:  # as in ``count_match``
+    if (first := _amount_bin(float(scores[chosen]))) is not None:
         made.append(("candidate score", first))
     for name, values in ranking.terms.items():
         if name in NO_SIGNAL:
             continue
-        place = first if values is scores else _amount_bin(float(values.data[chosen]))
+        place = first if values is scores else _amount_bin(float(values[chosen]))
         if place is not None:
             made.append((f"candidate {name}", place))
     return made
