@@ -64,6 +64,15 @@ def test_prompt_tokens_that_are_read_in_a_way_of_their_own_are_refused(tmp_path:
         decode_together(target, [Prompt.from_ids(prompt_ids(1))] * 2, "ppd", params, max_new_tokens=NEW)
 
 
+def test_what_is_read_of_the_prompts_alone_is_read_for_each() -> None:
+    target, params = tiny_target("llama"), {"prompt": True}
+    prompts = [Prompt.from_ids(prompt_ids(seed)) for seed in range(1, 4)]
+    made = decode_together(target, prompts, "recycling", params, max_new_tokens=NEW)
+    assert [list(output) for output in made.outputs] == [generate(target, p, max_new_tokens=NEW) for p in prompts]
+    alone = [decode_together(target, [prompt], "recycling", params, max_new_tokens=NEW) for prompt in prompts]
+    assert made.forwards == max(one.forwards for one in alone), "the drafts are those that each makes alone"
+
+
 def test_the_memory_of_runs_is_free_when_they_end() -> None:
     """Without the collector of cycles: it does not know how much memory a cache holds, and comes too late."""
     target, stock, caches = tiny_target("llama"), TreeCache.write, set[weakref.ref[TreeCache]]()

@@ -33,6 +33,11 @@ class Needs:
     pool: bool = False
     top_of_prompt: bool = False
 
+    @property
+    def top_per_step(self) -> int:
+        """The next tokens that are kept per committed position of the output."""
+        return 0 if self.top_of_prompt else self.top_tokens
+
     def __or__(self, other: Needs) -> Needs:
         """The union of two drafters' needs.
 

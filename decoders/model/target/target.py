@@ -361,8 +361,8 @@ class Session:
         target, tree, path = self.target, self._scored.tree, verdict.path
         # where an accepted token ends the run it becomes the root, and roots are unprocessed
         committed = path if verdict.bonus is not None else path[:-1]
-        if self.needs.layers or self.needs.heads or (self.needs.top_tokens and not self.needs.top_of_prompt):
-            most = 0 if self.needs.top_of_prompt else self.needs.top_tokens
+        most = self.needs.top_per_step
+        if self.needs.layers or self.needs.heads or most:
             top = top_tokens(rows_of(self._logits, committed), most) if most else None
             self.memory.write(self.length - 1, self.capacity, self._captured.of_rows(committed), top)
         self.cache.commit(committed)

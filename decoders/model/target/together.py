@@ -64,7 +64,7 @@ def check_together(target: Target, sessions: Sequence[Session]) -> None:
     """Raise UserError where runs cannot share a forward."""
     if target.shape.rotary not in ROTARIES:
         raise UserError(f"{target.name} turns all rows by the longest text's positions: its runs share no forward")
-    if any(s.needs.layers or s.needs.heads or s.needs.top_tokens for s in sessions):
+    if any(s.needs.layers or s.needs.heads or s.needs.top_per_step for s in sessions):
         raise UserError("a method that reads hidden states, attention or logits shares no forward: take another one")
 
 

@@ -373,8 +373,13 @@ def go_on(
 
 
 def bounded_needs(needs: Needs) -> Needs:
-    """Needs for which a run that is too long to keep all of is read, where a drafter with these needs asks."""
-    return replace(needs, top_tokens=TOP_TOKENS, pool=False)
+    """Needs for which a run that is too long to keep all of is read, where a drafter with these needs asks. The whole
+    run is read at once: what is there of its prompt is there of its output.
+
+    >>> bounded_needs(Needs(top_tokens=8, top_of_prompt=True)).covers(Needs(top_tokens=4))
+    True
+    """
+    return replace(needs, top_tokens=TOP_TOKENS, top_of_prompt=False, pool=False)
 
 
 def everything(target: Target, tokens: int) -> Needs | None:
