@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -261,12 +262,33 @@ def test_judging_waits_for_runs_and_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(background, "WAIT_S", 0.01)
     busy = threading.Event()
     busy.set()
-    judge, run = background.Judging(busy.is_set), RUNS[0]
+    judge = background.Judging(busy.is_set)
+    ask = partial(judge.results, ["a"], lambda _: RUNS[0], bool)
     try:
-        assert judge.results(["a"], lambda _: run)["state"] == "judging"
+        assert ask()["state"] == "judging"
         busy.clear()
-        (done,) = until(lambda: isinstance(made := judge.results(["a"], lambda _: run), list) and made, "the judgement")
+        (done,) = until(lambda: isinstance(made := ask(), list) and made, "the judgement")
         assert len(done.steps) == 1 < done.of and f"the first 1 of {done.of} steps" in done.note
     finally:
         judge.close()
 
+
+
+@pytest.mark.slow("runs judged in the background, with a page of their own")
+def test_a_request_of_more_runs_than_are_kept_comes_to_an_end(desk: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run is read once, however often it is asked again; those beyond what is kept are left out, and counted."""
+    busy, read, ids = threading.Event(), [], [trace.run["id"] for trace in RUNS]
+    monkeypatch.setattr(background, "KEPT", 2)
+    monkeypatch.setattr(background, "WAIT_S", 0.01)
+    monkeypatch.setattr(desk.runner, "busy", busy.is_set)
+    trace = desk.trace
+    monkeypatch.setattr(desk, "trace", lambda key: (read.append(key), trace(key))[1])
+    page = service.AcceptancePage(desk)
+    busy.set()
+    try:
+        assert [page.judge(ids)["state"] for _ in range(3)] == ["judging"] * 3 and read == ids[:2]
+        busy.clear()
+        answer = until(lambda: (made := page.judge(ids))["state"] == "ready" and made, "the judgement")
+        assert "The first 2 of 3 runs are judged" in answer["faults"][-1] and read == ids[:2]
+    finally:
+        page.close()

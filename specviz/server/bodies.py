@@ -58,7 +58,10 @@ def invalid(errors: Sequence[Any]) -> str:
 
 PageSession = Annotated[str | None, Field(max_length=99)]  # the open page that asks: its runs end when it is closed
 Id = Annotated[str, fastapi.Body(embed=True)]  # the only thing that is sent: {"id": …}
-Texts = Annotated[list[str], Field(max_length=500), needs("runs and tags are lists of at most 500 texts")]
+MOST_TEXTS = 500
+Texts = Annotated[
+    list[str], Field(max_length=MOST_TEXTS), needs(f"runs and tags are lists of at most {MOST_TEXTS} texts")
+]
 Ids = Annotated[Texts, fastapi.Body(embed=True)]
 Listed = Annotated[  # texts in an address, with commas between them
     Sequence[str],

@@ -16,6 +16,7 @@ from cachetools import FIFOCache
 
 from decoders.errors import UserError
 from decoders.trace.trace import Trace
+from specviz.server.bodies import MOST_TEXTS
 from specviz.server.cards import verifier_cards
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEPT = 200  # runs
+KEPT = MOST_TEXTS  # runs: with fewer, one request's first runs would be judged anew each time it is asked again
 MOST_STEPS = 400  # with a draft, of one run
 WAIT_S = 2.0  # an answer that takes longer is asked for again
 PAUSE_S = 0.1  # between two looks whether a run is decoded
@@ -59,17 +60,24 @@ class Judging:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="judge runs")
         self._runs: FIFOCache[str, tuple[RunJudgement, Future[None]]] = FIFOCache(KEPT)
 
+    @property
+    def most(self) -> int:
+        """The most runs that ``results`` may be asked for at once."""
+        return int(self._runs.maxsize)
+
     def close(self) -> None:
         """Judge no more."""
         self._closing.set()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def results(self, keys: Sequence[str], read: Callable[[str], Trace]) -> list[RunJudgement] | dict[str, Any]:
+    def results(
+        self, keys: Sequence[str], read: Callable[[str], Trace], has: Callable[[str], bool]
+    ) -> list[RunJudgement] | dict[str, Any]:
         """The runs' judgements, or how far they are after ``WAIT_S``: {"state": "judging", "done", "of"} in steps.
 
-        Whatever ``read`` raises for a key is raised.
+        A run is read where it is not judged yet, or is not there any more (``has``); what ``read`` raises is raised.
         """
-        begun = [self._begun(key, read) for key in keys]
+        begun = [self._begun(key, read, has) for key in keys]
         ends = time.monotonic() + WAIT_S
         for _, future in begun:
             try:
@@ -80,8 +88,14 @@ class Judging:
                 return {"state": "judging", "done": done, "of": of}
         return [run for run, _ in begun]
 
-    def _begun(self, key: str, read: Callable[[str], Trace]) -> tuple[RunJudgement, Future[None]]:
-        trace = read(key)  # a run that was deleted is not judged from memory
+    def _begun(
+        self, key: str, read: Callable[[str], Trace], has: Callable[[str], bool]
+    ) -> tuple[RunJudgement, Future[None]]:
+        with self._change:
+            known = self._runs.get(key)
+        if known is not None and has(key):  # a run that was deleted is not judged from memory
+            return known
+        trace = read(key)
         with self._change:
             if key not in self._runs:
                 run = new_judgement(trace, str(trace.run.get("title") or key))

@@ -19,7 +19,6 @@ from specviz.server.desk import Service, get, post
 from specviz.server.forms import PromptForm, Rejected
 from specviz.shell.assets import plotly
 
-from .judging import KEPT as MOST_JUDGED
 from .judging import Judging, pool_runs, steps_document
 from .sets import RunCounts, lengths_by_method, pooled_by_method
 
@@ -108,7 +107,7 @@ class AcceptancePage(Service):
         """
         if not ids:
             raise Rejected("runs", "No run is chosen: choose one, or several to judge their drafts together.")
-        return self._pool(ids, self.desk.trace)
+        return self._pool(ids, self.desk.trace, self.desk.has)
 
     @get("results/{key}")
     def results(self, key: str, series: str = "") -> dict[str, Any]:
@@ -119,25 +118,29 @@ class AcceptancePage(Service):
         rows = [row for row in lab.results(key).rows if row.get("trace") and row.get("method") != BASELINE]
         lines = [*dict.fromkeys(str(row.get("series") or "") for row in rows)]
         chosen = series if series in lines else next(iter(lines), "")
-        ids = [str(row["trace"]) for row in rows if str(row.get("series") or "") == chosen][:MOST_JUDGED]
+        ids = [str(row["trace"]) for row in rows if str(row.get("series") or "") == chosen]
         if not ids:
             raise Rejected("runs", "No run of these results is here: its drafts cannot be judged.")
-        return {**self._pool(ids, lab.read_run), "lines": lines, "line": chosen}
+        return {**self._pool(ids, lab.read_run, lambda _: True), "lines": lines, "line": chosen}
 
-    def _pool(self, ids: Iterable[str], read: Callable[[str], Trace]) -> dict[str, Any]:
-        runs = self._judging.results([*dict.fromkeys(ids)], read)
+    def _pool(self, ids: Iterable[str], read: Callable[[str], Trace], has: Callable[[str], bool]) -> dict[str, Any]:
+        keys, most = [*dict.fromkeys(ids)], self._judging.most
+        runs = self._judging.results(keys[:most], read, has)
         if isinstance(runs, dict):
             return runs
         if all(run.fault for run in runs):
             raise Rejected("runs", " ".join(run.note for run in runs))
-        return pool_runs(runs)
+        pooled = pool_runs(runs)
+        if len(keys) > most:
+            pooled["faults"].append(f"The first {most:,} of {len(keys):,} runs are judged; the others are left out.")
+        return pooled
 
     @get("judged/{key}")
     def steps(self, key: str) -> dict[str, Any]:
         """One run's steps under every verifier: what ``judge`` says of the run, and its ``steps``; ``reason`` says why
         it cannot be judged. Raises UnknownTrace.
         """
-        runs = self._judging.results([key], self.desk.trace)
+        runs = self._judging.results([key], self.desk.trace, self.desk.has)
         if isinstance(runs, dict):
             return runs
         return steps_document(runs[0])
