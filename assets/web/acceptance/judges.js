@@ -65,9 +65,12 @@ export function judgesTable(answer) {
       "open. Runs of specviz run --first-choices N hold more."
     : "";
   const head = h("thead", h("tr", HEADS.map((name) => (name ? h("th", { scope: "col" }, name) : h("td")))));
+  const faults = answer.faults.map((words) => h("p.svd-soft", words));
+  if (!answer.runs) return faults;
   return [
     h("p.svd-soft", `${plural(answer.runs, "run")}, ${plural(steps, "step")} with a draft. ${WORDS}`),
     scrolled("The drafts under every verifier", h("table.svd-table.svd-judges", head, h("tbody", rows))),
-    ...[rest, ...answer.faults].filter(Boolean).map((words) => h("p.svd-soft", words)),
+    ...(rest ? [h("p.svd-soft", rest)] : []),
+    ...faults,
   ];
 }

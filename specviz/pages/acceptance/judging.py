@@ -71,11 +71,12 @@ class Judging:
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def results(
-        self, keys: Sequence[str], read: Callable[[str], Trace], has: Callable[[str], bool]
+        self, keys: Sequence[str], read: Callable[[str], Trace | RunJudgement], has: Callable[[str], bool]
     ) -> list[RunJudgement] | dict[str, Any]:
         """The runs' judgements, or how far they are after ``WAIT_S``: {"state": "judging", "done", "of"} in steps.
 
-        A run is read where it is not judged yet, or is not there any more (``has``); what ``read`` raises is raised.
+        A run is read where it is not judged yet, or is not there any more (``has``); what ``read`` raises is raised,
+        and a judgement that it gives in place of a run is the run's, this time.
         """
         begun = [self._begun(key, read, has) for key in keys]
         ends = time.monotonic() + WAIT_S
@@ -89,13 +90,17 @@ class Judging:
         return [run for run, _ in begun]
 
     def _begun(
-        self, key: str, read: Callable[[str], Trace], has: Callable[[str], bool]
+        self, key: str, read: Callable[[str], Trace | RunJudgement], has: Callable[[str], bool]
     ) -> tuple[RunJudgement, Future[None]]:
         with self._change:
             known = self._runs.get(key)
         if known is not None and has(key):  # a run that was deleted is not judged from memory
             return known
         trace = read(key)
+        if isinstance(trace, RunJudgement):
+            over: Future[None] = Future()
+            over.set_result(None)
+            return trace, over
         with self._change:
             if key not in self._runs:
                 run = new_judgement(trace, str(trace.run.get("title") or key))

@@ -17,9 +17,10 @@ from decoders.trace.trace import Trace
 from specviz.server.bodies import Body, Ids, needs
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import PromptForm, Rejected
+from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
 
-from .judging import Judging, pool_runs, steps_document
+from .judging import Judging, RunJudgement, pool_runs, steps_document
 from .sets import RunCounts, lengths_by_method, pooled_by_method
 
 KEPT = 2000  # runs whose sums are kept
@@ -107,12 +108,16 @@ class AcceptancePage(Service):
         """
         if not ids:
             raise Rejected("runs", "No run is chosen: choose one, or several to judge their drafts together.")
-        return self._pool(ids, self.desk.trace, self.desk.has)
+        answer = self._pool(ids, self.desk.trace, self.desk.has)
+        if answer["state"] == "ready" and not answer["runs"]:
+            raise Rejected("runs", " ".join(answer["faults"]))
+        return answer
 
     @get("results/{key}")
     def results(self, key: str, series: str = "") -> dict[str, Any]:
         """All runs of one line of an experiment's results under every verifier, as ``judge`` says it of chosen runs,
-        and the ``lines`` whose runs hold drafts. Raises Missing; Rejected where none can be judged.
+        and the ``lines`` whose runs hold drafts; its ``faults`` say which runs could not be read or judged. Raises
+        Missing; Rejected where no line has runs.
         """
         lab = self.desk.services["lab"]
         rows = [row for row in lab.results(key).rows if row.get("trace") and row.get("method") != BASELINE]
@@ -121,18 +126,26 @@ class AcceptancePage(Service):
         ids = [str(row["trace"]) for row in rows if str(row.get("series") or "") == chosen]
         if not ids:
             raise Rejected("runs", "No run of these results is here: its drafts cannot be judged.")
-        return {**self._pool(ids, lab.read_run, lambda _: True), "lines": lines, "line": chosen}
 
-    def _pool(self, ids: Iterable[str], read: Callable[[str], Trace], has: Callable[[str], bool]) -> dict[str, Any]:
+        def read(run: str) -> Trace | RunJudgement:
+            try:
+                return self.desk.store.get(run) if run in self.desk.store else lab.read_run(run)
+            except UnknownTrace:
+                return RunJudgement(f"Run {run}", fault="its recording is not here any more, or cannot be read")
+
+        return {**self._pool(ids, read, lambda _: True), "lines": lines, "line": chosen}
+
+    def _pool(
+        self, ids: Iterable[str], read: Callable[[str], Trace | RunJudgement], has: Callable[[str], bool]
+    ) -> dict[str, Any]:
         keys, most = [*dict.fromkeys(ids)], self._judging.most
         runs = self._judging.results(keys[:most], read, has)
         if isinstance(runs, dict):
             return runs
-        if all(run.fault for run in runs):
-            raise Rejected("runs", " ".join(run.note for run in runs))
         pooled = pool_runs(runs)
         if len(keys) > most:
-            pooled["faults"].append(f"The first {most:,} of {len(keys):,} runs are judged; the others are left out.")
+            left = f"The first {most:,} of {len(keys):,} runs are judged; left out: {len(keys) - most:,}."
+            pooled["faults"].append(left)
         return pooled
 
     @get("judged/{key}")
