@@ -58,6 +58,8 @@ def test_a_run_that_holds_p_and_q_is_shown_under_every_verifier(page, site):
         row = table.locator(f"tr[data-verifier~={name}]")
         expect(row).to_contain_text(f"{1 + first.rules[name].expected[0]:.2f}")
     expect(page.locator(".sv-judges .sv-mass")).to_be_visible()
+    widths = page.locator(".sv-judges .svp-unseen").evaluate_all("all => all.map((one) => one.offsetWidth)")
+    assert widths and set(widths) == {1}, "words for screen readers are not drawn"
     copied = load(GALLERY / "2-class-docstring-pld-h.spectrace")  # no q was drawn from
     open_site(page, site / "run.html", f"?run={copied.digest[:16]}")
     page.wait_for_selector(".sv-row")
