@@ -182,3 +182,25 @@ def test_the_calculator_answers_as_it_is_moved(old_address: Visit) -> None:
 def test_it_fits_a_phone(old_address: Visit, view: str) -> None:
     ready = {"outputs": ".svp-compare[data-ready]", "speedup": ".svp-lab .svd-numbers dd"}
     fits(old_address(view, ready.get(view, ".svp-acceptance[data-ready]")), 400)
+
+
+@pytest.mark.slow("the page opened again, with answers held back; each view has a test of its own")
+def test_a_late_answer_is_not_drawn_over_another_view(visit: Visit) -> None:
+    page = visit()
+    page.click("text=← All runs")
+    for number in (0, 2):
+        page.check(f"tr[data-id=gallery-{number}] .svr-check input")
+    held: list[Any] = []
+    page.route("**/api/runs/difference?*", lambda route: held.append(route))
+    page.click(".svr-bar button:has-text('Difference')")
+    becomes(page, lambda: len(held), 1)
+    late = page.query_selector(".svr-difference")
+    page.click("text=← All runs")
+    page.click(".svr-bar button:has-text('Acceptance')")
+    expect(page.locator(".svd-defined tbody tr")).to_have_count(2)
+    held[0].continue_()
+    becomes(page, lambda: late.get_attribute("data-ready"), "gallery-0,gallery-2")
+    expect(page.locator(".svd-defined tbody tr")).to_have_count(2)
+    expect(page.locator(".svr-view .svp-acceptance")).to_have_attribute("data-ready", "definitions")
+    expect(page.locator(".svr-gains")).to_have_count(0)
+    page.unroute_all(behavior="wait")

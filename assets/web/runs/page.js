@@ -18,7 +18,7 @@ export function mount({ element }) {
   const box = place(element, "runs");
   const library = h("div.svr-library");
   const title = h("h2");
-  const inside = h("div");
+  let inside = h("div");
   const back = h("button.svp-button", { onclick: toLibrary }, "← All runs");
   const shown = h("div.svr-view", { hidden: true }, h("header.svr-head", back, title), inside);
   /** @type {Element | null} */
@@ -46,7 +46,10 @@ export function mount({ element }) {
     }
     before = document.activeElement;
     const counted = ids.length ? ids : countable().map((run) => run.id);
-    inside.className = what === "acceptance" ? "svp-acceptance" : "svr-difference";
+    // a place of its own for each view: a late answer of the view before fills one that is gone
+    const fresh = h(what === "acceptance" ? "div.svp-acceptance" : "div.svr-difference");
+    inside.replaceWith(fresh);
+    inside = fresh;
     title.textContent =
       what === "acceptance" ? `Acceptance of ${plural(counted.length, "run")}` : "Difference of two runs";
     const view = what === "acceptance" ? { acceptance: how } : { difference: "1" };
