@@ -204,3 +204,33 @@ def test_a_late_answer_is_not_drawn_over_another_view(visit: Visit) -> None:
     expect(page.locator(".svr-view .svp-acceptance")).to_have_attribute("data-ready", "definitions")
     expect(page.locator(".svr-gains")).to_have_count(0)
     page.unroute_all(behavior="wait")
+
+
+@pytest.mark.slow("the page opened again, with answers held back; each view has a test of its own")
+def test_verdicts_are_asked_for_once_at_a_time_and_change_no_address_that_was_left(visit: Visit) -> None:
+    page = visit()
+    polls: list[Any] = []
+    page.route("**/api/acceptance/judge", lambda route: polls.append(route))
+    page.click("[data-view=judges]")
+    becomes(page, lambda: len(polls), 1)
+    page.click("[data-view=definitions]")
+    page.click("[data-view=judges]")
+    becomes(page, lambda: len(polls), 2)
+    still = {"state": "judging", "done": 1, "of": 9}
+    polls[0].fulfill(json=still)  # of a drawing that was left: nothing more is asked for it
+    page.evaluate("fetch('api/acceptance').then((answer) => answer.text()).then(() => 0)")
+    assert len(polls) == 2
+    polls[1].fulfill(json=still)
+    becomes(page, lambda: len(polls), 3)
+    expect(page.locator(".svd-body")).to_have_text("Judging: 1 of 9 steps. A run that is decoded comes first.")
+    counts: list[Any] = []
+    page.route("**/api/acceptance/runs", lambda route: counts.append(route))
+    page.click("text=← All runs")
+    page.check("tr[data-id=gallery-0] .svr-check input")
+    page.click(".svr-bar button:has-text('Acceptance')")
+    becomes(page, lambda: len(counts), 1)
+    page.click("text=← All runs")
+    counts[0].continue_()
+    page.wait_for_selector(".svp-acceptance[data-ready]", state="attached")
+    assert "acceptance=" not in page.url
+    page.unroute_all(behavior="ignoreErrors")

@@ -1,6 +1,6 @@
 /* The chosen runs' drafts under every verifier: one table. Text nodes only. */
 
-import { page, scrolled } from "specviz/acceptance/state.js";
+import { drawing, page, scrolled } from "specviz/acceptance/state.js";
 import { h, rangeBar } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
 import { plural, range } from "specviz/base/numbers.js";
@@ -30,14 +30,13 @@ export async function verdicts(ask, say, wanted) {
 
 /** @param {HTMLElement} box */
 export async function drawJudges(box) {
-  const { asked } = page;
-  const shown = () => asked === page.asked && page.view === "judges";
+  const wanted = drawing();
   const progress = h("p.svp-empty", { role: "status" }, "Judging …");
   box.replaceChildren(progress);
   /** @returns {Promise<JudgesAnswer | StillJudging>} */
   const ask = () => postJson("api/acceptance/judge", { ids: page.ids });
   const say = (/** @type {string} */ text) => (progress.textContent = text);
-  const answer = await within(box, () => verdicts(ask, say, shown), shown);
+  const answer = await within(box, () => verdicts(ask, say, wanted), wanted);
   if (answer) box.replaceChildren(...judgesTable(answer));
 }
 

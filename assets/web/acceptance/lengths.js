@@ -3,7 +3,7 @@
 import { h, heads, table } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
-import { COLORS, DASHES, SYMBOLS, drawCharts, layout, page, scrolled } from "specviz/acceptance/state.js";
+import { COLORS, DASHES, SYMBOLS, drawCharts, drawing, layout, page, scrolled } from "specviz/acceptance/state.js";
 
 /** @param {number | null} value @param {(value: number) => string} form */
 const cell = (value, form) => h("td.svp-num", value === null ? "–" : form(value));
@@ -118,11 +118,11 @@ function bestLengths({ title, tiers }) {
 
 /** @param {HTMLElement} place */
 export async function drawLengths(place) {
-  const { asked, ids } = page;
+  const { ids } = page;
+  const wanted = drawing();
   place.replaceChildren(h("p.svp-empty", "Replaying …"));
-  const shown = () => asked === page.asked && page.view === "lengths";
   /** @type {LengthsAnswer | undefined} */
-  const answer = await within(place, () => postJson("api/acceptance/lengths", { ids }), shown);
+  const answer = await within(place, () => postJson("api/acceptance/lengths", { ids }), wanted);
   if (!answer) return;
   place.replaceChildren(
     h(

@@ -23,7 +23,15 @@ export const page = {
   /** Titles of the methods that the charts draw, each in its slot; "": free. @type {string[]} */
   charted: [],
   asked: 0,
+  /** How often a view was drawn: an answer for an earlier drawing is not wanted any more. */
+  drawn: 0,
 };
+
+/** Whether the drawing that begins now is still the one that is looked at, as it is asked later. */
+export function drawing() {
+  const mine = page.drawn;
+  return () => mine === page.drawn && page.box.isConnected;
+}
 
 export { scrolled } from "specviz/base/dom.js";
 export { COLORS, DASHES, SYMBOLS } from "specviz/base/plotly.js";

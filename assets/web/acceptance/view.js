@@ -18,17 +18,23 @@ const names = /** @type {View[]} */ (Object.keys(VIEWS));
 const tabs = h(
   "div.svd-views",
   { role: "group", "aria-label": "What is shown of the runs" },
-  names.map((name) => h("button.svd-view", { "data-view": name, onclick: () => show(name) }, VIEWS[name])),
+  names.map((name) => h("button.svd-view", { "data-view": name, onclick: () => choose(name) }, VIEWS[name])),
 );
 const body = h("div.svd-body");
 let counting = false;
 
+/** Another view of the same runs. @param {View} view */
+function choose(view) {
+  if (app.tab === "runs") setAddress({ acceptance: view });
+  draw(view);
+}
+
 /** @param {View} view */
-function show(view) {
+function draw(view) {
   page.view = view;
+  page.drawn++;
   for (const button of tabs.querySelectorAll("button"))
     button.setAttribute("aria-pressed", String(button.dataset.view === view));
-  if (app.tab === "runs") setAddress({ acceptance: view });
   if (counting) return; // drawn when the answer is there
   if (page.sets.length) DRAWN[view](body);
   else body.replaceChildren(h("p.svd-soft", { role: "status" }, page.forced ? GIVEN : NOTHING));
@@ -43,10 +49,10 @@ const GIVEN = "Every chosen run wrote an answer that was given to it, so nothing
 export async function drawAcceptance(box, ids, view) {
   app.pages.acceptance = page;
   page.box = box;
-  delete box.dataset.ready;
   body.replaceChildren(h("p.svp-empty", "Counting …"));
   box.replaceChildren(tabs, body);
   const asked = ++page.asked;
+  page.drawn++;
   counting = true;
   Object.assign(page, { sets: [], forced: 0, charted: [], ids });
   page.view = names.find((name) => name === view) ?? "definitions";
@@ -58,7 +64,7 @@ export async function drawAcceptance(box, ids, view) {
   if (asked === page.asked) counting = false;
   if (!answer) return;
   Object.assign(page, answer);
-  show(page.view);
+  draw(page.view);
 }
 
-onTheme(() => page.box.querySelector(".main-svg") && show(page.view));
+onTheme(() => page.box.isConnected && page.box.querySelector(".main-svg") && draw(page.view));
