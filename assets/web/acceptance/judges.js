@@ -1,7 +1,7 @@
 /* The chosen runs' drafts under every verifier: one table. Text nodes only. */
 
 import { drawing, page, scrolled } from "specviz/acceptance/state.js";
-import { h, rangeBar } from "specviz/base/dom.js";
+import { h, heads, rangeBar, tabled } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
 import { plural, range } from "specviz/base/numbers.js";
 
@@ -63,12 +63,11 @@ export function judgesTable(answer) {
     ? `At some position ${(100 * answer.rest).toFixed(0)} % of p or q is not recorded: ranges are what that leaves ` +
       "open. Runs of specviz run --first-choices N hold more."
     : "";
-  const head = h("thead", h("tr", HEADS.map((name) => (name ? h("th", { scope: "col" }, name) : h("td")))));
   const faults = answer.faults.map((words) => h("p.svd-soft", words));
   if (!answer.runs) return faults;
   return [
     h("p.svd-soft", `${plural(answer.runs, "run")}, ${plural(steps, "step")} with a draft. ${WORDS}`),
-    scrolled("The drafts under every verifier", h("table.svd-table.svd-judges", head, h("tbody", rows))),
+    scrolled("The drafts under every verifier", h("table.svd-table.svd-judges", tabled(heads(HEADS), rows))),
     ...(rest ? [h("p.svd-soft", rest)] : []),
     ...faults,
   ];

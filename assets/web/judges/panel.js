@@ -1,6 +1,6 @@
 /* The panel "Verifiers": the step shown under every rule, beside where the mass of p and q lies. Text nodes only. */
 
-import { card, h, rangeBar, replace, table } from "specviz/base/dom.js";
+import { card, h, heads, rangeBar, replace, table } from "specviz/base/dom.js";
 import { percentage, plural, probability } from "specviz/base/numbers.js";
 import { chainOf, guesses, label } from "specviz/inspect/drafting.js";
 import { mass } from "specviz/inspect/mass.js";
@@ -164,7 +164,7 @@ export class JudgesPanel {
     /** @type {[name: string, words: string][]} */
     const numbers = [["chance here", CHANCE], ["expected length", LENGTH], ["error", ERROR]];
     const head = [
-      HEADS.map((name) => h("th", { scope: "col" }, name)),
+      heads(HEADS),
       numbers.map(([name, words]) => this.owner.tip.explained("th.svp-num", () => [words], name)),
     ];
     return h("div.svj-scroll", { tabindex: "0", role: "region", "aria-label": "This step under every verifier" },
