@@ -183,10 +183,10 @@ export function headline(owner, list) {
     ? ["tokens_per_s", "tokens_per_step", "tokens"]
     : [...owner.wantedMetrics, ...(model.lossy ? LOSS : []), ...HEADLINE, ...(copies(model) ? ["copied_share"] : [])];
   const rows = [...new Set(keys)].flatMap((key) => {
-    const help = helps.find((one) => one.key === key) ?? { key, label: key };
+    const help = helps.find((one) => one.key === key);
     const value = values[key];
-    if (help.label === key && value === undefined) return []; // a run from before there was such a metric
-    return metric(owner, { ...help, label: BRIEFLY[key] ?? help.label }, value ?? null);
+    if (!help && value === undefined) return []; // a run from before there was such a metric
+    return metric(owner, { key, ...help, label: BRIEFLY[key] ?? help?.label ?? key }, value ?? null);
   });
   list.replaceChildren(...rows, ...(plainly ? [] : [identical(owner)]));
 }
