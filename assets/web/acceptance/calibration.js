@@ -1,8 +1,9 @@
 /* Acceptance of runs, calibration: what methods are confident of, and how often they are right. */
 
-import { h, heads, table } from "specviz/base/dom.js";
+import { h, heads, scrolled, table } from "specviz/base/dom.js";
 import { format, percentage } from "specviz/base/numbers.js";
-import { COLORS, data, drawCharts, layout, page, scrolled } from "specviz/acceptance/state.js";
+import { COLORS } from "specviz/base/plotly.js";
+import { data, drawCharts, layout, page } from "specviz/acceptance/state.js";
 
 /** @param {Calibration} one @param {string} title @returns {Chart} */
 function diagram(one, title) {

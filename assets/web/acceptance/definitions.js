@@ -1,9 +1,9 @@
 /* Acceptance of runs, the definitions: one table of all, and where drafted tokens stood. */
 
-import { h, heads, replace, table } from "specviz/base/dom.js";
+import { h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
-import { charts } from "specviz/base/plotly.js";
-import { COLORS, DASHES, SYMBOLS, data, drawCharts, layout, page, scrolled, shown } from "specviz/acceptance/state.js";
+import { COLORS, DASHES, SYMBOLS, charts } from "specviz/base/plotly.js";
+import { data, drawCharts, layout, page, shown } from "specviz/acceptance/state.js";
 
 /** @type {Record<AcceptanceGroups, [string, string]>} */
 const GROUPS = {

@@ -1,7 +1,7 @@
 /* The chosen runs' drafts under every verifier: one table. Text nodes only. */
 
-import { drawing, page, scrolled } from "specviz/acceptance/state.js";
-import { h, heads, rangeBar, tabled } from "specviz/base/dom.js";
+import { drawing, page } from "specviz/acceptance/state.js";
+import { h, heads, rangeBar, scrolled, tabled } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
 import { plural, range } from "specviz/base/numbers.js";
 

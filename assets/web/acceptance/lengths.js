@@ -1,9 +1,10 @@
 /* Acceptance of runs, draft lengths: what other servers' policies would have drafted, and the runs in batches. */
 
-import { h, heads, table } from "specviz/base/dom.js";
+import { h, heads, scrolled, table } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
-import { COLORS, DASHES, SYMBOLS, drawCharts, drawing, layout, page, scrolled } from "specviz/acceptance/state.js";
+import { COLORS, DASHES, SYMBOLS } from "specviz/base/plotly.js";
+import { drawCharts, drawing, layout, page } from "specviz/acceptance/state.js";
 
 /** @param {number | null} value @param {(value: number) => string} form */
 const cell = (value, form) => h("td.svp-num", value === null ? "–" : form(value));

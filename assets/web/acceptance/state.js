@@ -33,9 +33,6 @@ export function drawing() {
   return () => mine === page.drawn && page.box.isConnected;
 }
 
-export { scrolled } from "specviz/base/dom.js";
-export { COLORS, DASHES, SYMBOLS } from "specviz/base/plotly.js";
-
 /** The server's answer, once it is there. */
 export const data = () => must(page.data, "answer yet");
 

@@ -5,6 +5,7 @@ import { Listeners } from "specviz/base/listeners.js";
 import { Model, POOL } from "specviz/base/model.js";
 import { clamp, plural } from "specviz/base/numbers.js";
 import { Presenter, zoom as presenterZoom } from "specviz/base/present.js";
+import { capital } from "specviz/base/text.js";
 import { CandidateTable } from "specviz/inspect/candidates.js";
 import * as controls from "specviz/inspect/controls.js";
 import { DiffView } from "specviz/inspect/diff.js";
@@ -289,10 +290,10 @@ export class Inspector extends Listeners {
   }
 
   /** "line 4", "line 4 of the output". @param {Position} position */
-  where(position, capital = false) {
+  where(position, atStart = false) {
     const pane = this.paneOf(position);
     const text = `line ${pane.line(position)}${pane.side === "prompt" ? "" : ` of the ${pane.side}`}`;
-    return capital ? text.charAt(0).toUpperCase() + text.slice(1) : text;
+    return atStart ? capital(text) : text;
   }
 
   /** The same in a narrow column: L4, out 4. @param {Position} position */

@@ -76,8 +76,8 @@ function drawSpeedup(place) {
   async function ask() {
     const ticket = ++newest;
     const { acceptance, cost, rows } = given;
-    const answer = postJson("api/acceptance/forecast", { acceptance, cost, rows });
-    const forecasts = await within(result, () => answer, () => ticket === newest);
+    const work = () => postJson("api/acceptance/forecast", { acceptance, cost, rows });
+    const forecasts = await within(result, work, () => ticket === newest);
     if (forecasts) draw(forecasts);
   }
 

@@ -4,6 +4,7 @@ import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { amount, plural } from "specviz/base/numbers.js";
+import { capital } from "specviz/base/text.js";
 
 export class KeptState {
   constructor() {
@@ -28,7 +29,7 @@ export class KeptState {
   /** @type {(card: MethodCard, kept: KeptAmount | undefined) => void} */
   tell(card, kept) {
     if (card !== this.card) return; // another method was chosen meanwhile
-    const name = card.keeps[0].toUpperCase() + card.keeps.slice(1);
+    const name = capital(card.keeps);
     if (!kept) return this.element.replaceChildren(`${name}: nothing is kept of your runs.`);
     const text = `${name}: ${amount(kept.count, kept.unit)}, from ${plural(kept.runs, "run")} `;
     const label = `Empty what ${card.title} keeps of your runs`;
