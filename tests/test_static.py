@@ -29,7 +29,9 @@ from decoders.model.engines.engines import Engines
 from decoders.model.engines.graphs import GraphForward
 from decoders.model.engines.layer import LayerShape, LlamaLayer
 from decoders.model.engines.linear import packable
-from decoders.model.engines.static import ROWS, bucket_of
+from decoders.model.engines.static import ROWS, Rows, bucket_of
+from decoders.model.state.attention import Masks
+from decoders.model.state.cache import TreeCache
 from decoders.model.target.target import Target
 from decoders.sweep.lossless import check_lossless
 
@@ -203,6 +205,26 @@ def test_padding_and_unused_slots_change_no_bit(way):
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
+@pytest.mark.parametrize("way", [CompiledForward, GraphForward])
+def test_masks_of_several_windows_are_filled_together_at_any_size(way):
+    target, windows = target_of(), frozenset({5, 9})
+    forward, addresses = way(target), dict[tuple[int, ...], int]()
+    forward.windows = windows
+    for length in (*range(20, 140, 8), 40):
+        for count in (1, 3):
+            keys, at, cache = length + 12, np.arange(length, length + count), TreeCache(target.shape, 200)
+            cache.length = length
+            buffers = forward.buffers(4)
+            buffers.fill(Rows(cache, Masks(target.dtype, target.device), [7] * count, at, None), keys, windows,
+                         target.embeddings)  # fmt: skip
+            for window in (None, 5, 9):
+                mask, back = buffers.mask(keys, window), torch.tensor(at)[:, None] - torch.arange(keys)
+                assert torch.equal(mask[:count] == 0, (back >= 0) & (back < (window or keys))), (length, window)
+                assert bool((mask[count:] == buffers.least).all())
+                assert addresses.setdefault((keys, window or 0), mask.data_ptr()) == mask.data_ptr() or not way.fixed
+    assert len(forward._masks.stores) == (len(addresses) if way.fixed else 3)
+
+
 def test_a_mask_that_shows_the_padding_would_be_seen(monkeypatch):
     """The control of the test above."""
     from decoders.model.engines.static import Buffers
@@ -211,8 +233,8 @@ def test_a_mask_that_shows_the_padding_would_be_seen(monkeypatch):
 
     def careless(self, rows, *others):
         fill(self, rows, *others)
-        for mask in self.masks.values():
-            mask.zero_()
+        for store in self.masks.stores.values():
+            store.zero_()
 
     monkeypatch.setattr(Buffers, "fill", careless)
     target = target_of()

@@ -46,6 +46,7 @@ class GraphForward(StaticForward):
     engine = "graph"
     step = 256
     doubling = True
+    fixed = True
     graph = Graph
 
     def ready(self, rows: int) -> bool:

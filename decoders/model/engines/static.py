@@ -79,21 +79,35 @@ def bucket_of(
     return Bucket(rows, min(keys, capacity))
 
 
-class Buffers:
-    """Inputs of static forwards of one number of rows: embeddings, positions, slots, and masks by number of keys, which
-    are in the cache's dtype (``cached``).
+class MaskStore:
+    """Memory of a forward's masks, one per window of the layers: forwards of all sizes share it, each writes its masks
+    anew. Where they are captured (``fixed``), every size has memory of its own, whose address stays.
     """
 
-    def __init__(
-        self, rows: int, hidden: int, dtype: torch.dtype, device: torch.device, cached: torch.dtype | None = None
-    ) -> None:
-        self.rows, self.cached, self.device = rows, cached or dtype, device
-        self.least = torch.finfo(self.cached).min
+    def __init__(self, dtype: torch.dtype, device: torch.device, *, fixed: bool = False) -> None:
+        self.dtype, self.device, self.fixed = dtype, device, fixed
+        self.stores: dict[object, Float[Tensor, " numbers"]] = {}
+
+    def mask(self, rows: int, keys: int, window: int | None = None) -> Float[Tensor, "rows keys"]:
+        """The mask of a window, as the last forward that was filled has it."""
+        place, size = (rows, keys, window) if self.fixed else window, rows * keys
+        store = self.stores.get(place)
+        if store is None or len(store) < size:
+            room = size if store is None else max(size, 2 * len(store))
+            store = self.stores[place] = torch.zeros(room, dtype=self.dtype, device=self.device)
+        return store[:size].view(rows, keys)
+
+
+class Buffers:
+    """Inputs of static forwards of one number of rows: embeddings, positions, slots, and masks by number of keys."""
+
+    def __init__(self, rows: int, hidden: int, dtype: torch.dtype, device: torch.device, masks: MaskStore) -> None:
+        self.rows, self.device, self.masks = rows, device, masks
+        self.least = torch.finfo(masks.dtype).min
         self.embeddings = torch.zeros((rows, hidden), dtype=dtype, device=device)
         self.positions = torch.zeros(rows, dtype=torch.long, device=device)
         self.slots = torch.zeros(rows, dtype=torch.long, device=device)
         self.ahead = torch.arange(rows, device=device)
-        self.masks: dict[tuple[int, int | None], Tensor] = {}  # (keys, window) → mask
 
     def fill(self, rows: Rows, keys: int, windows: frozenset[int], embedding: Any) -> None:
         """Take the rows of a forward; the padding keeps what it held."""
@@ -122,12 +136,7 @@ class Buffers:
             seen[:count, : length + count].masked_fill_(far, self.least)
 
     def mask(self, keys: int, window: int | None = None) -> Float[Tensor, "rows keys"]:
-        kept = self.masks.get((keys, window))
-        if kept is None:
-            if len(self.masks) >= 8:
-                self.masks.clear()
-            kept = self.masks[keys, window] = torch.zeros((self.rows, keys), dtype=self.cached, device=self.device)
-        return kept
+        return self.masks.mask(self.rows, keys, window)
 
 
 class StaticForward:
@@ -139,11 +148,13 @@ class StaticForward:
     sizes: Sequence[int] = ROWS
     step = 128
     doubling = False
+    fixed = False  # masks keep their addresses
     parts: Mapping[Any, Part] = {}
 
     def __init__(self, target: Any) -> None:
         self.target = target
         self.windows = frozenset(window for window in target.shape.layer_windows if window)
+        self._masks = MaskStore(target.cached_as or target.dtype, target.device, fixed=self.fixed)
         self._buffers: dict[int, Buffers] = {}
         self._turns = torch.zeros(0), torch.zeros(0)  # cos and sin by position
 
@@ -174,7 +185,7 @@ class StaticForward:
         if rows not in self._buffers:
             target = self.target
             width = target.embeddings.embedding_dim
-            self._buffers[rows] = Buffers(rows, width, target.dtype, target.device, target.cached_as)
+            self._buffers[rows] = Buffers(rows, width, target.dtype, target.device, self._masks)
         return self._buffers[rows]
 
     def rotary(self, positions: Tensor, last: int) -> tuple[Tensor, Tensor]:
