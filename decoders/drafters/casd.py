@@ -96,25 +96,19 @@ class CasdDrafter(Drafter):
         if not match.length:
             count = f"{p.shortest_suffix} tokens" if p.shortest_suffix > 1 else "token"
             return Draft.empty(context.root, f"the last {count} occur{'s' * (count == 'token')} nowhere in the pool")
+        assert self.pool is not None
         trie = self.index.continuations(match.ends, min(p.depth, budget), p.nodes)
         places = (-1, *trie.places)
         return Draft(
             DraftTree((context.root, *trie.tokens), (-1, *(parent + 1 for parent in trie.parents))),
             ("root",) + ("datastore",) * len(trie.tokens),
-            self._in_prompt(np.asarray(places)),
+            tuple(self.pool.in_prompt(places).tolist()),
             candidates=self._candidates(match, trie),
             route="pool",
             pool=places,
             terms={"count": np.asarray([np.nan, *trie.counts])},
             notes={"matched": match.length, "hits": match.hits},
         )
-
-    def _in_prompt(self, places: np.ndarray) -> tuple[int, ...]:
-        """Positions in the prompt of places in the pool; -1 where they are not in it."""
-        assert self.pool is not None
-        if self.pool.positions is None:
-            return (-1,) * len(places)
-        return tuple(np.where(places >= 0, self.pool.positions[places], -1).tolist())
 
     def _candidates(self, match: Match, trie: Trie) -> Candidates:
         """The hits, ranked by how many of them go on with the same token; the tree's first chain comes from the chosen
@@ -126,7 +120,7 @@ class CasdDrafter(Drafter):
         chosen = int(np.searchsorted(match.ends, trie.places[leaf] - leaf - 1))
         agree = counts[where].astype(np.float64)
         return Candidates(
-            np.asarray(self._in_prompt(match.ends)),
+            self.pool.in_prompt(match.ends),
             agree,
             self.index.lengths(match.ends, self.params.depth),
             chosen,

@@ -71,15 +71,14 @@ class LlmaDrafter(Drafter):
             return Draft.empty(context.root, "the last written tokens occur nowhere in the reference documents")
         first, most = int(match.ends[0]), min(self.params.k - 1, budget)
         count = int(self.index.lengths(match.ends[:1], most)[0])
-        places = range(first + 1, first + 1 + count)
-        positions = self.pool.positions
+        places = (-1, *range(first + 1, first + 1 + count))
         return Draft(
             DraftTree.chain(context.root, self.pool.tokens[first + 1 : first + 1 + count].tolist()),
             ("root",) + ("datastore",) * count,
-            (-1, *((-1,) * count if positions is None else positions[first + 1 : first + 1 + count].tolist())),
+            tuple(self.pool.in_prompt(places).tolist()),
             candidates=self._candidates(match),
             route="trigger",
-            pool=(-1, *places),
+            pool=places,
             notes={"matched": match.length, "hits": match.hits},
         )
 
@@ -87,9 +86,8 @@ class LlmaDrafter(Drafter):
         assert self.index is not None and self.pool is not None
         ends = match.ends[:MOST_SHOWN]
         matched = np.full(len(ends), float(match.length))
-        positions = self.pool.positions
         return Candidates(
-            np.full(len(ends), -1) if positions is None else positions[ends],
+            self.pool.in_prompt(ends),
             matched,
             self.index.lengths(ends, self.params.k - 1),
             0,

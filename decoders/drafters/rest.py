@@ -82,7 +82,7 @@ class RestDrafter(Drafter):
                 return self._nothing(context)
             length, hits = found.length, found.hits
             trie = self.store.continuations(found, depth, p.nodes, p.max_hits)
-            places = (-1,) * len(trie.tokens)
+            places, sources = (), (-1,) * (1 + len(trie.tokens))
         else:
             if self.index is None:
                 self.prepare(context)
@@ -93,15 +93,17 @@ class RestDrafter(Drafter):
                 return self._nothing(context)
             length, hits = match.length, match.hits
             trie = self.index.continuations(match.ends, depth, p.nodes, p.max_hits)
-            places = trie.places
+            assert self.pool is not None
+            places = (-1, *trie.places)
+            sources = tuple(self.pool.in_prompt(places).tolist())
         looked = min(hits, p.max_hits)
         share = np.asarray([np.nan, *trie.counts]) / looked
         return Draft(
             DraftTree((context.root, *trie.tokens), (-1, *(parent + 1 for parent in trie.parents))),
             ("root",) + ("datastore",) * len(trie.tokens),
-            self._in_prompt(np.asarray((-1, *places))),
+            sources,
             route="datastore" if self.store is not None else "pool",
-            pool=() if self.store is not None else (-1, *places),
+            pool=places,
             terms={"count": np.asarray([np.nan, *trie.counts]), "share": share},
             notes={"matched": float(length), "hits": float(hits)},
         )
@@ -110,12 +112,6 @@ class RestDrafter(Drafter):
         n, where = self.params.shortest_suffix, "pool" if self.store is None else "datastore"
         last = f"{n} tokens occur" if n > 1 else "token occurs"
         return Draft.empty(context.root, f"the last {last} nowhere in the {where}")
-
-    def _in_prompt(self, places: np.ndarray) -> tuple[int, ...]:
-        """Positions in the prompt of places in the pool; -1 where they are not in it."""
-        if self.pool is None or self.pool.positions is None:
-            return (-1,) * len(places)
-        return tuple(np.where(places >= 0, self.pool.positions[places], -1).tolist())
 
 
 def build(target: Target, params: RestParams) -> RestDrafter:

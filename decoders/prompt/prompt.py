@@ -46,6 +46,15 @@ class Pool:
         """
         return np.repeat(np.arange(len(self.starts)), np.diff([*self.starts, len(self.tokens)]))
 
+    def in_prompt(self, places: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Positions in the prompt of places in the pool ``[places]``; -1 where they are not in it, and of the place -1.
+
+        >>> Pool(np.array([5, 6]), (0,), np.array([3, 9])).in_prompt((-1, 1))
+        array([-1,  9])
+        """
+        at = np.asarray(places, dtype=np.int64)
+        return np.full(len(at), -1) if self.positions is None else np.where(at >= 0, self.positions[at], -1)
+
     @classmethod
     def from_text(cls, tokenizer: Any, text: str, label: str) -> Pool:
         """A text of its own; paragraphs with a blank line between them are its passages."""

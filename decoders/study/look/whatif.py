@@ -91,14 +91,13 @@ class PickedDrafter(Drafter):
             start = self.position + 1
             return Draft.copy_from(context.root, context.tokens[start : start + count].tolist(), start, route="picked")
         assert self.pool is not None
-        places = range(self.place + 1, self.place + 1 + count)
-        positions = self.pool.positions
+        places = (-1, *range(self.place + 1, self.place + 1 + count))
         return Draft(
-            DraftTree.chain(context.root, self.pool.tokens[list(places)].tolist()),
+            DraftTree.chain(context.root, self.pool.tokens[list(places[1:])].tolist()),
             ("root",) + ("datastore",) * count,
-            (-1, *((-1,) * count if positions is None else positions[list(places)].tolist())),
+            tuple(self.pool.in_prompt(places).tolist()),
             route="picked",
-            pool=(-1, *places),
+            pool=places,
         )
 
 
