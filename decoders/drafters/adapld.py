@@ -50,7 +50,6 @@ BIBTEX = r"""
 TOP_TOKENS = 64  # likeliest next tokens kept per position: the widest branching the paper tries
 RECORDED = 256  # candidates recorded of one semantic retrieval
 DECIMALS = 6  # cosines are compared as a trace keeps them, so that a tie or an exact τ is what it looks like
-FEW = 64  # new tokens that are indexed one by one: numpy's calls are dear behind a forward
 GATHER_BELOW = 0.3  # share of the positions up to which gathering their states is cheaper than comparing all
 
 
@@ -151,24 +150,12 @@ class History:
             return
         if self.length + len(fresh) > len(self._rows):
             self._rows = np.resize(self._rows, 2 * (self.length + len(fresh)))
-        if len(fresh) <= FEW:
-            for position, token in enumerate(fresh.tolist(), self.length):
-                if (row := self._row.get(token)) is None:
-                    row = self._row[token] = len(self.distinct)
-                    self.distinct.append(token)
-                    self.first.append(position)
-                self._rows[position] = row
-            self.length += len(fresh)
-            return
-        tokens, at, which = np.unique(fresh, return_index=True, return_inverse=True)
-        order = np.argsort(at)
-        for token, position in zip(tokens[order].tolist(), at[order].tolist(), strict=True):
-            if token not in self._row:
-                self._row[token] = len(self.distinct)
+        for position, token in enumerate(fresh.tolist(), self.length):
+            if (row := self._row.get(token)) is None:
+                row = self._row[token] = len(self.distinct)
                 self.distinct.append(token)
-                self.first.append(self.length + position)
-        rows = np.array([self._row[token] for token in tokens.tolist()], dtype=np.int64)
-        self._rows[self.length : self.length + len(fresh)] = rows[which]
+                self.first.append(position)
+            self._rows[position] = row
         self.length += len(fresh)
 
     def occurrences(self, token: int, before: int) -> np.ndarray:
