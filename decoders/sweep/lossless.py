@@ -12,7 +12,7 @@ from typing import Any
 from decoders.drafters import chosen
 from decoders.engine.decoding import Decoding, read_once
 from decoders.method.method import Method
-from decoders.model.files.catalog import format_of, precision_of
+from decoders.model.files.catalog import format_of
 from decoders.model.target.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.study.judge.divergences import DRAWN, LOSSY, Divergence, first_difference, judged, tolerance_of
@@ -155,9 +155,9 @@ def check_lossless(
     prompt once for all methods. ``progress(done, total)`` counts runs; ``checked`` gets a prompt's number and the
     checks so far when all runs of the prompt are done.
     """
-    dtype, drawn = precision_of(target.info), sampling is not None and not sampling.greedy
+    numbers, drawn = format_of(target.info), sampling is not None and not sampling.greedy
     assert not (drawn and stock), "generate() draws otherwise"
-    allowed = tolerance if tolerance is not None else 0.0 if format_of(dtype) in FULL_PRECISION else tolerance_of(dtype)
+    allowed = tolerance if tolerance is not None else 0.0 if numbers in FULL_PRECISION else tolerance_of(numbers)
     settings = {PLAIN: methods.get(PLAIN), **methods}
     settings = {name: chosen(name, methods.get(name)) for name in (PLAIN, *methods)}
     options = {"sampling": sampling, "max_new_tokens": max_new_tokens}

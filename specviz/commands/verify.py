@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.pool is not None and not any(_takes_pool(target, name, params) for name, params in methods.items()):
         raise UserError(f"--pool is of no use to {', '.join(methods)}: they take their drafts from elsewhere")
 
-    from decoders.model.files.catalog import precision_of
+    from decoders.model.files.catalog import format_of, precision_of
     from decoders.sweep.lossless import check_lossless
 
     stock = None if args.no_generate or not sampling.greedy else common.stock_model(args, target)
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         several = len(prompts) > sum(prompt.turn == 1 for prompt in prompts)
         _show_categories(outcomes, [record.category for record in kept], "turns" if several else "prompts")
     common.say(*_calls(outcomes))
-    common.say(note, _half_precision(outcomes, precision_of(target.info), args.tolerance), *missing.values())
+    common.say(note, _half_precision(outcomes, format_of(target.info), args.tolerance), *missing.values())
     failed = sum(outcome.failed for outcome in outcomes)
     if failed:
         differs = failed - sum(len(outcome.errors) for outcome in outcomes)
@@ -210,11 +210,10 @@ def _describe(first: Divergence, ids: list[str], target: Any) -> str:
 
 def _half_precision(outcomes: list[MethodCheck], dtype: str, tolerance: float | None) -> str:
     """A line on the promise of a check in half precision; "" in full precision."""
-    from decoders.model.files.catalog import format_of
     from decoders.study.judge.divergences import tolerance_of
     from decoders.sweep.lossless import FULL_PRECISION
 
-    if format_of(dtype) in FULL_PRECISION:
+    if dtype in FULL_PRECISION:
         return ""
     allowed = tolerance_of(dtype) if tolerance is None else tolerance
     ties = [d.shortfall or 0.0 for outcome in outcomes if outcome.lossless for d in outcome.divergences]

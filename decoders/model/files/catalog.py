@@ -66,26 +66,26 @@ def recorded_key(run: RunRecord) -> str:
     return current_key(str((run.get("model") or {}).get("key") or ""))
 
 
+def format_of(model: Mapping[str, Any]) -> str:
+    """The format of a model's numbers, by its record: its dtype, or its weights of fewer bits. Tolerances go by it.
+
+    >>> format_of({"dtype": "float32"}), format_of({"dtype": "float32", "weights": "int4", "activations": "int8"})
+    ('float32', 'int4')
+    """
+    return str(model.get("weights") or model.get("dtype"))
+
+
 def precision_of(model: Mapping[str, Any]) -> str:
-    """A model's precision, by its record: its dtype, or its weights of fewer bits, beside which rows are in bfloat16;
-    this project's own kernels round them to int8.
+    """A model's precision, by its record: ``format_of`` it. Beside weights of fewer bits rows are in bfloat16; this
+    project's own kernels round them to int8.
 
     >>> precision_of({"dtype": "float32"}), precision_of({"dtype": "float32", "weights": "int4"})
     ('float32', 'int4')
     >>> precision_of({"dtype": "float32", "weights": "int4", "activations": "int8"})
     'int4 with int8 rows'
     """
-    weights, rows = model.get("weights"), model.get("activations")
-    return f"{weights} with {rows} rows" if weights and rows else str(weights or model.get("dtype"))
-
-
-def format_of(precision: str) -> str:
-    """The format of a precision's numbers, by which tolerances go: its dtype, or that of its weights.
-
-    >>> format_of("int4 with int8 rows"), format_of("float32")
-    ('int4', 'float32')
-    """
-    return precision.partition(" ")[0]
+    rows = model.get("activations") if model.get("weights") else None
+    return f"{format_of(model)} with {rows} rows" if rows else format_of(model)
 
 
 def upstream(key: str) -> str:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from decoders.model.files.catalog import format_of, precision_of
+from decoders.model.files.catalog import format_of
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 
@@ -65,9 +65,9 @@ class Divergence:
         return asdict(self)
 
 
-def tolerance_of(dtype: str) -> float:
-    """The tolerance for a dtype's name, or a model's precision; 0 for one that is not listed."""
-    return TOLERANCES.get(format_of(dtype), 0.0)
+def tolerance_of(numbers: str) -> float:
+    """The tolerance for a format of numbers (``format_of`` a model); 0 for one that is not listed."""
+    return TOLERANCES.get(numbers, 0.0)
 
 
 def verdict_on(
@@ -157,7 +157,7 @@ def judged(
     They are those of one forward over prompt and output through the model's own attention, without a cache
     (``Target.reference_logits``), so no part of the engine judges itself.
     """
-    allowed = tolerance_of(precision_of(target.info)) if tolerance is None else tolerance
+    allowed = tolerance_of(format_of(target.info)) if tolerance is None else tolerance
     expected, got = (tokens[at] if at < len(tokens) else None for tokens in (plain, output))
     logits: Tensor = target.reference_logits([*prompt, *output], rows=len(output) + 1)
     here = logits[at]
@@ -194,7 +194,7 @@ def recorded_divergence(trace: Trace, plain: Sequence[int]) -> Divergence | None
     expected_prob = choices.get(expected) if expected is not None else None
     gap = math.log(best[0] / best[1]) if len(best) > 1 and best[1] > 0 else None
     below = [math.log(best[0] / p) if best and p else None for p in (expected_prob, got_prob)]
-    allowed = tolerance_of(precision_of(run["model"]))
+    allowed = tolerance_of(format_of(run["model"]))
     lossless, drawn = run["method"].get("lossless", True), bool(run["sampling"].get("temperature"))
     verdict = verdict_on(below, allowed, lossless=lossless, drawn=drawn)
     return Divergence(
