@@ -114,11 +114,10 @@ def open_desk(
             return target
 
         def other(key: str) -> Any:
-            from decoders.model.engines.engines import DEFAULT
             from decoders.model.target.size import check_fits, size_of
 
             for place in places_of(key)[:1]:
-                size = size_of(place, device=device, dtype=dtype, weights=loader.weights, engine=engine or DEFAULT)
+                size = size_of(place, device=device, dtype=dtype, weights=loader.weights, engine=engine)
                 check_fits(model_name(place), size, device=device)
                 return open_on(place, loader.weights)
             return None
@@ -131,7 +130,7 @@ def open_desk(
         )  # fmt: skip
     runner = Runner(store, library, pool=pool)
     desk = Desk(store, runner, loader, pages=pages())
-    desk.device, desk.dtype = device, dtype
+    desk.device, desk.dtype, desk.engine = device, dtype, engine
     desk.keep_to(rules or Rules())
     listing = store.listing("")
     desk.first = listing[0]["id"] if listing else ""

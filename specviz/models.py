@@ -44,10 +44,13 @@ class ModelEntry:
     missing: str = ""
 
 
-def list_models(*, dtype: str | None = None, device: str | None = None, weights: str | None = None) -> list[ModelEntry]:
+def list_models(
+    *, dtype: str | None = None, device: str | None = None, weights: str | None = None, engine: str | None = None
+) -> list[ModelEntry]:
     """The bundled target and SmolLM2 where they are here, models converted from GGUF files, and those opened before.
 
-    Their memory is told for a dtype, device and weights as ``load_target`` takes them. Nothing is asked of a hub.
+    Their memory is told for a dtype, device, weights and engine as ``load_target`` takes them. Nothing is asked of a
+    hub.
     """
     from decoders.model.files.gguf import converted_models, gguf_file
 
@@ -56,7 +59,8 @@ def list_models(*, dtype: str | None = None, device: str | None = None, weights:
     places: set[str] = set()
 
     def add(model: str, place: str, kind: str) -> None:
-        models.append(_entry(model, place, opened.get(place), kind, dtype=dtype, device=device, weights=weights))
+        opening = {"dtype": dtype, "device": device, "weights": weights, "engine": engine}
+        models.append(_entry(model, place, opened.get(place), kind, **opening))
         places.add(place)
 
     for name in NAMES:
@@ -101,7 +105,6 @@ def same_place(model: str, other: str) -> bool:
 
 
 def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **opening: str | None) -> ModelEntry:
-    from decoders.model.engines.engines import DEFAULT
     from decoders.model.target.size import size_of
 
     key, dtype, name, notes = "", "", Path(place).stem, []
@@ -121,7 +124,7 @@ def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **openi
     told = None
     with suppress(UserError, OSError):
         known = entry.parameters if entry is not None else 0
-        told = size_of(place, parameters=known, fetch=False, engine=DEFAULT, **opening)
+        told = size_of(place, parameters=known, fetch=False, **opening)
     return ModelEntry(
         model, name, kind, size, dtype or "?", key, _parts(key) if key else None, default, notes,
         parameters=told.parameters if told is not None else None, memory_bytes=told.bytes if told is not None else None,

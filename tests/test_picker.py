@@ -16,6 +16,7 @@ import transformers as hf
 from fastapi.testclient import TestClient
 
 from decoders.errors import TooLarge, UserError
+from decoders.model.engines.kernel import KERNELS
 from decoders.model.engines.rounding import _unable
 from decoders.model.files import catalog
 from decoders.model.target import size
@@ -273,10 +274,30 @@ def test_every_model_is_opened_on_the_weights_that_the_app_was_started_with(mode
         job = desk.submit(FORM, "pld", {}, {"max_new_tokens": 4})
         assert job.finished.wait(WAIT_S) and desk.store.get(job.id).run["model"]["weights"] == "int8"
         sizes = {one["model"]: one["memory_bytes"] for one in client.get("/api/models").json()["models"]}
-        assert sizes[str(tmp_path / "first")] == size.size_of(tmp_path / "first", weights="int8", engine="auto").bytes
+        assert sizes[str(tmp_path / "first")] == size.size_of(tmp_path / "first", weights="int8").bytes
         assert choose(client, tmp_path / "second").status_code == 200
         settle(desk.loader)
         assert desk.loader.target.info["layers"] == 5 and desk.loader.target.info["weights"] == "int8"
+
+
+@pytest.mark.skipif(bool(_unable(8)), reason="this build of torch has no such kernels")
+@pytest.mark.slow("opens an app for one number")
+def test_memory_is_told_for_the_engine_that_the_app_was_started_with(
+    app: tuple[TestClient, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This project's own kernels, which some engines have, round the head, too."""
+    client, desk = app
+    monkeypatch.setattr(KERNELS, "can_compute", lambda engine: engine == "compiled")
+    needed = list[int]()
+    monkeypatch.setattr(size, "check_fits", lambda name, size, device: needed.append(size.bytes))
+    for engine in (None, "compiled"):
+        desk.engine = engine
+        listed = client.get("/api/models", params={"weights": "int8"}).json()["models"]
+        told = next(one["memory_bytes"] for one in listed if one["model"] == str(tmp_path / "first"))
+        assert told == size.size_of(tmp_path / "first", weights="int8", engine=engine or "eager").bytes
+        desk.services["models"]._check_fits(str(tmp_path / "first"), "int8")
+        assert needed[-1] == told
+    assert needed[0] != needed[1]
 
 
 @pytest.mark.skipif(bool(_unable(8)), reason="this build of torch has no such kernels")

@@ -105,7 +105,8 @@ class Desk(Counter):
         self._methods = methods or _registry
         self.first = ""  # the run the page opens on
         self.device: str | None = None  # where models are opened, as ``load_target`` takes it
-        self.dtype: str | None = None  # and in which dtype
+        self.dtype: str | None = None  # in which dtype
+        self.engine: str | None = None  # and under which engine
         self.library: Library | None = None
         self.rules = Rules()
         self.services: dict[str, Any] = {page.name: page(self) for page in pages}

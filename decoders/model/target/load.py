@@ -42,8 +42,7 @@ def load_target(
     an unknown dtype, device, engine or weights.
     """
     network, tokenizer, name = load_network(model, dtype=dtype, device=device, progress=progress)
-    engine = engine or os.environ.get("SPECVIZ_ENGINE") or DEFAULT
-    target = Target(network, tokenizer, name, engine=engine, weights=weights)
+    target = Target(network, tokenizer, name, engine=chosen_engine(engine), weights=weights)
     source = source_of(Path(network.config._name_or_path))
     if source is not None:
         target.info["dequantised"] = source.to_json()
@@ -142,6 +141,11 @@ def chosen_dtype(dtype: str | None, device: torch.device) -> torch.dtype:
             f"dtype {dtype!r} is unknown: use one of {', '.join(k for k in DTYPES if k.startswith(('float', 'bf')))}"
         )
     return DTYPES[dtype]
+
+
+def chosen_engine(engine: str | None) -> str:
+    """The engine meant; without one, what SPECVIZ_ENGINE says, or auto."""
+    return engine or os.environ.get("SPECVIZ_ENGINE") or DEFAULT
 
 
 def check_folder(folder: Path) -> None:

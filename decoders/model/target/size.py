@@ -22,7 +22,7 @@ from ..files.catalog import model_place
 from ..files.gguf import check_magic, gguf_file, is_converted
 from ..files.shape import ModelShape
 from ..state.room import free_memory, gigabytes
-from .load import check_folder, chosen_device, chosen_dtype
+from .load import check_folder, chosen_device, chosen_dtype, chosen_engine
 
 TEXT = 2048  # tokens whose keys and values are counted
 SPARE_ROWS = 512  # cache rows beside them
@@ -75,7 +75,7 @@ class CacheFacts:
 
 def size_of(
     model: str | Path, *, dtype: str | None = None, device: str | None = None, weights: str | None = None,
-    engine: str = "eager", parameters: int = 0, fetch: bool = True,
+    engine: str | None = None, parameters: int = 0, fetch: bool = True,
 ) -> Size:  # fmt: skip
     """The size of a folder, GGUF file, hub id or named model; dtype, device, weights and engine as of ``load_target``.
 
@@ -85,7 +85,7 @@ def size_of(
     """
     where = torch.device(chosen_device(device))
     kind = chosen_dtype(dtype, where)
-    place = model_place(model)
+    engine, place = chosen_engine(engine), model_place(model)
     folder = Path(place).expanduser()
     if folder.exists() or place.startswith((".", "/", "~")) or place.count("/") > 1 or folder.suffix == ".gguf":
         if (file := gguf_file(folder)) is not None:

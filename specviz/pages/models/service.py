@@ -48,9 +48,10 @@ class Models(Service):
         """
         if reason := self._forbidden(user):
             return problem(403, reason)
-        loader = self.desk.loader
+        desk, loader = self.desk, self.desk.loader
         shown = weights or loader.weights
-        models = [*list_models(dtype=self.desk.dtype, device=self.desk.device, weights=shown), *absent()]
+        here = list_models(dtype=desk.dtype, device=desk.device, weights=shown, engine=desk.engine)
+        models = [*here, *absent()]
         return {
             **loader.info(),
             "models": [dataclasses.asdict(one) for one in models],
@@ -118,11 +119,11 @@ class Models(Service):
         return list(weights_for(where, chosen_dtype(self.desk.dtype, where)))
 
     def _check_fits(self, model: str, weights: str) -> None:
-        from decoders.model.engines.engines import DEFAULT
         from decoders.model.target.size import check_fits, size_of
 
-        size = size_of(model, dtype=self.desk.dtype, device=self.desk.device, weights=weights, engine=DEFAULT)
-        check_fits(model_name(model), size, device=self.desk.device)
+        desk = self.desk
+        size = size_of(model, dtype=desk.dtype, device=desk.device, weights=weights, engine=desk.engine)
+        check_fits(model_name(model), size, device=desk.device)
 
 
 def checked_source(text: str) -> str:
