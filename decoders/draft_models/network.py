@@ -235,7 +235,7 @@ def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
 
 
 class CompiledNetwork(Protocol):
-    """A draft model's compiled forwards (``compiled.CompiledDraft``)."""
+    """A draft model's compiled forwards (``compiled_draft.CompiledDraft``)."""
 
     def takes(self, rows: int) -> bool:
         """True where a forward of so many rows runs there."""
