@@ -3,30 +3,41 @@
 import { judgesTable, verdicts } from "specviz/acceptance/judges.js";
 import { h } from "specviz/base/dom.js";
 import { getJson, within } from "specviz/base/json.js";
-import { lab } from "specviz/lab/state.js";
 
-/** Judges the runs of results that are over when it is opened first. @param {string} id */
+/** Judges the runs of results that are over, while it is open. @param {string} id */
 export function otherJudges(id) {
-  const box = h("div.svl-judges");
+  const select = h("select.svp-select", { "aria-label": "Whose drafts are judged", onchange: draw });
+  const table = h("div");
+  const box = h("div.svl-judges", table);
   const details = h("details.svl-every", h("summary", "The same drafts under every verifier"), box);
-  details.addEventListener("toggle", () => details.open && !box.children.length && draw(box, id, ""));
-  return details;
-}
+  details.addEventListener("toggle", () => details.open && !ready && draw());
+  let ready = false;
+  let drawn = 0;
 
-/** @param {HTMLElement} box @param {string} id @param {string} series */
-async function draw(box, id, series) {
-  const shown = () => id === lab.id && box.isConnected;
-  const progress = h("p.svp-empty", { role: "status" }, "Judging …");
-  box.replaceChildren(progress);
-  /** @returns {Promise<LabJudgesAnswer | StillJudging>} */
-  const ask = () =>
-    getJson(`api/acceptance/results/${encodeURIComponent(id)}?${new URLSearchParams({ series })}`);
-  const say = (/** @type {string} */ text) => (progress.textContent = text);
-  const answer = await within(box, () => verdicts(ask, say, shown), shown);
-  if (!answer) return;
-  const { lines, line } = answer;
-  const options = lines.map((name) => h("option", { value: name }, name));
-  const select = h("select.svp-select", { "aria-label": "Whose drafts are judged", value: line }, options);
-  select.addEventListener("change", () => draw(box, id, select.value));
-  box.replaceChildren(...(lines.length > 1 ? [h("label.svl-draw", "Drafts of ", select)] : []), ...judgesTable(answer));
+  async function draw() {
+    const mine = ++drawn;
+    const wanted = () => mine === drawn && details.open && details.isConnected;
+    const progress = h("p.svp-empty", { role: "status" }, "Judging …");
+    ready = false;
+    table.replaceChildren(progress);
+    /** @returns {Promise<LabJudgesAnswer | StillJudging>} */
+    const ask = async () => {
+      const series = new URLSearchParams({ series: select.value });
+      const answer = await getJson(`api/acceptance/results/${encodeURIComponent(id)}?${series}`);
+      if (!select.options.length) offer(answer.lines);
+      return answer;
+    };
+    const say = (/** @type {string} */ text) => (progress.textContent = text);
+    const answer = await within(table, () => verdicts(ask, say, wanted), wanted);
+    if (!answer) return;
+    ready = true;
+    table.replaceChildren(...judgesTable(answer));
+  }
+
+  /** The lines to choose from, which the server says also while it judges the first. @param {string[]} lines */
+  function offer(lines) {
+    select.append(...lines.map((name) => h("option", { value: name }, name)));
+    if (lines.length > 1) box.prepend(h("label.svl-draw", "Drafts of ", select));
+  }
+  return details;
 }

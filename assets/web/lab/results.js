@@ -31,6 +31,8 @@ const progress = h("div.svl-progress", { hidden: true }, meter, left, stop, crew
 const grid = h("div.svl-charts");
 const caption = h("p.svl-caption");
 const under = h("div.svl-below");
+/** Of the results shown, the panel of other verifiers: it stays as it is while the rest is drawn again. */
+const drafts = h("div");
 
 /** Shows results, or none ("" for an id). @param {string} id */
 export function show(id) {
@@ -41,7 +43,7 @@ export function show(id) {
   stop.disabled = false;
   address();
   clearCharts(grid);
-  for (const part of [bar, caption, under, parts.results]) part.replaceChildren();
+  for (const part of [bar, caption, under, drafts, parts.results]) part.replaceChildren();
   if (id) poll();
 }
 
@@ -120,7 +122,7 @@ async function cancel() {
 }
 
 function frame() {
-  if (!parts.results.contains(grid)) parts.results.replaceChildren(bar, progress, grid, caption, under);
+  if (!parts.results.contains(grid)) parts.results.replaceChildren(bar, progress, grid, caption, under, drafts);
 }
 
 /** The server's figures in the page's colours. @param {LabResults["charts"]} figures @returns {Chart[]} */
@@ -165,8 +167,9 @@ export async function drawResults() {
   caption.textContent = s.rows ? s.caption : "";
   const many = asBatch(s);
   const rest = many ? batch.below(many, many.profiles.map(profileTable)) : below(s);
-  const drafts = many ? many.rows > 0 : s.points.some((point) => point.runs.length);
-  under.replaceChildren(...rest, ...(drafts && !goesOn(s.state) ? [otherJudges(lab.id)] : []));
+  under.replaceChildren(...rest);
+  const recorded = many ? many.rows > 0 : s.points.some((point) => point.runs.length);
+  if (!drafts.children.length && recorded && !goesOn(s.state)) drafts.append(otherJudges(lab.id));
   parts.results.dataset.rows = String(s.rows);
   parts.results.dataset.state = s.state;
 }
