@@ -15,10 +15,10 @@ from decoders import Prompt, generate, record
 from decoders.draft.needs import Needs
 from decoders.draft_models.compiled_draft import MAKER, CompiledDraft
 from decoders.draft_models.config import DraftConfig
+from decoders.draft_models.draft_run import DraftRun, target_rotary
 from decoders.draft_models.eagle_compiled import CompiledEagle
 from decoders.draft_models.eagle_run import EagleRun
 from decoders.draft_models.functional import ROW, TEXT, ForwardShape, TensorForward
-from decoders.draft_models.network import DraftRun, target_rotary
 from decoders.drafters import sps
 from decoders.drafters.sps import LanguageModelRun
 from decoders.model.engines import compiling, engines

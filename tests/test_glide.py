@@ -12,15 +12,8 @@ from scipy.stats import chisquare
 from decoders import Prompt, Sampling, UserError, find_method, generate
 from decoders.draft.needs import Needs
 from decoders.draft_models import network as glide
-from decoders.draft_models.network import (
-    DraftConfig,
-    DraftModel,
-    DraftRun,
-    TargetView,
-    block_mask,
-    refusal,
-    target_rotary,
-)
+from decoders.draft_models.draft_run import DraftRun, target_rotary
+from decoders.draft_models.network import DraftConfig, DraftModel, TargetView, block_mask, refusal
 from decoders.engine.decoding import Decoding, read_once
 from decoders.model.files.shape import ModelShape
 

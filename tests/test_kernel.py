@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from decoders import Prompt, generate, record
 from decoders.draft_models.compiled_draft import CompiledDraft
-from decoders.draft_models.network import target_rotary
+from decoders.draft_models.draft_run import target_rotary
 from decoders.model.engines import kernel, kernel_forward, rounding
 from decoders.model.engines.compiling import WORKSHOP
 from decoders.model.engines.engines import Engines

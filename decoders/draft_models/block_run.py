@@ -11,7 +11,7 @@ from decoders.model.state.memory import Context
 from decoders.model.state.transfer import sent
 
 from .block_network import BlockConfig, BlockNetwork
-from .network import READ_ROWS, common_prefix
+from .draft_run import READ_ROWS, common_prefix
 from .own_cache import OwnCache
 
 

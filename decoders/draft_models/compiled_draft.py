@@ -22,8 +22,9 @@ from decoders.model.engines.compiling import WORKSHOP, OpenPart, Part
 from decoders.model.engines.engines import TOLERANCE, say_once
 from decoders.model.engines.linear import PackedLinear
 
+from .draft_run import DraftRun
 from .functional import ROW, TEXT, ForwardShape, TensorForward
-from .network import DraftModel, DraftRun
+from .network import DraftModel
 
 if TYPE_CHECKING:
     from decoders.model.target.target import Target

@@ -24,8 +24,8 @@ from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.sampling import Chooser, drawn_tokens
 
+from .draft_run import common_prefix
 from .expansion import Proposal, beam_search, bin_of, expand
-from .network import common_prefix
 
 NODE_TERMS = (
     Term("confidence", "confidence", "The drafter's highest probability at this position.", 0, 1),

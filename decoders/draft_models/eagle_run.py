@@ -14,8 +14,8 @@ from torch import Tensor
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import rows_of, sent
 
+from .draft_run import READ_ROWS, common_prefix
 from .eagle_head import EagleHead
-from .network import READ_ROWS, common_prefix
 from .own_cache import OwnCache
 
 DRAFT_ROWS = 1024  # cache rows behind the committed pairs: a frontier per level of a tree

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from decoders.model.state.memory import Context
 
+from .draft_run import READ_ROWS, common_prefix
 from .eagle_head import EagleConfig, EagleLayer
-from .network import READ_ROWS, Norm, attend, common_prefix
+from .network import Norm, attend
 from .own_cache import OwnCache, Remember
 
 

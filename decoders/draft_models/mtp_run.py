@@ -13,8 +13,8 @@ from torch import Tensor
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import rows_of, sent
 
+from .draft_run import READ_ROWS, common_prefix
 from .mtp_head import MtpHead
-from .network import READ_ROWS, common_prefix
 
 DRAFT_ROWS = 1024  # cache rows behind those of the text: the nodes that a draft goes on from
 

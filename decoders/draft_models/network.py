@@ -2,7 +2,7 @@
 
 A few decoder layers with an embedding and a head of their own or, where the vocabulary is large, the target's. Each has
 self-attention, then (GLIDE) cross-attention to the keys and values that the target has cached anyway, then an MLP.
-``DraftRun`` is such a model at work on a run.
+``draft_run.DraftRun`` is such a model at work on a run.
 """
 
 from __future__ import annotations
@@ -10,27 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from decoders.model.state.transfer import rows_of, sent
-
 from .borrowing import Borrowing
 from .config import DraftConfig as DraftConfig
 from .config import refusal as refusal
-from .own_cache import OwnCache, Remember
-
-if TYPE_CHECKING:
-    from decoders.model.state.memory import Context
+from .own_cache import Remember
 
 THETA = 10_000.0  # of the draft model's own positions
-READ_ROWS = 1024  # most rows of a forward that reads a text
-DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,189 +217,3 @@ def block_mask(length: int, block: int = 5, device: Any = None) -> Bool[Tensor, 
     at = torch.arange(length, device=device)
     causal = (at[:, None] < block) & (at[:, None] >= at)
     return (at[:, None] // block > at // block) | causal
-
-
-def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
-    """Number of tokens that two texts begin with alike."""
-    n = min(len(first), len(second))
-    differs = first[:n] != second[:n]
-    return int(differs.argmax()) if differs.any() else n
-
-
-class CompiledNetwork(Protocol):
-    """A draft model's compiled forwards (``compiled_draft.CompiledDraft``)."""
-
-    def takes(self, rows: int) -> bool:
-        """True where a forward of so many rows runs there."""
-        ...
-
-    def run(
-        self, ids: Int[Tensor, " rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
-        context: Context,
-    ) -> tuple[Float[Tensor, " drafted"], list[Tensor]]:  # fmt: skip
-        """Rows behind ``start`` others: logits of the last one, and its queries by layer."""
-        ...
-
-
-class DraftRun:
-    """A draft model at work: the states of what it has read, and behind them the rows of a draft under way.
-
-    A position's state depends on the tokens and the target's keys before it alone, so any cut of a run, or another
-    text, is picked up where it departs from what was read. Accepted positions are recomputed, as they were drafted
-    with the target's keys of drafted tokens missing (GLIDE §4.1).
-    """
-
-    def __init__(
-        self, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]],
-        compiled: CompiledNetwork | None = None,
-    ) -> None:  # fmt: skip
-        self.model, self.rotary, self.compiled = model, rotary, compiled
-        self.limit = 1 << 30  # no longest text: rotary positions go on
-        self.tokens = np.zeros(0, dtype=np.int64)
-        self.context: Context | None = None
-        config = model.config
-        size = config.hidden // config.heads
-        self.cache = OwnCache(config.layers, config.heads, size, partial(first_rotary, config=config))
-        self.base = self.drafted = 0
-        self.sees = np.zeros((0, 0), dtype=bool)
-        self.queries: list[list[Tensor]] = [[] for _ in config.kv_layers]  # of the draft under way, by layer
-        self.looks_at: dict[str, Any] | None = None
-        if config.kv_layers:
-            layers, heads = list(config.kv_layers), config.target_heads
-            self.looks_at = {"label": "the draft model's cross-attention", "layers": layers, "heads": heads}
-        self._theirs = (torch.zeros(0, 0), torch.zeros(0, 0))
-
-    def begin(self, context: Context) -> None:
-        """Read the prompt."""
-        self.read(context)
-
-    @torch.inference_mode()
-    def read(self, context: Context) -> Float[Tensor, " vocab"]:
-        """Logits after the context's last token, having caught up with it."""
-        have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
-        self._make_room(context, have)
-        self.context, self.tokens = context, context.tokens.copy()
-        self.base, self.drafted = context.length, 0
-        self.sees = np.zeros((0, 0), dtype=bool)
-        for start in range(have, context.length, READ_ROWS):
-            stop = min(start + READ_ROWS, context.length)
-            self.queries = [[] for _ in self.queries]
-            (ids,) = sent(self.device, self.tokens[start:stop])
-            mask = None
-            if start and stop - start > 1:
-                mask = torch.ones(stop - start, stop, dtype=torch.bool, device=self.device).tril(start)
-            logits = self.forward(ids, start, slice(start, stop), mask, last_only=True)[0]
-        self.queries = [[query[:, :, -1:] for query in parts] for parts in self.queries]  # the root's
-        return logits
-
-    @torch.inference_mode()
-    def extend(
-        self, tokens: Sequence[int] | Int[Tensor, " rows"], parents: Sequence[int]
-    ) -> Float[Tensor, "rows vocab"]:
-        """Logits after more draft tokens; ``parents`` count the draft's rows so far (-1: the root)."""
-        count, before = len(tokens), self.drafted
-        sees = np.zeros((before + count, before + count), dtype=bool)
-        sees[:before, :before] = self.sees
-        depths = []
-        for row, parent in enumerate(parents, start=before):
-            if parent >= 0:
-                sees[row] = sees[parent]
-            sees[row, row] = True
-            depths.append(int(sees[row].sum()))
-        self.sees, self.drafted = sees, before + count
-        first = self.base + depths[0] - 1
-        ids = [] if isinstance(tokens, Tensor) else [np.asarray(tokens, dtype=np.int64)]
-        positions, mask = slice(first, first + 1), None
-        if count > 1 or not sees[-1].all():
-            *parts, positions, own = sent(self.device, *ids, np.asarray(depths) + self.base - 1, sees[before:])
-            mask = torch.ones((count, self.base + before + count), dtype=torch.bool, device=self.device)
-            mask[:, self.base :] = own
-        else:
-            parts = sent(self.device, *ids)
-        there = tokens if isinstance(tokens, Tensor) else parts[0]
-        return self.forward(there, self.base + before, positions, mask)
-
-    def wrote(self, tokens: Sequence[int]) -> None:
-        """Nothing to do: what was drafted is read again, with the target's keys."""
-
-    def looks(self, rows: Sequence[int]) -> Callable[[], Float[Tensor, "layers heads rows keys"]] | None:
-        """A function for where rows of this draft (0 = the root, then in the order they were drafted) look in the
-        target's cache: weights over the positions before the root. None where the model does not look, or nothing is
-        there yet. Its result stays right while the run goes on.
-        """
-        context, layers = self.context, self.model.config.kv_layers
-        if context is None or not layers or context.root_position == 0:
-            return None
-        queries = [rows_of(torch.cat(parts, 2)[0], rows, 1) for parts in self.queries]
-        return lambda: torch.stack(
-            [attention(query, context.keys(layer)) for query, layer in zip(queries, layers, strict=True)]
-        )
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.embedding.weight.device
-
-    def forward(
-        self, ids: Int[Tensor, " rows"], start: int, positions: slice | Int[Tensor, " rows"], mask: Tensor | None, *,
-        last_only: bool = False,
-    ) -> Float[Tensor, "rows vocab"]:  # fmt: skip
-        """Rows through all layers; their keys and values go to cache rows ``start`` on. ``positions`` is a slice where
-        they follow one another.
-        """
-        assert self.context is not None
-        chain = isinstance(positions, slice) and (mask is None or last_only) and start and self.context.root_position
-        if chain and self.compiled is not None and self.compiled.takes(len(ids)):
-            logits, queries = self.compiled.run(ids, start, *self.rotary_at(positions), self.cache.store, self.context)
-            for parts, query in zip(self.queries, queries, strict=True):
-                parts.append(query)
-            return self.model.everything(logits[None])
-        rows, last = len(ids), self.model.config.layers - 1
-        only = last_only and rows > 1
-        seen = [self._view(i, positions, only and i == last) for i in range(last + 1)]
-        turns = self.cache.cos[positions], self.cache.sin[positions]
-        states = self.model(ids[None], seen, turns, mask, self.cache.rows(start, start + rows), only)
-        return self.model.everything(self.model.head(states)[0].float())
-
-    def _view(self, layer: int, positions: slice | Tensor, last_only: bool) -> TargetView | None:
-        """The target's keys that rows see: a draft's all its committed ones, a committed position's those before it."""
-        config, context = self.model.config, self.context
-        assert context is not None
-        root = context.root_position
-        if not config.kv_layers or root == 0:
-            return None
-        keys, values = (read(config.kv_layers[layer])[None] for read in (context.keys, context.values))
-        cos, sin, watch = self._theirs[0][positions], self._theirs[1][positions], self.queries[layer]
-        if not isinstance(positions, slice) or positions.start >= root:
-            return TargetView(keys, values, cos, sin, None, watch)
-        if last_only and positions.stop > root:
-            return TargetView(keys, values, cos[-1:], sin[-1:], None, watch)
-        at = torch.arange(positions.start, positions.stop, device=self.device)
-        before = at[-1:, None] if last_only else at[:, None]
-        cos, sin = (cos[-1:], sin[-1:]) if last_only else (cos, sin)
-        return TargetView(keys, values, cos, sin, before > torch.arange(root, device=self.device), watch)
-
-    def rotary_at(self, positions: slice | Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """cos and sin of positions: the draft model's own, and the target's (empty where it does not look there)."""
-        cache, (cos, sin) = self.cache, self._theirs
-        return (cache.cos[positions], cache.sin[positions]), (cos[positions], sin[positions])
-
-    def open_at(self, context: Context) -> Tensor:
-        """Take up a text of which nothing is read; the states to be filled."""
-        self._make_room(context, 0)
-        self.context = context
-        return self.cache.store
-
-    def _make_room(self, context: Context, rows_read: int) -> None:
-        rows = len(context.buffer) + DRAFT_ROWS
-        if self.cache.make_room(rows, rows_read, self.model.norm.weight) and self.model.config.kv_layers:
-            self._theirs = self.rotary(torch.arange(rows, device=self.device))
-
-
-def target_rotary(stack: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """The target's own rotary positions, as a function from positions to cos and sin ``[rows, head size]``."""
-
-    def rotary(positions: Tensor) -> tuple[Tensor, Tensor]:
-        cos, sin = stack.rotary_emb(stack.norm.weight, position_ids=positions[None])
-        return cos[0], sin[0]
-
-    return rotary

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from decoders.draft.params import param
 from decoders.draft_models.compiled_draft import CompiledDraft
+from decoders.draft_models.draft_run import DraftRun, target_rotary
 from decoders.draft_models.drafter import KV_DELAY, NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
-from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, refusal, target_rotary
+from decoders.draft_models.network import DraftConfig, DraftModel, refusal
 from decoders.method.method import Method
 from decoders.method.part import DRAFT_MODELS, Kind, Training
 from decoders.model.target.target import Target

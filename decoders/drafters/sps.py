@@ -20,9 +20,10 @@ from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.draft_models.compiled_draft import CompiledDraft
+from decoders.draft_models.draft_run import DraftRun, common_prefix, target_rotary
 from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
-from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, common_prefix, target_rotary
+from decoders.draft_models.network import DraftConfig, DraftModel
 from decoders.draft_models.other_vocabulary import (
     SHARED,
     TEXT,

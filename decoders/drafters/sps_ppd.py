@@ -18,9 +18,9 @@ from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
+from decoders.draft_models.draft_run import common_prefix
 from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, Chain, Choose, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
-from decoders.draft_models.network import common_prefix
 from decoders.errors import UserError
 from decoders.method.part import OFFERED
 from decoders.model.state.memory import Context

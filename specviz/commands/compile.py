@@ -58,9 +58,10 @@ def run(args: argparse.Namespace) -> int:
 def named_parts(target: Target) -> dict[str, Part]:
     """The compiled parts of a model and of its draft models by the names that people read, most used first."""
     from decoders.draft_models.compiled_draft import CompiledDraft
+    from decoders.draft_models.draft_run import target_rotary
     from decoders.draft_models.eagle_compiled import CompiledEagle
     from decoders.draft_models.eagle_head import EagleHead
-    from decoders.draft_models.network import DraftModel, target_rotary
+    from decoders.draft_models.network import DraftModel
     from decoders.method.part import kinds
     from decoders.model.engines.compiled_layers import CompiledForward
     from decoders.parts import load_part, missing_part

@@ -20,11 +20,12 @@ from torch import Tensor
 
 from decoders.draft.distributions import DraftVocab
 from decoders.draft.needs import Needs
+from decoders.draft_models.draft_run import DraftRun, target_rotary
 from decoders.draft_models.eagle_head import EagleHead
 from decoders.draft_models.eagle_run import EagleRun
 from decoders.draft_models.heads import ParallelHeads
 from decoders.draft_models.heads_prefix import PrefixRun
-from decoders.draft_models.network import DraftModel, DraftRun, target_rotary
+from decoders.draft_models.network import DraftModel
 from decoders.drafters.sps import LanguageModelRun
 from decoders.model.state.memory import Context, Memory
 from decoders.model.target.target import Session, Target

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from decoders.draft_models.network import THETA, DraftModel, DraftRun
+from decoders.draft_models.draft_run import DraftRun
+from decoders.draft_models.network import THETA, DraftModel
 from decoders.drafters import chosen
 from decoders.drafters.sps import LanguageModelRun
 from decoders.errors import UserError
