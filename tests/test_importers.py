@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from decoders.importers import ImportFault, ImportResult, importers, open_log
-from decoders.importers.request import LOCAL, NOT_RECORDED
+from decoders.importers.request_trace import LOCAL, NOT_RECORDED
 from decoders.trace.check import check
 from decoders.trace.files import load, save
 from decoders.trace.trace import Trace

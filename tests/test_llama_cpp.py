@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from decoders.importers import open_log
-from decoders.importers.request import NOT_RECORDED
+from decoders.importers.request_trace import NOT_RECORDED
 from decoders.model.files.catalog import missing_smollm2, model_place
 from decoders.study.measure.llama_cpp import LlamaServer, PeerLost, missing_llama_cpp
 from decoders.trace.check import check

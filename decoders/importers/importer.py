@@ -8,7 +8,8 @@ from typing import Any
 
 from decoders.trace.trace import Trace
 
-from .request import MOST_REQUESTS, MOST_ROWS, Request, trace_of
+from .request import MOST_REQUESTS, MOST_ROWS, Request
+from .request_trace import trace_of
 from .source import Source
 from .values import clean
 

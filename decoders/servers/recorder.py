@@ -25,7 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoders.importers.request import NO_DRAFT, Choice, Request, ServerStep, Token, trace_of
+from decoders.importers.request import NO_DRAFT, Choice, Request, ServerStep, Token
+from decoders.importers.request_trace import trace_of
 from decoders.trace.files import SUFFIX, save
 from decoders.trace.tables import TraceError
 from decoders.trace.trace import Trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from decoders.importers.request import NOT_RECORDED
+from decoders.importers.request_trace import NOT_RECORDED
 from decoders.trace.trace import Trace
 from specviz.words import SIGNS, counted, decimal
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from decoders.importers.request import NOT_RECORDED
+from decoders.importers.request_trace import NOT_RECORDED
 from decoders.trace.trace import Trace
 
 RUN = ("title", "complete", "stop", "opens", "unknown")

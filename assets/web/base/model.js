@@ -13,7 +13,7 @@ const PER_STEP = [
 // a place in the pool is POOL + its position there: sources, copies and marks need not tell the two texts apart
 export const POOL = 2 ** 31;
 export const OPEN = -2; // the own token of a step that is not decided yet
-export const NOT_RECORDED = 2 ** 31; // the id of a token of which nothing is known: decoders/importers/request.py
+export const NOT_RECORDED = 2 ** 31; // the id of a token of which nothing is known: importers/request_trace.py
 
 /** @typedef {number | null | undefined} Maybe */
 

@@ -23,7 +23,8 @@ from decoders.drafters import find_method
 from decoders.engine.numbers import TARGET_CHOICES
 from decoders.engine.recording import recorded_params
 from decoders.errors import UserError
-from decoders.importers.request import LOCAL, NOT_RECORDED, Request, Token, trace_of
+from decoders.importers.request import Request, Token
+from decoders.importers.request_trace import LOCAL, NOT_RECORDED, trace_of
 from decoders.model.target.target import Target
 from decoders.prompt.prompt import Prompt, Segment
 from decoders.trace import metrics
