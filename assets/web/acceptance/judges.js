@@ -1,11 +1,10 @@
 /* The chosen runs' drafts under every verifier: one table. Text nodes only. */
 
 import { drawing, page } from "specviz/acceptance/state.js";
-import { h, heads, rangeBar, scrolled, tabled } from "specviz/base/dom.js";
+import { h, heads, rangeBar, scrolled, table } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
 import { plural, range } from "specviz/base/numbers.js";
 
-const HEADS = ["verifier", "output", "tokens per step", "", "accepted", "other tokens", "steps that differ", "open"];
 const WORDS =
   "The recorded drafts, judged by the p and q that the runs hold: no model is asked. Tokens per step are expected " +
   "over each rule's own draws, the target's token included. Accepted is one verdict, by the same draws for all. " +
@@ -50,12 +49,12 @@ export function judgesTable(answer) {
       { "data-verifier": one.name },
       h("th", { scope: "row", title: `${one.summary} (${one.source})` }, one.title),
       h("td", one.lossless ? "= lossless" : "≈ lossy"),
-      h("td.svd-number", range(one.tokens_per_step, 2)),
+      h("td.svp-num", range(one.tokens_per_step, 2)),
       h("td", one.tokens_per_step && rangeBar("svd-range", one.tokens_per_step, most)),
-      h("td.svd-number", String(one.accepted)),
-      h("td.svd-number", one.lossless ? "0" : range(share && [100 * share[0], 100 * share[1]], 1, " %")),
-      h("td.svd-number", String(one.differs)),
-      h("td.svd-number", String(one.open)),
+      h("td.svp-num", String(one.accepted)),
+      h("td.svp-num", one.lossless ? "0" : range(share && [100 * share[0], 100 * share[1]], 1, " %")),
+      h("td.svp-num", String(one.differs)),
+      h("td.svp-num", String(one.open)),
     );
   });
   const steps = answer.rules[0]?.steps ?? 0;
@@ -65,9 +64,13 @@ export function judgesTable(answer) {
     : "";
   const faults = answer.faults.map((words) => h("p.svd-soft", words));
   if (!answer.runs) return faults;
+  const head = [
+    heads(["verifier", "output"], ["tokens per step"]),
+    heads([""], ["accepted", "other tokens", "steps that differ", "open"]),
+  ];
   return [
     h("p.svd-soft", `${plural(answer.runs, "run")}, ${plural(steps, "step")} with a draft. ${WORDS}`),
-    scrolled("The drafts under every verifier", h("table.svd-table.svd-judges", tabled(heads(HEADS), rows))),
+    scrolled("The drafts under every verifier", table({ class: "svd-table svd-judges" }, head, rows)),
     ...(rest ? [h("p.svd-soft", rest)] : []),
     ...faults,
   ];
