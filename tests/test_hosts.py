@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from specviz.server.hosts import Hosts
 from specviz.server.users import Users, hash_password, write_users
 
 from .stubs import StubDesk, app_of, serving
-from .waiting import WAIT_S
+from .waiting import WAIT_S, until
 
 OWN = Hosts()
 EVIL = "http://evil.example"
@@ -239,24 +240,55 @@ def test_a_path_is_the_requests_own(tmp_path: Path) -> None:
 
 @pytest.mark.slow("waits for a limit of time")
 def test_a_head_that_does_not_come_ends_its_connection(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "head_s", 0.5)
+    sent, wait = threading.Event(), Connection._wait_for_head
+
+    def wait_for_what_is_sent(connection: Connection) -> None:
+        """The server's clock starts behind what the client sends, however late that is."""
+        assert sent.wait(WAIT_S)
+        wait(connection)
+
+    monkeypatch.setattr(Connection, "_wait_for_head", wait_for_what_is_sent)
     whole = f"GET /api/status HTTP/1.1\r\nHost: localhost:{port}\r\n"
-    for begun in ("", "GET / HTTP/1.1\r\nHost: local", whole + "\r\n" + whole):
+    for first, begun in (("", ""), ("", "GET / HTTP/1.1\r\nHost: local"), ("", whole + "\r\n" + whole), (whole, whole)):
+        sent.clear()
+        monkeypatch.setattr(Connection, "head_s", WAIT_S if first else 0.5)
         with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as link:
+            got = b""
+            if first:  # a whole request: its head is answered, and only the next one has half a second
+                link.sendall(f"{first}\r\n".encode())
+                sent.set()
+                while not got.endswith(b"}") and (part := link.recv(65536)):
+                    got += part
+                assert got.startswith(b"HTTP/1.1 200")
+                monkeypatch.setattr(Connection, "head_s", 0.5)
             link.sendall(begun.encode())
-            got, since = b"", time.monotonic()
+            sent.set()
+            since = time.monotonic()
             while part := link.recv(65536):
                 got += part
-            assert time.monotonic() - since < WAIT_S and got.startswith(b"HTTP/1.1 200" if "\r\n\r\n" in begun else b"")
-            assert b"HTTP/1.1 4" not in got
+            whole_one = first or "\r\n\r\n" in begun
+            assert time.monotonic() - since < WAIT_S and got.startswith(b"HTTP/1.1 200" if whole_one else b"")
+            assert b"HTTP/1.1 4" not in got and got.count(b"HTTP/1.1 ") == bool(whole_one)
 
 
 def test_a_body_may_take_its_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "head_s", 0.3)
+    """No clock runs any more once the head is there."""
+    monkeypatch.setattr(Connection, "head_s", WAIT_S)
+    wait, clocks = Connection._wait_for_head, []
+
+    def look(connection: Connection) -> None:
+        wait(connection)
+        clocks.append(connection._late)
+
+    monkeypatch.setattr(Connection, "_wait_for_head", look)
     sent = head("/api/runs/stop", f"Host: localhost:{port}", "Content-Type: application/json", "Content-Length: 2",
                 method="POST")  # fmt: skip
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as link:
+        until(lambda: clocks, "the connection is made")
+        (clock,) = clocks
+        assert clock is not None and not clock.cancelled()
         link.sendall(sent.encode())
-        time.sleep(0.8)
+        until(lambda: len(clocks) > 1, "the head is there")
+        assert clock.cancelled() and clocks[1:] == [None]
         link.sendall(b"{}")
         assert link.recv(65536).startswith(b"HTTP/1.1 422")
