@@ -135,8 +135,21 @@ def test_what_is_broken_is_said_in_plain_words(tmp_path, target, fault):
         assert all(word in said for word in words)
 
 
-def test_a_call_that_fails_late_says_after_how_long(tmp_path, target):
-    late = "import time; time.sleep(1.1); 1 / 0\n        tokens, n = context"
+class Clock:
+    """The time of the guard, which goes on only while a plug-in sleeps by it."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_call_that_fails_late_says_after_how_long(tmp_path, target, monkeypatch):
+    monkeypatch.setattr("decoders.method.guard.time", Clock())
+    late = "from decoders.method.guard import time; time.sleep(1.1); 1 / 0\n        tokens, n = context"
     drafters.add_plugin(write(tmp_path, ("tokens, n = context", late)))
     with pytest.raises(UserError, match=r"mine .* failed in propose after 1 s: ZeroDivisionError.* line \d+ of"):
         generate(target, PROMPT, "mine", max_new_tokens=8)
