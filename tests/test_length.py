@@ -27,6 +27,7 @@ from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
 from .tiers import matrix
 
+pytestmark = pytest.mark.usefixtures("home")
 NEW = 40
 STEEP = Curve((1, 9), (10.0, 50.0), "a test")  # a row more costs half a plain step
 PARTS = {"glide": "glide", "medusa": "medusa", "eagle": "eagle", "eagle2": "eagle", "ppd": "ppd", "hydra": "hydra"}
@@ -37,8 +38,9 @@ OTHERS = ["pld", "pld+a", "sam", "suffix", "logitspec", "llma", "medusa", "hydra
 class Timeless(AutoLength):
     """Drafting takes no time, whatever the clock of a busy machine says."""
 
-    def _judge(self, accepted, rows, proposed, drafting_ms):
-        super()._judge(accepted, rows, proposed, 0.0)
+    def learn(self, draft, verdict, *, rows, emitted, drafting_ms, target_ms):
+        taken = dict(rows=rows, emitted=emitted, drafting_ms=0.0, target_ms=target_ms)
+        return super().learn(draft, verdict, **taken)
 
 
 def price(target, prompt, method, curve=STEEP, **options) -> Decoding:

@@ -39,6 +39,8 @@ from .drafters_for_tests import method_of
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
 
+pytestmark = pytest.mark.usefixtures("home")
+
 
 @pytest.fixture(scope="module")
 def target():
