@@ -21,6 +21,7 @@ from fastapi.testclient import TestClient
 from decoders import Prompt, methods
 from decoders.errors import UserError
 from decoders.parts import find_part, load_part, read_part, save_part
+from decoders.prompt.pool import PoolIndex
 from decoders.prompt.templates import templates
 from decoders.prompt_tokens.design import design
 from decoders.prompt_tokens.latency import Latency, Setup
@@ -377,13 +378,39 @@ def test_every_quantity_of_a_trace() -> None:
     assert sum(v or 0 for v in lengths) == pytest.approx(1)
 
 
-def test_an_experiment_that_measures_by_itself() -> None:
+class Ticks:
+    """Time that goes on by what is done: milliseconds of an index, and of each lookup in turn."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.lookups = 5.0, 0
+        build, find = PoolIndex.__init__, PoolIndex.find
+
+        def timed_build(*given: Any, **options: Any) -> None:
+            self.now += 0.030
+            build(*given, **options)
+
+        def timed_find(*given: Any, **options: Any) -> Any:
+            self.now += (0.002, 0.003, 0.700)[self.lookups % 3]
+            self.lookups += 1
+            return find(*given, **options)
+
+        monkeypatch.setattr(PoolIndex, "__init__", timed_build)
+        monkeypatch.setattr(PoolIndex, "find", timed_find)
+        monkeypatch.setattr(casd, "time", self)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+def test_an_experiment_that_measures_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = Ticks(monkeypatch)
     pools = find_recipe("casd-fig3")
     small = replace(pools, axes=(replace(pools.axes[0], values=(1000, 2000)),))
     stub = type("Stub", (), {"info": INFO, "context_length": 100})()
     results = run(stub, plan(stub, small, []))
     assert [r["param:pool_tokens"] for r in results.rows] == ["1000", "2000"] and results.failures == 0
-    assert all(0 < r["retrieval_ms"] < 1000 for r in results.rows) and len(charts(results)) == 2
+    assert [(r["retrieval_ms"], r["index_ms"]) for r in results.rows] == [(pytest.approx(3), pytest.approx(30))] * 2
+    assert ticks.lookups == 2 * casd.LOOKUPS and len(charts(results)) == 2
 
 
 # --- draft models trained for an experiment ---
