@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import types
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -140,13 +141,21 @@ def logits_for(*best, seed=1):
     return rows
 
 
+@contextmanager
+def install(folder, everything=False):
+    registry = Registry()
+    taps = plugin.install(registry, eagle_sample, process_batch_result_decode, folder, everything)
+    try:
+        yield SimpleNamespace(taps=taps, **registry.hooks)
+    finally:
+        if taps.recorder is not None:
+            taps.recorder.close()
+
+
 @pytest.fixture
 def hooks(tmp_path):
-    registry = Registry()
-    taps = plugin.install(registry, eagle_sample, process_batch_result_decode, tmp_path / "runs", False)
-    yield SimpleNamespace(taps=taps, **registry.hooks)
-    if taps.recorder is not None:
-        taps.recorder.close()
+    with install(tmp_path / "runs") as made:
+        yield made
 
 
 def verify(hooks, inputs, batch, rows):
@@ -211,16 +220,14 @@ def test_the_whole_tree_and_its_verdict_stand_in_the_trace(hooks):
 
 def test_as_many_first_choices_are_recorded_as_the_environment_says(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_RECORD_TOP", "3")
-    registry = Registry()
-    taps = plugin.install(registry, eagle_sample, process_batch_result_decode, tmp_path / "runs", True)
-    hooks, rows = SimpleNamespace(taps=taps, **registry.hooks), logits_for(9, 4, 12, 4, 4, 13)
-    verify(hooks, verify_of([TREE], [3]), batch_of(request("a", [5, 6, 7])), rows)
-    taps.end(["a"])
-    (trace,) = traces_of(hooks)
+    rows = logits_for(9, 4, 12, 4, 4, 13)
+    with install(tmp_path / "runs", everything=True) as hooks:
+        verify(hooks, verify_of([TREE], [3]), batch_of(request("a", [5, 6, 7])), rows)
+        hooks.taps.end(["a"])
+        (trace,) = traces_of(hooks)
     targets = trace.tables["targets"]
     places = zip(targets["step"], targets["node"], targets["token"], strict=True)
     assert [token for step, node, token in places if (step, node) == (1, 2)] == rows[2].topk(3).indices.tolist()
-    taps.recorder.close()
 
 
 def test_a_chain_has_its_q_and_a_tree_may_have_places_to_spare(hooks):
