@@ -185,8 +185,9 @@ class serving:
 
     def __exit__(self, *_: object) -> None:
         self.server.should_exit = True
-        self.thread.join(20)
+        self.thread.join(WAIT_S)
         self.socket.close()
+        assert not self.thread.is_alive(), f"the server has not ended in {WAIT_S:.0f} s"
 
 
 class StubDesk(Desk):

@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import psutil
@@ -37,7 +36,7 @@ from decoders.sweep.lossless import check_lossless
 
 from .models import network, tiny_tokenizer
 from .tiers import matrix
-from .waiting import until
+from .waiting import WAIT_S, until
 
 LLAMAS = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
 NEEDS = Needs(layers=(0, 2, 3), heads=((0, 1), (2, 0), (2, 3)))
@@ -451,13 +450,12 @@ def test_a_package_that_cannot_be_opened_is_made_anew(workshop, part, monkeypatc
 def test_cancelled_while_compiling(workshop, part, monkeypatch):
     fake(monkeypatch, WAITS)
     workshop.make([part])
-    while workshop._child is None:
-        time.sleep(0.01)
-    child, cancel = workshop._child, threading.Event()
+    child = until(lambda: workshop._child, "the child has begun")
+    cancel = threading.Event()
     cancel.set()
     assert not workshop.wait([part], cancel) and child.poll() is None
     workshop.cancel()
-    assert child.wait(10) is not None and not workshop.wait([part]) and not workshop.failed
+    assert child.wait(WAIT_S) is not None and not workshop.wait([part]) and not workshop.failed
     assert not list(part.package.parent.glob("*.pt2"))
     fake(monkeypatch, MAKES)
     workshop.make([part])
