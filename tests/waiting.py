@@ -44,6 +44,11 @@ def becomes(page: Any, read: Callable[[], Any], expected: Any) -> None:
     assert value == expected
 
 
+def idle(page: Any) -> None:
+    """Waits until the page has done what it was about to do: its second idle moment from now."""
+    page.evaluate("new Promise((idle) => requestIdleCallback(() => requestIdleCallback(idle)))")
+
+
 def steady(page: Any, locator: Any) -> dict[str, float]:
     """The box of an element that no longer moves: the same in two looks, 100 ms apart."""
     boxes = [{}, locator.bounding_box() or {}]

@@ -36,6 +36,11 @@ def desk(target: Target) -> StubDesk:
     return StubDesk(load=lambda: target, gallery=(synthetic.chain(),))
 
 
+def ends(line: Any) -> list[list[float]]:
+    """The points [x, y] of a line of two."""
+    return [[float(number) for number in point.split(",")] for point in line.get_attribute("points").split()]
+
+
 @pytest.mark.slow("examines a part of a tiny target with every control")
 def test_a_part_is_examined_stopped_and_its_report_saved(
     page: Any, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -55,7 +60,12 @@ def test_a_part_is_examined_stopped_and_its_report_saved(
     expect(page.locator(".svdr-form select").first).to_have_value("own:medusa")
     words = page.locator(".svdr-curve figcaption")
     expect(words).to_contain_text(".25 after 200,000 tokens. A doubling brought .05 (.04 to .06)")
-    page.locator(".svdr-curve").screenshot(path=tmp_path / "curve.png")
+    measured, guess = page.locator(".svdr-curve polyline:not([class])"), page.locator(".svdr-curve .svdr-guess")
+    expect(measured).to_be_visible()
+    expect(page.locator(".svdr-curve circle")).to_have_count(2)
+    (x, y), last = ends(measured)
+    assert x < last[0] and y > last[1], "acceptance has grown: higher up, where y is smaller"
+    assert ends(guess)[0] == last, "and goes on from there"
     page.select_option(".svdr-form select >> nth=1", "file")
     page.click("text=Examine")
     expect(page.locator(".svdr-setup [role=alert]")).to_have_text("Choose a prompt file first.")

@@ -98,7 +98,8 @@ def test_the_drawer_holds_the_rest_and_is_remembered(visit: Visit) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})  # the drawer stands beside the views
     drawer = page.locator(".sv-drawer")
     expect(drawer).to_be_hidden()
-    before = page.evaluate("document.querySelector('.sv-timeline').getBoundingClientRect().top")
+    top = "document.querySelector('.sv-timeline').getBoundingClientRect().top"
+    before = page.evaluate(top)
     page.keyboard.press("d")
     expect(drawer).to_be_visible()
     drawn = page.locator(".sv-timeline canvas").first
@@ -118,7 +119,7 @@ def test_the_drawer_holds_the_rest_and_is_remembered(visit: Visit) -> None:
         if run["metrics"].get(help_["key"]) is not None:
             assert help_["label"] in told
     assert str(run["model"]["name"]) in told
-    assert page.evaluate("document.querySelector('.sv-timeline').getBoundingClientRect().top") == before
+    becomes(page, lambda: page.evaluate(top), before)
     page.reload()
     page.wait_for_selector(MOUNTED)
     expect(drawer).to_be_visible()

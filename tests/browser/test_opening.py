@@ -11,7 +11,7 @@ from tests import synthetic
 from tests.browser.test_app import MOUNTED, edit, step, text_of_page
 from tests.stubs import StubDesk, nothing_wrong
 from tests.tiers import matrix
-from tests.waiting import becomes, expect
+from tests.waiting import becomes, expect, idle
 
 Visit = Callable[..., Any]
 FIRST_TIME = "localStorage.removeItem('specviz-opening')"
@@ -116,7 +116,7 @@ def test_who_asks_for_something_gets_that(visit: Visit, query: str) -> None:
     page.wait_for_function("specviz.app.runs.length")
     # the other pages' modules are fetched after it had its chance, in the browser's idle moments
     page.wait_for_function("performance.getEntriesByType('resource').some(({ name }) => name.includes('whatif/page'))")
-    page.evaluate("new Promise((idle) => requestIdleCallback(() => requestIdleCallback(idle)))")
+    idle(page)
     assert page.locator(".svo").count() == 0 and page.evaluate("localStorage.getItem('specviz-opening')") is None
 
 

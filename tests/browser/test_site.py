@@ -15,7 +15,7 @@ from specviz.cli import main
 from specviz.places import GALLERY
 from specviz.site.build import Entry, write_site
 from tests import synthetic
-from tests.waiting import expect
+from tests.waiting import expect, idle
 
 RUNS = 100
 
@@ -63,6 +63,7 @@ def test_a_run_that_holds_p_and_q_is_shown_under_every_verifier(page, site):
     copied = load(GALLERY / "2-class-docstring-pld-h.spectrace")  # no q was drawn from
     open_site(page, site / "run.html", f"?run={copied.digest[:16]}")
     page.wait_for_selector(".sv-row")
+    idle(page)  # the tab would be added behind the views
     expect(page.get_by_role("tab", name="Verifiers")).to_have_count(0)
     assert page.problems == []
 
