@@ -45,7 +45,7 @@ from specviz.server.routes import add_page
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 
-from .command import specviz
+from .command import refusal, specviz
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 from .waiting import WAIT_S, until
 
@@ -562,7 +562,6 @@ def test_peers_and_no_trace_from_the_shell(
     assert {"plain", "pld", "generate()", "generate() prompt lookup"} < set(grid[0])
     (same,) = [r for r in grid if r["metric"] == "outputs_same_as_plain"]
     assert same["generate()"] == same["pld"] == "3" and float(grid[0]["pld"]) >= 1 and grid[0]["generate()"] == ""
-    capsys.readouterr()
     for wrong, words in (
         (("--out", tmp_path / "x.pdf"), "ends in one of .csv, .tex, .md"),
         (("--out", tmp_path / "no" / "x.md"), "there is no folder"),
@@ -571,6 +570,4 @@ def test_peers_and_no_trace_from_the_shell(
         (("--save", " "), "--save needs a name"),
         (("--peers", "--temperature", 1), "--peers is for greedy runs"),
     ):
-        assert specviz("bench", *args, *wrong) == 2
-        err = capsys.readouterr().err
-        assert words in err and err.count("\n") == 1
+        assert words in refusal(capsys, "bench", *args, *wrong)

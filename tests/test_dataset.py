@@ -212,8 +212,7 @@ def test_a_hub_that_does_not_answer_is_a_sentence(tree: Trace, tmp_path, monkeyp
         api = SimpleNamespace(dataset_info=lambda name, fault=fault: fault())
         monkeypatch.setattr(huggingface_hub, "HfApi", lambda api=api: api)
         save(tree, tmp_path / "run.spectrace")
-        assert main(["push", "someone/drafts", str(tmp_path / "run.spectrace")]) == 2
-        said = capsys.readouterr().err
+        said = refusal(capsys, "push", "someone/drafts", tmp_path / "run.spectrace")
         assert words in said and "nothing was written" in said
     assert "is a file: give a folder" in refusal(capsys, "push", tmp_path / "run.spectrace", tmp_path / "run.spectrace")
 

@@ -11,6 +11,7 @@ from decoders.study.look.live import LiveRun
 from decoders.study.look.whatif import ReadRun
 from specviz.cli import main
 
+from .command import refusal
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .test_plugins import COPIED, registry, write  # noqa: F401
 from .tiers import matrix
@@ -84,4 +85,4 @@ def test_the_command_drafts_at_every_save_and_survives_a_broken_file(tmp_path, m
     path.write_text(path.read_text().replace(COPIED, "raise KeyError(1)"))
     assert main(["dev", str(path), "--once", "--traces", out, *model]) == 1
     assert "KeyError" in capsys.readouterr().out
-    assert main(["dev", "gone.py"]) == 2
+    assert "there is no file gone.py: specviz methods new NAME writes one" in refusal(capsys, "dev", "gone.py")

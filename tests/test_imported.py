@@ -204,7 +204,7 @@ def test_the_command_writes_a_trace_and_says_what_is_not_recorded(tmp_path: Path
     assert load(tmp_path / "run.spectrace").run["imported"]["source"] == "vllm"
     prom = Path(__file__).parent / "servers" / "vllm_metrics.prom"
     assert main(["import", str(prom)]) == 0 and "accepted ÷ drafted" in capsys.readouterr().out
-    assert main(["import", str(log), "--method", "pld"]) == 2
+    assert "--methods drafts with a model: name it with --target" in refusal(capsys, "import", log, "--method", "pld")
     (tmp_path / "odd.txt").write_text("hello")
     assert "holds nothing" in refusal(capsys, "import", tmp_path / "odd.txt")
 
@@ -223,7 +223,7 @@ def test_the_command_keeps_the_runs_that_the_model_cannot_read(
     read, left = (load(tmp_path / f"run-{n}.spectrace") for n in (1, 2))
     assert "recomputed" in read.run and "recomputed" not in left.run
     (tmp_path / "two.jsonl").write_text(told[1])
-    assert main(words) == 2 and "does not tell the prompt" in capsys.readouterr().err
+    assert "does not tell the prompt" in refusal(capsys, *words)
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch):

@@ -59,7 +59,7 @@ from specviz.server.runner import QueueFull, Runner
 from specviz.server.store import TraceStore
 
 from . import synthetic
-from .command import specviz
+from .command import refusal, specviz
 from .disk import refusing
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target, tiny_tokenizer
@@ -935,19 +935,16 @@ def test_a_sweep_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str) -
     ],
 )
 def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str], args: tuple[str, ...], words: str) -> None:
-    assert specviz("lab", *args) == 2
-    err = capsys.readouterr().err
-    assert words in err and err.count("\n") == 1
+    assert words in refusal(capsys, "lab", *args)
 
 
 def test_a_missing_reference_and_a_long_sweep(capsys: pytest.CaptureFixture[str], tiny: str) -> None:
-    assert specviz("lab", "casd-table6", "--prompts", tiny) == 2
-    assert "quality compares answers with a reference" in capsys.readouterr().err
+    wanted = refusal(capsys, "lab", "casd-table6", "--prompts", tiny)
+    assert "quality compares answers with a reference" in wanted
     sweep = ("--method", "pld", "--vary", "k=1..60", "--vary", "max_ngram=1..16", "--prompts", tiny)
-    assert specviz("lab", *sweep, "--count", 9, "--max-new-tokens", 4096) == 2  # does not fit
-    capsys.readouterr()
-    assert specviz("lab", *sweep, "--max-new-tokens", 400) == 2
-    assert "Nothing was started: add --yes" in capsys.readouterr().err
+    long = refusal(capsys, "lab", *sweep, "--count", 9, "--max-new-tokens", 4096)
+    assert "with 4096 new tokens they do not fit the 512 tokens the model reads" in long
+    assert "Nothing was started: add --yes" in refusal(capsys, "lab", *sweep, "--max-new-tokens", 400)
 
 
 # --- the lab of a server ---

@@ -265,4 +265,5 @@ def test_the_commands_measure_and_show(home, tmp_path, capsys: pytest.CaptureFix
     assert main(["load", "at", str(tmp_path / "run.spectrace"), "--batches", "1,32", "--json", *model]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [one["batch"] for one in data["runs"]] == [1, 32] and "model" in data["model"]
-    assert main(["load", "table", "--acceptance", "2", *model]) == 2
+    odd = refusal(capsys, "load", "table", "--acceptance", 2, *model)
+    assert "acceptance 2.0 is not allowed: a number from 0 to 1" in odd

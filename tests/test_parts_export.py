@@ -186,6 +186,6 @@ def test_the_command_names_the_model_and_what_servers_differ_in(home, capsys):
     assert config["speculators_config"]["verifier"] == {
         "name_or_path": "org/target", "architectures": ["LlamaForCausalLM"]
     }  # fmt: skip
-    assert main(command) == 2 and "is there already" in capsys.readouterr().err
+    assert "is there already" in refusal(capsys, *command)
     places = (home / "nowhere", home / "x", "--format", "eagle", "--model", model)
     assert "there is no trained part in" in refusal(capsys, "parts", "export", *places)

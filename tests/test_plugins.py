@@ -19,6 +19,7 @@ from specviz.commands.own_method import TEMPLATE
 from specviz.server import desk as desks
 from specviz.server.limits import PUBLIC
 
+from .command import refusal
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import StubDesk
 from .tiers import matrix
@@ -233,8 +234,8 @@ def test_the_commands_begin_check_and_run_a_method(tmp_path, monkeypatch, capsys
     assert main(["methods", "check", "my_method.py", "--model", "toy"]) == 1
     said = capsys.readouterr().out
     assert "✗" in said and "line " in said
-    assert main(["methods", "check", "gone.py"]) == 2
-    assert main(["run", "--plugin", "gone.py", "--prompt", "x"]) == 2
+    assert "there is no file gone.py" in refusal(capsys, "methods", "check", "gone.py")
+    assert "there is no plug-in gone.py" in refusal(capsys, "run", "--plugin", "gone.py", "--prompt", "x")
 
 
 def test_the_app_says_which_plugin_is_left_out_and_never_to_other_people(tmp_path):

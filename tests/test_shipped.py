@@ -17,6 +17,7 @@ from specviz.experiments.figures import caption
 from specviz.experiments.grids import grids, measured_columns
 from specviz.experiments.shipped import SHIPPED, comes_along, comparisons
 
+from .command import refusal
 from .models import tiny_target
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -87,5 +88,4 @@ def test_an_example_result_in_the_shell(capsys: pytest.CaptureFixture[str]) -> N
     assert cli.main(["lab", "pldplus-table8", "--recorded"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert f"Beside the paper: {comparisons()['pldplus-table8']}" in out and "An example result, recorded on" in out
-    assert cli.main(["lab", "ppd-sps", "--recorded"]) == 2
-    assert "no example result of ppd-sps comes along" in " ".join(capsys.readouterr().err.split())
+    assert "no example result of ppd-sps comes along" in refusal(capsys, "lab", "ppd-sps", "--recorded")

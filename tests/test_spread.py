@@ -363,7 +363,8 @@ def test_the_bench_command_spreads(tmp_path: Path, capsys: pytest.CaptureFixture
     command = ["bench", "--methods", "pld", "--limit", "2", "--repeats", "1", "--max-new-tokens", "8", "--threads", "1"]
     assert cli.main([*command, "--workers", "1", "--out", str(table), "--metric", "tokens_per_step"]) == 0
     assert "pld" in table.read_text() and "kept in" in capsys.readouterr().err
-    assert cli.main([*command, "--workers", "1", "--peers"]) == 2
+    peers = refusal(capsys, *command, "--workers", 1, "--peers")
+    assert "--peers, --no-trace and --html are for runs in one process" in peers
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from specviz.server.loader import Loader
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 
+from .command import refusal
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import app_of
@@ -402,6 +403,10 @@ def test_the_command_drafts_again_and_lists_regret(target, ranked_run, tmp_path,
     assert found["method"] == "adapld" and found["params"]["k"] == 3 and found["ms"] > 0
     assert main(["whatif", str(path), "--step", str(worst["step"]), "--candidate", "1"]) == 0
     assert "the same tree and verdict" in capsys.readouterr().out
-    for wrong in (["--method", "pld"], ["--step", "999"], ["--step", "1", "--candidate", "99"]):
-        assert main(["whatif", str(path), *wrong]) == 2
-        assert capsys.readouterr().err.startswith("specviz whatif:")
+    for wrong, why in (
+        (("--method", "pld"), "--step is missing"),
+        (("--step", 999), "--step 999 is out of range: the trace has steps 1 to "),
+        (("--step", 1, "--candidate", 99), "--candidate 99 is out of range: step 1 has "),
+    ):
+        sentence = refusal(capsys, "whatif", path, *wrong)
+        assert sentence.startswith("specviz whatif:") and why in sentence
