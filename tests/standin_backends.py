@@ -1,4 +1,4 @@
-"""Time from a step of a run to those who watch it, measured with stand-ins (``hosted``)."""
+"""Time from a step of a run to those who watch it, measured with stand-ins (``hosting``)."""
 
 from __future__ import annotations
 

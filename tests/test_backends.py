@@ -1,6 +1,6 @@
 """The backends behind the app: runs spread over them, lost ones, state that stays with one, and how they end.
 
-The stand-ins need no model (``hosted``): a run that is to be met in its middle waits there. One test has a model.
+The stand-ins need no model (``hosting``): a run that is to be met in its middle waits there. One test has a model.
 """
 
 from __future__ import annotations
