@@ -14,6 +14,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from .eagle_oracle import normal
+
 HIDDEN, HEADS, KV_HEADS, SIZE, MLP, VOCAB, LAYERS = 64, 4, 2, 16, 48, 320, 2
 QWEN: dict[str, Any] = {
     "model_type": "qwen3", "hidden_size": HIDDEN, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
@@ -28,11 +30,7 @@ OF_BLOCK = {"mask_token_id": MASK, "target_layer_ids": FEATURES}
 
 def tensors(kind: str, seed: int = 5, scale: float = 0.15, own: bool = False) -> dict[str, Tensor]:
     """Random weights of a kind by their published names; with an embedding and a head of its ``own``."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def some(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator) * scale
-
+    some = normal(torch.Generator().manual_seed(seed), scale)
     made = {
         "fc.weight": some(HIDDEN, len(FEATURES) * HIDDEN),
         **{f"{name}.weight": 1 + some(HIDDEN) for name in ("hidden_norm", "norm")},

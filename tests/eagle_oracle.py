@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,17 @@ LLAMA: dict[str, Any] = {
 }  # fmt: skip
 
 
+def normal(generator: torch.Generator, scale: float) -> Callable[..., Tensor]:
+    """Draws weights of a shape, normal with this standard deviation."""
+    return lambda *shape: torch.randn(shape, generator=generator) * scale
+
+
 def tensors(
     third: bool, *, drafted: int = 0, bias: bool = True, seed: int = 5, scale: float = 0.15, norms: Sequence[str] = ()
 ) -> dict[str, Tensor]:
     """Random weights by their published names; ``drafted`` tokens of the vocabulary have a place in EAGLE-3's head."""
     generator = torch.Generator().manual_seed(seed)
-
-    def some(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator) * scale
-
+    some = normal(generator, scale)
     layer, reads = ("midlayer", 2 * HIDDEN) if third else ("layers.0", HIDDEN)
     made = {
         "fc.weight": some(HIDDEN, 3 * HIDDEN if third else 2 * HIDDEN),

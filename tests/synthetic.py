@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from decoders.trace.files import save
 from decoders.trace.metrics import compute, fill_would_accept, metric_help
 from decoders.trace.tables import TABLES
 from decoders.trace.trace import Trace
@@ -25,6 +26,13 @@ def append(trace: Trace, table: str, row: Mapping[str, Any]) -> None:
     """Add one row; every column of the table is given."""
     for name, values in trace.tables[table].items():
         values.append(row[name])
+
+
+def save_trace(trace: Trace) -> bytes:
+    """The bytes of the trace's file."""
+    data = save(trace, None)
+    assert data is not None
+    return data
 
 
 def step_ids(trace: Trace, step: int) -> list[int]:

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 
-import psutil
 import pytest
 
 from specviz.workers.kinds import Workers
@@ -15,7 +14,7 @@ from specviz.workers.supervisor import FREE
 from .stubs import StubDesk
 from .test_backends import hold, over, pool_desk, pool_of, run
 from .test_workers import alive
-from .waiting import until
+from .waiting import children, until, until_ended
 
 ray = pytest.importorskip("ray")
 
@@ -29,18 +28,13 @@ pytestmark = [
 
 @pytest.fixture
 def desk(home: object) -> Iterator[StubDesk]:
-    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    before = children()
     desk = pool_desk(Workers(2, "ray").backends())
     try:
         yield desk
     finally:
         desk.end()
-
-    def leave() -> list[str]:
-        now = psutil.Process().children(recursive=True)
-        return [p.name() for p in now if p.pid not in before and p.status() != psutil.STATUS_ZOMBIE]
-
-    until(lambda: not leave(), "Ray leaves no process behind")
+    until_ended(before, "Ray leaves no process behind")
 
 
 def test_actors_do_two_runs_at_once_are_stopped_and_started_again(desk: StubDesk) -> None:

@@ -37,14 +37,9 @@ from .models import prompt_ids, tiny_target
 from .test_hybrid import HYBRIDS
 from .tiers import matrix
 
+pytestmark = pytest.mark.usefixtures("home")
 KINDS, NEW = ("dflash", "dspark", "dflash2"), 24
 PROMPT = Prompt.from_ids(prompt_ids(3, 40))
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    return tmp_path
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,7 @@ from .eagle_oracle import LLAMA, publish, speculators, tensors
 from .models import prompt_ids, tiny_target
 from .test_eagle import DRAFTED, states_of
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from decoders.trace.files import load, save
+from decoders.trace.files import load
 from decoders.trace.journal import Journal, recover
 from decoders.trace.metrics import compute
 from decoders.trace.tables import TABLES, Column, TraceError
@@ -25,6 +25,7 @@ from specviz.server.store import pack, unpack
 from specviz.views.frames import frame, frames, to_csv, to_parquet
 
 from . import synthetic
+from .synthetic import save_trace
 
 FOLDER = Path(__file__).parent / "frozen"
 GALLERY = sorted((FOLDER / "gallery").glob("*.spectrace"))
@@ -112,12 +113,6 @@ def test_defaults_are_declared_with_the_column():
 
 
 # --- a later version's file -------------------------------------------------------------------------------------------
-
-
-def save_trace(trace: Trace) -> bytes:
-    data = save(trace, None)
-    assert data is not None
-    return data
 
 
 VALUES: dict[str, Callable[[int], Any]] = {

@@ -23,18 +23,12 @@ from decoders.trace.tables import OPTIONAL_TABLES, TABLES, TraceError
 from decoders.trace.trace import Trace
 
 from . import synthetic
-from .synthetic import append
+from .synthetic import append, save_trace
 from .work import calls
 
 SEGMENTS = [("context", 0, "one two three four, one two five. "), ("special", -1, "<|go|>")]
 SMALL = synthetic.Synthetic(SEGMENTS, "one two five, one two three.", "tree", width=5, draft=3).run()
 fuzzed = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-
-
-def save_trace(trace: Trace) -> bytes:
-    data = save(trace, None)
-    assert data is not None
-    return data
 
 
 GOOD = save_trace(SMALL)

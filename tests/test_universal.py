@@ -76,12 +76,6 @@ def pair() -> tuple[Any, Any, Any, Any]:
     return target, ours, follower(theirs, {id_of[a]: id_of[b] for a, b in order.items()}, 8), theirs
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    return tmp_path
-
-
 def save_model(folder: Any, model: Any, tokenizer: Any) -> str:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

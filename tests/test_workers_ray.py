@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from decoders.errors import UserError
@@ -16,7 +15,7 @@ from specviz.workers.sweep import Standing
 
 from .standin import unit, units
 from .test_workers import names_of, work
-from .waiting import until
+from .waiting import children, until_ended
 
 ray = pytest.importorskip("ray")
 
@@ -34,7 +33,7 @@ def cluster() -> Iterator[Any]:
     """A head without room for actors, and two nodes with room for one each."""
     from ray.cluster_utils import Cluster
 
-    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    before = children()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **STORE})
     try:
         for _ in range(2):
@@ -44,12 +43,7 @@ def cluster() -> Iterator[Any]:
     finally:
         ray.shutdown()
         cluster.shutdown()
-
-    def leave() -> list[str]:
-        now = psutil.Process().children(recursive=True)
-        return [p.name() for p in now if p.pid not in before and p.status() != psutil.STATUS_ZOMBIE]
-
-    until(lambda: not leave(), "Ray leaves no process behind")
+    until_ended(before, "Ray leaves no process behind")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from decoders.errors import UserError
@@ -13,7 +12,7 @@ from specviz.workers.folder import Folder
 
 from .standin import unit, units
 from .test_workers import names_of, work
-from .waiting import until
+from .waiting import children, until_ended
 
 pytest.importorskip("submitit")
 
@@ -27,14 +26,9 @@ LOCAL = ["cluster=local"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Folder]:
-    before = psutil.Process().children(recursive=True)
+    before = children()
     yield Folder(tmp_path / "results")
-
-    def leave() -> list[str]:
-        now = psutil.Process().children(recursive=True)
-        return [p.name() for p in now if p not in before and p.status() != psutil.STATUS_ZOMBIE]
-
-    until(lambda: not leave(), "the tasks end")
+    until_ended(before, "the tasks end")
 
 
 def test_tasks_of_an_array_do_their_shares(folder: Folder) -> None:

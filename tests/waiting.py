@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, TypeVar
 
 WAIT_S = 90.0  # for a machine several times slower than a quiet one; only a failing test waits this long
@@ -27,6 +27,26 @@ def until(read: Callable[[], T], what: str, *, rest: Callable[[float], object] =
         assert time.monotonic() < end, f"waited {WAIT_S:.0f} s in vain: {what}"
         rest(0.01)
     return value
+
+
+def children() -> list[Any]:
+    """The processes (psutil's) that this one has started, and theirs."""
+    import psutil
+
+    return psutil.Process().children(recursive=True)
+
+
+def until_ended(before: Container[Any], what: str) -> None:
+    """Waits until of ``children`` only those of ``before`` run."""
+    import psutil
+
+    def runs(process: Any) -> bool:
+        try:
+            return process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    until(lambda: not any(process not in before and runs(process) for process in children()), what)
 
 
 def expect(locator: Any) -> Any:
