@@ -294,6 +294,7 @@ def test_a_request_of_more_runs_than_are_kept_comes_to_an_end(desk: StubDesk, mo
         page.close()
 
 
+@pytest.mark.slow("runs judged in the background; what a judgement says is tested in the first tier")
 def test_a_line_whose_runs_cannot_be_judged_leaves_the_others_to_choose(
     client: TestClient, desk: StubDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
