@@ -23,7 +23,7 @@ from decoders.model.engines.kernel_forward import KernelForward
 from decoders.model.engines.rounding import KernelLinear, RoundedLinear, _unable
 from decoders.model.target.target import Target
 from decoders.study.look.recorded import other_model
-from decoders.study.measure.stock import StockModel, round_as
+from decoders.study.measure.stock import StockModel
 from decoders.sweep.lossless import check_lossless
 
 from .drafts import tiny_draft
@@ -175,8 +175,7 @@ def test_rows_of_a_hybrid_are_those_that_come_one_by_one(own, family, weights):
 @compiles
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 def test_methods_are_lossless_against_the_same_weights(own, weights):
-    target, stock = target_of(network(), weights), StockModel(network())
-    round_as(stock.model, weights, "stock", own=True)
+    target, stock = target_of(network(), weights), StockModel(network(), weights=weights, activations="int8")
     methods = dict.fromkeys(["pld", "pld+h", "pld+a", "recycling"])
     outcomes = check_lossless(target, PROMPTS, methods, max_new_tokens=24, stock=stock)
     assert [(outcome.failed, outcome.identical, outcome.total) for outcome in outcomes] == [(0, 2, 2)] * 5

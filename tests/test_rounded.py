@@ -21,7 +21,7 @@ from decoders.model.files.catalog import precision_of
 from decoders.model.target.target import Session, Target
 from decoders.study.judge.divergences import TOLERANCES, divergence
 from decoders.study.look.recorded import other_model
-from decoders.study.measure.stock import IN_DOUBLE, StockModel
+from decoders.study.measure.stock import StockModel
 from decoders.sweep.lossless import check_lossless
 
 from .families.cases import cases
@@ -172,9 +172,7 @@ def test_layers_that_no_kernel_takes_stay_and_experts_are_refused():
 
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 def test_methods_are_lossless_against_the_same_weights(weights):
-    target, stock = target_of(weights), StockModel(network())
-    round_weights(stock.model, weights, "stock")
-    stock.model.set_attn_implementation(IN_DOUBLE)
+    target, stock = target_of(weights), StockModel(network(), weights=weights)
     prompts = [PROMPT, Prompt.from_ids(prompt_ids(5))]
     outcomes = check_lossless(target, prompts, dict.fromkeys(["pld", "recycling"]), max_new_tokens=16, stock=stock)
     assert [(outcome.failed, outcome.identical, outcome.total) for outcome in outcomes] == [(0, 2, 2)] * 3

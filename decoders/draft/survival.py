@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -212,7 +211,6 @@ class Survival:
         }
 
 
-@lru_cache(maxsize=1024)
 def shape_of(parents: tuple[int, ...]) -> Shape:
     """The shape of the tree with these parents."""
     depths, ranks, seen = [0], [0], [0] * len(parents)

@@ -25,7 +25,7 @@ import numpy as np
 from decoders.draft.draft import Draft, Later, Verdict
 from decoders.draft.pruning import pruned_draft
 from decoders.draft.settings import AUTO, FIXED, LENGTHS
-from decoders.draft.survival import Estimate, Survival, shape_of
+from decoders.draft.survival import Estimate, Survival
 from decoders.draft.terms import Term
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
@@ -283,7 +283,7 @@ class AutoLength:
             self.rate = max(self.tokens / self.ms, 1 / self.costs.ms(1))
         parents, made = draft.tree.parents, self._estimate
         chain = len(parents) == 1 or (made is not None and made.shape.chain)
-        deepest = len(parents) - 1 if chain else shape_of(parents).deepest
+        deepest = len(parents) - 1 if chain else max(draft.tree.depths)
         if draft.route != ROUTE:
             proposed = deepest if made is None else made.shape.deepest
             self._judge(verdict.accepted, rows, proposed, drafting_ms)

@@ -47,8 +47,8 @@ def why_not(model: Any, shape: Any) -> str | None:
 
 
 def round_target(model: Any, shape: Any, weights: str | None, name: str, engine: str) -> tuple[dict[str, str], bool]:
-    """Round a target's weights (``round_weights``): what its record says of them, and whether one call computes all of
-    its layers. Its attention is then computed by the kernels, whatever calls it.
+    """Round a model's weights (``round_weights``): what a target's record says of them, and whether one call computes
+    all of its layers. A target's attention is then computed by the kernels, whatever calls it.
     """
     own = weights in WEIGHTS[1:] and KERNELS.usable(engine)
     if not round_weights(model, weights, name, own):

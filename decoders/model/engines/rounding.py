@@ -40,20 +40,20 @@ class RoundedLinear(nn.Module):
         super().__init__()
         self.out_features, self.in_features = weight.shape
         self.bits, self.bias = bits, bias
-        self.numbers: Tensor
-        self.scale: Tensor
-        if bits == 8:
+        self.numbers, self.scale = self.pack(weight)
+
+    def pack(self, weight: Float[Tensor, "out in"]) -> tuple[Tensor, Tensor]:
+        """Numbers and scales of these weights, as its kernel reads them."""
+        if self.bits == 8:
             scale = (weight.abs().amax(1) / 127).clamp_min(1e-12).bfloat16()
-            self.numbers = (weight / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
-            self.scale = scale
-            return
+            return (weight / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8), scale
         groups = weight.unflatten(1, (-1, GROUP))
         least, most = groups.amin(-1), groups.amax(-1)
         scale = ((most - least) / 15).clamp_min(1e-12).bfloat16()
         offset = (least + 8 * scale.float()).bfloat16()
         q = ((groups - offset.float()[..., None]) / scale.float()[..., None]).round().clamp(-8, 7) + 8
-        self.numbers = torch.ops.aten._convert_weight_to_int4pack_for_cpu(q.flatten(1).to(torch.int32), 2)
-        self.scale = torch.stack([scale, offset], -1).transpose(0, 1).contiguous()
+        numbers = torch.ops.aten._convert_weight_to_int4pack_for_cpu(q.flatten(1).to(torch.int32), 2)
+        return numbers, torch.stack([scale, offset], -1).transpose(0, 1).contiguous()
 
     def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
         out = rounded_product(x.reshape(-1, self.in_features), self.numbers, self.scale, self.bits)
@@ -78,11 +78,8 @@ class RoundedLinear(nn.Module):
 class KernelLinear(RoundedLinear):
     """A linear layer on such weights by this project's own kernels: ``GROUP`` weights share a scale in int8, too."""
 
-    def __init__(self, weight: Float[Tensor, "out in"], bias: Tensor | None, bits: int) -> None:
-        nn.Module.__init__(self)
-        self.out_features, self.in_features = weight.shape
-        self.bits, self.bias = bits, bias
-        self.numbers, self.scale = kernel.pack(weight, bits)
+    def pack(self, weight: Float[Tensor, "out in"]) -> tuple[Tensor, Tensor]:
+        return kernel.pack(weight, self.bits)
 
     def pointers(self) -> kernel.LinearPointers:
         """Addresses of its tensors."""

@@ -12,8 +12,8 @@ from transformers import AttentionInterface, AttentionMaskInterface, GenerationC
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from decoders.model.engines import kernel, kernel_forward
-from decoders.model.engines.rounding import round_weights
+from decoders.model.engines import kernel
+from decoders.model.engines.kernel_forward import round_target
 from decoders.model.files.shape import ModelShape
 from decoders.model.state.transfer import wait
 from decoders.model.target.load import load_network
@@ -45,13 +45,6 @@ for _name, _function in ((IN_DOUBLE, sdpa_in_double), (BY_KERNELS, by_kernels)):
     AttentionMaskInterface.register(_name, sdpa_mask)
 
 
-def round_as(model: Any, weights: str | None, name: str, own: bool) -> None:
-    """Round a stock model's weights as a target's are, and have its attention computed as there."""
-    if round_weights(model, weights, name, own):
-        able = own and kernel_forward.why_not(model, ModelShape.of(model.config)) is None
-        model.set_attn_implementation(BY_KERNELS if able else IN_DOUBLE)
-
-
 @dataclass(frozen=True, slots=True)
 class Generation:
     """The output of generate() and its time. ``first_s`` is the time of its first forward, which reads the prompt and
@@ -71,10 +64,18 @@ class Generation:
 
 
 class StockModel:
-    """A second copy of the model, as transformers loads it: its own attention, cache and linear layers."""
+    """A second copy of the model, as transformers loads it: its own attention, cache and linear layers; with
+    ``weights`` of fewer bits, on linear layers that hold such, which round rows to ``activations`` as a target's do.
+    """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(
+        self, model: PreTrainedModel, name: str = "stock", weights: str | None = None, activations: str | None = None
+    ) -> None:
         self.model: Any = model.eval()
+        engine = "compiled" if activations == "int8" else "eager"
+        rounded, able = round_target(model, ModelShape.of(model.config), weights, name, engine)
+        if rounded:
+            self.model.set_attn_implementation(BY_KERNELS if able else IN_DOUBLE)
         self.model.generation_config = GenerationConfig()  # no penalties or sampling a model's own settings may ask for
 
     @classmethod
@@ -82,14 +83,11 @@ class StockModel:
         cls, source: str, dtype: torch.dtype, device: torch.device, weights: str | None = None,
         activations: str | None = None,
     ) -> StockModel:  # fmt: skip
-        """The model's own code; with ``weights`` of fewer bits, on linear layers that hold such, which round rows to
-        ``activations`` as a target's do.
-        """
+        """The model's own code, from a folder or hub id."""
         model, _, name = load_network(
             source, dtype=str(dtype).removeprefix("torch."), device=str(device), attention="sdpa"
         )
-        round_as(model, weights, name, own=activations == "int8")
-        return cls(model)
+        return cls(model, name, weights, activations)
 
     def generate(
         self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], assistant: Any = None, **options: Any
