@@ -12,16 +12,7 @@ import torch
 from decoders import Prompt, generate, record
 from decoders.draft.draft import Draft, Scored
 from decoders.draft.tree import DraftTree
-from decoders.drafters.recycling import (
-    PATHS,
-    RANKS,
-    TEMPLATES,
-    UNKNOWN,
-    Matrix,
-    RecyclingDrafter,
-    likeliest,
-    paths_of,
-)
+from decoders.drafters.recycling import PATHS, RANKS, TEMPLATES, UNKNOWN, Matrix, RecyclingDrafter, paths_of
 from decoders.engine.decoding import Decoding
 from decoders.method.kept import MOST_OWNERS, PersistentState, kept_with, owner
 from decoders.study.look.whatif import ReadRun
@@ -155,12 +146,6 @@ def test_what_is_kept_belongs_to_its_owner() -> None:
         kept.of("recycling", Rows)
         owner.reset(token)
     assert kept.sizes() == {}, "of very many owners the first ones go"
-
-
-def test_the_likeliest_tokens_by_blocks_are_those_of_sorting() -> None:
-    for vocab in (40, 640, 1000, 4096):
-        logits = torch.randn(9, vocab, generator=torch.Generator().manual_seed(vocab))
-        assert (likeliest(logits, RANKS) == logits.topk(RANKS, dim=-1).indices).all()
 
 
 def test_the_prompt_fills_the_matrix_where_asked_for(target: Any) -> None:

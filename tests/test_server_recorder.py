@@ -19,8 +19,9 @@ from decoders.errors import UserError
 from decoders.servers import recorder as recorders
 from decoders.servers import requests
 from decoders.servers import vllm as plugin
-from decoders.servers.recorder import Batch, Recorder, Recording, first_choices, logprobs_of, ranks_of
+from decoders.servers.recorder import Batch, Recorder, Recording, logprobs_of, ranks_of
 from decoders.servers.watching import Folder, Metrics, read_metrics
+from decoders.top_k import top_k
 from decoders.trace.files import load
 from specviz.cli import main
 
@@ -33,7 +34,7 @@ VOCAB, HOSTILE = 40, "../../x<script>\u202e 1"
 @settings(max_examples=40, deadline=None)
 def test_first_choices_are_the_largest(rows, k, seed, more):
     logits = torch.randn(rows, 200 + 13 * more, generator=torch.Generator().manual_seed(seed))
-    ids, values = first_choices(logits, k)
+    values, ids = top_k(logits, k)
     expected, places = logits.topk(k, -1)
     assert torch.equal(values, expected) and torch.equal(ids, places)
     at, tokens = torch.arange(rows).repeat_interleave(2), torch.arange(2 * rows) * 7 % logits.shape[1]

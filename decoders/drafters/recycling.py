@@ -12,9 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+from jaxtyping import Int
 
 from decoders.draft.draft import Draft, Learned, Scored, Verdict
 from decoders.draft.needs import Needs
@@ -27,6 +25,7 @@ from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import fetched
 from decoders.model.target.target import Target
+from decoders.top_k import top_k
 from decoders.trace.origins import Origin
 
 RANKS = 8
@@ -50,7 +49,6 @@ TEMPLATES = {
     for name, children in CHILDREN.items()
 }
 PATHS = TEMPLATES["2.2.2"]
-BLOCK = 64  # logits whose maximum is looked at first
 
 
 def paths_of(count: int, template: str = "2.2.2") -> list[str]:
@@ -148,31 +146,12 @@ class RecyclingDrafter(Drafter):
         )
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        tokens, rows = np.asarray(draft.tree.tokens), fetched(likeliest(scored.logits, RANKS))[0]
+        tokens, rows = np.asarray(draft.tree.tokens), fetched(top_k(scored.logits, RANKS)[1])[0]
         if draft.tree.drafted:
             order = np.argsort(draft.tree.depths, kind="stable")  # level by level: the released template's order
             tokens, rows = tokens[order], rows[order]
         self.keeps.write(tokens, rows)
         return None
-
-
-def likeliest(logits: Float[Tensor, "rows vocab"], k: int) -> Int[Tensor, "rows k"]:
-    """The k largest logits' ids per row, best first: they lie in the k blocks with the largest maxima, so that most of
-    a large vocabulary is read once and never sorted. (Of one row that would take longer than sorting it does.)
-
-    >>> likeliest(torch.tensor([[0.1, 3.0, 2.0]]), 2).tolist()
-    [[1, 2]]
-    """
-    rows, vocab = logits.shape
-    whole = vocab // BLOCK * BLOCK
-    if rows == 1 or k * BLOCK >= whole:
-        return logits.topk(min(k, vocab), dim=-1).indices
-    blocks = logits[:, :whole].unflatten(1, (-1, BLOCK))
-    best = blocks.amax(-1).topk(k, dim=-1, sorted=False).indices.sort(-1).values
-    ids = (best[:, :, None] * BLOCK + torch.arange(BLOCK, device=logits.device)).flatten(1)
-    if whole < vocab:
-        ids = torch.cat([ids, torch.arange(whole, vocab, device=logits.device).expand(rows, -1)], 1)
-    return ids.gather(1, logits.gather(1, ids).topk(k, dim=-1).indices)
 
 
 def build(target: Target, params: RecyclingParams) -> RecyclingDrafter:

@@ -15,6 +15,7 @@ from torch import Tensor
 from decoders.draft.distributions import NodeDistributions
 from decoders.draft.draft import Looks
 from decoders.model.state.transfer import fetched, rows_of, sent
+from decoders.top_k import top_k
 from decoders.trace.tables import TABLES
 from decoders.verifiers.residual import overlap, residual
 from decoders.verifiers.sampling import Chooser
@@ -24,7 +25,6 @@ from .decoding import Step
 TARGET_CHOICES = 5  # the target's first choices kept after each visited node
 DRAFTER_CHOICES = 8  # those of a draft model
 MEAN_LOOKS, MEAN_LEAST = 24, 0.005  # attention weights kept per node, averaged over heads: so many, if so large
-BLOCK = 256  # logits looked through together
 LONG = 8192  # numbers of a row that is not copied to be compared
 HEAD_LOOKS, HEAD_LEAST = 8, 0.02  # the same per head
 
@@ -33,19 +33,6 @@ def finite(values: np.ndarray) -> list[float | None]:
     """Numbers as a trace keeps them: six decimals, None for what is not finite."""
     rounded: list[float | None] = values.round(6).tolist()
     return rounded if np.isfinite(values).all() else [v if math.isfinite(v) else None for v in rounded]  # type: ignore
-
-
-def most_likely(logits: Float[Tensor, "rows vocab"], k: int) -> tuple[Tensor, Tensor]:
-    """As ``topk``: values and places [rows, k]. A large vocabulary is read in blocks, of which those with the highest
-    numbers are looked through: several times faster on a CPU.
-    """
-    rows, vocab = logits.shape
-    if vocab % BLOCK or vocab < 2 * k * BLOCK:
-        return logits.topk(min(k, vocab), dim=-1)
-    blocks = logits.view(rows, -1, BLOCK)
-    best = blocks.amax(-1).topk(k).indices
-    values, place = blocks.gather(1, best[:, :, None].expand(-1, -1, BLOCK)).flatten(1).topk(k)
-    return values, best.gather(1, place // BLOCK) * BLOCK + place % BLOCK
 
 
 def higher(
@@ -90,7 +77,7 @@ class TargetNumbers:
         visited = [(step.index, node) for step in steps for node in step.verdict.path]
         at = [self.row[step.index, 0] for step in steps]
         above, wanted, starts = sent(logits.device, *(np.asarray(n, dtype=np.int64) for n in (parents, tokens, at)))
-        choice = most_likely(logits, first or TARGET_CHOICES)[1]
+        choice = top_k(logits, first or TARGET_CHOICES)[1]
         highest = self.probabilities.gather(1, choice)
         roots = self.probabilities[starts]
         read = fetched(
@@ -151,7 +138,7 @@ def guesses(
     q = torch.cat([said.probabilities for _, said in told])
     starts = accumulate((len(said.probabilities) for _, said in told), initial=0)
     of = [start + row for (_, said), start in zip(told, starts, strict=False) for row in said.row.values()]
-    shown, first = most_likely(q, target.first or DRAFTER_CHOICES)
+    shown, first = top_k(q, target.first or DRAFTER_CHOICES)
     among = (shown[:, None, :] > shown[:, :, None]).sum(-1)  # of the drafter's first; equals share one
     both = overlap(p if vocab is None else p.index_select(1, vocab.tokens), rows_of(q, of))
     firsts, ranked, betas = fetched(first if vocab is None else vocab.tokens[first], among, both)

@@ -39,7 +39,6 @@ MOST_TOKENS = 20_000  # of a request, prompt and output; a longer one is recorde
 MOST_WAITING = 512  # batches that wait for the thread; beyond, steps are lost and their requests say so
 MOST_LIVE = 4 << 20  # bytes of the file of running requests, which then begins anew
 LIVE = "live-{host}-{pid}.jsonl"  # in containers every server may have the same process id
-CHUNKS = 128  # of a vocabulary, in the search for its first choices
 ROWS_AT_A_TIME = 8  # of logits and a thread, whose log-probabilities are in memory together
 FULL = "the recorder was {reason}: the steps after the first {steps} are not recorded"
 
@@ -85,26 +84,6 @@ class Batch:
     draft_ms: Callable[[], float | None] = lambda: None
     verify_ms: Callable[[], float | None] = lambda: None
     ready: Callable[[], None] = lambda: None
-
-
-def first_choices(logits: Tensor, k: int = TOP) -> tuple[Tensor, Tensor]:
-    """Ids and values [rows, k] of the largest of each row, largest first.
-
-    A row's k largest lie in the k chunks with the largest maxima: the rest is looked at once, by its maximum alone.
-    """
-    rows, vocab = logits.shape
-    k = min(k, vocab)
-    width = vocab // CHUNKS
-    if k > CHUNKS or width < 2 * k:
-        values, ids = logits.topk(k, -1)
-        return ids, values
-    even = width * CHUNKS
-    chunked = logits[:, :even].view(rows, CHUNKS, width)
-    chunks = chunked.amax(-1).topk(k, -1).indices  # [rows, k]
-    inside = chunked[torch.arange(rows, device=logits.device)[:, None], chunks].flatten(1)
-    values, best = torch.cat([inside, logits[:, even:]], -1).topk(k, -1)
-    starts = chunks.gather(1, (best // width).clamp_max(k - 1)) * width
-    return torch.where(best < k * width, starts + best % width, best + (even - k * width)), values
 
 
 def logprobs_of(logits: Tensor, ids: Tensor) -> Tensor:

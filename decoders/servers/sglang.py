@@ -32,8 +32,9 @@ import torch
 from torch import Tensor
 
 from decoders.importers.request import NO_DRAFT, PROMPT_STEP, ServerStep, Token
+from decoders.top_k import top_k
 
-from .recorder import FULL, Batch, Recorder, Recording, choices_of, first_choices, on_device, ranks_of, to_host
+from .recorder import FULL, Batch, Recorder, Recording, choices_of, on_device, ranks_of, to_host
 from .requests import Requests, model_name, start
 
 log = logging.getLogger("specviz.recorder")
@@ -217,7 +218,7 @@ class TreeTaps(Requests):
         )
         parents = parents_of(below, beside)
         rows = output.next_token_logits.reshape(count, nodes, -1)[at].float()
-        ids, _ = first_choices(rows.flatten(0, 1), self.choices)
+        _, ids = top_k(rows.flatten(0, 1), self.choices)
         logprobs = rows.log_softmax(-1)
         flat = (torch.arange(len(wanted), device=rows.device)[:, None] * nodes + parents.clamp_min(0)).flatten()
         own = logprobs.flatten(0, 1)[flat, tokens.flatten()]

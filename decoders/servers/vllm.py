@@ -27,7 +27,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .recorder import Batch, Recorder, Recording, first_choices, logprobs_of, on_device, ranks_of, to_host
+from decoders.top_k import top_k
+
+from .recorder import Batch, Recorder, Recording, logprobs_of, on_device, ranks_of, to_host
 from .requests import Requests, model_name, start
 
 log = logging.getLogger("specviz.recorder")
@@ -133,7 +135,7 @@ def _numbers(rows: Tensor, drafted: Tensor, judges: Sequence[int], choices: int)
     log-probability and rank in the row before it.
     """
     rows = rows.float()
-    ids, best = first_choices(rows, choices)
+    best, ids = top_k(rows, choices)
     at, own = on_device(judges, rows.device), drafted.long()
     asked = torch.zeros(len(rows), dtype=torch.long, device=rows.device).index_copy_(0, at, own)  # 0: nobody's
     logprobs = logprobs_of(rows, torch.cat([ids, asked[:, None]], -1))

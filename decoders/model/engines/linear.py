@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from decoders.folders import cache_folder, write_json
+from decoders.top_k import top_k
 
 from ..state.transfer import sent
 
@@ -355,7 +356,7 @@ class Head(nn.Module):
 
 def top_tokens(logits: Float[Tensor, "rows vocab"], k: int) -> tuple[Tensor, Tensor]:
     """The k likeliest next tokens per row: (log-probabilities, ids), both [rows, k], best first."""
-    best, index = logits.topk(min(k, logits.shape[-1]), dim=-1)
+    best, index = top_k(logits, k)
     if len(logits) > FEW_ROWS:  # of many rows, another copy of the logits would take more room than it saves time
         return best - logits.logsumexp(-1, keepdim=True), index
     return logits.log_softmax(-1).gather(-1, index), index
