@@ -66,7 +66,7 @@ def test_the_trees_follow_the_sliders_at_once(visit: Visit) -> None:
             assert hung == sorted(state["prompts"])
     state = drawn["point"]["states"][3]
     sums = page.inner_text(".svt-sum")
-    assert f"= {drawn['point']['R']:.3g} accepted per step" in sums and f"{state['pi']:.3f}".lstrip("0") in sums
+    assert f"= {drawn['point']['R']:.3g} accepted per step" in sums and f"{state['pi']:.3g}·" in sums
     assert f"{drawn['point']['candidates']} candidates" in page.inner_text(".svt-state >> nth=3")
     asked = f"3x{drawn['point']['size']}"
     page.wait_for_function("asked => new URL(location.href).searchParams.get('trees') === asked", arg=asked)
@@ -81,7 +81,7 @@ def test_nodes_are_read_with_the_keys_and_the_mouse(visit: Visit) -> None:
     state = page.evaluate("specviz.app.pages.trees.data.budgets[3].points.find((p) => p.size === 32).states[3]")
     page.focus(".svt-state:nth-child(4) .svt-root")
     page.keyboard.press("ArrowRight")
-    number = f"{state['p'][0]:.3f}".lstrip("0")
+    number = f"{state['p'][0]:.2f}".lstrip("0")
     assert page.inner_text(".svt-told").startswith(f"1st guess: accepted with p {number}; acceptance ends here with")
     page.keyboard.press("ArrowRight")
     assert "1st, then 1st guess (distance 2)" in page.inner_text(".svt-told")
@@ -116,7 +116,7 @@ def test_curves_table_and_best_size_tell_the_same(visit: Visit) -> None:
     expect(page.locator(".svt-sizes tr.svp-now")).to_have_attribute("data-size", "12")
     expect(page.locator(".svt-use")).to_contain_text("Runs of PPD use trees of")
     assert page.inner_text(".svt-source").startswith("Measured with these prompt tokens")
-    assert page.inner_text(".svt-heats tbody tr >> nth=0").split()[:2] == ["1", ".600"]
+    assert page.inner_text(".svt-heats tbody tr >> nth=0").split()[:2] == ["1", ".60"]
 
 
 @pytest.mark.slow("waits for measurements")

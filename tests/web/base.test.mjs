@@ -19,7 +19,7 @@ test("numbers as people read them", () => {
   );
   assert.equal(format(1234.5), "1,235");
   assert.equal(format("text"), "text");
-  assert.deepEqual([1, 0.93, 0.004, 0.0005, 0, null].map(probability), ["1.0", ".93", ".004", "<.001", ".000", "–"]);
+  assert.deepEqual([1, 0.93, 0.004, 0.0005, 0, null].map(probability), ["1.0", ".93", ".004", "<.001", "<.001", "–"]);
   assert.deepEqual([0.25, -0.21, 1].map(share), [".25", "−.21", "1.00"]);
   assert.deepEqual([1, 0.9534, null].map(thousandths), ["1.000", ".953", "–"]);
   assert.deepEqual(

@@ -210,8 +210,8 @@ function f1Charts(told, counted) {
     x: catalog().min_runs,
     y: row.scores.map((score) => score.f1),
     mode: "lines+markers",
-    line: { color: COLORS[k % 6], dash: DASHES[k % 6], width: 2 },
-    marker: { size: 6, symbol: SYMBOLS[k % 6] },
+    line: { color: COLORS[k % COLORS.length], dash: DASHES[k % DASHES.length], width: 2 },
+    marker: { size: 6, symbol: SYMBOLS[k % SYMBOLS.length] },
     hovertemplate: "minimum length %{x}: F1 %{y:.3f}<extra>%{fullData.name}</extra>",
   }));
   const published = catalog().paper.rows.filter(([name]) => minRunOf(name));

@@ -50,7 +50,7 @@ export const plain = (value) => (typeof value === "boolean" ? (value ? "yes" : "
 export function probability(value) {
   if (value === null || value === undefined) return "–";
   if (value >= 0.995) return "1.0";
-  if (value > 0 && value < 0.001) return "<.001";
+  if (value < 0.001) return "<.001";
   return value.toFixed(value < 0.01 ? 3 : 2).replace(/^0/, "");
 }
 

@@ -55,10 +55,6 @@ export const fixed = (value, digits) => (value === null ? "–" : value.toFixed(
 /** @param {number | null} value */
 export const times = (value) => (value === null ? "–" : `${value.toFixed(2)}×`);
 
-/** A probability: 1.0, .350, <.001. @param {number} value */
-export const share = (value) =>
-  value >= 0.9995 ? "1.0" : value > 0 && value < 0.0005 ? "<.001" : value.toFixed(3).replace(/^0/, "");
-
 /** The server's answer, once it is there. */
 export const data = () => must(page.data, "answer yet");
 

@@ -2,8 +2,8 @@
 
 import { closest, h, level, must, s } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
-import { nth, plural } from "specviz/base/numbers.js";
-import { number, parts, point, share } from "specviz/trees/state.js";
+import { nth, plural, probability } from "specviz/base/numbers.js";
+import { number, parts, point } from "specviz/trees/state.js";
 
 const BOX = { width: 112, height: 34, gap: 30, row: 42, margin: 8 };
 
@@ -53,11 +53,11 @@ function arranged(state) {
 /** What a node is and what its numbers mean, in a sentence or two. @param {PlacedNode} node */
 function told(node) {
   const hangs = `${plural(node.prompts, "prompt token")} on it: state ${node.prompts} follows.`;
-  if (!node.depth) return `The root: nothing of the tree is accepted with probability ${share(node.stop)}; ${hangs}`;
+  if (!node.depth) return `The root: nothing of the tree is accepted with probability ${probability(node.stop)}; ${hangs}`;
   const names = node.path.map((rank) => nth(rank + 1)).join(", then ");
   return (
     `${names} guess${node.depth > 1 ? ` (distance ${node.depth})` : ""}: accepted with ` +
-    `p ${share(node.p)}; acceptance ends here with ${share(node.stop)}; ${hangs}`
+    `p ${probability(node.p)}; acceptance ends here with ${probability(node.stop)}; ${hangs}`
   );
 }
 
@@ -95,7 +95,7 @@ function box() {
 /** @param {Element} group @param {PlacedNode} node */
 function drawNode(group, node) {
   const wide = (/** @type {number} */ value) => Math.max(value > 0 ? 1 : 0, (BOX.width - 2) * value).toFixed(1);
-  const [, p, stop, rank, probability, ends, hung, next] = group.children;
+  const [, p, stop, rank, chance, ends, hung, next] = group.children;
   node.group = group;
   node.words = told(node);
   nodeOf.set(group, node);
@@ -108,8 +108,8 @@ function drawNode(group, node) {
   set(p, { width: wide(node.p) });
   set(stop, { width: wide(node.stop) });
   set(rank, { text: node.depth ? `#${node.path[node.depth - 1] + 1}` : "root" });
-  set(probability, { text: node.depth ? share(node.p) : "" });
-  set(ends, { text: `ends ${share(node.stop)}` });
+  set(chance, { text: node.depth ? probability(node.p) : "" });
+  set(ends, { text: `ends ${probability(node.stop)}` });
   set(hung, { d: diamonds(node.prompts, BOX.width - 45, 6) });
   set(next, { text: `${node.prompts > 4 ? `×${node.prompts} ` : ""}→${node.prompts}` });
 }
@@ -193,7 +193,7 @@ export function drawStates() {
         { title: "π: the share of steps in this state in the long run" },
         h("i.svt-pi-bar", { "aria-hidden": "true" }, level(state.pi)),
         "π ",
-        h("b", share(state.pi)),
+        h("b", number(state.pi)),
       ),
       h(
         "span",
@@ -211,7 +211,7 @@ export function drawStates() {
     drawTree(body.children[0], state, k);
   });
   tell();
-  const sum = p.states.map((state) => `${share(state.pi)}·${number(state.f)}`).join(" + ");
+  const sum = p.states.map((state) => `${number(state.pi)}·${number(state.f)}`).join(" + ");
   parts.sum.replaceChildren(
     "R = Σ π·f = ",
     sum,

@@ -3,11 +3,11 @@
 import { on } from "specviz/base/bus.js";
 import { coded, h, heads, s, scrolled, table } from "specviz/base/dom.js";
 import { alertNote, getJson, postJson, sentence, within } from "specviz/base/json.js";
-import { plural } from "specviz/base/numbers.js";
+import { plural, probability } from "specviz/base/numbers.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { app } from "specviz/shell/state.js";
 import { drawCharts, pick } from "specviz/trees/charts.js";
-import { budget, data, fixed, page, parts, share, times } from "specviz/trees/state.js";
+import { budget, data, fixed, page, parts, times } from "specviz/trees/state.js";
 import { diamonds, tell } from "specviz/trees/states.js";
 
 const POLL_MS = 700;
@@ -53,8 +53,8 @@ function drawAcceptance() {
     h(
       "tr",
       h("th", { scope: "row" }, String(d + 1)),
-      row.map((p) => h("td.svp-num", { style: `--svt-heat:${(p / most).toFixed(3)}` }, share(p))),
-      within.map((top) => h("td.svp-num", share(top.shares[d]))),
+      row.map((p) => h("td.svp-num", { style: `--svt-heat:${(p / most).toFixed(3)}` }, probability(p))),
+      within.map((top) => h("td.svp-num", probability(top.shares[d]))),
     ),
   );
   parts.acceptance.replaceChildren(
