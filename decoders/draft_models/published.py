@@ -11,7 +11,6 @@ import json
 import math
 import pickle
 import re
-import struct
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -23,11 +22,11 @@ import torch
 from torch import Tensor
 
 from decoders.errors import TooLarge, UserError, first_line
+from decoders.model.files.headers import tensor_sizes
 from decoders.model.state.room import free_memory, gigabytes
 
 Shapes = dict[str, tuple[int, ...]]
 
-MOST_HEADER = 100 << 20  # bytes of a safetensors header, as the format has it
 MOST_JSON = 16 << 20  # bytes of a configuration or an index
 CONFIG = "config.json"
 PICKLES = (".bin", ".pt", ".pth")
@@ -200,7 +199,7 @@ class Published:
             _check_room(str(place), sum(file.stat().st_size for file in pickles))
         every: dict[str, tuple[tuple[int, ...], int]] = {}
         for file in files:
-            every |= _pickled_shapes(file) if file.suffix in PICKLES else _header(file)
+            every |= _pickled_shapes(file) if file.suffix in PICKLES else tensor_sizes(file)
         shapes = {name: shape for name, (shape, _) in every.items()}
         form = _format(str(place), config, shapes)
         keeps = form.keeps if form.reach is None else form.reach(config)
@@ -365,26 +364,6 @@ def _weight_files(place: Path) -> list[Path]:
 
 
 # --- what stands in the files
-
-
-def _header(file: Path) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Name → shape and bytes of a safetensors file's tensors, by its header."""
-    try:
-        with file.open("rb") as opened:
-            (length,) = struct.unpack("<Q", opened.read(8))
-            if length > MOST_HEADER:
-                raise ValueError(f"a header of {length:,} bytes")
-            header = json.loads(opened.read(length))
-        tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
-        whole = 8 + length + max((int(entry["data_offsets"][1]) for entry in tensors.values()), default=0)
-        if file.stat().st_size < whole:
-            raise ValueError(f"{file.stat().st_size:,} of {whole:,} bytes are there")
-        return {
-            name: (tuple(map(int, entry["shape"])), int(entry["data_offsets"][1]) - int(entry["data_offsets"][0]))
-            for name, entry in tensors.items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as error:
-        raise UserError(f"{file} is truncated or damaged ({first_line(error, 120)}): bring it again") from error
 
 
 def _unpickle(file: Path, **options: Any) -> dict[str, Tensor]:

@@ -20,13 +20,13 @@ from ..engines.kernel import KERNELS
 from ..engines.rounding import BITS
 from ..files.catalog import model_place
 from ..files.gguf import check_magic, gguf_file, is_converted
+from ..files.headers import tensor_sizes
 from ..files.shape import ModelShape
 from ..state.room import free_memory, gigabytes
 from .load import check_folder, chosen_device, chosen_dtype, chosen_engine
 
 TEXT = 2048  # tokens whose keys and values are counted
 SPARE_ROWS = 512  # cache rows beside them
-MOST_HEADER = 100 << 20  # bytes of a safetensors header, as the format has it
 # how GGUF writes a setting's type, and in how many bytes: numbers and truth values
 GGUF_TYPES = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")
 GGUF_TEXT, GGUF_LIST = 8, 9
@@ -160,24 +160,7 @@ def _count_stored(folder: Path) -> int:
     else:
         files = [folder / "model.safetensors"]
         files = files if files[0].is_file() else sorted(folder.glob("*.safetensors"))
-    return sum(_numbers(file) for file in files)
-
-
-def _numbers(file: Path) -> int:
-    """Count the numbers in a safetensors file, by its header. Raises UserError for a damaged one."""
-    try:
-        with file.open("rb") as opened:
-            (length,) = struct.unpack("<Q", opened.read(8))
-            header = json.loads(opened.read(min(length, MOST_HEADER)))
-        tensors = [entry for name, entry in header.items() if name != "__metadata__"]
-        whole = 8 + length + max((entry["data_offsets"][1] for entry in tensors), default=0)
-        if file.stat().st_size < whole:
-            raise ValueError(f"{file.stat().st_size:,} of {whole:,} bytes are there")
-        return sum(math.prod(entry["shape"]) for entry in tensors)
-    except OSError as error:
-        raise UserError(f"{file.name} cannot be read: {error.strerror or first_line(error)}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise UserError(f"{file.name} is truncated or damaged ({first_line(error, 120)}): bring it again") from error
+    return sum(math.prod(shape) for file in files for shape, _ in tensor_sizes(file).values())
 
 
 # --- GGUF files
