@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,23 @@ def test_an_unknown_trace_is_a_sentence(client: TestClient, key: str) -> None:
     assert answer.status_code == 404
     if "detail" not in answer.json():
         assert answer.json()["error"].endswith(".")
+
+
+@pytest.mark.parametrize("path", ["models/of", "whatif"])
+def test_a_run_is_looked_up_when_it_is_asked_for(
+    client: TestClient, desk: StubDesk, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    key = desk.submit_text().id
+
+    class Slow:  # the first time torch comes with it, which takes seconds
+        @property
+        def other_model(self) -> Callable[..., None]:
+            desk.store.remove(key)
+            return lambda *_: None
+
+    monkeypatch.setitem(sys.modules, "decoders.study.look.recorded", Slow())
+    assert client.get(f"/api/{path}/{key}").status_code == 200
+    assert key not in desk.store and client.get(f"/api/models/of/{key}").status_code == 404
 
 
 @pytest.mark.parametrize("format", server.FORMATS)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -75,6 +76,11 @@ FORGET = """try {
 } catch { /* no site yet */ }"""
 
 
+def _line(said: Any) -> str:
+    """The console's line; of a request that failed, with what was asked for."""
+    return f"{said.text}: {urlsplit(said.location['url']).path}" if "Failed to load" in said.text else said.text
+
+
 class User:
     """Somebody with a browser: one context, and one tab in which each test's page is opened.
 
@@ -106,7 +112,7 @@ class User:
         tab.script = None
         tab.session = self.context.new_cdp_session(tab)
         tab.session.send("Page.enable")
-        tab.on("console", lambda said: tab.problems.append(said.text) if said.type in ("error", "warning") else None)
+        tab.on("console", lambda said: tab.problems.append(_line(said)) if said.type in ("error", "warning") else None)
         tab.on("pageerror", lambda error: tab.problems.append(error.stack or str(error)))
         tab.on("request", lambda request: tab.requests.append(request.url))
         return tab

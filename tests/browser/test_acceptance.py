@@ -165,7 +165,7 @@ def test_the_calculator_answers_as_it_is_moved(old_address: Visit) -> None:
     expect(speedup).to_have_text("1.31×")
     page.fill(".svd-rows", "30")
     expect(page.locator(".svd-result .svp-error")).to_contain_text("write rows:ms")
-    page.problems[:] = [problem for problem in page.problems if "422" not in problem]
+    page.problems[:] = [problem for problem in page.problems if "status of 422" not in problem]
     page.fill(".svd-rows", "")
     expect(speedup).to_have_text("2.35×")
     slider = page.locator(".svd-slider input").nth(2)

@@ -222,7 +222,7 @@ def test_an_unknown_link_is_a_sentence_and_the_gallery(page: Any, port: int) -> 
     page.wait_for_selector(".svp-banner:has-text(\"There is no run called 'gone' here\")")
     wait(page, "specviz.app.shown === 'gallery-0'")
     expect(page.locator(".svp-banner[role=alert]")).to_contain_text("Here is a run from the gallery instead.")
-    assert [p for p in page.problems if "404" not in p] == []
+    assert [p for p in page.problems if "status of 404" not in p] == []
 
 
 def test_upload_good_and_bad(visit: Visit, tmp_path: Path) -> None:

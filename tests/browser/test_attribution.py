@@ -183,4 +183,4 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     fits(page, 420, 860)
     page.evaluate("specviz.goTo('inspect')")
     page.wait_for_selector(".sv-headline .sv-chip:has-text('answer given')")
-    nothing_wrong(page, port, said=["422"])  # the empty answer's
+    nothing_wrong(page, port, said=["status of 422"])  # the empty answer's

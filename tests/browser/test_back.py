@@ -88,7 +88,7 @@ def test_back_leads_to_the_run_that_was_open_before(app: Any) -> None:
     expect(app.locator(".svp-banner")).to_contain_text("no-such-run")
     at(app, trace=OTHER)
     assert length(app) == before
-    assert [problem for problem in app.problems if "404" not in problem] == []
+    assert [problem for problem in app.problems if "status of 404" not in problem] == []
     app.problems.clear()
 
 

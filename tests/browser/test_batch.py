@@ -144,4 +144,4 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
     page.fill("#svl-temperature", "1")
     page.locator("#svl-temperature").blur()
     expect(page.locator(f"input[value='{base}@block']")).to_be_enabled()
-    nothing_wrong(page, port, said=["422", "404"])
+    nothing_wrong(page, port, said=["status of 422", "status of 404"])

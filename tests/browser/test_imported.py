@@ -103,7 +103,7 @@ def test_a_server_is_connected_and_the_sheet_fills_while_it_answers(inspect: Any
     sheet.get_by_label("Address").fill("http://127.0.0.1:9")
     sheet.get_by_role("button", name="Send the prompt").click()
     expect(sheet.get_by_role("alert")).to_contain_text("does not answer")
-    assert "422" in page.problems.pop(), "the browser says so, too"
+    assert "status of 422" in page.problems.pop(), "the browser says so, too"
     with model_server() as server:
         server.chunks[3]["choices"][0]["delta"]["content"] = "<img src=x onerror=alert(1)>"
         server.pause = 12

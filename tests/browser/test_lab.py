@@ -39,7 +39,7 @@ def visit(page: Any, port: int, desk: StubDesk) -> Iterator[Visit]:
     yield go
     desk.gate.set()
     desk.pause_s = 0.0
-    nothing_wrong(page, port, said=["422"])
+    nothing_wrong(page, port, said=["status of 422"])
 
 
 def sweep(page: Any, values: str = "2, 4", count: str = "2") -> None:

@@ -137,11 +137,17 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
         page.emulate_media(color_scheme=scheme)
         fits(page, 420)
     page.unroute_all(behavior="wait")
-    assert [p for p in page.problems if "422" not in p] == []
+    assert [p for p in page.problems if "status of 422" not in p] == []
 
 
 @pytest.mark.slow("Attribution opened beside the library")
-def test_what_was_deleted_is_in_no_list_any_more(page: Any, context: Any, port: int, desk: StubDesk) -> None:
+def test_what_was_deleted_is_in_no_list_any_more(
+    page: Any, context: Any, port: int, desk: StubDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = synthetic.chain()
+    other.run["method"] = {**other.run["method"], "name": "pld"}  # another signal on the same answer
+    wholes = iter((synthetic.chain(), other))
+    monkeypatch.setattr(desk, "whole", lambda: next(wholes))
     page.goto(f"http://127.0.0.1:{port}/?tab=attribution")
     page.wait_for_selector(".svp-attribution[data-ready]")
     mine = next(c["value"] for c in context.cookies() if c["name"] == "specviz_browser")
@@ -154,8 +160,10 @@ def test_what_was_deleted_is_in_no_list_any_more(page: Any, context: Any, port: 
     page.click(f"{row('Gone at once')} [aria-label^='Delete']")
     page.wait_for_selector(".svr-gone button")
     expect(chooser.locator(f"option[value='{ids[0]}']")).to_have_text("A run that was deleted")
+    becomes(page, lambda: "trace" in page.url, False)  # who loads the page again asks for no run that is gone
     page.click(".svr-gone button:has-text('Undo')")
     expect(chooser.locator(f"option[value='{ids[0]}']")).to_contain_text("Gone at once")
+    becomes(page, lambda: f"trace={ids[0]}" in page.url, True)
     page.click(f"{row('Gone at once')} [aria-label^='Delete']")
     page.click(f"{row('Gone later')} [aria-label^='Delete']")  # the first one is deleted now
     until(lambda: ids[0] not in desk.store, "the run is deleted", rest=lambda s: page.wait_for_timeout(1000 * s))
@@ -165,7 +173,11 @@ def test_what_was_deleted_is_in_no_list_any_more(page: Any, context: Any, port: 
     expect(chooser).to_have_value("gallery-0")
     expect(chooser.locator("option")).to_have_count(len(page.evaluate("specviz.app.runs")))
     assert not {"Gone at once", "Gone later"} & set(" ".join(chooser.locator("option").all_inner_texts()).split(" · "))
+    page.wait_for_selector(".svp-attribution[data-ready='gallery-0']")
+    assert page.evaluate("[...specviz.app.pages.attribution.docs.keys()]") == ["gallery-0"]
+    becomes(page, lambda: "tab=attribution" in page.url and "trace=gallery-0" in page.url, True)
     page.reload()
+    page.wait_for_selector(".svp-attribution[data-ready='gallery-0']")
     until(lambda: ids[1] not in desk.store, "the other run is deleted", rest=lambda s: page.wait_for_timeout(1000 * s))
     assert page.problems == []
 
@@ -200,4 +212,4 @@ def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
         page.click("button:has-text('Log out')")
         page.wait_for_selector("form[action=login]")
         assert not [c for c in context.cookies() if c["name"] in ("specviz_session", "specviz_browser")]
-    assert [p for p in page.problems if "401" not in p] == []
+    assert [p for p in page.problems if "status of 401" not in p] == []

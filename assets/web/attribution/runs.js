@@ -47,7 +47,9 @@ export async function load(id) {
     say(doc.error, Boolean(doc.error));
     keep(doc);
     draw();
-    const more = doc.others.filter((one) => !has(one.method) && !page.waiting.has(one.method));
+    /** @type {(one: {method: string, id: string}) => boolean} */
+    const lacks = ({ method, id }) => !has(method) && !page.waiting.has(method) && !isGone(id);
+    const more = doc.others.filter(lacks);
     const others = await Promise.all(more.map((one) => getRun(one.id).catch(() => null)));
     if (ticket !== page.ticket) return;
     for (const other of others) if (other?.views) keep(other);

@@ -1,7 +1,9 @@
 /* The address: trace, step, pins, tab; another view is an entry of the browser's history, another step is none. */
 
+import { on } from "specviz/base/bus.js";
 import { rested } from "specviz/base/dom.js";
 import { put } from "specviz/base/storage.js";
+import { isGone } from "specviz/shell/runs.js";
 import { app, params } from "specviz/shell/state.js";
 
 /** The parameters that name a tab's view. @type {Record<string, string[]>} */
@@ -38,12 +40,17 @@ export const setAddress = (values) => write(put(new URL(location.href), values))
 /** Writes it, a moment after the last change; the run that is being opened does so when it is there. */
 export const address = rested(() => app.coming || write(new URL(link())), 150);
 
+// a page that is loaded again asks for the run that its address names: one that was deleted is not named any more
+on("runs", () => (isGone(app.current) ? write(new URL(link())) : address()));
+
 /** The address of what is shown. */
 export function link() {
-  const seen = app.shown === app.current ? app.inspector?.state() : null;
+  const gone = isGone(app.current);
+  const seen = !gone && app.shown === app.current ? app.inspector?.state() : null;
   const place = seen && { step: String((seen.step || 0) + 1), pins: seen.pins.join(",") };
   const tab = app.tab === "inspect" ? null : app.tab;
-  return put(new URL(location.href), { trace: app.current, ...place, tab }).href;
+  const run = gone ? { trace: null, step: null, pins: null } : { trace: app.current, ...place };
+  return put(new URL(location.href), { ...run, tab }).href;
 }
 
 /** The step and the pins that an address has: by default the one with which the page was opened. */

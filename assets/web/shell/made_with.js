@@ -2,6 +2,7 @@
 
 import { h } from "specviz/base/dom.js";
 import { getJson, postJson, sentence } from "specviz/base/json.js";
+import { isGone } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 import { askAll } from "specviz/shell/status.js";
 
@@ -20,8 +21,9 @@ export async function choose(model, weights = "") {
 export async function offerModel(place, id) {
   const asked = (place.dataset.run = `${id} ${app.model.number}`);
   place.hidden = true;
-  /** @type {MadeWith | null} */
-  const made = id ? await getJson(`api/models/of/${encodeURIComponent(id)}`).catch(() => null) : null;
+  /** @type {() => Promise<MadeWith | null>} */
+  const ask = () => getJson(`api/models/of/${encodeURIComponent(id)}`).catch(() => null);
+  const made = id && !isGone(id) ? await ask() : null;
   if (place.dataset.run !== asked || !made || made.same) return;
   const use = async () => {
     button.disabled = true;

@@ -69,9 +69,9 @@ class Models(Service):
         target, loader = self.desk.loader.target, self.desk.loader
         if target is None or (is_id(key) and self.desk.runner.job(key) is not None):
             return {"same": True, "name": "", "loaded": "", "model": "", "beside": False}
+        run = self.desk.trace(key).run  # before torch is imported: the run may be deleted meanwhile
         from decoders.study.look.recorded import other_model
 
-        run = self.desk.trace(key).run
         made = run.get("model") or {}
         source = source_of_key(str(made.get("key") or "")) if loader.pick and not self._forbidden(user) else ""
         same = "name" not in made or other_model(target, run) is None

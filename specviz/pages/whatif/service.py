@@ -104,10 +104,10 @@ class WhatIfs(Service):
             self.desk.trace(key)
             return self.desk.reason() or "There is no model."
         if key not in self._reasons:
+            trace = self.desk.trace(key)  # before torch is imported: the run may be deleted meanwhile
             from decoders.study.look.recorded import other_model
             from specviz.experiments.prompts import check_tokens
 
-            trace = self.desk.trace(key)
             target = self.desk.target_of(trace.run)
             words = "it has no step" if not trace.rows("steps") else other_model(target, trace.run)
             if words is None:
