@@ -97,13 +97,13 @@ def test_named_ratios():
 
 def test_peers_give_the_tokens_of_plain_decoding_and_their_times():
     stock = StockModel(network())
-    plain = stock.timed(PROMPTS[0].tokens, 30, ())
-    lookup = stock.timed(PROMPTS[0].tokens, 30, (), prompt_lookup_num_tokens=5, max_matching_ngram_size=2)
+    plain = stock.time_run(PROMPTS[0].tokens, 30, ())
+    lookup = stock.time_run(PROMPTS[0].tokens, 30, (), prompt_lookup_num_tokens=5, max_matching_ngram_size=2)
     assert plain.tokens == lookup.tokens == stock.generate(PROMPTS[0].tokens, 30, ()) and len(plain.tokens) == 30
     assert plain.first_tokens == 1 and 1 <= lookup.first_tokens <= 6
     assert 0 < plain.first_s < plain.seconds
     assert plain.tokens_per_s == pytest.approx(29 / (plain.seconds - plain.first_s))
-    one = stock.timed(PROMPTS[0].tokens, 1, ())
+    one = stock.time_run(PROMPTS[0].tokens, 1, ())
     assert one.first_tokens == 1 and one.tokens_per_s is None
     stop = plain.tokens[4]
     stopped = stock.generate(PROMPTS[0].tokens, 30, (stop,))
@@ -121,8 +121,8 @@ def test_a_models_own_settings_do_not_touch_the_reference():
 def test_a_benchmark_end_to_end(monkeypatch):
     target, seen, order = tiny_target(), [], []
     stock = StockModel(network())
-    inner = stock.timed
-    stock.timed = lambda *a, **k: order.append(k) or inner(*a, **k)
+    inner = stock.time_run
+    stock.time_run = lambda *a, **k: order.append(k) or inner(*a, **k)
     methods = {"pld": {"k": "4", "max_ngram": 2}}
     monkeypatch.setattr("decoders.sweep.ledger.REPEATED", 0)  # whatever else the machine does
     report = bench(

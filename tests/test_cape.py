@@ -41,7 +41,7 @@ def test_the_tree_of_the_oracle():
     told[0, [a, c]], told[1, [b, d, e]] = torch.tensor([0.6, 0.3]), torch.tensor([0.5, 0.3, 0.1])
     made = expand(7, [a, b], told, "fixed", 3)
     keep = [n for n in range(len(made.tree)) if made.probabilities[n] > 0]
-    tree, _ = made.tree.kept(keep)
+    tree, _ = made.tree.subtree(keep)
     assert tree.tokens == (7, a, b, c, d, e) and tree.depths == (0, 1, 2, 1, 2, 2)
     sees = tree.ancestors()
     assert [np.flatnonzero(row).tolist() for row in sees[1:]] == [[0, 1], [0, 1, 2], [0, 3], [0, 1, 4], [0, 1, 5]]

@@ -8,7 +8,7 @@ import pytest
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from decoders import Prompt, generate, methods, record
-from decoders.drafters.sps import offer_drafter, opened
+from decoders.drafters.sps import offer_drafter, open_drafter
 from decoders.engine.decoding import Decoding, read_once
 from decoders.method.part import kinds
 from decoders.study.judge import contract
@@ -35,7 +35,7 @@ def target(tmp_path_factory):
         for kind in kinds():
             save_tiny_part(made, kind)
         offer_drafter(made, str(folder))
-        save_tiny_part(opened(made, str(folder)), "ppd")
+        save_tiny_part(open_drafter(made, str(folder)), "ppd")
         yield made
 
 

@@ -32,7 +32,7 @@ def trace(target):
 @pytest.mark.parametrize("name", matrix(["pld", "pld+h", "adapld", "recycling", "plain"], 2, "the other methods"))
 def test_the_text_alone_says_what_the_target_would_have_accepted(target, trace, name):
     """Against what if, which has the target score every draft."""
-    live, method = LiveRun(target, trace).drafted(find_method(name)), find_method(name)
+    live, method = LiveRun(target, trace).draft_with(find_method(name)), find_method(name)
     read = ReadRun(target, trace)
     expected = [read.redraft(step, method, method.params()) for step in range(trace.rows("steps"))]
     assert [step.accepted for step in live.steps] == [one.accepted for one in expected]
@@ -43,7 +43,7 @@ def test_the_text_alone_says_what_the_target_would_have_accepted(target, trace, 
 
 def test_a_step_that_raises_stands_beside_the_others_with_its_traceback(tmp_path, target, trace):
     add_plugin(write(tmp_path, (COPIED, f"if context.length % 2: raise ValueError(7)\n                {COPIED}")))
-    steps = LiveRun(target, trace).drafted(find_method("mine")).steps
+    steps = LiveRun(target, trace).draft_with(find_method("mine")).steps
     broken = [step for step in steps if step.error]
     assert len(steps) == trace.rows("steps") and 0 < len(broken) < len(steps)
     assert "raise ValueError(7)" in broken[0].details and "failed in propose: ValueError: 7, line" in broken[0].error
@@ -54,7 +54,7 @@ def test_the_worst_steps_come_first_and_are_against_the_last_save(tmp_path, targ
     drafts = []
     for k in ("8", "1"):
         add_plugin(write(tmp_path, ("param(8,", f"param({k},")))
-        drafts.append(run.drafted(find_method("mine")))
+        drafts.append(run.draft_with(find_method("mine")))
     rows = saves.rows([drafts[1]], [drafts[0]], None)
     changes = [row.change for row in rows]
     assert changes == sorted(changes) and changes[0] < 0 and max(changes) <= 0

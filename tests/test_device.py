@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from decoders import Prompt, Sampling, UserError, generate, load_target, methods, record
-from decoders.drafters.sps import offer_drafter, opened
+from decoders.drafters.sps import offer_drafter, open_drafter
 from decoders.engine.decoding import Decoding
 from decoders.method.part import kinds
 from decoders.model.state.transfer import fetched, rows_of, sent, stretches
@@ -54,7 +54,7 @@ def folder(request, tmp_path_factory):
                 save_tiny_part(here, kind)
             network("qwen3", 2).save_pretrained(place / "drafter")
             tiny_tokenizer().save_pretrained(place / "drafter")
-            save_tiny_part(opened(here, str(place / "drafter")), "ppd")
+            save_tiny_part(open_drafter(here, str(place / "drafter")), "ppd")
         yield place
 
 

@@ -233,9 +233,9 @@ def test_the_drafter_takes_the_targets_engine(monkeypatch):
         return tiny_target("llama")
 
     monkeypatch.setattr(sps, "load_target", load)
-    sps.opened(target, "here")
+    sps.open_drafter(target, "here")
     target.engines = Engines(target, "auto")
-    sps.opened(target, "there")
+    sps.open_drafter(target, "there")
     assert asked == ["eager", "auto"]
 
 

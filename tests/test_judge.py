@@ -13,7 +13,7 @@ from decoders import Prompt, Sampling, load_target, record, save
 from decoders.draft.draft import Scored
 from decoders.engine.decoding import Decoding
 from decoders.errors import UserError
-from decoders.study.judge.judge import Draws, chosen_rules, fault, judged, totals
+from decoders.study.judge.judge import Draws, chosen_rules, fault, judge_steps, totals
 from decoders.study.look.rebuilt import rebuilt
 from decoders.verifiers.sampling import Chooser
 from specviz.cli import main
@@ -45,7 +45,7 @@ def test_rules_judge_by_the_rows_of_the_run_itself():
     whole = [(step.draft, Scored(step.scored.logits.clone())) for step in decoding if step.draft.tree.drafted]
     rules = chosen_rules()
     for first, exact in ((None, False), (2048, True)):
-        steps = list(judged(run(first=first), rules))
+        steps = list(judge_steps(run(first=first), rules))
         assert len(steps) == len(whole)
         for step, (draft, scored) in zip(steps, whole, strict=True):
             for name, (card, params) in rules.items():
@@ -62,17 +62,17 @@ def test_the_recorded_rule_gives_the_recorded_verdict():
         settled = 0
         for first in (None, 2048):
             trace = run(method, first=first)
-            for step in judged(trace, chosen_rules([name])):
+            for step in judge_steps(trace, chosen_rules([name])):
                 one, bonus = step.rules[name], trace.tables["steps"]["bonus"][step.step]
                 if not one.open:
                     assert one.accepted == step.accepted and one.status == step.status
                     assert not one.differing(step.status) and one.bonus in (bonus, None)
                     settled += one.bonus is not None
         assert settled >= trace.rows("steps") - trace.tables["steps"]["drafted"].count(0)  # all p and q settle all
-    for step in judged(run()):
+    for step in judge_steps(run()):
         assert not step.rules["ratio"].open
     for method in ("sps", "eagle2", "pld+h"):
-        for step in judged(run(method, 0.0)):
+        for step in judge_steps(run(method, 0.0)):
             assert step.rules["match"].status == step.status and step.rules["block"].expected == (step.accepted,) * 2
             relaxed = step.rules["relaxed"]
             assert relaxed.expected[0] >= step.accepted
@@ -99,11 +99,11 @@ def test_a_rank_that_is_recorded_is_kept():
 
 
 def test_other_tokens_are_none_of_a_lossless_rule():
-    sums = totals(list(judged(run())))
+    sums = totals(list(judge_steps(run())))
     for name, (card, _) in chosen_rules().items():
         share = sums[name].to_json()["other_share"]
         assert (share == [0.0, 0.0]) == card.lossless if name != "fly" else share is None
-    milder = totals(list(judged(run(), chosen_rules(["diverse"], {"diverse": {"ensemble_weight": 0.95}}))))
+    milder = totals(list(judge_steps(run(), chosen_rules(["diverse"], {"diverse": {"ensemble_weight": 0.95}}))))
     assert milder["diverse"].other[1] < sums["diverse"].other[0]
 
 
@@ -112,7 +112,7 @@ def test_a_lossy_run_says_how_far_it_went():
     for method, temperature in (("sps@typical", 1.0), ("sps@relaxed", 0.0)):
         trace = run(method, temperature, first=2048)
         values, rule = trace.run["metrics"], method.partition("@")[2]
-        (total,) = totals(list(judged(trace, chosen_rules([rule])))).values()
+        (total,) = totals(list(judge_steps(trace, chosen_rules([rule])))).values()
         if temperature:
             assert values["other_share"] == pytest.approx(total.to_json()["other_share"][0], abs=1e-4)
             assert total.other[0] > 0
@@ -136,7 +136,7 @@ def test_more_first_choices_are_recorded_where_asked_for():
     few, many = run(), run(first=64)
     assert few.output_ids == many.output_ids and many.run["first_choices"] == 64 and "first_choices" not in few.run
     assert len(many.tables["guesses"]["step"]) > 3 * len(few.tables["guesses"]["step"])
-    width = [step.rules["block"].expected for trace in (few, many) for step in judged(trace)]
+    width = [step.rules["block"].expected for trace in (few, many) for step in judge_steps(trace)]
     half = len(width) // 2
     assert sum(h - low for low, h in width[half:]) < sum(h - low for low, h in width[:half])
 
@@ -149,7 +149,7 @@ def test_runs_that_cannot_be_judged_say_why():
     trace.run["unknown"] = ["nodes.prob"]
     assert "its source does not say" in fault(trace)
     with pytest.raises(UserError, match="cannot be judged again: it drafted nothing"):
-        list(judged(run("plain", 0.0)))
+        list(judge_steps(run("plain", 0.0)))
 
 
 def test_draws_are_the_recorded_ones_first():

@@ -50,12 +50,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fill(folder: Path, text: str) -> dict[str, Any]:
-    return Filler(parse(HEAD + text, "my.txt"), Runs(folder)).filled()
+    return Filler(parse(HEAD + text, "my.txt"), Runs(folder)).fill()
 
 
 def faults(folder: Path, text: str) -> list[str]:
     with pytest.raises(LessonError) as error:
-        Filler(parse(text, "my.txt"), Runs(folder)).filled()
+        Filler(parse(text, "my.txt"), Runs(folder)).fill()
     return [str(fault) for fault in error.value.faults]
 
 

@@ -200,23 +200,23 @@ def test_a_part_of_a_draft_leaves_the_rest_to_the_next_step() -> None:
 
 def test_policies_move_as_their_servers_do() -> None:
     schedule = Schedule(5)
-    schedule.judged(chain(5, (1.0,) * 5)[0], 5, 5)
-    schedule.judged(chain(5, (1.0,) * 5)[0], 5, 3)
+    schedule.learn(chain(5, (1.0,) * 5)[0], 5, 5)
+    schedule.learn(chain(5, (1.0,) * 5)[0], 5, 3)
     assert schedule.tokens == 6
     threshold = Threshold()
     assert threshold.length(chain(0, (0.9, 0.3, 0.9))[0], COSTS) == 2, "the token below it is drafted, too"
     for _ in range(4):
-        threshold.judged(chain(1, (0.9, 0.6))[0], 2, 1)
+        threshold.learn(chain(1, (0.9, 0.6))[0], 2, 1)
     assert threshold.threshold == pytest.approx(0.9)
     tiers_of = Tiers(1)
     lengths = []
     for _ in range(40):
         lengths.append(tiers_of.length(chain(7, (1.0,) * 7)[0], COSTS))
-        tiers_of.judged(chain(7, (1.0,) * 7)[0], lengths[-1], lengths[-1])
+        tiers_of.learn(chain(7, (1.0,) * 7)[0], lengths[-1], lengths[-1])
     assert lengths[0] == 5 and lengths[-1] == 7
     for _ in range(60):
         length = tiers_of.length(chain(0, (1.0,) * 7)[0], COSTS)
-        tiers_of.judged(chain(0, (1.0,) * 7)[0], length, 0)
+        tiers_of.learn(chain(0, (1.0,) * 7)[0], length, 0)
     assert length == 1
     assert Tiers(64).length(chain(3, (1.0,) * 3)[0], COSTS) == 0
 
@@ -225,7 +225,7 @@ def test_the_estimator_learns_what_a_probability_is_worth() -> None:
     estimator, sure = Estimator(), chain(0, (0.99, 0.99, 0.99))[0]
     assert estimator.length(sure, COSTS) == 3
     for _ in range(100):
-        estimator.judged(sure, 3, 0)
+        estimator.learn(sure, 3, 0)
     assert estimator.length(sure, COSTS) == 0
 
 

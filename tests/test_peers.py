@@ -85,7 +85,7 @@ def test_the_assistant_drafts_as_many_tokens_as_sps(target: Target, tmp_path: Pa
     tiny_tokenizer().save_pretrained(tmp_path / "small")
     other = peers.assistant_of(target, {"drafter": str(tmp_path / "small")})
     assert torch.equal(other.lm_head.weight, network(seed=2).lm_head.weight)
-    made = StockModel(network()).timed(TOKENS, NEW, (), assistant=other)
+    made = StockModel(network()).time_run(TOKENS, NEW, (), assistant=other)
     assert made.tokens == plain(target)
 
 
@@ -144,7 +144,7 @@ def test_a_peer_that_crashes_leaves_and_the_others_go_on(target: Target) -> None
     def crashes(tokens: Any, most: int, stop_ids: Any) -> Any:
         calls.append(most)
         if len(calls) < 3:  # the warm-up and one run
-            return StockModel(network()).timed(tokens, most, stop_ids)
+            return StockModel(network()).time_run(tokens, most, stop_ids)
         raise PeerLost("llama.cpp takes no part: its process ended with signal 11")
 
     report = bench(

@@ -376,7 +376,7 @@ def test_overlaps_formed_together_are_those_of_each_step(monkeypatch):
     run, told = Run(target, Prompt.from_ids(prompt_ids(3)), "glide", max_new_tokens=24), []
     record_rows = run._record
     run._record = lambda: told.extend(step.verdict.terms.get("overlap") for step, _ in run._waiting) or record_rows()
-    trace = run.finished()
+    trace = run.finish()
     flat = [beta for betas in told for beta in ([np.nan] if betas is None else betas)]
     np.testing.assert_allclose(np.asarray(trace.tables["nodes"]["term:overlap"], dtype=float), flat, atol=1e-6)
     assert np.isfinite(flat).any()

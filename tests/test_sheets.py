@@ -17,7 +17,7 @@ from specviz.experiments.figures import caption, charts
 from specviz.experiments.grids import grids, to_file_text
 from specviz.experiments.prompts import Case
 from specviz.experiments.sheets import in_a_cell
-from specviz.pages.lab.display import drawn
+from specviz.pages.lab.display import draw
 
 from .models import prompt_ids, tiny_target
 
@@ -68,7 +68,7 @@ def test_its_figures_have_ours_and_the_papers_apart(results: Results) -> None:
     shown = [note.text for note in speed.figure.layout.annotations]
     assert f"<i>{IN_A_CELL}</i>" in shown and any("1.00" in text for text in shown)
     assert all(heat.customdata[row][at] is not None for row in (1, 2) for at in range(3))
-    page = drawn(results, ["speedup"])
+    page = draw(results, ["speedup"])
     assert [table["title"] for table in page["profiles"]] == [grid.title for grid in grids(results, ["speedup"])]
 
 

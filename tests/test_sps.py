@@ -15,7 +15,7 @@ from decoders import Prompt, Sampling, UserError, find_method, generate, record
 from decoders.draft.needs import Needs
 from decoders.draft.params import make_params
 from decoders.draft_models.drafter import ModelDrafter
-from decoders.drafters.sps import LanguageModelRun, differing, offer_drafter, opened
+from decoders.drafters.sps import LanguageModelRun, differing, offer_drafter, open_drafter
 from decoders.engine.decoding import Decoding
 
 from .drafts import save_tiny_part, saved_drafters
@@ -152,7 +152,7 @@ def test_a_drafter_may_be_offered_once_for_all_runs(folders, tmp_path):
     assert find_method("sps").missing(target)
     offer_drafter(target, folders["gpt2"])
     assert find_method("sps").missing(target) is None
-    prompt, other = Prompt.from_ids(prompt_ids(3)), opened(target, folders["gpt2"])
+    prompt, other = Prompt.from_ids(prompt_ids(3)), open_drafter(target, folders["gpt2"])
     whole = {"kind": "drafter", "from": other.name, "format": "causal LM", "fingerprint": other.key}
     for params in ({}, {"drafter": folders["gpt2"]}):
         assert record(target, prompt, "sps", params, max_new_tokens=2).run["part"] == whole
@@ -183,7 +183,7 @@ def test_another_tokenizer_is_refused_with_the_reason(target, tmp_path):
         network("llama").save_pretrained(folder)
         other_tokenizer(change).save_pretrained(folder)
         with pytest.raises(UserError, match=f"cannot draft for tiny-llama: {reason}.*needs the target's own tokenizer"):
-            opened(target, str(folder))
+            open_drafter(target, str(folder))
     smaller = other_tokenizer(shrink)
     reason = f"its tokenizer has {len(smaller):,} tokens, the target's {len(tiny_tokenizer()):,}"
     assert differing(tiny_tokenizer(), smaller) == reason

@@ -13,7 +13,7 @@ import torch
 from decoders import Prompt, Sampling, UserError, find_method, generate, record
 from decoders.draft.needs import Needs
 from decoders.draft_models.drafter import drawn_at, likeliest, one_by_one
-from decoders.drafters.sps import LanguageModelRun, offer_drafter, opened
+from decoders.drafters.sps import LanguageModelRun, offer_drafter, open_drafter
 from decoders.drafters.sps_ppd import MOST_PENDING, PromptedRun
 from decoders.engine.decoding import Decoding
 from decoders.prompt_tokens.design import default_trees
@@ -70,7 +70,7 @@ def runs(target, folder, sampling=None, knows=True, **options):
     """Steps of plain SpS and of SpS with PPD on one prompt."""
     prompt = Prompt.from_ids(prompt_ids(3))
     plain = list(Decoding.of(target, prompt, "sps", {"drafter": folder}, sampling=sampling, max_new_tokens=NEW))
-    drafter = opened(target, folder)
+    drafter = open_drafter(target, folder)
     save_tiny_part(drafter, "ppd", **options)
     given = {"drafter": folder, "tree_size": 20}
     run = Decoding.of(target, prompt, "sps+ppd", given, sampling=sampling, max_new_tokens=NEW)
@@ -116,7 +116,7 @@ def test_random_prompt_tokens_change_nothing(target, folders):
 
 
 def test_what_is_recorded(target, folders):
-    save_tiny_part(opened(target, folders["llama"]), "ppd")
+    save_tiny_part(open_drafter(target, folders["llama"]), "ppd")
     trace = record(
         target, Prompt.from_ids(prompt_ids(3)), "sps+ppd", {"drafter": folders["llama"]}, max_new_tokens=NEW
     )
@@ -182,7 +182,7 @@ def test_what_is_missing_is_named_with_its_command(folders, tmp_path):
     refuse("was trained for tiny-llama .* not for", drafter=folders["gpt2"], part=str(foreign))
     offer_drafter(target, folders["gpt2"])
     assert "specviz train ppd --model" in str(method.missing(target))
-    save_tiny_part(opened(target, folders["gpt2"]), "ppd")
+    save_tiny_part(open_drafter(target, folders["gpt2"]), "ppd")
     assert method.missing(target) is None
     assert len(generate(target, prompt, "sps+ppd", max_new_tokens=3)) == 3
     step = next(iter(Decoding.of(target, prompt, "sps+ppd", max_new_tokens=3)))

@@ -195,7 +195,7 @@ def test_text_goes_on_in_the_targets_tokens(behind, assistant, ours, first, last
     else:
         context = mine(behind, add_special_tokens=False)["input_ids"]
     own = [i for piece in assistant for i in ([theirs.eos_token_id] if piece == "</s>" else theirs(piece)["input_ids"])]
-    made = words.written(context, own)
+    made = words.write(context, own)
     assert mine.convert_ids_to_tokens(list(made.tokens)) == [piece.replace(" ", "Ġ") for piece in ours]
     if len(own) == len(assistant):
         assert (made.first, made.last) == (first, last)
@@ -205,9 +205,9 @@ def test_bytes_that_are_no_character_yet_are_left_out():
     _, mine, _, theirs = pair()
     words = Vocabularies(mine, theirs, len(mine), len(theirs))
     own = theirs("aé")["input_ids"]
-    made = words.written(mine("x")["input_ids"], own[:-1])
+    made = words.write(mine("x")["input_ids"], own[:-1])
     assert mine.decode(list(made.tokens)) == "a" and (made.first, made.last) == ((0, -1), (0, -1))
-    assert words.written(mine("x")["input_ids"], own[1:2]).tokens == ()
+    assert words.write(mine("x")["input_ids"], own[1:2]).tokens == ()
 
 
 def test_shared_tokens_are_transformers_own():

@@ -11,11 +11,11 @@ from fastapi.testclient import TestClient
 
 from decoders import Prompt, Sampling, methods, record, save
 from decoders.drafters import verifiers
-from decoders.drafters.sps import opened
+from decoders.drafters.sps import open_drafter
 from decoders.errors import UserError
 from decoders.method.part import kinds
 from decoders.prompt.prompt import Pool
-from decoders.study.judge.judge import chosen_rules, judged
+from decoders.study.judge.judge import chosen_rules, judge_steps
 from decoders.study.look.forced import forced
 from decoders.study.look.recorded import drawn_before, other_model, sampling_of
 from decoders.study.look.whatif import ReadRun, go_on
@@ -117,7 +117,7 @@ def test_sps_by_ppd_near_the_end_of_a_run_that_ended_early(target, tmp_path, mon
     folder = tmp_path / "drafter"
     network("llama", 1).save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
-    save_tiny_part(opened(target, str(folder)), "ppd")
+    save_tiny_part(open_drafter(target, str(folder)), "ppd")
     given = {"drafter": str(folder)}
     asked = Prompt.from_ids(prompt_ids(3))
     whole = record(target, asked, "sps+ppd", given, max_new_tokens=NEW, stop_ids=())
@@ -212,7 +212,7 @@ def test_forced_sampled_and_pooled_runs(target, prompt):
         again = sampled.redraft(step)
         if again.trace.rows("nodes") == 1:
             continue
-        for one in judged(again.trace, chosen_rules(["match"]), before=taken[step]):
+        for one in judge_steps(again.trace, chosen_rules(["match"]), before=taken[step]):
             assert one.rules["match"].open or one.rules["match"].accepted == again.accepted
             agreed += not one.rules["match"].open
     assert agreed > 2

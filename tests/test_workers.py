@@ -78,17 +78,17 @@ def test_a_key_is_of_all_that_determines_and_of_nothing_else() -> None:
 @pytest.mark.parametrize("place", ["{}/results", "file://{}/results", "local://{}/results"])
 def test_a_folder_keeps_units_on_a_disk_and_behind_an_address(tmp_path: Path, place: str) -> None:
     folder, again = Folder(place.format(tmp_path)), Folder(place.format(tmp_path))
-    assert folder.token() is None and folder.listed() == (set(), set())
+    assert folder.token() is None and folder.list_units() == (set(), set())
     assert folder.open() == folder.open() == again.token()
     good, bad = unit("good").key, unit("bad").key
     folder.finish(good, [{"tokens": 3.5}])
     folder.finish(bad, [{"error": "no"}], "no")
     folder.put("traces/a.txt", b"trace")
-    assert again.listed() == ({good}, {bad}) and again.has(good) and not again.has(bad)
+    assert again.list_units() == ({good}, {bad}) and again.has(good) and not again.has(bad)
     assert again.rows(good) == [{"tokens": 3.5}] and again.rows(bad) == [{"error": "no"}]
     assert again.rows(unit("none").key) is None and again.read("traces/a.txt") == b"trace"
     again.finish(bad, [{"tokens": 1}])  # it succeeds when it is tried again
-    assert folder.listed() == ({good, bad}, set())
+    assert folder.list_units() == ({good, bad}, set())
     parts = [path for path in (tmp_path / "results").rglob("*") if path.name.endswith(".part")]
     assert not parts
 
@@ -161,13 +161,13 @@ def test_a_unit_that_kills_every_worker_is_given_up_and_the_others_are_done(fold
     assert list(standing.failures) == [wanted[0].key]
     reason = standing.failures[wanted[0].key]
     assert reason == f"The worker was lost {LOSSES} times with this unit: its process ended (killed by SIGKILL)."
-    assert len(folder.listed()[0]) == 3 and folder.listed()[1] == {wanted[0].key}
+    assert len(folder.list_units()[0]) == 3 and folder.list_units()[1] == {wanted[0].key}
 
 
 def test_a_worker_of_another_version_is_refused(folder: Folder) -> None:
     with pytest.raises(UserError, match="this worker has version 1 and the sweep version 2"):
         work(folder, units(2), about={"version": "2"})
-    assert folder.listed() == (set(), set()) and not multiprocessing.active_children()
+    assert folder.list_units() == (set(), set()) and not multiprocessing.active_children()
 
 
 def test_a_worker_that_sees_another_folder_is_refused(folder: Folder) -> None:
@@ -181,7 +181,7 @@ def test_a_worker_that_sees_another_folder_is_refused(folder: Folder) -> None:
 def test_a_full_disk_of_the_workers_stops_the_sweep_with_what_to_know(folder: Folder) -> None:
     with pytest.raises(UserError, match=r"cannot be written to \(file too large\); all that is finished is kept"):
         work(folder, units(4), about={**ABOUT, "disk": 1})
-    assert folder.listed() == (set(), set()) and not multiprocessing.active_children()
+    assert folder.list_units() == (set(), set()) and not multiprocessing.active_children()
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_stop_ends_a_unit_that_goes_on_for_ever(folder: Folder, tmp_path: Path) 
             cancel.set()
 
     standing = work(folder, wanted, told=tell, cancel=cancel)
-    assert standing.done == 3 and not multiprocessing.active_children() and len(folder.listed()[0]) == 3
+    assert standing.done == 3 and not multiprocessing.active_children() and len(folder.list_units()[0]) == 3
 
 
 # --- two drivers, and a driver that is killed ---
@@ -241,7 +241,7 @@ def test_a_killed_driver_leaves_whole_units_and_no_workers(folder: Folder, tmp_p
         [sys.executable, str(script), folder.place, str(mark), "stay"], env={**os.environ, "PYTHONPATH": str(root)}
     )
     try:
-        until(lambda: mark.exists() and len(folder.listed()[0]) == 6, "all but one unit are done, and that is begun")
+        until(lambda: mark.exists() and len(folder.list_units()[0]) == 6, "all but one unit are done, and it is begun")
         workers = children_of(driver.pid)
         assert len(workers) >= 2
     finally:
@@ -249,7 +249,7 @@ def test_a_killed_driver_leaves_whole_units_and_no_workers(folder: Folder, tmp_p
         driver.wait(60)
     until(lambda: not any(map(alive, workers)), "the workers end with their driver")
     wanted = [*units(6), unit("long", do="stay", mark=str(mark))]
-    assert len(folder.listed()[0]) == 6
+    assert len(folder.list_units()[0]) == 6
     done = work(folder, [*wanted[:6], unit("long")])
     assert (done.before, done.done) == (6, 7)
 
@@ -286,7 +286,7 @@ def test_two_drivers_share_a_folder(folder: Folder) -> None:
     for driver in drivers:
         driver.join(120)
     assert not faults and not any(driver.is_alive() for driver in drivers)
-    assert names_of(folder, wanted) == [f"u{n}" for n in range(30)] and len(folder.listed()[0]) == 30
+    assert names_of(folder, wanted) == [f"u{n}" for n in range(30)] and len(folder.list_units()[0]) == 30
     assert {key for order in orders for key in order} == {one.key for one in wanted[1:]}
 
 

@@ -65,7 +65,7 @@ def test_a_killed_actor_is_started_again_and_a_units_own_error_is_not_tried_agai
 def test_an_actor_of_another_version_is_refused(cluster: Any, folder: Folder) -> None:
     with pytest.raises(UserError, match="this worker has version 1 and the sweep version 2"):
         work(folder, units(2), kind="ray", about={"version": "2"})
-    assert folder.listed() == (set(), set())
+    assert folder.list_units() == (set(), set())
 
 
 def test_a_node_that_is_removed_gives_its_unit_to_another(cluster: Any, folder: Folder, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def clock(
     gc.collect()
     begun = [clock() for clock in CLOCKS]
     if recorded:
-        trace = Run.of(decoding, describe(method, params, decoding)).finished()
+        trace = Run.of(decoding, describe(method, params, decoding)).finish()
         output, steps, decode_ms = trace.output_ids, trace.rows("steps"), trace.run["timings"]["decode_ms"]
     else:
         decoding.prefill()

@@ -34,7 +34,7 @@ def pruned_draft(
     >>> cut.tree.tokens, cut.nodes, cut.left_out.tokens, cut.left_out.parents
     ((5, 8, 2), (0, 1, 3), (5,), (1,))
     """
-    tree, order = draft.tree.first(len(nodes)) if isinstance(nodes, range) else draft.tree.kept(nodes)
+    tree, order = draft.tree.first(len(nodes)) if isinstance(nodes, range) else draft.tree.subtree(nodes)
     prefix = order[-1] == len(order) - 1
 
     def of_nodes(values: tuple) -> tuple:

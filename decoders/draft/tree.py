@@ -91,7 +91,7 @@ class DraftTree:
             sees[node, node] = True
         return sees
 
-    def kept(self, nodes: Iterable[int]) -> tuple[DraftTree, list[int]]:
+    def subtree(self, nodes: Iterable[int]) -> tuple[DraftTree, list[int]]:
         """The tree with only ``nodes`` (and the root), and the old index of every node that stays.
 
         A node whose parent is dropped is dropped with it.
@@ -107,8 +107,10 @@ class DraftTree:
         parents = tuple(-1 if self.parents[node] < 0 else new_index[self.parents[node]] for node in order)
         return DraftTree._part(tokens, parents), order
 
+    kept = subtree  # as plug-ins of earlier versions call it
+
     def first(self, count: int) -> tuple[DraftTree, range]:
-        """The tree of its first ``count`` nodes alone, and their numbers, as ``kept`` gives them."""
+        """The tree of its first ``count`` nodes alone, and their numbers, as ``subtree`` gives them."""
         return DraftTree._part(self.tokens[:count], self.parents[:count]), range(count)
 
     @classmethod
@@ -121,4 +123,4 @@ class DraftTree:
 
     def within_depth(self, depth: int) -> tuple[DraftTree, list[int]]:
         """The tree cut below ``depth``: how a draft is kept inside the token budget."""
-        return self.kept(node for node, d in enumerate(self.depths) if d <= depth)
+        return self.subtree(node for node, d in enumerate(self.depths) if d <= depth)

@@ -51,7 +51,7 @@ class CandidateTree:
         order = np.argsort(-np.asarray(self.scores[1:]), kind="stable")[:count] + 1
         return order.tolist()
 
-    def kept(self, nodes: Sequence[int]) -> tuple[DraftTree, list[int]]:
+    def subtree(self, nodes: Sequence[int]) -> tuple[DraftTree, list[int]]:
         """The tree of these nodes, the likeliest chain first, and the number here of each of its nodes."""
         below: dict[int, list[int]] = {}
         for node in sorted(nodes, key=lambda node: (-self.scores[node], node)):

@@ -68,7 +68,7 @@ class TextDrafter(ModelDrafter):
         own = chain.tokens
         self.run.wrote(own[:-1])
         sure = torch.stack(chain.told).softmax(-1).gather(1, torch.cat(chain.drafted)[:, None])[:, 0]
-        made = self.words.written(context.tokens.tolist(), own)
+        made = self.words.write(context.tokens.tolist(), own)
         tokens = list(made.tokens[:budget])
         notes = {
             "gamma": float(gamma), "forward_ms": Span((started, forwarded)),

@@ -55,7 +55,7 @@ class Vocabularies:
         ids = self.assistant(self.text(tokens), add_special_tokens=True)["input_ids"]
         return list(ids) or [next(iter(self.assistant.all_special_ids), 0)]
 
-    def written(self, context: Sequence[int], assistant: Sequence[int]) -> TargetText:
+    def write(self, context: Sequence[int], assistant: Sequence[int]) -> TargetText:
         """The assistant's text behind a text of the target's, in the target's tokens.
 
         It is tokenized behind the last tokens of the text where a token begins there, else by itself. Special tokens

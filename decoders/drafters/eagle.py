@@ -133,7 +133,7 @@ class EagleDrafter(Drafter):
         grown = self.grow(context.root, first, budget)
         most = min(len(grown.tokens) - 1, self.most)
         ranked = grown.best(len(grown.tokens) - 1)
-        tree, order = grown.kept(ranked[:most])
+        tree, order = grown.subtree(ranked[:most])
         inner = sorted({parent for parent in tree.parents if parent >= 0})
         said = grown.logits_after([order[node] for node in inner])
         sure = [np.nan, *(np.exp(grown.first[order[parent]]) for parent in tree.parents[1:])]

@@ -244,7 +244,7 @@ def differing(target: Any, drafter: Any) -> str | None:
     return None if here == there else "its tokenizer has the same tokens but splits text in another way"
 
 
-def opened(target: Target, source: str, *, other: bool = False) -> Target:
+def open_drafter(target: Target, source: str, *, other: bool = False) -> Target:
     """A causal LM as a drafter for the target, loaded once. Raises UserError where the tokenizer is another, unless
     ``other`` allows that (``vocabularies``), and where one of two tokenizers is not known.
     """
@@ -318,7 +318,7 @@ def _running(target: Target, source: str | None, across: str = TEXT) -> Any:
     if source is None or is_part(Path(source).expanduser()):
         model, rotary = load_part(target, PART.kind.name, source), target_rotary(target.stack)
         return DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
-    drafter = opened(target, source, other=True)
+    drafter = open_drafter(target, source, other=True)
     words = vocabularies(target, source, drafter)
     if words is None:
         return LanguageModelRun(drafter, target.info["vocab"])

@@ -32,7 +32,7 @@ from decoders.verifiers.block import RULE
 
 from .ppd import BIBTEX, PAPER, Plan, PpdDrafter, PpdParams, trees_of
 from .ppd import PART as PROMPT_TOKENS
-from .sps import GAMMA, SCHEDULE, SIZE, LanguageModelRun, opened
+from .sps import GAMMA, SCHEDULE, SIZE, LanguageModelRun, open_drafter
 from .sps import METHOD as SPS
 
 NAME_ONE = (
@@ -225,7 +225,7 @@ def drafter_of(target: Target, source: str | None, part: str | None = None) -> t
             f"{source} is a trained drafter, and prompt tokens can be trained for causal LMs alone: name a model "
             "folder or hub id as the drafter, or use the method sps"
         )
-    drafter = opened(target, source)
+    drafter = open_drafter(target, source)
     if part is not None or find_part(drafter.key, PART.kind.name) is not None:
         return drafter, None
     return drafter, (

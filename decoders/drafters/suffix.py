@@ -139,7 +139,7 @@ class Places:
     def __init__(self, rows: Int[np.ndarray, "places depth"], ends: Int[np.ndarray, " places"], count: int) -> None:
         self.rows, self.ends, self.count = rows, ends, count
 
-    def drafted(self, budget: int, deepest: int, least: float, tree: bool) -> Guess:
+    def draft(self, budget: int, deepest: int, least: float, tree: bool) -> Guess:
         """The draft of at most ``budget`` tokens, none deeper than ``deepest`` or of a probability below ``least``."""
         made = Guess(count=self.count)
         if len(self.rows):
@@ -276,7 +276,7 @@ class SuffixDrafter(Drafter):
         p, best = self.params, None
         for matched in range(one.upto, one.above, -1):
             budget = max(0, min(p.max_tokens, int(matched * p.factor + p.offset + 1e-6)))
-            made = one.places.drafted(budget, p.depth - matched, float(np.float32(p.min_token_prob)), p.tree)
+            made = one.places.draft(budget, p.depth - matched, float(np.float32(p.min_token_prob)), p.tree)
             if best is None or made.score > best.score:
                 best = replace(made, matched=matched, kind=kind)
             if not made.cut:

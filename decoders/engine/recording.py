@@ -144,7 +144,7 @@ class Run:
             return True
         return passed >= EVENT_SECONDS and (len(self._waiting) >= RECORD_STEPS or self._waiting_bytes >= most)
 
-    def finished(self) -> Trace:
+    def finish(self) -> Trace:
         """The trace, once the run has come to its end."""
         for _ in self:
             pass
@@ -252,7 +252,7 @@ def record(
     target: Target, prompt: Prompt, method: str | Method = BASELINE, params: Mapping[str, Any] | None = None, **options
 ) -> Trace:
     """Run a method to its end and return the trace. Options as in ``Run``."""
-    return Run(target, prompt, method, params, **options).finished()
+    return Run(target, prompt, method, params, **options).finish()
 
 
 def describe(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class RowCosts:
         if state not in kept:
             latency = load_latency(target)
             kept[state] = (
-                measured(target) if latency is None else Curve(latency.rows, latency.median, "kept for this machine")
+                measure(target) if latency is None else Curve(latency.rows, latency.median, "kept for this machine")
             )
         return cls(kept[state], sizes)
 
@@ -100,7 +100,7 @@ def static_sizes(target: Target) -> tuple[int, ...]:
 
 
 @torch.inference_mode()
-def measured(target: Target) -> Curve:
+def measure(target: Target) -> Curve:
     """Verify forwards of some sizes behind a short context, timed now: medians of a few."""
     room = min(CONTEXT, target.context_length - max(SIZES) - 1)
     context = max(1, room)

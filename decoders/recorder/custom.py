@@ -122,7 +122,7 @@ def generate(
     if recorder is None:
         output = [token for step in run.decoding for token in step.emitted]
     else:
-        trace = run.finished()
+        trace = run.finish()
         if trace.run["stop"] == "cancelled":
             trace.run["stop"] = "stopped by a criterion"
         recorder.add([trace])

@@ -15,7 +15,7 @@ from decoders.method.method import Method
 from decoders.model.files.catalog import format_of
 from decoders.model.target.target import Target
 from decoders.prompt.prompt import Prompt
-from decoders.study.judge.divergences import DRAWN, LOSSY, Divergence, first_difference, judged, tolerance_of
+from decoders.study.judge.divergences import DRAWN, LOSSY, Divergence, first_difference, judge_difference, tolerance_of
 from decoders.study.judge.tool_calls import judged_calls
 from decoders.study.measure.peers import GENERATE
 from decoders.study.measure.stock import StockModel
@@ -119,7 +119,7 @@ class MethodCheck:
             verdict = DRAWN if self.lossless else LOSSY
             self.divergences.append(Divergence(at, wanted, written, verdict, prompt=index))
             return
-        divergence = judged(
+        divergence = judge_difference(
             target, prompt.tokens, plain, output, at, lossless=self.lossless, tolerance=allowed or None, number=index
         )
         self.failed += self.lossless and (allowed == 0 or (divergence.shortfall or 0.0) > allowed)

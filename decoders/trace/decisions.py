@@ -44,7 +44,7 @@ def first_choices(trace: Trace) -> np.ndarray:
     return ~np.isin(np.array(nodes["origin"], dtype=object), ("root", *beside))
 
 
-def drawn(trace: Trace) -> np.ndarray:
+def draws(trace: Trace) -> np.ndarray:
     """Which rows of ``nodes`` were drawn of the drafter's distribution, so that they stand with min(1, p/q) and not
     with q (Leviathan, §2.3): bools [nodes].
     """

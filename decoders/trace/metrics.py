@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from .decisions import decisions, drawn, first_choices, knows_verdicts
+from .decisions import decisions, draws, first_choices, knows_verdicts
 from .lattice import lattice_sums
 from .oracle import best_acceptance, oracle
 from .run import RunMetric
@@ -406,7 +406,7 @@ def confidence_bins(trace: Trace) -> list[tuple[int, int, int]]:
     count with what was drawn, first choice or not. Empty where no drafter told its confidence.
     """
     nodes = trace.tables["nodes"]
-    chosen = first_choices(trace) | drawn(trace)
+    chosen = first_choices(trace) | draws(trace)
     reached: Counter[int] = Counter()
     accepted: Counter[int] = Counter()
     rows = zip(nodes.get("term:confidence", ()), nodes["status"], chosen.tolist(), strict=False)

@@ -58,7 +58,7 @@ class Policy:
     def length(self, offer: Offer, costs: Costs) -> int:
         raise NotImplementedError
 
-    def judged(self, offer: Offer, length: int, stood: int) -> None:
+    def learn(self, offer: Offer, length: int, stood: int) -> None:
         """Learn from a step: ``stood`` of the tokens taken were accepted."""
 
 
@@ -89,7 +89,7 @@ class Schedule(Policy):
     def length(self, offer: Offer, costs: Costs) -> int:
         return min(self.tokens, offer.depth)
 
-    def judged(self, offer: Offer, length: int, stood: int) -> None:
+    def learn(self, offer: Offer, length: int, stood: int) -> None:
         if length:
             self.tokens = self.tokens + 2 if stood == length else max(1, self.tokens - 1)
 
@@ -110,7 +110,7 @@ class Threshold(Policy):
     def length(self, offer: Offer, costs: Costs) -> int:
         return next((k for k, q in enumerate(offer.q, 1) if q < self.threshold), offer.depth)
 
-    def judged(self, offer: Offer, length: int, stood: int) -> None:
+    def learn(self, offer: Offer, length: int, stood: int) -> None:
         judged = min(length, stood + 1)
         self.q += offer.q[:judged]
         self.stood += [k < stood for k in range(judged)]
@@ -148,7 +148,7 @@ class Estimator(Policy):
         self.ms += spent[best]
         return best
 
-    def judged(self, offer: Offer, length: int, stood: int) -> None:
+    def learn(self, offer: Offer, length: int, stood: int) -> None:
         self.tokens += stood + 1
         self.seen += [(k, float(_logit(offer.q[k])), k < stood) for k in range(min(length, stood + 1))]
         self.steps += 1
@@ -193,7 +193,7 @@ class Tiers(Policy):
             self.mean = self.lengths[self.at] - 1.0
         return min(self.lengths[self.at], offer.depth)
 
-    def judged(self, offer: Offer, length: int, stood: int) -> None:
+    def learn(self, offer: Offer, length: int, stood: int) -> None:
         lengths, down = self.lengths, -0.25 if self.batch < 8 else 0.0
         if lengths[self.at]:
             self.mean += 0.2 * (stood - self.mean)
@@ -271,7 +271,7 @@ def replay(offers: Sequence[Sequence[Offer]], policy: Policy, costs: Costs) -> t
             offer = places[place]
             length = max(0, min(policy.length(offer, costs), offer.depth))
             stood = min(offer.stands, length)
-            policy.judged(offer, length, stood)
+            policy.learn(offer, length, stood)
             steps, drafted, ms = steps + 1, drafted + length, ms + costs.of(offer, length)
             place += stood + 1
     return steps, drafted, ms

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .decisions import drawn, first_choices
+from .decisions import draws, first_choices
 from .trace import Trace
 
 BINS = 10
@@ -157,7 +157,7 @@ def _outcomes(trace: Trace, signal: Signal) -> tuple[np.ndarray, np.ndarray]:
     if signal.key == "term:confidence":
         judged &= first_choices(trace)
     if signal.probability:
-        judged &= ~drawn(trace)
+        judged &= ~draws(trace)
     return judged, stood
 
 

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.open:
         return _page(args)
     runs = _runs(args, common.open_target(args))
-    other = [one.drafted(against) for one in runs] if against else None
+    other = [one.draft_with(against) for one in runs] if against else None
     before: Sequence[LiveDrafts] | None = None
     for seen in digests(args.file, once=args.once):
         save = draft_save(args.file, runs, options.one_method(args))

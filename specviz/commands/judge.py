@@ -40,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders import load
-    from decoders.study.judge.judge import Total, chosen_rules, fault, judged, totals
+    from decoders.study.judge.judge import Total, chosen_rules, fault, judge_steps, totals
 
     if args.step is not None and len(args.traces) > 1:
         raise UserError(f"--step is of one run, and {len(args.traces)} are given: leave all but one out")
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             left_out.append(f"{path} was left out: {problem}")
             continue
         picked = None if args.step is None else [_check(trace, args.step)]
-        steps = list(judged(trace, rules, sampled=True if args.sampled else None, steps=picked))
+        steps = list(judge_steps(trace, rules, sampled=True if args.sampled else None, steps=picked))
         for name, total in totals(steps).items():
             sums[name] += total
         rest = max([rest, *(max(step.rest) for step in steps)])

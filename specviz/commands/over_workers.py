@@ -89,7 +89,7 @@ def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Resul
     finally:
         list_in_lab(ready)
     if results.about["state"] == "cancelled":
-        done = len(ready.finished())
+        done = len(ready.finished_keys())
         common.say(
             f"stopped: {done} of {counted(total, 'unit')} finished. To go on, give the same command with "
             f"--results {ready.folder.place} --resume",

@@ -91,9 +91,9 @@ class Spread:
                 self.save()
         return self.results
 
-    def finished(self) -> set[str]:
+    def finished_keys(self) -> set[str]:
         """The keys of its units that are finished."""
-        return self.folder.listed()[0] & {unit.key for unit in self.units}
+        return self.folder.list_units()[0] & {unit.key for unit in self.units}
 
     def save(self) -> None:
         """Keep the results as a whole beside the units, as the Lab opens them."""
@@ -157,7 +157,7 @@ def run_file(lab: Path, trace: str) -> bytes | None:
 
 def _continue(results: Results, folder: Folder, resume: bool) -> None:
     """Go on with what a folder holds, if it may be."""
-    finished, failed = folder.listed()
+    finished, failed = folder.list_units()
     if not finished and not failed:
         return
     there = f"{counted(len(finished), 'finished unit')}" + (f" and {len(failed)} failed" if failed else "")
@@ -202,7 +202,7 @@ class _Book:
 
     def rows(self) -> list[Row]:
         """Those of all units that are over."""
-        finished, failed = self.folder.listed()
+        finished, failed = self.folder.list_units()
         for key in self._missing(finished | failed):
             self.read(key)
         return [row for _, rows in sorted(self._rows.items()) for row in rows]

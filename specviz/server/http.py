@@ -96,10 +96,10 @@ def refusal(error: Exception) -> JSONResponse:
 def tell_errors(app: FastAPI) -> None:
     """From here on every error of a route that its user can mend is {"error": sentence}."""
 
-    async def told(request: Request, error: Exception) -> Response:
+    async def answer(request: Request, error: Exception) -> Response:
         if isinstance(error, ValueError) and not isinstance(error, UserError | RequestValidationError):
             log.warning("%s was refused", request.scope["path"], exc_info=error)  # perhaps it is not the user's mistake
         return refusal(error)
 
     for kind in (AnyHTTPException, RequestValidationError, UnknownTrace, ValueError):
-        app.add_exception_handler(kind, told)
+        app.add_exception_handler(kind, answer)

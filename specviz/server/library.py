@@ -87,7 +87,7 @@ class JournaledRun:
         finally:
             self._library.forget(key, journal)
 
-    def finished(self) -> tr.Trace:
+    def finish(self) -> tr.Trace:
         """The trace, once the run has come to its end."""
         for _ in self:
             pass

@@ -93,7 +93,7 @@ class Folder:
         with self._explain("written to"):
             self._files.remove(f"{FAILED}/{key}.json")
 
-    def listed(self) -> tuple[set[str], set[str]]:
+    def list_units(self) -> tuple[set[str], set[str]]:
         """The keys of the finished units, and of those of which something failed and that did not succeed since."""
         with self._explain("read"):
             finished, failed = (

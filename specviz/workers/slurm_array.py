@@ -107,7 +107,7 @@ class Array(Pool):
     def _look(self) -> list[Answer]:
         """Messages on changes in the folder, then among the tasks."""
         ended = {name for name, task in self._tasks.items() if task.job.done()}  # before the folder is read
-        finished, failed = self._folder.listed()
+        finished, failed = self._folder.list_units()
         answers: list[Answer] = []
         for name, task in list(self._tasks.items()):
             for key in [key for key in task.left if key in finished or key in failed]:

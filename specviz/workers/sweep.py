@@ -95,7 +95,7 @@ def sweep(
     """
     keys = list(dict.fromkeys(unit.key for unit in units))
     by_key = {unit.key: unit for unit in units}
-    finished, _ = folder.listed()
+    finished, _ = folder.list_units()
     there = [key for key in keys if key in finished]
     left = deque(key for key in keys if key not in finished)
     if there:

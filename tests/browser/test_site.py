@@ -10,7 +10,7 @@ import pytest
 
 from decoders import Prompt, load, load_target, record, save
 from decoders.importers import open_log
-from decoders.study.judge.judge import judged
+from decoders.study.judge.judge import judge_steps
 from specviz.cli import main
 from specviz.places import GALLERY
 from specviz.site.build import Entry, write_site
@@ -50,7 +50,7 @@ def test_the_list_is_searched_and_leads_to_a_run_and_on_to_another_of_its_prompt
 def test_a_run_that_holds_p_and_q_is_shown_under_every_verifier(page, site):
     path = GALLERY / "16-garden-summary-glide-sampled.spectrace"
     trace = load(path)
-    first = next(iter(judged(trace)))
+    first = next(iter(judge_steps(trace)))
     open_site(page, site / "run.html", f"?run={trace.digest[:16]}#step={first.step}")
     page.get_by_role("tab", name="Verifiers").click()
     table = page.locator(".svj-table")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, Sampling, load_target, record
-from decoders.study.judge.judge import judged
+from decoders.study.judge.judge import judge_steps
 from decoders.trace.trace import Trace
 from tests.stubs import gallery_desk, nothing_wrong, serving
 from tests.waiting import becomes, expect
@@ -36,7 +36,7 @@ def port(target: Any, run: Trace, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def test_a_step_under_every_rule(page: Any, port: int, run: Trace) -> None:
-    first = next(judged(run))
+    first = next(judge_steps(run))
     page.goto(f"http://127.0.0.1:{port}/?trace=mine&step={first.step + 1}")
     tab = page.get_by_role("tab", name="Verifiers")
     tab.click()

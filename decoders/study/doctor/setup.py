@@ -12,7 +12,7 @@ from decoders.draft_models.eagle_head import EagleHead
 from decoders.draft_models.heads import ParallelHeads
 from decoders.draft_models.network import DraftModel
 from decoders.draft_models.published import Published
-from decoders.drafters.sps import opened
+from decoders.drafters.sps import open_drafter
 from decoders.errors import UserError
 from decoders.method.part import kinds
 from decoders.model.target.target import Target
@@ -42,7 +42,7 @@ def drafting_of(target: Target, part: str) -> Drafting:
     elif (kind := _published_kind(part)) is not None:
         network = load_part(target, kind, part)
     else:
-        network = opened(target, part)
+        network = open_drafter(target, part)
     if not isinstance(network, NETWORKS):
         allowed = ", ".join(_drafters())
         raise UserError(

@@ -129,7 +129,7 @@ def divergence(
     if at == len(written) and (at == len(plain) or not whole):
         return None
     drawn = sampling is not None and not sampling.greedy
-    return judged(target, ids, plain, written, at, lossless=lossless, drawn=drawn, tolerance=tolerance)
+    return judge_difference(target, ids, plain, written, at, lossless=lossless, drawn=drawn, tolerance=tolerance)
 
 
 def plain_output(target: Target, prompt: Sequence[int], **options: Any) -> list[int]:
@@ -140,7 +140,7 @@ def plain_output(target: Target, prompt: Sequence[int], **options: Any) -> list[
     return generate(target, Prompt.from_ids(prompt), **options)
 
 
-def judged(
+def judge_difference(
     target: Target,
     prompt: Sequence[int],
     plain: Sequence[int],

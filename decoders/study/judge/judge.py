@@ -156,7 +156,7 @@ def fault(trace: Trace) -> str:
     return ""
 
 
-def judged(
+def judge_steps(
     trace: Trace, rules: Mapping[str, tuple[VerifierCard, Any]] | None = None, *, sampled: bool | None = None,
     steps: Sequence[int] | None = None, before: int = 0,
 ) -> Iterator[StepJudged]:  # fmt: skip

@@ -89,4 +89,4 @@ def forced(
     params: Mapping[str, Any] | None = None, **options: Any,
 ) -> Trace:  # fmt: skip
     """The trace of a ``forced_run``, run to its end."""
-    return forced_run(target, prompt, answer, method, params, **options).finished()
+    return forced_run(target, prompt, answer, method, params, **options).finish()

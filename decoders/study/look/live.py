@@ -5,7 +5,7 @@ of the tree that the text takes. That holds where tokens are the target's choice
 whose drafts follow from the context alone. A drafter that observes, or draws, or a method with a verifier of its own,
 is asked by *what if* instead (``ReadRun.redraft``), which scores every draft.
 
->>> drafts = LiveRun(target, trace).drafted(method)             # doctest: +SKIP
+>>> drafts = LiveRun(target, trace).draft_with(method)             # doctest: +SKIP
 >>> drafts.steps[12].accepted, drafts.steps[12].recorded        # doctest: +SKIP
 (7, 3)
 """
@@ -67,7 +67,7 @@ class LiveRun:
     def title(self) -> str:
         return str(self.trace.run.get("title") or self.trace.run.get("id") or "run")
 
-    def drafted(self, method: Method) -> LiveDrafts:
+    def draft_with(self, method: Method) -> LiveDrafts:
         """Every step as this method drafts it, with its default parameters. Raises UserError where it cannot be made
         for this run at all; what it raises at a step stands beside the step.
         """

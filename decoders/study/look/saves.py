@@ -105,7 +105,7 @@ def draft_save(file: Path, runs: Sequence[LiveRun], name: str | None = None) -> 
     started = time.perf_counter()
     try:
         method = _method(file, name)
-        drafts = tuple(run.drafted(method) for run in runs)
+        drafts = tuple(run.draft_with(method) for run in runs)
     except Unusable as problem:
         cause = problem.__cause__
         known = cause is None or isinstance(cause, (UserError, SyntaxError))

@@ -137,7 +137,7 @@ class LlamaCpp:
         self.server: LlamaServer | None = None
         self.lost: PeerLost | None = None
 
-    def timed(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int]) -> Generation:
+    def time_run(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int]) -> Generation:
         """Its output after a prompt's token ids, which it reads anew each time. Raises PeerLost, from the first time it
         crashed or took too long.
         """

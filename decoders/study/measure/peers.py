@@ -58,19 +58,19 @@ def peers_of(
     with the same draft model beside ``sps``; with ``compiled_length``, generate() compiled over a static cache of so
     many tokens; with ``gguf``, llama.cpp on that file, plain and with its n-gram drafting.
     """
-    found = [Peer(GENERATE, stock.timed)]
+    found = [Peer(GENERATE, stock.time_run)]
     if "pld" in methods:
         _, params = chosen("pld", methods["pld"])
         same = {"prompt_lookup_num_tokens": params.k, "max_matching_ngram_size": params.max_ngram}
-        found.append(Peer(LOOKUP, partial(stock.timed, **same)))
+        found.append(Peer(LOOKUP, partial(stock.time_run, **same)))
     if "sps" in methods:
-        found.append(Peer(ASSISTED, partial(stock.timed, assistant=assistant_of(target, methods["sps"]))))
+        found.append(Peer(ASSISTED, partial(stock.time_run, assistant=assistant_of(target, methods["sps"]))))
     if compiled_length:
         static = {"cache_implementation": "static", "max_cache_len": compiled_length, "compile_config": _compiling()}
-        found.append(Peer(STATIC, partial(stock.timed, **static)))
+        found.append(Peer(STATIC, partial(stock.time_run, **static)))
     if gguf is not None:
         for name, drafts in ((LLAMA_CPP, False), (LLAMA_NGRAM, True)):
-            found.append(Peer(name, LlamaCpp(gguf, target.context_length, drafts).timed, lossless=False))
+            found.append(Peer(name, LlamaCpp(gguf, target.context_length, drafts).time_run, lossless=False))
     return found
 
 

@@ -107,7 +107,9 @@ class StockModel:
             )
         return output[0, len(tokens) :].tolist()
 
-    def timed(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], **options: Any) -> Generation:
+    def time_run(
+        self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], **options: Any
+    ) -> Generation:
         """``generate``, with the first forward timed apart by hooks on the model. One that is compiled has none of
         them: they go when the first forward, which reads the prompt, is over.
         """

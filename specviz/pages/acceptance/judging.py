@@ -126,14 +126,14 @@ def new_judgement(trace: Trace, title: str) -> RunJudgement:
 
 def judge_steps(trace: Trace, run: RunJudgement) -> Iterator[None]:
     """Judge a run step by step; it stands in ``run``, and a fault too."""
-    from decoders.study.judge.judge import fault, judged
+    from decoders.study.judge.judge import fault, judge_steps
 
     if problem := fault(trace):
         run.fault = problem
         return
     drafted = [step for step, count in enumerate(trace.tables["steps"]["drafted"]) if count]
     try:
-        for one in judged(trace, steps=drafted[:MOST_STEPS]):
+        for one in judge_steps(trace, steps=drafted[:MOST_STEPS]):
             add(run, one)
             yield
     except UserError as problem:

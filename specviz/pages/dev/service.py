@@ -185,7 +185,7 @@ class Dev(Service):
                 store.put(trace, kind="opened", owner=EVERYBODY)
         self._runs = [(str(trace.run["id"]), LiveRun(target, trace)) for trace in traces]
         other = None if self._against is None else find_method(self._against)
-        self._other = None if other is None else [live.drafted(other) for _, live in self._runs]
+        self._other = None if other is None else [live.draft_with(other) for _, live in self._runs]
         self._before, self._target, self._chosen = None, target, 0
         runs = [{"id": key, "title": live.title, "steps": live.trace.rows("steps")} for key, live in self._runs]
         self._tell(runs=runs)
@@ -217,7 +217,7 @@ class Dev(Service):
             run = Run(
                 target, of_trace(trace), method, sampling=sampling_of(trace.run), title=title,
                 max_new_tokens=trace.run["max_new_tokens"], keep_prompt=True,
-            ).finished()  # fmt: skip
+            ).finish()  # fmt: skip
         except Exception as problem:  # the method's own: the contract says more
             return {"ran": None, "failed": sentence(problem)}
         gone, self._ran = self._ran, self.desk.store.put(run, kind="opened", owner=EVERYBODY)

@@ -58,7 +58,7 @@ def progress_shown(progress: Progress | None) -> dict[str, Any] | None:
     return {**shown, "left": "" if progress.left_s is None else duration(progress.left_s)}
 
 
-def drawn(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
+def draw(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
     """Charts, points and columns of the metrics that are ``wanted``; of a batch its tables."""
     about = results.about
     measured = results.columns

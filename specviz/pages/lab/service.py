@@ -45,7 +45,7 @@ from specviz.words import sentence
 from specviz.workers.kinds import Workers
 
 from .display import (
-    drawn,
+    draw,
     end_state,
     latest_rows,
     listed_card,
@@ -302,7 +302,7 @@ class Lab(Service):
             "ahead": ahead, "progress": progress_shown(active.progress if active is not None else None),
             "total": results.about["runs"],
         }  # fmt: skip
-        return shown if len(results.rows) == have else shown | drawn(results, metrics or results.about["metrics"])
+        return shown if len(results.rows) == have else shown | draw(results, metrics or results.about["metrics"])
 
     @get("results/{key}/download")
     def download(self, key: str, format: str = "csv", metrics: Listed = (), table: str = "tasks") -> Response:
@@ -385,7 +385,7 @@ class Lab(Service):
             if not active.saved.keep(trace):
                 self.desk.store.put(trace, owner=active.owner)
 
-        def told(progress: Progress) -> None:
+        def report(progress: Progress) -> None:
             active.progress = progress
             if time.monotonic() >= active.save_again:
                 self._save(active)
@@ -410,12 +410,12 @@ class Lab(Service):
             if active.workers is not None:
                 opening = Opening(self.desk.loader.model, weights=self.desk.loader.weights)
                 spread(
-                    target, planned, active.workers, opening, str(folder), results=results, progress=told,
+                    target, planned, active.workers, opening, str(folder), results=results, progress=report,
                     cancel=active.cancel,
-                ).run(told, active.cancel)  # fmt: skip
+                ).run(report, active.cancel)  # fmt: skip
             else:
                 run_experiment(
-                    target, planned, results, progress=told, cancel=active.cancel, keep=keep, make=make,
+                    target, planned, results, progress=report, cancel=active.cancel, keep=keep, make=make,
                     on_device=on_worker,
                 )  # fmt: skip
         if results.about["state"] == "running":

@@ -37,7 +37,7 @@ class Filler:
     def fault(self, number: int, text: str) -> None:
         self.faults.append(Fault(self.lesson.file, number, text))
 
-    def filled(self) -> dict[str, Any]:
+    def fill(self) -> dict[str, Any]:
         """The lesson as the page plays it. Raises LessonError with every reference that leads nowhere."""
         lesson = self.lesson
         stops: list[dict[str, Any]] = []

@@ -43,7 +43,7 @@ def read(path: Path) -> str:
 def load(path: Path, runs: Runs | None = None) -> dict[str, Any]:
     """A lesson from its file, filled from its runs. Raises LessonError with all faults."""
     runs = runs or Runs(path.parent, GALLERY)
-    return Filler(parse(read(path), path.name), runs).filled()
+    return Filler(parse(read(path), path.name), runs).fill()
 
 
 def own_folder() -> Path:

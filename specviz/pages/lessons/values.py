@@ -239,10 +239,10 @@ class View:
     def rule_values(self, name: str) -> Names:
         """A verifier's judgement of the step by name: ``decoders.study.judge.judge``."""
         from decoders.errors import UserError
-        from decoders.study.judge.judge import chosen_rules, judged
+        from decoders.study.judge.judge import chosen_rules, judge_steps
 
         try:
-            steps = list(judged(self.trace, chosen_rules([name]), steps=[self.step]))
+            steps = list(judge_steps(self.trace, chosen_rules([name]), steps=[self.step]))
         except UserError as problem:
             raise Unknown(str(problem)) from None
         if not steps:

@@ -134,13 +134,13 @@ class Trees(Service):
 
         runner = self.desk.runner
 
-        def told(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             self._progress = done, total
             if self._closing.is_set() or runner.is_wanted():
                 raise _RunFirst
 
         def work() -> Latency:
-            return latency_for(target, MEASURED_UP_TO, again=True, progress=told)
+            return latency_for(target, MEASURED_UP_TO, again=True, progress=report)
 
         try:
             while not self._closing.is_set() and not _succeeds(lambda: self.desk.on_worker(work)):

@@ -55,14 +55,14 @@ def redraft(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _under_every_verifier(again: Trace, trace: Trace, step: int) -> dict[str, Any] | None:
     """A step that was drafted ``again``, judged by all rules with the random numbers of the run's ``step``."""
-    from decoders.study.judge.judge import fault, judged
+    from decoders.study.judge.judge import fault, judge_steps
     from decoders.study.look.recorded import drawn_before, sampling_of
     from specviz.pages.acceptance.judging import step_json
 
     if fault(again):
         return None
     before = 0 if sampling_of(trace.run).greedy else drawn_before(trace)[step]
-    for one in judged(again, before=before):
+    for one in judge_steps(again, before=before):
         return {"rules": verifier_cards([*one.rules]), "step": step_json(one)}
     return None
 
