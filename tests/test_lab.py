@@ -27,7 +27,7 @@ from decoders.prompt_tokens.design import design
 from decoders.prompt_tokens.latency import Latency, Setup
 from decoders.prompt_tokens.tokens import PromptConfig
 from decoders.prompt_tokens.trees import load_trees, save_trees
-from decoders.study.judge.judge import Total, chosen_rules, judged, totals
+from decoders.study.judge.judge import Total, chosen_rules, judge_steps, totals
 from decoders.trace.trace import Trace
 from specviz.experiments import (
     Axis,
@@ -1012,7 +1012,7 @@ def test_the_runs_of_an_experiment_are_judged_together(desk: StubDesk) -> None:
     answer, sums = until(ask_again, "all of its drafts are judged"), {name: Total() for name in chosen_rules()}
     traces = [one["trace"] for point in shown["points"] for one in point["runs"]]
     for trace in traces:
-        for name, total in totals(judged(lab.read_run(trace))).items():
+        for name, total in totals(judge_steps(lab.read_run(trace))).items():
             sums[name] += total
     assert answer["runs"] == len(traces) == 4 and answer["lines"] == [answer["line"]]
     assert {rule["name"]: rule["accepted"] for rule in answer["rules"]} == {n: s.accepted for n, s in sums.items()}
