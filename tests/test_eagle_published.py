@@ -9,7 +9,7 @@ import torch
 
 from decoders import Prompt, UserError, generate, record
 from decoders.draft_models import eagle_published, fit
-from decoders.draft_models.eagle_published import Trial
+from decoders.draft_models.fit import Trial
 from decoders.parts import load_part
 
 from . import eagle_oracle as oracle
@@ -147,7 +147,7 @@ def test_readings_are_tried_on_a_text(target, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("better", "taken"), [(0.9, (3, 2, 1)), (0.52, (2, 1, 0))])
 def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path, monkeypatch, caplog, better, taken):
-    trials = [Trial((2, 1, 0), 0, 0.5), Trial((3, 2, 1), 0, better)]
+    trials = [Trial({"features": f, "offset": 0}, share) for f, share in (((2, 1, 0), 0.5), ((3, 2, 1), better))]
     monkeypatch.setattr(eagle_published, "readings", lambda network, target: trials)
     head = load_part(target, "eagle3", publish(tmp_path / "head", LLAMA, THIRD))
     about = head.about
@@ -155,8 +155,8 @@ def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path
     assert about["acceptance"] == (better if taken == (3, 2, 1) else 0.5)
     if taken == (3, 2, 1):
         assert about["warnings"] == [
-            "the checkpoint says states 2, 1, 0 and position 0; with 3, 2, 1 and 0 the target agrees with 90% of its "
-            "first guesses on a short text, against 50%: these are used"
+            "the checkpoint says states 2, 1, 0 and position 0; with states 3, 2, 1 and position 0 the target agrees "
+            "with 90% of its first guesses on a short text, against 50%: this is used"
         ]
         assert [one.getMessage() for one in caplog.records] == [f"head: {about['warnings'][0]}"]
     else:

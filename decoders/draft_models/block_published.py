@@ -9,7 +9,7 @@ checkpoint's to say; as a wrong reading shifts every draft by one, both are trie
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,25 +22,11 @@ from decoders.model.target.target import Target
 
 from .block_network import BlockConfig, BlockNetwork
 from .block_run import visible
-from .fit import Fit, agreement, clearly_best, read_text, rope_of, same_table, shifts, tensors_of
+from .fit import Fit, Trial, about_of, agreement, read_text, rope_of, same_table, shifts, take_best, tensors_of
 from .published import CONFIG, Published
-from .published_fields import check_equal, check_fields, flag
+from .published_fields import check_equal, check_fields, flag, option
 
 FIRST_ROOT, ROOT_EVERY = 8, 3  # of the short text: where blocks are tried
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A reading of a drafter: the states it is given, which token a row guesses, and the share of first guesses on a
-    short text that are the target's own choice.
-    """
-
-    features: tuple[int, ...]
-    anchor: bool
-    acceptance: float
-
-    def to_json(self) -> dict[str, Any]:
-        return {"features": list(self.features), "anchor": self.anchor, "acceptance": round(self.acceptance, 4)}
 
 
 def fit(kind: str, head: Published, target: Target) -> Fit:
@@ -63,29 +49,8 @@ def fit(kind: str, head: Published, target: Target) -> Fit:
             del weights[name]
             config = replace(config, **({"own_embedding": False} if name.startswith("embed") else {"shared": True}))
     warnings = list[str]()
-    about = {
-        "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights),
-        "features": list(config.features), "anchor": config.anchor, "block": config.block,
-        "draft_vocab": config.draft_vocab or config.vocab, "warnings": warnings,
-    }  # fmt: skip
+    about = about_of(head, weights, config, anchor=config.anchor, block=config.block, warnings=warnings)
     return Fit(config, weights, about, partial(settle, target=target, warnings=warnings))
-
-
-def option(head: Published, *names: str) -> Any:
-    """A setting of the drafter, from ``dflash_config`` or beside it, by the first of its names that is there. Raises
-    UserError where both places have it and differ.
-    """
-    nested = head.config.get("dflash_config")
-    inner = nested if isinstance(nested, Mapping) else {}
-    for name in names:
-        within, beside = inner.get(name), head.config.get(name)
-        if within is not None and beside not in (None, within):
-            raise UserError(
-                f"{head.place} does not fit together: its {CONFIG} says {name} twice, {within!r} and {beside!r}"
-            )
-        if within is not None or beside is not None:
-            return beside if within is None else within
-    return None
 
 
 def _whole(head: Published, name: str, value: Any, low: int, most: int, advice: str) -> int:
@@ -260,29 +225,15 @@ def seen_by(head: Published, layers: int) -> tuple[tuple[int, ...], tuple[bool, 
 
 
 def settle(network: nn.Module, *, target: Target, warnings: list[str]) -> dict[str, Any]:
-    """Give the network the states and the reading that a short text speaks for; the checkpoint's own unless others are
-    clearly better. What was tried is part of the record.
-    """
+    """Give the network the states and the reading that a short text speaks for."""
     assert isinstance(network, BlockNetwork)
     trials = readings(network, target)
-    if not trials:
-        return {}
-    own, taken = trials[0], clearly_best(trials)
-    network.config = replace(network.config, features=taken.features, anchor=taken.anchor)
-    if taken is not own:
-        warnings.append(
-            f"the checkpoint is read from {_reading(own)}; from {_reading(taken)} the target agrees with "
-            f"{taken.acceptance:.0%} of its first guesses on a short text, against {own.acceptance:.0%}: this is used"
-        )
-    return {
-        "features": list(taken.features), "anchor": taken.anchor, "acceptance": round(taken.acceptance, 4),
-        "trials": [trial.to_json() for trial in trials], "warnings": warnings,
-    }  # fmt: skip
+    return take_best(network, trials, _reading, warnings) if trials else {}
 
 
-def _reading(trial: Trial) -> str:
-    root = "the root on, where each row guesses the next token" if trial.anchor else "the masks, each its own token"
-    return f"{root} (states {', '.join(map(str, trial.features))})"
+def _reading(fields: Mapping[str, Any]) -> str:
+    rows = "rows that guess the next token" if fields["anchor"] else "rows that guess their own token"
+    return f"{rows}, from states {', '.join(map(str, fields['features']))}"
 
 
 @torch.inference_mode()
@@ -314,5 +265,6 @@ def readings(network: BlockNetwork, target: Target) -> list[Trial]:
             row = 0 if anchor else 1
             if row >= config.block:
                 continue
-            trials.append(Trial(layers, anchor, agreement(network, made[:, row], truth)))
+            fields = {"features": layers, "anchor": anchor}
+            trials.append(Trial(fields, agreement(network, made[:, row], truth)))
     return trials

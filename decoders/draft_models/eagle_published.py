@@ -7,8 +7,8 @@ names are tried on a short text, with those one below and one above; so is the p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,20 +20,9 @@ from decoders.errors import UserError
 from decoders.model.target.target import Target
 
 from .eagle_head import EagleConfig, EagleHead
-from .fit import CLEARLY, Fit, agreement, clearly_best, read_text, rope_of, same_table, shifts, tensors_of
+from .fit import CLEARLY, Fit, Trial, about_of, agreement, read_text, rope_of, same_table, shifts, take_best, tensors_of
 from .published import Published
-from .published_fields import check_equal, check_fields, flag, windows
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A reading of a head: the states it is given, the position of its first pair, and the share of a text's tokens
-    that it guessed as the target does.
-    """
-
-    features: tuple[int, ...]
-    offset: int
-    acceptance: float
+from .published_fields import check_equal, check_fields, flag, option, windows
 
 
 def fit(third: bool, head: Published, target: Target) -> Fit:
@@ -66,11 +55,9 @@ def fit(third: bool, head: Published, target: Target) -> Fit:
             "false left away the norm in front of its head"
         )
     config = replace(config, own_embedding=own)
-    about = {
-        "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights),
-        "features": list(config.features), "offset": config.offset, "draft_vocab": config.draft_vocab or config.vocab,
-        "verifier": _verifier(head.config), "warnings": warnings,
-    }  # fmt: skip
+    about = about_of(
+        head, weights, config, offset=config.offset, verifier=_verifier(head.config), warnings=warnings
+    )
     options = {"target": target, "warnings": warnings, "unsure": unsure}
     return Fit(config, weights, about, partial(settle, **options) if third else None)
 
@@ -123,15 +110,8 @@ def _check_sizes(head: Published, third: bool, target: Target) -> None:
 
 def _layer_ids(head: Published, target: Target) -> tuple[int, ...]:
     """The states that a head reads, as transformers counts hidden states, by its format's convention."""
-    n, config = target.shape.layers, head.config
-    nested = config.get("eagle_config")
-    inner = nested if isinstance(nested, Mapping) else {}
-    key = "eagle_aux_hidden_state_layer_ids"
-    ids, beside = inner.get(key), config.get(key)
-    if ids is None:
-        ids = beside
-    elif beside not in (None, ids):
-        raise UserError(f"{head.place} does not fit together: its config.json says {key} twice, {ids!r} and {beside!r}")
+    n = target.shape.layers
+    ids = option(head, "eagle_aux_hidden_state_layer_ids")
     if ids is None:
         return (2, n // 2, n - 3)
     if not isinstance(ids, list) or not ids or not all(type(i) is int and i >= 0 for i in ids):
@@ -193,24 +173,12 @@ def settle(network: nn.Module, target: Target, warnings: list[str], unsure: bool
     trials = readings(network, target)
     if not trials:
         return {}
-    own, taken = trials[0], clearly_best(trials)
-    network.config = replace(network.config, features=taken.features, offset=taken.offset)
-    if taken is not own:
-        warnings.append(
-            f"the checkpoint says states {_list(own.features)} and position {own.offset}; with "
-            f"{_list(taken.features)} and {taken.offset} the target agrees with {taken.acceptance:.0%} of its first "
-            f"guesses on a short text, against {own.acceptance:.0%}: these are used"
-        )
-    fed_back = _settle_norm(network, target, warnings) if unsure else {}
-    return {
-        **fed_back,
-        "features": list(taken.features), "offset": taken.offset, "acceptance": round(taken.acceptance, 4),
-        "trials": [
-            {"features": list(one.features), "offset": one.offset, "acceptance": round(one.acceptance, 4)}
-            for one in trials
-        ],
-        "warnings": warnings,
-    }  # fmt: skip
+    made = take_best(network, trials, _reading, warnings)
+    return {**made, **_settle_norm(network, target, warnings)} if unsure else made
+
+
+def _reading(fields: Mapping[str, Any]) -> str:
+    return f"states {', '.join(map(str, fields['features']))} and position {fields['offset']}"
 
 
 def _settle_norm(network: EagleHead, target: Target, warnings: list[str]) -> dict[str, Any]:
@@ -260,10 +228,6 @@ def second_guesses(network: EagleHead, target: Target) -> dict[bool, float]:
     return shares
 
 
-def _list(features: Sequence[int]) -> str:
-    return ", ".join(map(str, features))
-
-
 @torch.inference_mode()
 def readings(network: EagleHead, target: Target) -> list[Trial]:
     """Readings of a head on a short text, the checkpoint's own first: its states, those one below and one above, each
@@ -283,5 +247,6 @@ def readings(network: EagleHead, target: Target) -> list[Trial]:
         for offset in (config.offset, 1 - config.offset):
             cos, sin = replace(config, offset=offset).rotary(rows, network.fc.weight)
             states = network(network.read(features[None].to(cos.dtype)), ids[None], cos, sin)
-            trials.append(Trial(layers, offset, agreement(network, states[0], truth)))
+            fields = {"features": layers, "offset": offset}
+            trials.append(Trial(fields, agreement(network, states[0], truth)))
     return trials

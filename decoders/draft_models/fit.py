@@ -7,7 +7,7 @@ a text, and another than the checkpoint's own is taken where it is clearly bette
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -132,7 +132,40 @@ def agreement(network: Any, states: Tensor, truth: Tensor) -> float:
     return float((guessed == truth).float().mean())
 
 
-def clearly_best(trials: Sequence[Any]) -> Any:
-    """Of trials with their ``acceptance`` the checkpoint's own, the first, unless another is clearly better."""
-    best = max(trials, key=lambda trial: trial.acceptance)
-    return best if best.acceptance >= trials[0].acceptance + CLEARLY else trials[0]
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A reading of a head: the ``fields`` of its configuration that it sets, and the share of first guesses on a short
+    text that are the target's own choice.
+    """
+
+    fields: Mapping[str, Any]
+    acceptance: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.fields, "features": list(self.fields["features"]), "acceptance": round(self.acceptance, 4)}
+
+
+def take_best(
+    network: Any, trials: Sequence[Trial], words: Callable[[Mapping[str, Any]], str], warnings: list[str]
+) -> dict[str, Any]:
+    """Give the network the reading that is clearly better than the checkpoint's own, the first, where one is; what was
+    tried is for the record, and another than its own, put into ``words``, a warning.
+    """
+    own, taken = trials[0], max(trials, key=lambda trial: trial.acceptance)
+    if taken.acceptance < own.acceptance + CLEARLY:
+        taken = own
+    network.config = replace(network.config, **taken.fields)
+    if taken is not own:
+        warnings.append(
+            f"the checkpoint says {words(own.fields)}; with {words(taken.fields)} the target agrees with "
+            f"{taken.acceptance:.0%} of its first guesses on a short text, against {own.acceptance:.0%}: this is used"
+        )
+    return {**taken.to_json(), "trials": [trial.to_json() for trial in trials], "warnings": warnings}
+
+
+def about_of(head: Published, weights: Mapping[str, Tensor], config: Any, **more: Any) -> dict[str, Any]:
+    """A run's record of a head, as far as it is the same for all formats."""
+    return {
+        "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights),
+        "features": list(config.features), "draft_vocab": config.draft_vocab or config.vocab, "warnings": [], **more,
+    }  # fmt: skip

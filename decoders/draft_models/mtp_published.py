@@ -20,7 +20,7 @@ from torch import Tensor
 from decoders.errors import UserError
 from decoders.model.target.target import Target
 
-from .fit import Fit
+from .fit import Fit, about_of
 from .mtp_head import MtpConfig, MtpHead
 from .published import CONFIG, Published
 
@@ -70,11 +70,7 @@ def fit(head: Published, target: Target) -> Fit:
         if tuple(tensor.shape) != shape:
             by, asked = (" × ".join(map(str, one)) for one in (tensor.shape, shape))
             raise UserError(f"{head.place} does not fit together: {names[name][0]} is {by}, where {asked} is wanted")
-    about = {
-        "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights), "layers": layers,
-        "features": list(config.features), "draft_vocab": config.vocab, "verifier": "", "warnings": [],
-    }  # fmt: skip
-    return Fit(config, weights, about)
+    return Fit(config, weights, about_of(head, weights, config, layers=layers, verifier=""))
 
 
 def own_checkpoint(target: Target) -> Path | None:
