@@ -120,11 +120,12 @@ export function drawLibrary(box, look) {
     draw();
   }
 
-  /** @param {"change" | "delete"} what @param {RunChange} asked */
+  /** Returns those of the runs that were changed. @param {"change" | "delete"} what @param {RunChange} asked */
   async function act(what, asked) {
+    /** @type {string[]} */
+    let done = [];
     try {
-      /** @type {{done: string[]}} */
-      const { done } = await postJson(`api/runs/${what}`, asked);
+      ({ done } = await postJson(`api/runs/${what}`, asked));
       const left = asked.ids.length - done.length;
       said = left ? `${left} of ${asked.ids.length} runs are not yours, or are gone: they stay as they are.` : "";
       if (what === "delete") for (const id of done) chosen.delete(id);
@@ -133,6 +134,7 @@ export function drawLibrary(box, look) {
     }
     await refreshRuns();
     draw();
+    return done;
   }
 
   // --- one row ---
@@ -260,8 +262,8 @@ export function drawLibrary(box, look) {
     gone.hidden = true;
     if (last) return navigator.sendBeacon("api/runs/delete", new Blob([JSON.stringify({ ids })], JSON_TYPE));
     leaving.clear();
-    await act("delete", { ids });
-    leave(ids, true); // those that could not be deleted
+    const done = await act("delete", { ids });
+    leave(ids.filter((id) => !done.includes(id)), true); // the others stay away, however old the list is
     if (isGone(app.current)) open(FIRST);
   }
 
