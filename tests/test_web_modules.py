@@ -234,6 +234,7 @@ def ran(*command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow(".ci/run compiles the types by itself, before all tests")
 def test_modules_agree_with_their_types() -> None:
     ran(program("tsc"), "-p", "assets/web/tsconfig.json")
 

@@ -17,6 +17,7 @@ from specviz.places import GALLERY
 from specviz.site.build import Entry, write_site
 from tests.browser.views import DRAWN, VIEWS, app_to_look_at
 from tests.stubs import StubDesk
+from tests.tiers import matrix
 
 PAGES = {  # and what is there when one is drawn
     "inspect": "#sv-run:not([disabled])",
@@ -71,7 +72,7 @@ def turn_to(page: Any, tab: str) -> None:
     page.wait_for_function("document.getAnimations().every((one) => !(one instanceof CSSTransition))")
 
 
-@pytest.mark.parametrize("tab", PAGES)
+@pytest.mark.parametrize("tab", matrix(PAGES, {*PAGES} - {"attribution", "lessons"}, "further pages"))
 def test_every_page_can_be_read_by_all(app_in_theme: Any, tab: str) -> None:
     turn_to(app_in_theme, tab)
     assert app_in_theme.evaluate(VIOLATIONS) == []
@@ -120,6 +121,7 @@ BACKENDS = [
 ]
 
 
+@pytest.mark.slow("further states of pages that were read")
 def test_backends_and_the_fields_of_workers_can_be_read_by_all(app_in_theme: Any) -> None:
     def answer(route: Any) -> None:
         there = route.fetch()

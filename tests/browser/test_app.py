@@ -128,6 +128,7 @@ def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
     expect(page.locator(".svp-chooser select >> nth=0")).to_have_value(whole.run["id"])
 
 
+@pytest.mark.slow("test_compare.py stops runs on the page, test_server.py and test_runner.py count their steps")
 def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
     page = visit()
     desk.gate.clear()
@@ -192,6 +193,7 @@ def test_scrubbing_keys_and_hover(visit: Visit) -> None:
     page.wait_for_selector(".sv-tip:visible")
 
 
+@pytest.mark.slow("test_inspect.py opens a link to a step, test_renderer.py restores its pins")
 def test_a_copied_link_restores_the_view(visit: Visit, page: Any, context: Any) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     visit("?trace=gallery-1")
@@ -225,6 +227,7 @@ def test_an_unknown_link_is_a_sentence_and_the_gallery(page: Any, port: int) -> 
     assert [p for p in page.problems if "status of 404" not in p] == []
 
 
+@pytest.mark.slow("test_imported.py opens a file on the page, test_server.py refuses bad ones")
 def test_upload_good_and_bad(visit: Visit, tmp_path: Path) -> None:
     page = visit()
     tracefile.save(synthetic.nasty(), tmp_path / "nasty.spectrace")
@@ -240,6 +243,7 @@ def test_upload_good_and_bad(visit: Visit, tmp_path: Path) -> None:
     page.wait_for_function("before => specviz.app.shown !== before", arg=opened)
 
 
+@pytest.mark.slow("test_renderer.py opens such pages from disk, test_server.py downloads them")
 def test_a_downloaded_page_opens_from_disk(visit: Visit, context: Any, tmp_path: Path) -> None:
     page = visit("?trace=gallery-2&step=3")
     with page.expect_download() as caught:
@@ -273,6 +277,7 @@ def test_the_step_that_is_shown_is_a_figure_in_one_click(visit: Visit) -> None:
     assert Path(caught.value.path()).read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.slow("test_inspect.py says what is wrong with a prompt, test_server.py each mistake at its place")
 def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> None:
     page = visit()
     edit(page)

@@ -123,6 +123,7 @@ def test_runs_selected_in_the_library_are_compared_and_held_against_each_other(p
     becomes(page, lambda: "lanes=gallery-1%2Cgallery-2" in page.url, True)
 
 
+@pytest.mark.slow("the page opened again; test_cards.py has every method's family")
 def test_methods_are_grouped_by_family_each_with_a_picture(visit: Visit, page: Any) -> None:
     """The list is the browser's own: it is walked with the keys, and a picture stands before every name."""
 

@@ -78,6 +78,7 @@ def test_a_recipe_opens_with_its_example_result(visit: Visit) -> None:
     expect(page.locator(".svl-compared")).to_have_count(0)
 
 
+@pytest.mark.slow("five results more than the test before opens")
 def test_every_recipe_with_a_recorded_result_opens_with_it(visit: Visit) -> None:
     """No blank: what was recorded with SmolLM2 is there before anything was run."""
     page = visit("?tab=lab&lab=own")

@@ -15,6 +15,7 @@ from decoders.trace import files as tracefile
 from specviz.places import GALLERY
 from specviz.views import web
 from specviz.views.export import standalone_html
+from tests.tiers import matrix
 
 RUN = "1-class-docstring-adapld"  # its identifiers have underscores and descenders
 MARKS = (
@@ -51,7 +52,7 @@ LETTERS = (
 MARKED = ".sv-t, .sv-t * { color: transparent !important }"
 
 
-@pytest.fixture(params=[1, 2], ids=["1x", "2x"])
+@pytest.fixture(params=matrix([1, 2], 1, "four times the pixels"), ids=["1x", "2x"])
 def sharp(chromium: Any, tmp_path: Path, request: Any) -> Iterator[tuple[Any, int]]:
     """A run's own page, and how many device pixels make one of its own."""
     (tmp_path / "run.html").write_text(standalone_html(tracefile.load(GALLERY / f"{RUN}.spectrace")), encoding="utf-8")
