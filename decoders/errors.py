@@ -18,6 +18,15 @@ def first_line(error: BaseException, most: int | None = None) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:most].rstrip(".")
 
 
+def why(fault: BaseException) -> str:
+    """The operating system's words for a fault, else its own, in lower case, for the middle of a sentence.
+
+    >>> why(FileNotFoundError(2, "No such file or directory")), why(ValueError())
+    ('no such file or directory', 'valueerror')
+    """
+    return (getattr(fault, "strerror", None) or str(fault) or type(fault).__name__).lower()
+
+
 def sentence(problem: BaseException) -> str:
     """An error as one sentence: a user's own mistake as it is told, any other with the name of its kind.
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from .errors import UserError, why
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parent.parent
 # what comes along: beside the packages where a wheel was installed (setup.py), else the repository's own folder
@@ -83,6 +89,27 @@ def sync_folder(folder: Path) -> None:
             os.fsync(number)
         finally:
             os.close(number)
+
+
+def read_text(path: Path, what: str) -> str:
+    """The text of a file. Raises UserError for one that cannot be read, or is not in UTF-8."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"the {what} file {path} is not text in UTF-8: save it as such and try again") from None
+    except OSError as error:
+        raise UserError(f"cannot read the {what} file {path}: {why(error)}") from None
+
+
+def read_own(path: Path, of: Callable[[Any], T]) -> T | None:
+    """What ``of`` makes of a JSON file; None where there is none, and, with a warning, where it cannot be read."""
+    if not path.is_file():
+        return None
+    try:
+        return of(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, OSError) as error:
+        log.warning("%s is left out: %s", path, error)
+        return None
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> Path:

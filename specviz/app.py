@@ -23,7 +23,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.middleware.gzip import GZipMiddleware
 
-from decoders.errors import UserError
+from decoders.errors import UserError, why
 from decoders.model.files.catalog import default_model, model_name, model_place
 from specviz.model_records import places_of, remember
 from specviz.pages import pages
@@ -260,10 +260,8 @@ def serve(
             probe.bind((host, port))
             port = probe.getsockname()[1]
         except OSError as problem:
-            reason = (problem.strerror or str(problem)).lower()
-            raise ValueError(
-                f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
-            ) from None
+            reason = f"cannot listen on {host}, port {port}: {why(problem)}"
+            raise ValueError(f"{reason}; choose another one with --port") from None
     desk = open_desk(
         model, trace, device=device, dtype=dtype, engine=engine, weights=weights, drafter=drafter, rules=rules,
         threads=threads, backends=backends, read_only=read_only,

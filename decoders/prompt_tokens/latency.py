@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 import os
 import platform
@@ -19,14 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from decoders.folders import settings_folder, write_json
+from decoders.folders import read_own, settings_folder, write_json
 from decoders.model.files.catalog import precision_of
 from decoders.model.target.target import Target
 from decoders.trace.speedup import WIDEST
 
 SCHEMA = "speclatency/2"  # 1 timed the forward alone
 
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +127,8 @@ class Latency:
 def load_latency(target: Target) -> Latency | None:
     """Latencies of this model on this machine, in this dtype and with as many threads; None if nothing was."""
     setup = Setup.of(target)
-    path = latency_folder() / f"{setup.name}.json"
-    if not path.is_file():
-        return None
-    try:
-        latency = Latency.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, OSError) as error:
-        log.warning("%s is left out: %s", path, error)
-        return None
-    return latency if latency.setup == setup else None
+    latency = read_own(latency_folder() / f"{setup.name}.json", Latency.from_json)
+    return latency if latency is not None and latency.setup == setup else None
 
 
 def save_latency(latency: Latency) -> Path:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from decoders.errors import UserError
+from decoders.errors import UserError, why
 from decoders.importers.chat import text_of
 from decoders.importers.llama_server import steps_of
 from decoders.importers.values import dicts, number, whole
@@ -272,4 +272,4 @@ def _error_text(fault: Any) -> str:
 def _why(problem: Exception) -> str:
     if isinstance(problem, TimeoutError):
         return "no answer in time"
-    return (getattr(problem, "strerror", None) or str(problem) or type(problem).__name__).lower()[:120]
+    return why(problem)[:120]

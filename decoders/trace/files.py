@@ -16,6 +16,7 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from decoders.errors import why
 from decoders.folders import write_bytes
 
 from .check import MAX_CELLS, check, check_run
@@ -238,8 +239,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-
-
-def why(fault: Exception) -> str:
-    """The operating system's words for a fault, in lower case."""
-    return (getattr(fault, "strerror", None) or str(fault)).lower()

@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from decoders.errors import why
 from decoders.folders import private_folder
 
 from .check import check, check_run
-from .files import MAX_UNPACKED, SUFFIX, dumps, loads, save, why
+from .files import MAX_UNPACKED, SUFFIX, dumps, loads, save
 from .tables import SCHEMA, TraceError, columns_of, with_defaults
 from .trace import Trace
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from decoders.folders import write_text
+from decoders.folders import read_text, write_text
 from decoders.names import USUAL
 from specviz.words import column_texts, counted, decimals
 
@@ -132,7 +132,7 @@ def _answer(file_or_text: str) -> str:
     text = file_or_text
     with contextlib.suppress(OSError):  # no name that a file could have
         if Path(text).is_file():
-            text = common.text_file(Path(text), "answer")
+            text = read_text(Path(text), "answer")
     if not text.strip():
         raise UserError("the answer is empty: give the text to attribute, or a file with it")
     return text.rstrip("\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.folders import read_text
 from decoders.model.files.catalog import BUNDLED, default_model, model_place
 from specviz.model_records import remember
 from specviz.quiet import settle
@@ -316,21 +317,11 @@ def read_traces(path: Path) -> list[Trace]:
             raise fault from None
 
 
-def text_file(path: Path, what: str) -> str:
-    """The text of a file. Raises UserError for one that cannot be read, or is not in UTF-8."""
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"the {what} file {path} is not text in UTF-8: save it as such and try again") from None
-    except OSError as error:
-        raise UserError(f"cannot read the {what} file {path}: {(error.strerror or str(error)).lower()}") from None
-
-
 def pool_file(path: Path, target: Target) -> Pool:
     """A text to draft from, as the target's tokens. Raises UserError as ``text_file`` does."""
     from decoders.prompt.prompt import Pool
 
-    return Pool.from_text(target.tokenizer, text_file(path, "pool"), path.name)
+    return Pool.from_text(target.tokenizer, read_text(path, "pool"), path.name)
 
 
 def step_number(step: int, trace: Trace) -> int:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decoders.errors import UserError
+from decoders.errors import UserError, why
 from decoders.folders import write_json, write_text
 from specviz.words import counted
 
@@ -103,7 +103,7 @@ def _bytes(path: Path) -> bytes:
         check_size(path.stat().st_size, path.name)
         return path.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        raise UserError(f"cannot read {path}: {why(error)}") from None
 
 
 def _show(report: Report) -> None:

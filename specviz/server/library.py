@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from decoders.errors import why
 from decoders.folders import private_folder, write_bytes, write_text
 from decoders.trace import files as tracefile
 from decoders.trace import journal as runjournal
@@ -158,12 +159,12 @@ class Library:
     def _fail(self, error: Exception, key: str = "") -> None:
         """The disk refused; ``key`` is a run that is over and is to be written later."""
         error = error.__cause__ if isinstance(error.__cause__, OSError) else error
-        why = " ".join(str(getattr(error, "strerror", None) or error).lower().split())
+        reason = " ".join(why(error).split())
         if getattr(error, "errno", None) in (errno.EROFS, errno.EACCES, errno.EPERM):
-            why = "the folder is read-only"
+            reason = "the folder is read-only"
         if not self._reason:  # once, however many runs follow
-            log.warning("runs are not saved on disk (%s): %s", self.folder, why)
-        self._reason = why
+            log.warning("runs are not saved on disk (%s): %s", self.folder, reason)
+        self._reason = reason
         if key:
             self.unsaved.setdefault(key)
         if self.unsaved and (self._later is None or not self._later.is_alive()):

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from decoders.errors import UserError
+from decoders.errors import UserError, why
 from decoders.folders import write_bytes
 
 UNITS, FAILED, ABOUT = "units", "failed", "sweep.json"
@@ -140,9 +140,8 @@ class Folder:
         except Exception as fault:
             if isinstance(fault, FileNotFoundError) and what == "read":
                 raise
-            why = str(getattr(fault, "strerror", None) or fault or type(fault).__name__).lower()
             raise FolderFault(
-                f"the results folder {self.place} cannot be {what} ({why}); all that is finished is kept in it"
+                f"the results folder {self.place} cannot be {what} ({why(fault)}); all that is finished is kept in it"
             ) from None
 
 

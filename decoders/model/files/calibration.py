@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from decoders.folders import settings_folder, write_json
+from decoders.folders import read_own, settings_folder, write_json
 
 from .catalog import CALIBRATION, SHIPPED, current_key
 from .shape import ModelShape, rotaries
@@ -35,7 +34,6 @@ ROTARY = (
     "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "short_factor", "long_factor",
 )  # fmt: skip
 
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +134,8 @@ def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:
 def _calibrations(key: str) -> Iterator[Calibration]:
     """Calibrations of the model with this fingerprint: the user's own first."""
     for path in (calibration_folder() / f"{key}.json", *PACKAGED):
-        if not path.is_file():
-            continue
-        try:
-            calibration = Calibration.from_json(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, OSError) as error:
-            log.warning("%s is left out: %s", path, error)
-            continue
-        if calibration.model_key == key:
+        calibration = read_own(path, Calibration.from_json)
+        if calibration is not None and calibration.model_key == key:
             yield calibration
 
 

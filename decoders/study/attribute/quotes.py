@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from decoders.errors import UserError
+from decoders.folders import read_text
 from decoders.prompt.files import PromptRecord
 from decoders.trace.trace import Trace
 
@@ -164,13 +165,7 @@ def read_quotesum(path: str | Path, limit: int | None = None) -> tuple[list[Quot
     Raises UserError where no row can be used.
     """
     path = Path(path)
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not text in UTF-8; {FORM}") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    return parse_rows(text, path.stem, limit, str(path))
+    return parse_rows(read_text(path, "QuoteSum"), path.stem, limit, str(path))
 
 
 def parse_rows(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +17,7 @@ from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
-from decoders.folders import settings_folder, write_json
+from decoders.folders import read_own, settings_folder, write_json
 from decoders.model.state.transfer import wait
 from decoders.model.target.target import Session, Target
 from decoders.model.target.together import check_together, score_together
@@ -32,7 +30,6 @@ MEASURED, ROWS, CONTEXTS = (1, 2, 4, 8), (1, 2, 4, 8, 16), (128,)
 ROUNDS = 5
 MOST_BATCH, MOST_ROWS = 64, 128
 
-log = logging.getLogger(__name__)
 
 
 @torch.inference_mode()
@@ -178,11 +175,4 @@ def save_load(load: Load) -> Path:
 
 def kept_load(target: Target) -> Load | None:
     """The load of this model on this machine, with this engine and as many threads; None if none was measured."""
-    path = load_folder() / f"{Setup.of(target).name}.json"
-    if not path.is_file():
-        return None
-    try:
-        return Load.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, OSError) as error:
-        log.warning("%s is left out: %s", path, error)
-        return None
+    return read_own(load_folder() / f"{Setup.of(target).name}.json", Load.from_json)

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from decoders.errors import why
 from decoders.folders import private_folder, write_bytes, write_text
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
@@ -88,11 +89,12 @@ class SavedResults:
             self._on_refusal(problem)
 
     def _on_refusal(self, problem: Exception) -> None:
-        why = str(getattr(problem, "strerror", None) or problem).lower()
         if not self.note:
-            log.warning("experiment %s is not saved on disk: %s", self.results.id, why)
+            log.warning("experiment %s is not saved on disk: %s", self.results.id, why(problem))
         notes = [note for note in self.results.about["notes"] if note != self.note]
-        self.note = f"Not all of this is saved on disk ({why}): it is in memory, and saved once the disk takes it."
+        self.note = (
+            f"Not all of this is saved on disk ({why(problem)}): it is in memory, and saved once the disk takes it."
+        )
         self.results.about["notes"] = [*notes, self.note]
 
 

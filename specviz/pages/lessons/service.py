@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from decoders.errors import why
 from decoders.folders import ASSETS
 from decoders.trace.report import payload
 from specviz.places import GALLERY, home
@@ -36,8 +37,7 @@ def read(path: Path) -> str:
     except UnicodeDecodeError:
         raise LessonError([Fault(path.name, 1, "the file is not text in UTF-8; save it as such")]) from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise LessonError([Fault(path.name, 1, f"the file cannot be opened: {reason}")]) from None
+        raise LessonError([Fault(path.name, 1, f"the file cannot be opened: {why(error)}")]) from None
 
 
 def load(path: Path, runs: Runs | None = None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from decoders.errors import why
 from specviz.server.bodies import Body, Ids, Listed, Texts
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import Rejected
@@ -133,8 +134,7 @@ class Runs(Service):
                     if self.desk.library is not None:
                         self.desk.library.remove(key)
                 except OSError as problem:
-                    why = (problem.strerror or str(problem)).lower()
-                    raise Rejected("library", f"A run's file cannot be deleted: {why}.") from None
+                    raise Rejected("library", f"A run's file cannot be deleted: {why(problem)}.") from None
                 if self.desk.store.remove(key):
                     gone.append(key)
         return gone
