@@ -91,6 +91,16 @@ def column_texts(unit: str, values: Iterable[float | None]) -> list[str]:
     return list(map(column(unit, values), values))
 
 
+def with_unit(label: str, unit: str) -> str:
+    """A quantity with its unit, where its name does not say it.
+
+    >>> with_unit("Speedup", "×"), with_unit("Tokens per step", "tokens/step"), with_unit("Reuse", "share")
+    ('Speedup (×)', 'Tokens per step', 'Reuse (%)')
+    """
+    unit = "" if unit.replace("/", " per ") in label.lower() else "%" if unit == "share" else unit
+    return f"{label} ({unit})" if unit else label
+
+
 def probability(value: float | None) -> str:
     """A probability in a narrow place.
 

@@ -11,6 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .draft import Learned, Verdict
+from .terms import Term
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DraftVocab:
@@ -29,6 +32,20 @@ class DraftVocab:
         places = np.full(vocab, -1, dtype=np.int64)
         places[tokens.numpy(force=True)] = np.arange(len(tokens))
         return cls(tokens.long(), places)
+
+
+OUTSIDE = Term(
+    "outside", "outside the draft vocabulary",
+    "1 where the target's own token after the accepted path is not in the drafter's vocabulary: no draft can hold it.",
+    0, 1,
+)  # fmt: skip
+
+
+def note_outside(vocab: DraftVocab | None, verdict: Verdict) -> Learned | None:
+    """``OUTSIDE`` of a step, where the drafter cannot draft all tokens."""
+    if vocab is None or verdict.bonus is None:
+        return None
+    return Learned(notes={"outside": float(vocab.places[verdict.bonus] < 0)})
 
 
 class NodeDistributions(Mapping[int, Tensor]):

@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from torch import Tensor
 
-from decoders.draft.distributions import DraftVocab, NodeDistributions
+from decoders.draft.distributions import OUTSIDE, DraftVocab, NodeDistributions, note_outside
 from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
@@ -18,11 +17,12 @@ from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, fetched, mark
 from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
-from decoders.verifiers.sampling import Chooser, drawn_tokens
+from decoders.verifiers.sampling import Chooser
 
 from .block_network import BlockNetwork
 from .block_run import BlockRun
-from .block_walk import confidences, greedy, lattice_of, tokens_at, walk_blocks
+from .block_walk import confidences, lattice_of, tokens_at, walk_blocks
+from .drafter import drawn_at, likeliest
 
 NODE_TERMS = (
     Term("distance", "distance", "Places behind the root.", 1, 16),
@@ -38,10 +38,7 @@ STEP_TERMS = (
     Term("forward_ms", "block forward", "Milliseconds of reading the target's new states and of the block.", 0, 0),
     Term("walk_ms", "walk", "Milliseconds of choosing the block's tokens.", 0, 0),
     Term("draft_forwards", "draft forwards made", "One: a block is drafted at once.", 0, 0),
-    Term(
-        "outside", "outside the draft vocabulary",
-        "1 where the target's own token after the accepted path is none that can be drafted.", 0, 1,
-    ),
+    OUTSIDE,
 )  # fmt: skip
 NOTHING_READ = "nothing was processed yet: a block reads the target's states before its root"
 
@@ -78,7 +75,7 @@ class BlockDrafter(Drafter):
         started = mark(device)
         states = self.run.block(context)[: min(self.tokens, budget)]
         read = mark(device)
-        choose = greedy if self.chooser is None else self._drawing(context.length)
+        choose = likeliest if self.chooser is None else drawn_at(self.chooser, context.length)
         walk = walk_blocks(self.network, states, root, choose)
         drawn = self.chooser is not None
         normal = walk.said if drawn else walk.said.softmax(-1)
@@ -119,22 +116,5 @@ class BlockDrafter(Drafter):
             f"{self.threshold:.2f}",
         )  # fmt: skip
 
-    def _drawing(self, length: int):
-        """Draws after the chooser's warpers, from a stream of their own for a text of this length: a run that is cut
-        there draws the same again.
-        """
-        chooser = self.chooser
-        assert chooser is not None
-        random = np.random.default_rng([chooser.sampling.seed, 1, length])
-
-        def choose(logits: Tensor, position: int) -> tuple[Tensor, Tensor]:
-            said = chooser.probabilities(logits[None])
-            return drawn_tokens(said, [float(random.random())]), said[0]
-
-        return choose
-
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        """Notes whether the drafter could have drafted what the target wrote after the accepted path."""
-        if self.vocab is None or verdict.bonus is None:
-            return None
-        return Learned(notes={"outside": float(self.vocab.places[verdict.bonus] < 0)})
+        return note_outside(self.vocab, verdict)

@@ -6,7 +6,6 @@ after another, each given the token before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,10 +15,9 @@ from torch import Tensor
 from decoders.draft.lattice import Lattice
 
 from .block_network import BlockNetwork
+from .drafter import Choose, likeliest
 
 RECORDED = 8  # candidates per position of a lattice where no selector says how many there are
-# a position's logits, and its number → the token's place among those that can be drafted [1], the logits as recorded
-Choose = Callable[[Float[Tensor, " drafted"], int], tuple[Int[Tensor, "1"], Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +32,6 @@ class Walk:
     states: Float[Tensor, "positions hidden"]
 
 
-def greedy(logits: Float[Tensor, " drafted"], position: int) -> tuple[Int[Tensor, "1"], Tensor]:
-    """The likeliest token."""
-    return logits.argmax(-1, keepdim=True), logits
-
-
 def tokens_at(network: BlockNetwork, places: Int[Tensor, "*some"]) -> Int[Tensor, "*some"]:
     """The target's tokens at places among those that can be drafted."""
     return places if network.drafted is None else network.drafted.long()[places]
@@ -46,15 +39,15 @@ def tokens_at(network: BlockNetwork, places: Int[Tensor, "*some"]) -> Int[Tensor
 
 @torch.inference_mode()
 def walk_blocks(
-    network: BlockNetwork, states: Float[Tensor, "positions hidden"], root: int, choose: Choose = greedy
+    network: BlockNetwork, states: Float[Tensor, "positions hidden"], root: int, choose: Choose = likeliest
 ) -> Walk:
     """The walk behind a root, from left to right."""
     alone, config = network.say(states), network.config
-    if choose is greedy and not (config.markov_rank or config.selector_rank):
+    if choose is likeliest and not (config.markov_rank or config.selector_rank):
         return Walk(alone.argmax(-1), alone, alone, states)
     before, places, said = torch.full((1,), root, device=states.device), list[Tensor](), list[Tensor]()
-    for position, logits in enumerate(alone):
-        place, told = choose(score(network, logits, states[position], before), position)
+    for state, logits in zip(states, alone, strict=True):
+        place, told = choose(score(network, logits, state, before))
         places.append(place)
         said.append(told)
         before = tokens_at(network, place)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.draft.distributions import DraftVocab, NodeDistributions
+from decoders.draft.distributions import OUTSIDE, DraftVocab, NodeDistributions, note_outside
 from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
@@ -37,10 +37,7 @@ NODE_TERMS = (
 )
 STEP_TERMS = (
     Term("forward_ms", "heads", "Milliseconds spent in the heads.", 0, 0),
-    Term(
-        "outside", "outside the draft vocabulary",
-        "1 where the token that the target wrote after the accepted path is none that the heads can draft.", 0, 1,
-    ),
+    OUTSIDE,
 )  # fmt: skip
 NOTHING_READ = "nothing was processed yet: heads read the state before the last token"
 
@@ -128,10 +125,7 @@ class HeadsDrafter(Drafter):
         return torch.cat(tokens), torch.cat(logs), torch.cat(best), rows
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        """Notes whether the heads could have drafted what the target wrote after the accepted path."""
-        if self.vocab is None or verdict.bonus is None:
-            return None
-        return Learned(notes={"outside": float(self.vocab.places[verdict.bonus] < 0)})
+        return note_outside(self.vocab, verdict)
 
     def resume(self, context: Context, past: Sequence[Past]) -> None:
         """Nothing to take up: drafts follow from the text."""

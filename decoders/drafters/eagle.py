@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from decoders.draft.distributions import DraftVocab, NodeDistributions
+from decoders.draft.distributions import OUTSIDE, DraftVocab, NodeDistributions
 from decoders.draft.draft import Draft, Learned, Past, PrunedNodes, Scored, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
@@ -93,11 +93,6 @@ COSINE = Term(
     "feature_cosine", "feature cosine",
     "Of the state that the head made to the target's own: mean over the root and the accepted tokens that it went on "
     "from.", -1, 1,
-)  # fmt: skip
-OUTSIDE = Term(
-    "outside", "outside the draft vocabulary",
-    "1 where the target's own token after the accepted path is not in the head's vocabulary: no draft could hold it.",
-    0, 1,
 )  # fmt: skip
 
 

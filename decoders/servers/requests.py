@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,14 @@ def start(install: Callable[[Path, bool], None]) -> None:
 def model_name(name: str) -> str:
     """A model's id, or the name of its folder: a trace tells nothing of the server's disk."""
     return Path(name).name if Path(name).is_dir() else name
+
+
+def with_version(server: str, *packages: str) -> str:
+    """A server's name with the version of the first of its packages that is installed."""
+    for package in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            return f"{server} {version(package)}"
+    return server
 
 
 def choices_per_row() -> int:

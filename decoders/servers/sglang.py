@@ -35,7 +35,7 @@ from decoders.importers.request import NO_DRAFT, PROMPT_STEP, ServerStep, Token
 from decoders.top_k import top_k
 
 from .recorder import FULL, Batch, Recorder, Recording, choices_of, on_device, ranks_of, to_host
-from .requests import Requests, model_name, start
+from .requests import Requests, model_name, start, with_version
 
 log = logging.getLogger("specviz.recorder")
 
@@ -298,8 +298,6 @@ def reachable(parents: Sequence[int]) -> list[int]:
 
 def _recorder(batch: Any, folder: Path) -> tuple[TreeRecorder, dict[str, Any]]:
     """The recorder of this process, and what its recordings say of the server."""
-    from importlib.metadata import PackageNotFoundError, version
-
     config = batch.model_config
     path = str(getattr(config, "model_path", ""))
 
@@ -310,10 +308,6 @@ def _recorder(batch: Any, folder: Path) -> tuple[TreeRecorder, dict[str, Any]]:
 
         return Pieces(AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False))
 
-    try:
-        server = f"SGLang {version('sglang')}"
-    except PackageNotFoundError:
-        server = "SGLang"
-    algorithm = getattr(batch, "spec_algorithm", None)
+    algorithm, server = getattr(batch, "spec_algorithm", None), with_version("SGLang", "sglang")
     about = {"model": model_name(path), "server": server, "method": str(getattr(algorithm, "name", "") or "").lower()}
     return TreeRecorder(folder, SOURCE, TITLE, texts), about

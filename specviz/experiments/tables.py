@@ -18,7 +18,7 @@ from typing import Any
 from decoders.errors import UserError
 from decoders.model.files.catalog import precision_of
 from decoders.sweep.timing import REPEATED, TIMED, WIDEST, Spot, Timing, spot, timings
-from specviz.words import column, counted
+from specviz.words import column, counted, with_unit
 
 from .experiment import Row
 from .prompts import ALL, NAMES
@@ -109,9 +109,7 @@ class Table:
 
     @property
     def title(self) -> str:
-        """The metric with its unit, where the name does not say it."""
-        unit = "" if self.unit.replace("/", " per ") in self.label.lower() else self.unit
-        return self.label + (f" ({'%' if unit == 'share' else unit})" if unit else "")
+        return with_unit(self.label, self.unit)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "title": self.title}

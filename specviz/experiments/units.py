@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decoders.method.plugin_files import VARIABLE, plugin_files
+from decoders.method.plugin_files import plugin_files
 from decoders.model.files.catalog import precision_of
 from decoders.prompt.codec import from_json, to_json
 from specviz.places import SUFFIX, TRACES
-from specviz.workers.plain import code_of
+from specviz.workers.plain import code_of, open_alike
 from specviz.workers.work import Unit, UnitResult, Work, WorkerRefused, digest
 
 from .experiment import Experiment, Line, Row, Setting, methods_by_name
@@ -166,27 +166,9 @@ def failed_rows(planned: Plan, number: int, error: str) -> list[Row]:
 
 def open_experiment(about: Mapping[str, Any]) -> Work:
     """The work of one worker: the model opened, everything compared with what the sweep was planned with."""
-    os.environ[VARIABLE] = os.pathsep.join(about["plugins"])
-    from decoders import load_target
-    from decoders.drafters.sps import offer_drafter
-    from specviz.quiet import settle
-
-    settle(about["threads"])
     wanted = about["determined"]
-    if code_version() != wanted["code"]:
-        raise WorkerRefused(
-            "a worker has another version of the code (of specviz, torch or transformers) than this sweep: install the "
-            "same everywhere"
-        )
-    target = load_target(**about["opening"])
-    precision = precision_of(target.info)
-    if (target.key, precision) != (wanted["model"]["key"], wanted["model"]["precision"]):
-        raise WorkerRefused(
-            f"a worker opened another model than this sweep is of: {target.name} in {precision}, with the "
-            f"fingerprint {target.key} in place of {wanted['model']['key']}"
-        )
-    if about["offered"]:
-        offer_drafter(target, about["offered"])
+    model = wanted["model"]
+    target = open_alike(about, PACKAGES, wanted["code"], model["key"], model["precision"], "a worker", "this sweep")
     experiment, settings = experiment_of(about)
     calibration = target.calibration
     calibrated = digest(calibration.to_json()) if calibration is not None else ""

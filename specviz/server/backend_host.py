@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from decoders.method.plugin_files import VARIABLE, plugin_files
+from decoders.method.plugin_files import plugin_files
 from decoders.model.files.catalog import precision_of
 from decoders.prompt.codec import from_json
 from decoders.trace.trace import Trace
 from specviz.workers.backends import Answers, Hosting
 from specviz.workers.kinds import Workers
-from specviz.workers.plain import code_of
+from specviz.workers.plain import code_of, open_alike
 from specviz.workers.processes import worker_device
-from specviz.workers.work import WorkerRefused
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -47,26 +45,7 @@ def name_of(work: Work) -> str:
 
 def open_model(about: Mapping[str, Any]) -> Answers:
     """Open the model of a backend, compare it with the app's own, and return what answers there."""
-    os.environ[VARIABLE] = os.pathsep.join(about["plugins"])
-    from decoders import load_target
-    from decoders.drafters.sps import offer_drafter
-    from specviz.quiet import settle
-
-    settle(about["threads"])
-    if code_of(PACKAGES) != about["code"]:
-        raise WorkerRefused(
-            "a backend has another version of the code (of specviz, torch or transformers) than the app: install the "
-            "same everywhere"
-        )
-    target = load_target(**about["opening"])
-    precision = precision_of(target.info)
-    if (target.key, precision) != (about["key"], about["precision"]):
-        raise WorkerRefused(
-            f"a backend opened another model than the app: {target.name} in {precision}, with the "
-            f"fingerprint {target.key} in place of {about['key']}"
-        )
-    if about["drafter"]:
-        offer_drafter(target, about["drafter"])
+    target = open_alike(about, PACKAGES, about["code"], about["key"], about["precision"], "a backend", "the app")
     return Answering(Holder(target))
 
 
@@ -75,7 +54,7 @@ def hosting_of(workers: Workers, target: Target, opening: Mapping[str, Any], dra
     device, gpus = worker_device(target.device.type, opening.get("device"), apart=workers.on == "ray")
     about = {
         "opening": {**opening, "device": device, "dtype": str(target.info["dtype"])},
-        "key": target.key, "precision": precision_of(target.info), "code": code_of(PACKAGES), "drafter": drafter,
+        "key": target.key, "precision": precision_of(target.info), "code": code_of(PACKAGES), "offered": drafter,
         "plugins": [str(path) for path in plugin_files()],
     }  # fmt: skip
     return Hosting(open_model, about, workers.threads_each, gpus)

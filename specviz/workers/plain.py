@@ -1,13 +1,21 @@
-"""A hash of the code: what workers compare before they work."""
+"""Workers' code and model, compared with those of whoever they work for before they begin."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from decoders.method.plugin_files import plugin_files
+from decoders.method.plugin_files import VARIABLE, plugin_files
+from decoders.model.files.catalog import precision_of
+
+from .work import WorkerRefused
+
+if TYPE_CHECKING:
+    from decoders import Target
 
 SOURCES = ("*.py", "*.toml", "*.txt")
 
@@ -24,3 +32,32 @@ def code_of(packages: Sequence[str]) -> str:
     for path in [*files, *plugin_files()]:
         named.update(path.name.encode() + path.read_bytes())
     return named.hexdigest()[:24]
+
+
+def open_alike(
+    about: Mapping[str, Any], packages: Sequence[str], code: str, key: str, precision: str, who: str, whose: str
+) -> Target:
+    """A worker's model, opened as ``about`` says (opening, plugins, threads, offered). Raises WorkerRefused where its
+    code, or its model's fingerprint or precision, are others than of whoever it works for (``whose``).
+    """
+    os.environ[VARIABLE] = os.pathsep.join(about["plugins"])
+    from decoders import load_target
+    from decoders.drafters.sps import offer_drafter
+    from specviz.quiet import settle
+
+    settle(about["threads"])
+    if code_of(packages) != code:
+        raise WorkerRefused(
+            f"{who} has another version of the code (of specviz, torch or transformers) than {whose}: install the same "
+            "everywhere"
+        )
+    target = load_target(**about["opening"])
+    mine = precision_of(target.info)
+    if (target.key, mine) != (key, precision):
+        raise WorkerRefused(
+            f"{who} opened another model than {whose}: {target.name} in {mine}, with the fingerprint {target.key} in "
+            f"place of {key}"
+        )
+    if about["offered"]:
+        offer_drafter(target, about["offered"])
+    return target
