@@ -102,7 +102,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def read_own(path: Path, of: Callable[[Any], T]) -> T | None:
-    """What ``of`` makes of a JSON file; None where there is none, and, with a warning, where it cannot be read."""
+    """Read a JSON file by ``of``; None where there is none and, with a warning, where it cannot be read."""
     if not path.is_file():
         return None
     try:
