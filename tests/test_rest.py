@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +19,7 @@ from decoders.prompt.prompt import Pool
 from decoders.study.look.whatif import ReadRun
 
 from .models import prompt_ids, tiny_target, tiny_tokenizer
+from .work import calls, lines, peak_bytes
 
 NEW = 24
 
@@ -197,19 +196,21 @@ def test_without_a_datastore_it_drafts_from_the_context_or_says_what_is_missing(
 
 
 def test_a_lookup_does_not_grow_with_the_datastore() -> None:
-    """Ten times the tokens, far less than ten times the time."""
+    """Ten times the tokens: as much memory, and what bisecting costs."""
     chance = np.random.default_rng(0)
 
-    def median(tokens: int) -> float:
+    def work(tokens: int) -> tuple[int, int, int]:
         text = np.append(chance.zipf(1.3, tokens) % 5000, -1)
         chunk = datastore.Chunk(text.astype(np.int32), datastore.sorted_places(text).astype(np.int32))
-        store, times = Datastore("made", tokens, [chunk]), []
-        for start in chance.integers(20, tokens - 20, 60).tolist():
-            started = time.perf_counter()
-            found = store.find(text[start - 16 : start], 16, 2, 5000)
-            store.continuations(found, 10, 64, 5000)
-            times.append(time.perf_counter() - started)
-        return statistics.median(times)
+        store = Datastore("made", tokens, [chunk])
+        starts = chance.integers(20, tokens - 20, 60).tolist()
 
-    small, large = median(20_000), median(200_000)
-    assert large < 5 * small
+        def look() -> None:
+            for start in starts:
+                found = store.find(text[start - 16 : start], 16, 2, 5000)
+                store.continuations(found, 10, 64, 5000)
+
+        return calls(look), lines(look), peak_bytes(look)
+
+    (few, short, small), (many, long, large) = work(20_000), work(200_000)
+    assert many < 2 * few and long < 2 * short and large < small + 50_000, "a pass over the tokens takes 200 kB"

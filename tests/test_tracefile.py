@@ -5,7 +5,6 @@ import io
 import json
 import random
 import struct
-import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ from decoders.trace.trace import Trace
 
 from . import synthetic
 from .synthetic import append, save_trace
-from .work import calls
+from .work import calls, peak_bytes
 
 SEGMENTS = [("context", 0, "one two three four, one two five. "), ("special", -1, "<|go|>")]
 SMALL = synthetic.Synthetic(SEGMENTS, "one two five, one two three.", "tree", width=5, draft=3).run()
@@ -231,20 +230,11 @@ def bomb(size: int, unit: bytes = b"0") -> bytes:
     return buffer.getvalue()
 
 
-def memory_of(work: Callable[[], object]) -> int:
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 def test_bombs_are_refused_before_they_are_unpacked():
-    assert memory_of(lambda: refuse(BOMB, "times its size")) < 4 * 2**20
+    assert peak_bytes(lambda: refuse(BOMB, "times its size")) < 4 * 2**20
     data = bytearray(BOMB)
     struct.pack_into("<L", data, _unpacked_sizes(data)[0], MAX_UNPACKED + 2**20)
-    assert memory_of(lambda: refuse(bytes(data), "257 MiB and 256 are allowed")) < 4 * 2**20
+    assert peak_bytes(lambda: refuse(bytes(data), "257 MiB and 256 are allowed")) < 4 * 2**20
 
 
 BOMB = bomb(32 * 2**20)
@@ -264,7 +254,7 @@ def test_a_header_that_lies_about_the_size_is_caught():
     data = bytearray(BOMB)
     for place in _unpacked_sizes(data):
         struct.pack_into("<L", data, place, 1_000)
-    assert memory_of(lambda: refuse(bytes(data), "damaged")) < 8 * 2**20
+    assert peak_bytes(lambda: refuse(bytes(data), "damaged")) < 8 * 2**20
 
 
 @pytest.mark.parametrize("unit", [b"[],", b"{},", b"[[", b'"",', b"0,"])
@@ -273,14 +263,14 @@ def test_few_bytes_of_json_cannot_become_much_memory(unit: bytes):
     noise = random.Random(0).randbytes(60_000).hex().encode()  # keeps the ratio low, so that only the JSON is at fault
     members["nodes.json"] = b'{"x":"' + noise + b'","step":[' + unit * (4 * 2**20 // len(unit)) + b"0]}"
     data = pack(members)
-    assert memory_of(lambda: refuse(data, "more than trace.json announces")) < 24 * 2**20
+    assert peak_bytes(lambda: refuse(data, "more than trace.json announces")) < 24 * 2**20
 
 
 def test_few_bytes_of_json_in_the_head_cannot_become_much_memory():
     noise = random.Random(0).randbytes(60_000).hex()
     head = f'{{"noise":"{noise}","x":[{"{},[]," * 1_000_000}0]}}'.encode()
     data = pack(parts() | {"trace.json": head})
-    assert memory_of(lambda: refuse(data, "more than trace.json announces")) < 32 * 2**20
+    assert peak_bytes(lambda: refuse(data, "more than trace.json announces")) < 32 * 2**20
 
 
 def test_sizes_that_are_announced_too_large():
@@ -298,7 +288,7 @@ def test_a_file_too_large_is_not_read(tmp_path: Path):
     path = tmp_path / "large.spectrace"
     with open(path, "wb") as file:
         file.truncate(MAX_FILE + 2**20)
-    assert memory_of(lambda: refuse(path, "MiB and 128 are allowed")) < 2**20
+    assert peak_bytes(lambda: refuse(path, "MiB and 128 are allowed")) < 2**20
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" + "0" * 5_000, "1" * 400])
