@@ -23,7 +23,7 @@ from decoders.model.state.memory import Context
 from decoders.model.target.target import Target
 from decoders.prompt.compress import COMPRESSORS, EXTRACTIVE, compress
 from decoders.prompt.pool import Match, PoolIndex, Trie
-from decoders.prompt.prompt import Pool, Prompt
+from decoders.prompt.prompt import Prompt
 from decoders.trace.origins import DATASTORE
 from decoders.verifiers.conditional import RULES, ConditionalVerifier
 
@@ -78,14 +78,12 @@ class CasdDrafter(Drafter):
 
     def __init__(self, params: CasdParams) -> None:
         self.params = params
-        self.pool: Pool | None = None
         self.index: PoolIndex | None = None
 
     def prepare(self, context: Context) -> None:
-        self.pool = context.pool
-        if self.pool is None:
+        if context.pool is None:
             raise UserError(NO_CONTEXT)
-        self.index = PoolIndex(self.pool, self.params.longest_suffix)
+        self.index = PoolIndex(context.pool, self.params.longest_suffix)
 
     def propose(self, context: Context, budget: int) -> Draft:
         if self.index is None:
@@ -96,13 +94,12 @@ class CasdDrafter(Drafter):
         if not match.length:
             count = f"{p.shortest_suffix} tokens" if p.shortest_suffix > 1 else "token"
             return Draft.empty(context.root, f"the last {count} occur{'s' * (count == 'token')} nowhere in the pool")
-        assert self.pool is not None
         trie = self.index.continuations(match.ends, min(p.depth, budget), p.nodes)
         places = (-1, *trie.places)
         return Draft(
             DraftTree((context.root, *trie.tokens), (-1, *(parent + 1 for parent in trie.parents))),
             ("root",) + ("datastore",) * len(trie.tokens),
-            tuple(self.pool.in_prompt(places).tolist()),
+            tuple(self.index.pool.in_prompt(places).tolist()),
             candidates=self._candidates(match, trie),
             route="pool",
             pool=places,
@@ -114,13 +111,14 @@ class CasdDrafter(Drafter):
         """The hits, ranked by how many of them go on with the same token; the tree's first chain comes from the chosen
         one.
         """
-        assert self.index is not None and self.pool is not None
-        _, where, counts = np.unique(self.pool.tokens[match.ends + 1], return_inverse=True, return_counts=True)
+        assert self.index is not None
+        pool = self.index.pool
+        _, where, counts = np.unique(pool.tokens[match.ends + 1], return_inverse=True, return_counts=True)
         leaf = next((i for i, parent in enumerate(trie.parents) if parent != i - 1), len(trie.parents)) - 1
         chosen = int(np.searchsorted(match.ends, trie.places[leaf] - leaf - 1))
         agree = counts[where].astype(np.float64)
         return Candidates(
-            self.pool.in_prompt(match.ends),
+            pool.in_prompt(match.ends),
             agree,
             self.index.lengths(match.ends, self.params.depth),
             chosen,

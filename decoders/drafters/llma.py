@@ -20,7 +20,6 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.prompt.pool import Match, PoolIndex
-from decoders.prompt.prompt import Pool
 from decoders.trace.origins import DATASTORE
 
 MOST_SHOWN = 256  # places recorded of one trigger
@@ -51,18 +50,17 @@ class LlmaDrafter(Drafter):
     def __init__(self, params: LlmaParams) -> None:
         self.params = params
         self.index: PoolIndex | None = None
-        self.pool: Pool | None = None
 
     def prepare(self, context: Context) -> None:
-        self.pool = context.pool
-        if self.pool is not None:
-            self.index = PoolIndex(self.pool, self.params.max_ngram)
+        if context.pool is not None:
+            self.index = PoolIndex(context.pool, self.params.max_ngram)
 
     def propose(self, context: Context, budget: int) -> Draft:
         if self.index is None:
             self.prepare(context)
-        if self.index is None or self.pool is None:
+        if self.index is None:
             return Draft.empty(context.root, NO_CONTEXT)
+        pool = self.index.pool
         written = context.tokens[context.prompt_length :]
         if not len(written):
             return Draft.empty(context.root, "nothing is written yet: LLMA's trigger is the answer's own text")
@@ -73,9 +71,9 @@ class LlmaDrafter(Drafter):
         count = int(self.index.lengths(match.ends[:1], most)[0])
         places = (-1, *range(first + 1, first + 1 + count))
         return Draft(
-            DraftTree.chain(context.root, self.pool.tokens[first + 1 : first + 1 + count].tolist()),
+            DraftTree.chain(context.root, pool.tokens[first + 1 : first + 1 + count].tolist()),
             ("root",) + ("datastore",) * count,
-            tuple(self.pool.in_prompt(places).tolist()),
+            tuple(pool.in_prompt(places).tolist()),
             candidates=self._candidates(match),
             route="trigger",
             pool=places,
@@ -83,11 +81,11 @@ class LlmaDrafter(Drafter):
         )
 
     def _candidates(self, match: Match) -> Candidates:
-        assert self.index is not None and self.pool is not None
+        assert self.index is not None
         ends = match.ends[:MOST_SHOWN]
         matched = np.full(len(ends), float(match.length))
         return Candidates(
-            self.pool.in_prompt(ends),
+            self.index.pool.in_prompt(ends),
             matched,
             self.index.lengths(ends, self.params.k - 1),
             0,

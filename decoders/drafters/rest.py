@@ -25,7 +25,6 @@ from decoders.model.state.memory import Context
 from decoders.model.target.target import Target
 from decoders.prompt.datastore import DEEPEST, LONGEST, Datastore, open_datastore
 from decoders.prompt.pool import PoolIndex
-from decoders.prompt.prompt import Pool
 from decoders.trace.origins import DATASTORE
 
 NO_DATASTORE = (
@@ -66,13 +65,11 @@ class RestDrafter(Drafter):
 
     def __init__(self, params: RestParams, store: Datastore | None = None) -> None:
         self.params, self.store = params, store
-        self.pool: Pool | None = None
         self.index: PoolIndex | None = None
 
     def prepare(self, context: Context) -> None:
         if self.store is None and context.pool is not None:
-            self.pool = context.pool
-            self.index = PoolIndex(self.pool, self.params.longest_suffix)
+            self.index = PoolIndex(context.pool, self.params.longest_suffix)
 
     def propose(self, context: Context, budget: int) -> Draft:
         p, depth = self.params, min(self.params.depth, budget)
@@ -93,9 +90,8 @@ class RestDrafter(Drafter):
                 return self._nothing(context)
             length, hits = match.length, match.hits
             trie = self.index.continuations(match.ends, depth, p.nodes, p.max_hits)
-            assert self.pool is not None
             places = (-1, *trie.places)
-            sources = tuple(self.pool.in_prompt(places).tolist())
+            sources = tuple(self.index.pool.in_prompt(places).tolist())
         looked = min(hits, p.max_hits)
         share = np.asarray([np.nan, *trie.counts]) / looked
         return Draft(

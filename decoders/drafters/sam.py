@@ -26,7 +26,6 @@ from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.target.target import Target
 from decoders.prompt.pool import PoolIndex
-from decoders.prompt.prompt import Pool
 from decoders.trace.origins import DATASTORE, MAIN
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser
@@ -104,12 +103,10 @@ class SamDrafter(Drafter):
 
     def __init__(self, params: SamParams, fallback: Drafter | None = None) -> None:
         self.params, self.fallback = params, fallback
-        self.pool: Pool | None = None
         self.index: PoolIndex | None = None
 
     def prepare(self, context: Context) -> None:
         if context.pool is not None and context.pool.positions is None:  # a text of its own
-            self.pool = context.pool
             self.index = PoolIndex(context.pool, LONGEST_IN_CORPUS)
         if self.fallback is not None:
             self.fallback.prepare(context)
@@ -149,7 +146,7 @@ class SamDrafter(Drafter):
 
     def _from_corpus(self, context: Context, spans: list[tuple[int, int]], most: int) -> Draft:
         """The copy behind the first place of the longest match, as far as its passage goes."""
-        assert self.pool is not None and self.index is not None
+        assert self.index is not None
         low, high = spans[-1]
         places = np.sort(self.index.place(self.index.order[low:high]))
         shown = places[np.arange(min(len(places), MOST_SHOWN)) * len(places) // min(len(places), MOST_SHOWN)]
@@ -161,7 +158,7 @@ class SamDrafter(Drafter):
             pool=shown,
         )  # fmt: skip
         return Draft(
-            DraftTree.chain(context.root, self.pool.tokens[place + 1 : place + 1 + count].tolist()),
+            DraftTree.chain(context.root, self.index.pool.tokens[place + 1 : place + 1 + count].tolist()),
             ("root",) + ("datastore",) * count,
             (-1,) * (count + 1),
             candidates=candidates,

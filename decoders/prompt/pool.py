@@ -60,7 +60,7 @@ class PoolIndex:
     def __init__(self, pool: Pool, longest: int = 16, *, ended: bool = False) -> None:
         if not len(pool.tokens):
             raise UserError(f"the pool is empty ({pool.label}): give a text with at least two tokens")
-        self.longest = longest
+        self.pool, self.longest = pool, longest
         starts = np.asarray(pool.starts)
         self.text = np.append(np.insert(pool.tokens.astype(np.int64), starts, SEPARATOR), SEPARATOR)
         self._place = np.cumsum(self.text != SEPARATOR) - 1  # of each token in the pool
