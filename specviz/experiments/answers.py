@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from decoders.trace.metrics import first_difference
+from specviz.figures.race import pieces
 from specviz.words import column
 
 from .quantities import Quantity
@@ -21,20 +20,9 @@ Case = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...], int]
 
 
 def mark_accepted(trace: Trace) -> str:
-    """A run's answer, its accepted tokens in white brackets. A character whose bytes are partly drafted stands with the
-    last of them.
-    """
-    table, start = trace.tables["tokens"], int(trace.run["prompt_length"])
-    stop = frozenset(trace.run.get("stop_ids") or ())
-    output = [(i, k) for i, k in zip(table["id"][start:], table["kind"][start:], strict=True) if i not in stop]
-    ids, parts, written, begun = [i for i, _ in output], [], 0, 0
-    whole = trace.text(ids)
-    for accepted, tokens in groupby(output, key=lambda one: one[1] == "accepted"):
-        begun += len(list(tokens))
-        so_far = first_difference(trace.text(ids[:begun]), whole)
-        text, written = whole[written:so_far], max(written, so_far)
-        parts.append(f"{OPEN}{text}{CLOSE}" if accepted and text else text)
-    return "".join(parts)
+    """A run's answer, its accepted tokens in white brackets (``pieces``)."""
+    marked = (f"{OPEN}{piece.text}{CLOSE}" if piece.accepted and piece.text else piece.text for piece in pieces(trace))
+    return "".join(marked)
 
 
 def cases_shown(results: Results, metrics: Sequence[str]) -> Iterator[Case]:

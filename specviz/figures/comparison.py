@@ -7,7 +7,7 @@ from itertools import count
 
 from decoders.errors import UserError
 from decoders.names import BASELINE
-from decoders.trace.metrics import measure
+from decoders.trace.metrics import first_difference, measure
 from decoders.trace.trace import Trace
 from specviz.words import counted, decimals
 
@@ -75,19 +75,11 @@ def _lane(sheet: Sheet, trace: Trace, base: Trace | None, top: float, scale: flo
         if scale >= FEWEST_FORWARDS:
             sheet.line((at * scale, top), (at * scale, top + LANE), stroke=PAPER if copied else RULE, line=0.4)
     sheet.box(0, top, max(1, at) * scale, LANE, stroke=INK, line=0.5)
-    first = _first_difference(trace, base)
-    if first is not None:
+    own, plain = trace.output_ids, [] if base is None else base.output_ids
+    if (first := first_difference(own, plain)) < min(len(own), len(plain)):
         x = first * scale
         sheet.line((x - 2, top + LANE + 3.5), (x, top + LANE + 0.5), (x + 2, top + LANE + 3.5), stroke=INK, line=0.8)
     return top + LANE + GAP + SMALL
-
-
-def _first_difference(trace: Trace, base: Trace | None) -> int | None:
-    """The place where an output leaves plain decoding's; None where it does not, or plain decoding was not recorded."""
-    if base is None or base is trace:
-        return None
-    pairs = zip(trace.output_ids, base.output_ids, strict=False)
-    return next((n for n, (own, plain) in enumerate(pairs) if own != plain), None)
 
 
 def _axis(sheet: Sheet, longest: int, y: float) -> None:
