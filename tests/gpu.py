@@ -1,10 +1,10 @@
-"""The checks on a GPU, in order, in about ten minutes: ``python -m tests.gpu``.
+"""The checks on a GPU, in about five minutes: ``python -m tests.gpu``.
 
-Each part is a process of its own, as a fault of the device ends all that a process does there. They are ordered so that
-the first to fail says most: attention alone, then every method, then times, then sizes. A table is printed; the exit
-code is 1 where a line says FAIL. It needs torch, transformers, numpy, safetensors and tokenizers, no
-more. ``--part NAME`` asks one part, ``--rehearse`` all of them on the CPU with toy sizes, so that the script itself is
-tried.
+Each part is a process of its own, as a fault of the device ends all that a process does there. Those that time nothing
+run first, side by side: attention alone, every method, CUDA graphs, trainings; then times and sizes, one by one. A
+table is printed; the exit code is 1 where a line says FAIL. It needs torch, transformers, numpy, safetensors and
+tokenizers, no more. ``--part NAME`` asks one part, ``--out FOLDER`` keeps what each says, its errors whole, and
+``--rehearse`` asks all of them on the CPU with toy sizes, so that the script itself is tried.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +46,15 @@ class Machine:
         self.longest = 160 if rehearse else 128_000
         self.rows = (1, 4) if rehearse else (1, 2, 4, 8, 16, 32, 64)
 
-    def bundled(self, dtype: str) -> Any:
+    def bundled(self, dtype: str, engine: str = "eager") -> Any:
         from decoders import load_target
 
-        return load_target("bundled", dtype=dtype, device=str(self.device))
+        return load_target("bundled", dtype=dtype, device=str(self.device), engine=engine)
 
     def large(self) -> Any:
-        """Llama-3.1-8B's shape with random weights, made where it runs."""
+        """Llama-3.1-8B's shape with random weights, made where it runs: the model."""
         import torch
         from transformers import AutoModelForCausalLM, LlamaConfig
-
-        from decoders.model.target.target import Target
 
         sizes = (64, 128, 2, 4, 2, 320) if self.rehearse else (4096, 14336, 32, 32, 8, 128_256)
         hidden, mlp, layers, heads, kv_heads, vocab = sizes
@@ -63,8 +64,7 @@ class Machine:
             pad_token_id=None,
         )  # fmt: skip
         with self.device:
-            model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-        return Target(model, None, "8B shape")
+            return AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
 
     def peak(self) -> float:
         """Most GB taken since it was last asked."""
@@ -105,11 +105,23 @@ def usable(target: Any) -> list[str]:
     return [name for name, method in methods().items() if method.missing(target) is None]
 
 
+def tried(what: str, call: Callable[[], tuple[str, bool]]) -> Row:
+    """The row of a check; one that fails says why, and the next ones run. A fault of the device ends the part."""
+    try:
+        said, good = call()
+    except Exception as error:
+        traceback.print_exc()
+        if "CUDA" in str(error):
+            raise
+        return what, f"{type(error).__name__}: {error}".splitlines()[0][:120], verdict(False)
+    return what, said, verdict(good)
+
+
 # --- the parts
 
 
 def versions(machine: Machine) -> Iterator[Row]:
-    """1. What is asked, and how torch is set."""
+    """What is asked, and how torch is set."""
     import torch
     import transformers
 
@@ -124,7 +136,7 @@ def versions(machine: Machine) -> Iterator[Row]:
 
 
 def attention(machine: Machine, cudnn: bool) -> Iterator[Row]:
-    """2. Masks of every length against attention in fp64, grouped and not."""
+    """Masks of every length against attention in fp64, grouped and not."""
     import torch
     import torch.nn.functional as F
 
@@ -148,19 +160,22 @@ def attention(machine: Machine, cudnn: bool) -> Iterator[Row]:
 
 
 def half(machine: Machine) -> Iterator[Row]:
-    """3. Every method in half precision, behind prompts of lengths 0 and 1 modulo 8."""
+    """Every method in half precision, behind prompts of lengths 0 and 1 modulo 8."""
     from decoders import generate
 
     target = machine.bundled("bfloat16")
     ids = target.tokenizer(TEXT)["input_ids"]
-    for name in usable(target):
-        lengths = [len(ids) - len(ids) % 8 - 8 + more for more in (0, 1)]
+    lengths = [len(ids) - len(ids) % 8 - 8 + more for more in (0, 1)]
+
+    def written(name: str) -> tuple[str, bool]:
         outputs = [generate(target, prompt_from(ids[:n]), name, max_new_tokens=machine.tokens) for n in lengths]
-        yield f"bf16 {name}", f"{[len(tokens) for tokens in outputs]} tokens", verdict(all(outputs))
+        return f"{[len(tokens) for tokens in outputs]} tokens", all(outputs)
+
+    yield from (tried(f"bf16 {name}", partial(written, name)) for name in usable(target))
 
 
 def exact(machine: Machine) -> Iterator[Row]:
-    """4. In fp32 every lossless method writes what plain decoding writes, and what the CPU writes; traced, too."""
+    """In fp32 every lossless method writes what plain decoding writes, and what the CPU writes; traced, too."""
     from decoders import generate, load_target, methods, record
 
     target, here = machine.bundled("float32"), load_target("bundled", device="cpu")
@@ -168,43 +183,67 @@ def exact(machine: Machine) -> Iterator[Row]:
     plain, host = (generate(one, prompt, max_new_tokens=machine.tokens) for one in (target, here))
     alike = sum(a == b for a, b in zip(plain, host, strict=False))
     yield "fp32 plain = the CPU's", f"{alike} of {len(host)} tokens", verdict(plain == host)
-    for name in usable(target):
+
+    def written(name: str) -> tuple[str, bool]:
         tokens = generate(target, prompt, name, max_new_tokens=machine.tokens)
         trace = record(target, prompt, name, max_new_tokens=machine.tokens)
         same = trace.output_ids == tokens and (tokens == plain or not methods()[name].lossless)
-        said = f"{trace.run['metrics']['tokens_per_step']:.2f} tokens per step"
-        yield f"fp32 {name} = plain, traced", said, verdict(same)
+        return f"{trace.run['metrics']['tokens_per_step']:.2f} tokens per step", same
+
+    yield from (tried(f"fp32 {name} = plain, traced", partial(written, name)) for name in usable(target))
+
+
+def graphs(machine: Machine) -> Iterator[Row]:
+    """Every lossless method through CUDA graphs, in fp32, writes what plain decoding writes without them."""
+    from decoders import generate, methods
+
+    if machine.rehearse:
+        yield "CUDA graphs", "a CPU has none", ""
+        return
+    target, stock = machine.bundled("float32", "graph"), machine.bundled("float32")
+    prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
+    plain = generate(stock, prompt, max_new_tokens=machine.tokens)
+
+    def written(name: str) -> tuple[str, bool]:
+        tokens = generate(target, prompt, name, max_new_tokens=machine.tokens)
+        return f"{len(tokens)} tokens", tokens == plain or not methods()[name].lossless
+
+    yield from (tried(f"fp32 graphs, {name} = plain", partial(written, name)) for name in usable(target))
 
 
 def steps(machine: Machine) -> Iterator[Row]:
-    """5. A plain step with cuDNN's attention, and without."""
+    """A plain step, and one of a chain of 8, by engine, with cuDNN's attention and without."""
     import torch
 
     from decoders.engine.decoding import Decoding
 
-    target = machine.bundled("bfloat16")
-    for cudnn in (False, True):
+    for engine, cudnn in (("eager", False), ("eager", True), ("graph", False)):
+        if machine.rehearse and engine == "graph":
+            continue
+        target = machine.bundled("bfloat16", engine)
         torch.backends.cuda.enable_cudnn_sdp(cudnn)
         prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
-        taken = []
-        for _ in range(3):
-            run = Decoding.of(target, prompt, max_new_tokens=machine.tokens, stop_ids=())
-            run.prefill()
-            started = time.perf_counter()
-            list(run)  # the tokens are read, so nothing is left to wait for
-            taken.append((time.perf_counter() - started) * 1e3 / machine.tokens)
-        taken = min(taken)
-        yield f"plain step, cuDNN {'on' if cudnn else 'off'}", f"{taken:.2f} ms", ""
+        for name in ("plain", "pld"):
+            taken = []
+            for _ in range(4):
+                run = Decoding.of(target, prompt, name, max_new_tokens=machine.tokens, stop_ids=())
+                run.prefill()
+                started = time.perf_counter()
+                count = sum(1 for _ in run)  # the tokens are read, so nothing is left to wait for
+                taken.append((time.perf_counter() - started) * 1e3 / count)
+            said = f"{min(taken):.2f} ms, of the first run {taken[0]:.2f}"
+            yield f"a step of {name}, {engine}, cuDNN {'on' if cudnn else 'off'}", said, ""
 
 
 def clocks(machine: Machine) -> Iterator[Row]:
-    """6. What steps say they took, against the time that passed."""
+    """What steps say they took, against the time that passed."""
     from decoders.engine.decoding import Decoding
     from decoders.model.state.transfer import wait
 
     target = machine.bundled("bfloat16")
     prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
-    for name in usable(target):
+
+    def told(name: str) -> tuple[str, bool]:
         run = Decoding.of(target, prompt, name, max_new_tokens=machine.tokens)
         list(Decoding.of(target, prompt, name, max_new_tokens=8))
         run.prefill()
@@ -212,29 +251,35 @@ def clocks(machine: Machine) -> Iterator[Row]:
         times = [(step.draft_ms, step.verify_ms, step.commit_ms) for step in run]
         wait(machine.device)
         passed = (time.perf_counter() - started) * 1e3
-        told = sum(float(span) for step in times for span in step)
-        yield f"told ÷ passed, {name}", f"{told / passed:.2f}", verdict(machine.rehearse or 0.8 < told / passed < 1.1)
+        share = sum(float(span) for step in times for span in step) / passed
+        said = f"{share:.2f}, {passed / max(1, len(times)):.1f} ms a step"
+        return said, machine.rehearse or 0.8 < share < 1.1
+
+    yield from (tried(f"told ÷ passed, {name}", partial(told, name)) for name in usable(target))
 
 
 def sizes(machine: Machine) -> Iterator[Row]:
-    """7. 8B's shape: memory against its estimate, forwards of 1 to 64 rows and a tree behind two contexts, and how near
-    plain decoding comes to what memory allows.
+    """8B's shape: memory against its estimate, forwards of 1 to 64 rows and a tree behind two contexts, and how near
+    plain decoding comes to what memory allows, by engine.
     """
     import torch
 
     from decoders.draft.draft import Draft
     from decoders.draft.needs import Needs
     from decoders.draft.tree import DraftTree
+    from decoders.engine.decoding import Decoding
     from decoders.model.state.room import RunSize
-    from decoders.model.target.target import READ_ROWS, SPARE_ROWS
+    from decoders.model.target.target import READ_ROWS, SPARE_ROWS, Target
 
-    target = machine.large()
+    model = machine.large()
+    target = Target(model, None, "8B shape")
     weights = sum(parameter.nbytes for parameter in target.model.parameters())
     yield "weights", f"{weights / 1e9:.1f} GB, {machine.peak():.1f} at most while they were made", ""
 
     def read_bandwidth() -> float:
         block = torch.empty(1 << (20 if machine.rehearse else 32), dtype=torch.uint8, device=machine.device)
-        return block.nbytes / machine.milliseconds(lambda: block.sum(dtype=torch.int64), 5) * 1e3
+        other = torch.empty_like(block)
+        return 2 * block.nbytes / machine.milliseconds(lambda: other.copy_(block), 5) * 1e3
 
     def forwards(context: int) -> Iterator[Row]:  # a function: its session's memory is free before the next one's
         machine.peak()
@@ -253,19 +298,34 @@ def sizes(machine: Machine) -> Iterator[Row]:
             share = f", {weights / bandwidth * 1e3 / taken:.2f} of the memory limit" if label == "1" else ""
             yield f"forward of {label} rows behind {context:,}", f"{taken:.2f} ms{share}", ""
 
+    def plain(engine: str) -> tuple[str, bool]:
+        faster = Target(model, None, "8B shape", engine=engine)
+        run = Decoding.of(faster, prompt_of(machine.contexts[0], faster.info["vocab"]), max_new_tokens=machine.tokens)
+        run.prefill()
+        machine.peak()
+        next(iter(run))
+        started, count = time.perf_counter(), sum(1 for _ in run)
+        each = (time.perf_counter() - started) * 1e3 / count
+        limit = weights / bandwidth * 1e3
+        return f"{each:.2f} ms, {limit / each:.2f} of the memory limit, {machine.peak():.2f} GB at most", True
+
     bandwidth = read_bandwidth()
+    yield "memory bandwidth", f"{bandwidth / 1e12:.2f} TB/s", ""
+    for engine in ("eager",) if machine.rehearse else ("eager", "graph"):
+        yield tried(f"a plain step behind {machine.contexts[0]:,}, {engine}", partial(plain, engine))
     for context in machine.contexts:
         yield from forwards(context)
 
 
 def long(machine: Machine) -> Iterator[Row]:
-    """8. 128,000 tokens: what they take, and that a method that reads too much is refused."""
+    """128,000 tokens: what they take, and that a method that reads too much is refused."""
     from decoders import UserError
     from decoders.engine.decoding import Decoding
+    from decoders.model.target.target import Target
 
-    target = machine.large()
+    target = Target(machine.large(), None, "8B shape")
     prompt = prompt_of(machine.longest - 40, target.info["vocab"])
-    for name in ("plain", "pld", "adapld", "pld+a"):
+    for name in ("plain", "adapld", "pld+a"):
         machine.peak()
         try:
             run = Decoding.of(target, prompt, name, max_new_tokens=16)
@@ -280,50 +340,69 @@ def long(machine: Machine) -> Iterator[Row]:
 
 
 def speed(machine: Machine) -> Iterator[Row]:
-    """9. Wall speedup against tokens per step, and what recording costs."""
+    """Wall speedup against tokens per step, and what recording costs."""
     from decoders import record
     from decoders.sweep.contenders import timed
 
     target = machine.bundled("bfloat16")
-    prompt, most = prompt_from(target.tokenizer(TEXT)["input_ids"]), 4 * machine.tokens
+    prompt, most = prompt_from(target.tokenizer(TEXT)["input_ids"]), 2 * machine.tokens
 
     def seconds(run: Callable[[], Any]) -> float:
-        return machine.milliseconds(run, 3)
+        taken = list[float]()
+        for _ in range(3):
+            started = time.perf_counter()
+            run()
+            taken.append(time.perf_counter() - started)
+        return statistics.median(taken)
 
     plain = timed(target, "plain", {}, most)
     slow = seconds(lambda: plain(prompt)) / plain(prompt).sample.tokens
-    for name in usable(target)[1:]:
+
+    def gained(name: str) -> tuple[str, bool]:
         run = timed(target, name, {}, most)
         sample = run(prompt).sample
-        taken = seconds(lambda: run(prompt))  # noqa: B023
-        traced = seconds(lambda: record(target, prompt, name, max_new_tokens=most))  # noqa: B023
+        taken = seconds(lambda: run(prompt))
+        traced = seconds(lambda: record(target, prompt, name, max_new_tokens=most))
         per_step = sample.tokens / max(1, sample.steps or 1)
-        gained = slow / (taken / sample.tokens)
-        said = f"{gained:.2f}× at {per_step:.2f} tokens per step ({gained / per_step:.2f})"
-        said += f", traced ÷ not {traced / taken:.2f}"
-        yield f"wall speedup, {name}", said, ""
+        gain = slow / (taken / sample.tokens)
+        said = f"{gain:.2f}× at {per_step:.2f} tokens per step ({gain / per_step:.2f})"
+        return f"{said}, traced ÷ not {traced / taken:.2f}", True
+
+    yield from (tried(f"wall speedup, {name}", partial(gained, name)) for name in usable(target)[1:])
 
 
 def training(machine: Machine) -> Iterator[Row]:
-    """10. Five steps of each training."""
-    for kind in ("glide", "ppd"):
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "specviz.cli", "train", kind, "--model", "bundled", "--steps", "5"]
-            command += ["--device", str(machine.device), "--out", f"{folder}/part"]
-            started = time.perf_counter()
-            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            said = f"{time.perf_counter() - started:.0f} s" if done.returncode == 0 else (last or ["?"])[0][:120]
-            yield f"five steps of train {kind}", said, verdict(done.returncode == 0)
+    """Steps of every training, all at once."""
+    from decoders.method.part import kinds
+
+    count, batch = (3, 1024) if machine.rehearse else (60, 8192)
+    with tempfile.TemporaryDirectory() as folder:
+        running = dict[str, tuple[Path, subprocess.Popen[bytes]]]()
+        for kind in (name for name, kind in kinds().items() if kind.training is not None):
+            out = Path(folder, kind)
+            command = [sys.executable, "-m", "specviz.cli", "train", kind, "--model", "bundled", "--steps", str(count)]
+            command += ["--batch-tokens", str(batch), "--device", str(machine.device), "--out", str(out), "--apart"]
+            with out.with_suffix(".txt").open("wb") as said:
+                running[kind] = out, subprocess.Popen(command, stdout=said, stderr=said, cwd=ROOT)
+        for kind, (out, child) in running.items():
+            code = child.wait()
+            lines = out.with_suffix(".txt").read_text("utf-8", "replace").strip()
+            if code:
+                print(lines, file=sys.stderr)
+            log = (out / "log.jsonl").read_text().splitlines() if not code else []
+            last = json.loads(log[-1]) if log else {}
+            rate = f"{last.get('tokens_per_second', 0):,} tokens/s, loss {last.get('loss')}"
+            yield f"{count} steps of train {kind}", rate if log else lines[-120:].splitlines()[-1], verdict(not code)
 
 
 PARTS: dict[str, Callable[[Machine], Iterator[Row]]] = {
     "versions": versions,
     "attention": lambda machine: attention(machine, False),
     "attention-cudnn": lambda machine: attention(machine, True),
-    "half": half, "exact": exact, "steps": steps, "clocks": clocks, "sizes": sizes, "long": long, "speed": speed,
-    "training": training,
+    "half": half, "exact": exact, "graphs": graphs, "training": training,
+    "steps": steps, "clocks": clocks, "sizes": sizes, "speed": speed, "long": long,
 }  # fmt: skip
+UNTIMED = ("versions", "attention", "attention-cudnn", "half", "exact", "graphs", "training")  # these run side by side
 BLOCKING = ("attention", "attention-cudnn", "half")  # an error is told where it happens
 
 
@@ -339,9 +418,9 @@ def prompt_from(ids: list[int]) -> Any:
     return Prompt(tuple(ids), parts)
 
 
-def ask(part: str, rehearse: bool) -> list[Row]:
-    """One part, in a process of its own. It goes without jaxtyping, whose annotations are plain objects then, and
-    without platformdirs, as what it keeps stays in a folder of its own.
+def ask(part: str, rehearse: bool, out: Path | None = None) -> tuple[list[Row], float]:
+    """Rows of one part, in a process of its own, and its seconds. It goes without jaxtyping, whose annotations are
+    plain objects then, and without platformdirs, as what it keeps stays in a folder of its own.
     """
     more = {"SPECVIZ_HOME": os.environ.get("SPECVIZ_HOME") or str(HOME)}
     if part in BLOCKING:
@@ -349,17 +428,22 @@ def ask(part: str, rehearse: bool) -> list[Row]:
     if importlib.util.find_spec("jaxtyping") is None:
         more["PYTHONPATH"] = os.pathsep.join(filter(None, [str(UNTYPED), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "tests.gpu", "--part", part, "--inside", *(["--rehearse"] if rehearse else [])]
+    started = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **more}, check=False)
     rows = [tuple(json.loads(line[len(MARK) :])) for line in done.stdout.splitlines() if line.startswith(MARK)]
     if done.returncode:
         rows.append((part, ((done.stderr.strip().splitlines() or ["?"])[-1])[:160], "FAIL"))
-    return rows
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"{part}.txt").write_text(f"{done.stdout}\n{done.stderr}", "utf-8")
+    return rows, time.perf_counter() - started
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--part", choices=PARTS, action="append", help="this part alone (again for more)")
     parser.add_argument("--rehearse", action="store_true", help="on the CPU, with toy sizes")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where what each part says is kept")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.inside:
@@ -371,14 +455,15 @@ def main() -> int:
     if not chosen.rehearse and not torch.cuda.is_available():
         print("torch sees no GPU here; --rehearse tries the script on the CPU", file=sys.stderr)
         return 2
-    failed = False
-    for part in chosen.part or PARTS:
-        started = time.perf_counter()
-        rows = ask(part, chosen.rehearse)
-        print(f"{part} ({time.perf_counter() - started:.0f} s)")
-        for what, value, good in rows:
-            print(f"  {what:<48} {value}{'  ' + good if good else ''}", flush=True)
-            failed = failed or good == "FAIL"
+    failed, parts = False, [part for part in PARTS if part in (chosen.part or PARTS)]
+    with ThreadPoolExecutor(1 if chosen.rehearse else len(UNTIMED)) as pool:
+        asked = {part: pool.submit(ask, part, chosen.rehearse, chosen.out) for part in parts if part in UNTIMED}
+        for part in parts:
+            rows, seconds = asked[part].result() if part in asked else ask(part, chosen.rehearse, chosen.out)
+            print(f"{part} ({seconds:.0f} s)")
+            for what, value, good in rows:
+                print(f"  {what:<48} {value}{'  ' + good if good else ''}", flush=True)
+                failed = failed or good == "FAIL"
     return int(failed)
 
 

@@ -136,6 +136,11 @@ def test_states_of_layers_are_the_targets_own_and_what_others_want_stays(tmp_pat
     first = States(model, (1,), tmp_path)
     keys = first.read(batch)["keys.1"]
     read = States(model, (), tmp_path, layers=(0, 2)).read(batch)
+    on_gpu = States(model, (1,), tmp_path, layers=(0, 2))
+    on_gpu.stored = False
+    computed = on_gpu.read(batch)
+    for name, tensor in {**read, "keys.1": keys}.items():
+        assert tensor.shape == computed[name].shape and torch.allclose(tensor, computed[name], atol=0.05), name
     for layer in (0, 2):
         assert torch.allclose(read[f"hidden.{layer}"][0, :20], hidden[layer][0], atol=0.02), "kept in bf16"
     assert torch.allclose(read["states"][0, :20], hidden[-1][0], atol=0.05)

@@ -380,6 +380,9 @@ def test_bf16_is_taken_where_the_processor_has_it(monkeypatch):
     assert not has_bf16_products(torch.device("cpu")), "every number would be converted first"
     able["avx512_bf16"] = True
     assert has_bf16_products(torch.device("cpu")) and not has_bf16_products(torch.device("meta"))
+    for able_gpu in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda able_gpu=able_gpu: able_gpu)
+        assert has_bf16_products(torch.device("cuda")) is able_gpu
 
 
 # --- the command

@@ -29,7 +29,6 @@ from .batches import IGNORED, Batch
 from .borrowing import BorrowingRun
 from .data import Source
 from .learning import (
-    ROWS_AT_ONCE,
     HeadDivergence,
     Optimisers,
     adamw,
@@ -37,6 +36,7 @@ from .learning import (
     muon_and_adamw,
     position_weights,
     rank_of,
+    rows_at_once,
 )  # fmt: skip
 from .prompt_tokens import label_weights
 from .recipes import HeadRecipe as Recipe
@@ -288,8 +288,8 @@ def rank_tokens(
     states: Float[Tensor, "rows hidden"], head: Float[Tensor, "drafted hidden"], wanted: Int[Tensor, " rows"]
 ) -> Int[Tensor, " rows"]:
     """The rank of each wanted token (-1: none of the head's) among what the head says; ``RANKS`` where not less."""
-    out = list[Tensor]()
-    for some, tokens in zip(states.to(head.dtype).split(ROWS_AT_ONCE), wanted.split(ROWS_AT_ONCE), strict=True):
+    out, most = list[Tensor](), rows_at_once(states.device)
+    for some, tokens in zip(states.to(head.dtype).split(most), wanted.split(most), strict=True):
         logits = torch.nn.functional.linear(some, head).float()
         out.append(torch.where(tokens < 0, RANKS, rank_of(logits, tokens.clamp_min(0))).clamp_max(RANKS))
     return torch.cat(out) if out else wanted

@@ -16,7 +16,12 @@ from decoders.model.files.shape import token_ids
 from .batches import PROMPT, RESPONSE, Batch, Document
 from .muon import Muon
 
-ROWS_AT_ONCE = 96  # whose logits are there at a time: they stay in the processor's caches
+CPU_ROWS, GPU_ROWS = 96, 4096  # whose logits are there at a time: they stay in a processor's caches, fill a GPU
+
+
+def rows_at_once(device: torch.device) -> int:
+    """Rows whose logits are there at a time."""
+    return CPU_ROWS if device.type == "cpu" else GPU_ROWS
 
 
 def position_weights(batch: Batch, prompt_share: float, prompt_weight: float, seed: int, step: int) -> Tensor:
@@ -76,7 +81,7 @@ def distributions(
     first choices, both of the logits in fp32.
     """
     probs, entropies, firsts = list[Tensor](), list[Tensor](), list[Tensor]()
-    for some in states.split(ROWS_AT_ONCE):
+    for some in states.split(rows_at_once(states.device)):
         logs = head(some).float().log_softmax(-1)
         firsts.append(logs.argmax(-1))
         p = logs.exp()
@@ -111,9 +116,10 @@ class HeadDivergence(torch.autograd.Function):
         weights: Float[Tensor, " rows"],
     ) -> Float[Tensor, ""]:  # fmt: skip
         read, slopes = states.to(head.dtype), torch.empty_like(states)
-        loss, (room, told_room) = states.new_zeros(()), weights.new_empty(2, ROWS_AT_ONCE, len(head))
-        for start in range(0, len(states), ROWS_AT_ONCE):
-            rows = slice(start, start + ROWS_AT_ONCE)
+        most = rows_at_once(states.device)
+        loss, (room, told_room) = states.new_zeros(()), weights.new_empty(2, most, len(head))
+        for start in range(0, len(states), most):
+            rows = slice(start, start + most)
             logits, own = _logits(read[rows], head, room), told_room[: len(read[rows])].copy_(told[index[rows]])
             told_of = (own[:, None] @ logits[..., None])[:, 0, 0]
             scale = _softmax_in_place(logits)[:, 0]
@@ -139,9 +145,10 @@ class HeadCrossEntropy(torch.autograd.Function):
         labels: Int[Tensor, " rows"], weights: Float[Tensor, " rows"],
     ) -> tuple[Float[Tensor, ""], Float[Tensor, " rows"]]:  # fmt: skip
         read, slopes, losses = states.to(head.dtype), torch.empty_like(states), weights.new_empty(len(states))
-        room = weights.new_empty(ROWS_AT_ONCE, len(head))
-        for start in range(0, len(states), ROWS_AT_ONCE):
-            rows = slice(start, start + ROWS_AT_ONCE)
+        most = rows_at_once(states.device)
+        room = weights.new_empty(most, len(head))
+        for start in range(0, len(states), most):
+            rows = slice(start, start + most)
             logits, own = _logits(read[rows], head, room), labels[rows, None]
             chosen = logits.gather(1, own)
             losses[rows] = (_softmax_in_place(logits) - chosen)[:, 0]

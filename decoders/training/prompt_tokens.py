@@ -26,7 +26,6 @@ from .batches import IGNORED, Batch
 from .data import Source
 from .frozen_target import FrozenTarget, Places, Text, refusal
 from .learning import (
-    ROWS_AT_ONCE,
     HeadDivergence,
     Optimisers,
     adamw,
@@ -34,6 +33,7 @@ from .learning import (
     distributions,
     position_weights,
     rank_of,
+    rows_at_once,
 )  # fmt: skip
 from .loop import PartRun
 from .recipes import HEADS, ONE_STAGE, TWO_STAGES
@@ -316,10 +316,8 @@ class Run(PartRun):
         """KL(target ‖ guess) of each guess, and the rank it gives the target's first choice; a few rows at a time."""
         joined, told, index = self.look(text, points)
         p, entropy, first = distributions(self.target.head, text.states.flatten(0, 1)[told], torch.float32)
-        losses, ranks = list[Tensor](), list[Tensor]()
-        for some, mine in zip(
-            joined.flatten(0, 1).split(ROWS_AT_ONCE), index.flatten().split(ROWS_AT_ONCE), strict=True
-        ):
+        losses, ranks, most = list[Tensor](), list[Tensor](), rows_at_once(self.device)
+        for some, mine in zip(joined.flatten(0, 1).split(most), index.flatten().split(most), strict=True):
             logits = self.target.head(some, self.prompts.head)
             losses.append(logits.logsumexp(-1) - (p[mine] * logits).sum(-1) - entropy[mine])
             ranks.append(rank_of(logits, first[mine]))

@@ -1,4 +1,5 @@
-"""The frozen target's states of training documents, stored on disk: computed once, learnt from in every epoch.
+"""The frozen target's states of training documents, stored on disk: computed once, learnt from in every epoch. A GPU
+computes them anew, sooner than a disk gives them back.
 
 Of each document: keys and values of the layers that a draft model glimpses at, the states that the head reads, and
 those of other layers where a part wants them. Parts that are trained on the same documents share them. They are kept by
@@ -24,7 +25,7 @@ from decoders.model.files.calibration import fingerprint
 from decoders.model.files.shape import ModelShape
 
 from .batches import IGNORED, Batch
-from .frozen_target import FrozenTarget
+from .frozen_target import FrozenTarget, Text
 from .teacher import KeysValues
 
 DTYPE = torch.bfloat16
@@ -60,6 +61,7 @@ class States:
         self.kept_layers = range(self.shape.layers) if whole else self.kv_layers
         self.dtype = DTYPE if whole else model.dtype
         self.key = fingerprint(model.config, model.base_model.parameters())
+        self.stored = model.device.type == "cpu"
         self.target: FrozenTarget | None = None  # made when a document is new
         folder.mkdir(parents=True, exist_ok=True)
         self.bytes = sum(file.stat().st_size for file in folder.iterdir()) if most_bytes < math.inf else 0
@@ -73,6 +75,8 @@ class States:
         """All that is kept, by name, 0 behind each document's end: ``states`` and ``hidden.N`` are (rows, length,
         hidden), ``keys.N`` and ``values.N`` (rows, kv_heads, length, head_dim).
         """
+        if not self.stored:
+            return self._compute(batch)
         lengths = (batch.kinds != IGNORED).sum(1).tolist()
         documents = [row[:length] for row, length in zip(batch.ids, lengths, strict=True)]
         names = {*self._shapes(0, self.kv_layers)}
@@ -107,11 +111,23 @@ class States:
         return {**dict.fromkeys(names, cached), **dict.fromkeys(hidden, (length, self.shape.hidden))}
 
     @torch.no_grad()
-    def _make(self, ids: Int[Tensor, "rows length"], lengths: Sequence[int]) -> list[dict[str, Tensor]]:
+    def _text(self, ids: Int[Tensor, "rows length"]) -> Text:
         if self.target is None:
             self.target = FrozenTarget(self.model, dtype=DTYPE if self.half else None)
         with torch.autocast(self.model.device.type, enabled=False):
-            text = self.target.read(ids.to(self.model.device), self.layers)
+            return self.target.read(ids.to(self.model.device), self.layers)
+
+    def _compute(self, batch: Batch) -> dict[str, Tensor]:
+        text, inside = self._text(batch.ids), (batch.kinds != IGNORED).to(self.model.device)
+        hidden = {"states": text.states, **{f"hidden.{layer}": states for layer, states in text.hidden.items()}}
+        out = {name: states.masked_fill(~inside[..., None], 0).to(self.dtype) for name, states in hidden.items()}
+        for layer in self.kv_layers:
+            for name, tensor in zip(("keys", "values"), text.kvs[layer], strict=True):
+                out[f"{name}.{layer}"] = tensor.masked_fill(~inside[:, None, :, None], 0).to(self.dtype)
+        return out
+
+    def _make(self, ids: Int[Tensor, "rows length"], lengths: Sequence[int]) -> list[dict[str, Tensor]]:
+        text = self._text(ids)
         out = []
         for i, length in enumerate(lengths):
             one = {"states": text.states[i, :length]}
