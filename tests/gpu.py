@@ -46,7 +46,7 @@ class Machine:
         self.longest = 160 if rehearse else 128_000
         self.rows = (1, 4) if rehearse else (1, 2, 4, 8, 16, 32, 64)
 
-    def bundled(self, dtype: str, engine: str = "eager") -> Any:
+    def load_bundled(self, dtype: str, engine: str = "eager") -> Any:
         from decoders import load_target
 
         return load_target("bundled", dtype=dtype, device=str(self.device), engine=engine)
@@ -105,7 +105,7 @@ def usable(target: Any) -> list[str]:
     return [name for name, method in methods().items() if method.missing(target) is None]
 
 
-def tried(what: str, call: Callable[[], tuple[str, bool]]) -> Row:
+def check(what: str, call: Callable[[], tuple[str, bool]]) -> Row:
     """The row of a check; one that fails says why, and the next ones run. A fault of the device ends the part."""
     try:
         said, good = call()
@@ -121,7 +121,7 @@ def tried(what: str, call: Callable[[], tuple[str, bool]]) -> Row:
 
 
 def versions(machine: Machine) -> Iterator[Row]:
-    """What is asked, and how torch is set."""
+    """Versions, the device, and flags of torch."""
     import torch
     import transformers
 
@@ -130,7 +130,7 @@ def versions(machine: Machine) -> Iterator[Row]:
         free, whole = torch.cuda.mem_get_info()
         yield "device", f"{torch.cuda.get_device_name()}, {free / 1e9:.0f} of {whole / 1e9:.0f} GB free", ""
         yield "CUDA, cuDNN", f"{torch.version.cuda}, {torch.backends.cudnn.version()}", ""
-    machine.bundled("float32")
+    machine.load_bundled("float32")
     cudnn = torch.backends.cuda.cudnn_sdp_enabled()
     yield "cuDNN's attention is off once a target is open", str(not cudnn), verdict(machine.rehearse or not cudnn)
 
@@ -163,34 +163,34 @@ def half(machine: Machine) -> Iterator[Row]:
     """Every method in half precision, behind prompts of lengths 0 and 1 modulo 8."""
     from decoders import generate
 
-    target = machine.bundled("bfloat16")
+    target = machine.load_bundled("bfloat16")
     ids = target.tokenizer(TEXT)["input_ids"]
     lengths = [len(ids) - len(ids) % 8 - 8 + more for more in (0, 1)]
 
-    def written(name: str) -> tuple[str, bool]:
+    def write(name: str) -> tuple[str, bool]:
         outputs = [generate(target, prompt_from(ids[:n]), name, max_new_tokens=machine.tokens) for n in lengths]
         return f"{[len(tokens) for tokens in outputs]} tokens", all(outputs)
 
-    yield from (tried(f"bf16 {name}", partial(written, name)) for name in usable(target))
+    yield from (check(f"bf16 {name}", partial(write, name)) for name in usable(target))
 
 
 def exact(machine: Machine) -> Iterator[Row]:
     """In fp32 every lossless method writes what plain decoding writes, and what the CPU writes; traced, too."""
     from decoders import generate, load_target, methods, record
 
-    target, here = machine.bundled("float32"), load_target("bundled", device="cpu")
+    target, here = machine.load_bundled("float32"), load_target("bundled", device="cpu")
     prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
     plain, host = (generate(one, prompt, max_new_tokens=machine.tokens) for one in (target, here))
     alike = sum(a == b for a, b in zip(plain, host, strict=False))
     yield "fp32 plain = the CPU's", f"{alike} of {len(host)} tokens", verdict(plain == host)
 
-    def written(name: str) -> tuple[str, bool]:
+    def write(name: str) -> tuple[str, bool]:
         tokens = generate(target, prompt, name, max_new_tokens=machine.tokens)
         trace = record(target, prompt, name, max_new_tokens=machine.tokens)
         same = trace.output_ids == tokens and (tokens == plain or not methods()[name].lossless)
         return f"{trace.run['metrics']['tokens_per_step']:.2f} tokens per step", same
 
-    yield from (tried(f"fp32 {name} = plain, traced", partial(written, name)) for name in usable(target))
+    yield from (check(f"fp32 {name} = plain, traced", partial(write, name)) for name in usable(target))
 
 
 def graphs(machine: Machine) -> Iterator[Row]:
@@ -200,15 +200,15 @@ def graphs(machine: Machine) -> Iterator[Row]:
     if machine.rehearse:
         yield "CUDA graphs", "a CPU has none", ""
         return
-    target, stock = machine.bundled("float32", "graph"), machine.bundled("float32")
+    target, stock = machine.load_bundled("float32", "graph"), machine.load_bundled("float32")
     prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
     plain = generate(stock, prompt, max_new_tokens=machine.tokens)
 
-    def written(name: str) -> tuple[str, bool]:
+    def write(name: str) -> tuple[str, bool]:
         tokens = generate(target, prompt, name, max_new_tokens=machine.tokens)
         return f"{len(tokens)} tokens", tokens == plain or not methods()[name].lossless
 
-    yield from (tried(f"fp32 graphs, {name} = plain", partial(written, name)) for name in usable(target))
+    yield from (check(f"fp32 graphs, {name} = plain", partial(write, name)) for name in usable(target))
 
 
 def steps(machine: Machine) -> Iterator[Row]:
@@ -220,7 +220,7 @@ def steps(machine: Machine) -> Iterator[Row]:
     for engine, cudnn in (("eager", False), ("eager", True), ("graph", False)):
         if machine.rehearse and engine == "graph":
             continue
-        target = machine.bundled("bfloat16", engine)
+        target = machine.load_bundled("bfloat16", engine)
         torch.backends.cuda.enable_cudnn_sdp(cudnn)
         prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
         for name in ("plain", "pld"):
@@ -236,14 +236,14 @@ def steps(machine: Machine) -> Iterator[Row]:
 
 
 def clocks(machine: Machine) -> Iterator[Row]:
-    """What steps say they took, against the time that passed."""
+    """Times that steps tell, against the time that passed."""
     from decoders.engine.decoding import Decoding
     from decoders.model.state.transfer import wait
 
-    target = machine.bundled("bfloat16")
+    target = machine.load_bundled("bfloat16")
     prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
 
-    def told(name: str) -> tuple[str, bool]:
+    def share_told(name: str) -> tuple[str, bool]:
         run = Decoding.of(target, prompt, name, max_new_tokens=machine.tokens)
         list(Decoding.of(target, prompt, name, max_new_tokens=8))
         run.prefill()
@@ -255,7 +255,7 @@ def clocks(machine: Machine) -> Iterator[Row]:
         said = f"{share:.2f}, {passed / max(1, len(times)):.1f} ms a step"
         return said, machine.rehearse or 0.8 < share < 1.1
 
-    yield from (tried(f"told ÷ passed, {name}", partial(told, name)) for name in usable(target))
+    yield from (check(f"told ÷ passed, {name}", partial(share_told, name)) for name in usable(target))
 
 
 def sizes(machine: Machine) -> Iterator[Row]:
@@ -312,7 +312,7 @@ def sizes(machine: Machine) -> Iterator[Row]:
     bandwidth = read_bandwidth()
     yield "memory bandwidth", f"{bandwidth / 1e12:.2f} TB/s", ""
     for engine in ("eager",) if machine.rehearse else ("eager", "graph"):
-        yield tried(f"a plain step behind {machine.contexts[0]:,}, {engine}", partial(plain, engine))
+        yield check(f"a plain step behind {machine.contexts[0]:,}, {engine}", partial(plain, engine))
     for context in machine.contexts:
         yield from forwards(context)
 
@@ -344,7 +344,7 @@ def speed(machine: Machine) -> Iterator[Row]:
     from decoders import record
     from decoders.sweep.contenders import timed
 
-    target = machine.bundled("bfloat16")
+    target = machine.load_bundled("bfloat16")
     prompt, most = prompt_from(target.tokenizer(TEXT)["input_ids"]), 2 * machine.tokens
 
     def seconds(run: Callable[[], Any]) -> float:
@@ -358,7 +358,7 @@ def speed(machine: Machine) -> Iterator[Row]:
     plain = timed(target, "plain", {}, most)
     slow = seconds(lambda: plain(prompt)) / plain(prompt).sample.tokens
 
-    def gained(name: str) -> tuple[str, bool]:
+    def speedup(name: str) -> tuple[str, bool]:
         run = timed(target, name, {}, most)
         sample = run(prompt).sample
         taken = seconds(lambda: run(prompt))
@@ -368,7 +368,7 @@ def speed(machine: Machine) -> Iterator[Row]:
         said = f"{gain:.2f}× at {per_step:.2f} tokens per step ({gain / per_step:.2f})"
         return f"{said}, traced ÷ not {traced / taken:.2f}", True
 
-    yield from (tried(f"wall speedup, {name}", partial(gained, name)) for name in usable(target)[1:])
+    yield from (check(f"wall speedup, {name}", partial(speedup, name)) for name in usable(target)[1:])
 
 
 def training(machine: Machine) -> Iterator[Row]:
