@@ -109,7 +109,7 @@ def refuse(client: TestClient, what: str, status: int = 422, **asked: Any) -> st
 
 def test_recorded_runs_are_attributed_without_a_model() -> None:
     desk = attribution_desk()
-    found = desk.services["attribution"].shown("one")
+    found = desk.services["attribution"].show("one")
     trace = desk.store.get("one")
     for view, how in WAYS.items():
         told = json.loads(json.dumps(found["views"][view]))

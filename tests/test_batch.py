@@ -436,7 +436,7 @@ def desk(target: Any) -> Iterator[Desk]:
 
 def wait(desk: Desk, key: str) -> dict[str, Any]:
     def over() -> dict[str, Any]:
-        shown = desk.services["lab"].shown(key)
+        shown = desk.services["lab"].show(key)
         return {} if shown["state"] in ("queued", "running") else shown
 
     return until(over, f"the batch {key} is over")
@@ -471,7 +471,7 @@ def test_a_batch_in_the_app(desk: Desk, steady: None) -> None:
         until(lambda: json.loads(about.read_text("utf-8"))["state"] == "complete", "the results are on disk")
         again = Desk(TraceStore(), Runner(TraceStore()), desk.loader, pages=pages())
         lab = again.services["lab"]
-        assert lab.shown(key)["tables"] == shown["tables"] and lab.listing("bo")[0]["name"] == "batch"
+        assert lab.show(key)["tables"] == shown["tables"] and lab.listing("bo")[0]["name"] == "batch"
         again.end()
 
 
@@ -532,7 +532,7 @@ def test_the_same_from_the_shell(capsys: pytest.CaptureFixture[str], prompts: Pa
     assert "Speedup (×)" in printed and "same as plain" in printed and "kept as “My batch”" in printed
     (about,) = desk.services["lab"].listing("ada")
     assert (about["name"], about["title"], about["state"]) == ("batch", "My batch", "complete")
-    shown = desk.services["lab"].shown(about["id"])
+    shown = desk.services["lab"].show(about["id"])
     assert shown["profiles"][0]["heads"][-2:] == ["Overall", "same as plain"] and "a row per method" not in printed
     assert shown["rows"] == 12 and shown["checks"][1]["text"] == "6/6"
     assert shown["about"]["lines"][1]["params"]["k"] == 3
@@ -542,7 +542,7 @@ def test_the_same_from_the_shell(capsys: pytest.CaptureFixture[str], prompts: Pa
     assert r"\bottomrule" in files[1].read_text() and "| Overall |" in files[2].read_text()
     trace = shown["tables"][0]["lines"][0]["cells"][1]["runs"][0]["trace"]
     assert desk.services["lab"].bring(trace) and desk.store.get(trace).run["method"]["name"] == "pld"
-    (steps,) = desk.services["lab"].shown(about["id"], ["tokens_per_step"])["tables"]
+    (steps,) = desk.services["lab"].show(about["id"], ["tokens_per_step"])["tables"]
     assert steps["lines"][2]["cells"][1]["mean"] >= 1
 
 

@@ -14,7 +14,7 @@ from decoders import Prompt, Sampling, UserError, generate, load_target, methods
 from decoders.drafters.sps import offer_drafter, open_drafter
 from decoders.engine.decoding import Decoding
 from decoders.method.part import kinds
-from decoders.model.state.transfer import fetched, rows_of, sent, stretches
+from decoders.model.state.transfer import fetch, rows_of, send, stretches
 from decoders.model.target.target import Target
 
 from .drafts import save_tiny_part
@@ -137,9 +137,9 @@ def test_what_if_and_a_comparison_run_there(folder, prompt):
 def test_copies_both_ways_bring_what_was_sent():
     arrays = [np.arange(3), np.asarray([[True], [False]]), np.zeros((0, 2)), np.float32([1.5]), np.int16([7, 8])]
     with simulate() as device, device.counting():
-        there = sent(torch.device("cuda"), *arrays)
-        assert device.copies == {"there": 1} and sent(torch.device("cuda")) == []
-        back = fetched(*there, there[3].bfloat16()[0])
+        there = send(torch.device("cuda"), *arrays)
+        assert device.copies == {"there": 1} and send(torch.device("cuda")) == []
+        back = fetch(*there, there[3].bfloat16()[0])
         assert device.copies == {"there": 1, "back": 1}
     for array, one in zip([*arrays, np.float32(1.5)], back, strict=True):
         assert one.dtype == array.dtype and one.shape == array.shape and (one == array).all()

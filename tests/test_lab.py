@@ -969,7 +969,7 @@ def wait(desk: StubDesk, key: str, *states: str) -> dict[str, Any]:
     awaited = states or ("complete", "cancelled", "error")
 
     def is_reached() -> dict[str, Any]:
-        shown = desk.services["lab"].shown(key)
+        shown = desk.services["lab"].show(key)
         return shown if shown["state"] in awaited else {}
 
     return until(is_reached, f"the experiment {key} is {' or '.join(awaited)}")
@@ -982,17 +982,17 @@ def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
     shown = wait(desk, key)
     assert shown["state"] == "complete" and shown["rows"] == 4 and not shown["errors"]
     assert [json.loads(c["figure"])["data"][0]["customdata"] for c in shown["charts"]] == [[0, 1]]
-    assert "charts" not in lab.shown(key, have=4)
-    ranks = lab.shown(key, ["ranks"])
+    assert "charts" not in lab.show(key, have=4)
+    ranks = lab.show(key, ["ranks"])
     assert ranks["columns"] == [] and not ranks["profiles"][0]["rows"]  # PLD has no draft model
-    assert lab.shown(key, ["routes"])["columns"][0]["key"].startswith("routes:")
+    assert lab.show(key, ["routes"])["columns"][0]["key"].startswith("routes:")
     trace = shown["points"][1]["runs"][0]["trace"]
     assert trace not in desk.store and lab.bring(trace) and desk.store.get(trace).run["id"] == trace
     assert desk.store.listing("ada") == []  # an experiment's runs do not crowd the list
     assert [a["id"] for a in lab.listing("ada")] == [key] and lab.listing("bo") == []
     again = StubDesk()  # another server, on the same folder
     others = again.services["lab"]
-    assert [a["id"] for a in others.listing("bo")] == [key] and others.shown(key)["points"] == shown["points"]
+    assert [a["id"] for a in others.listing("bo")] == [key] and others.show(key)["points"] == shown["points"]
     assert not lab.remove(key, "bo")
     until(lambda: lab.remove(key, "ada"), "the experiment has ended, and goes")
     assert lab.listing("ada") == []
@@ -1045,7 +1045,7 @@ def test_results_that_the_disk_refuses_stay_until_it_takes_them(desk: StubDesk) 
         shown = wait(desk, key)
         until(lambda: key not in lab._active, "the experiment is over")
     assert shown["state"] == "complete" and shown["rows"] == 4
-    again = lab.shown(key)
+    again = lab.show(key)
     assert again["rows"] == 4 and "no space left" in again["about"]["notes"][-1]
     assert [a["id"] for a in lab.listing("ada")] == [key] and lab.listing("bo") == []
     runs = [run for point in again["points"] for run in point["runs"]]
@@ -1061,11 +1061,11 @@ def test_results_that_the_disk_refuses_stay_until_it_takes_them(desk: StubDesk) 
 def test_cancel_keeps_what_is_done_and_a_user_run_goes_first(desk: StubDesk) -> None:
     desk.pause_s = 0.01
     key = desk.services["lab"].start(ExperimentRequest(**{**ASKED, "count": 13}), "ada")["id"]
-    until(lambda: desk.services["lab"].shown(key)["rows"], "the first run is in the results")
+    until(lambda: desk.services["lab"].show(key)["rows"], "the first run is in the results")
     from specviz.server.forms import PromptForm
 
     job = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="ada")
-    assert job.finished.wait(WAIT_S) and desk.services["lab"].shown(key)["state"] == "running"
+    assert job.finished.wait(WAIT_S) and desk.services["lab"].show(key)["state"] == "running"
     assert not desk.services["lab"].cancel(key, "bo") and desk.services["lab"].cancel(key, "ada")
     shown = wait(desk, key)
     assert shown["state"] == "cancelled" and 1 <= shown["rows"] < 26 and shown["points"]

@@ -111,7 +111,7 @@ def test_no_part_of_a_tree_pays_better_than_the_one_that_stays(seed: int) -> Non
     length = AutoLength(RowCosts(Curve(tuple(range(1, 10)), tuple(ms.tolist()), "a test"), follows=False))
     draft = Draft(tree, ("root", *("drafter",) * 8), (-1,) * 9, tuple(random.uniform(0.1, 0.99, 9).tolist()))
     survival = np.array(length.fitted.estimate(draft, np.arange(3)).survival)
-    kept = length.chosen(draft, _context())
+    kept = length.choose(draft, _context())
     rate, stays = length.rate, set(kept.nodes) if kept.nodes else set(range(9))
 
     def worth(nodes) -> float:
@@ -294,7 +294,7 @@ def test_what_is_decided_is_what_whole_arrays_decide(method: str) -> None:
     target, prompt, decided = tiny_target(), Prompt.from_ids(prompt_ids(1) * 3), 0
     run = price(target, prompt, method, max_new_tokens=NEW)
     assert run.length is not None
-    length, stock = run.length, run.length.chosen
+    length, stock = run.length, run.length.choose
 
     def both(draft: Draft, context) -> Draft:
         nonlocal decided
@@ -312,7 +312,7 @@ def test_what_is_decided_is_what_whole_arrays_decide(method: str) -> None:
             decided += stay < len(order)
         return cut
 
-    length.chosen = both  # pyright: ignore[reportAttributeAccessIssue]
+    length.choose = both  # pyright: ignore[reportAttributeAccessIssue]
     assert [token for step in run for token in step.emitted] == generate(target, prompt, max_new_tokens=NEW)
     assert decided > 3
 

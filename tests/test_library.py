@@ -227,7 +227,7 @@ def test_runs_that_no_list_shows_are_counted_apart(tmp_path: Path) -> None:
     hidden = synthetic.chain()
     hidden.run["id"] = "behind-a-result"
     desk.store.put(hidden, kind="opened", owner="")
-    shown = desk.services["runs"].shown("me")
+    shown = desk.services["runs"].show("me")
     assert len(shown["runs"]) == 1 and (shown["room"]["count"], shown["room"]["others"]) == (2, 1)
 
 

@@ -74,7 +74,7 @@ def test_the_oracle_of_the_candidate_tree():
     """methods.md §5: [0] .6, [0,0] .3, [1] .2; f = 1.1, τ = 2.1; stops .3/.3/.2, nothing .2."""
     assert candidates(TABLE, 3, 2) == [(0,), (0, 0), (1,)]
     assert TWO.probabilities(TABLE) == pytest.approx([0.6, 0.3, 0.2])
-    assert TWO.expected(TABLE) == pytest.approx(1.1)
+    assert TWO.expected_tokens(TABLE) == pytest.approx(1.1)
     assert TWO.stops(TABLE) == pytest.approx([0.2, 0.3, 0.3, 0.2])
     only = PromptTrees((PromptTree((), (2,)), ONE, PromptTree(TWO.paths, (2, 2, 2, 2))), TABLE)
     assert only.pi == pytest.approx((0, 0, 1)) and only.tokens_per_step == pytest.approx(2.1)
@@ -107,9 +107,9 @@ def test_no_prefix_closed_tree_has_a_larger_f():
                 for subset in itertools.combinations(nodes, count)
                 if all(len(path) == 1 or path[:-1] in subset for path in subset)
             )
-            best = max(tree.expected(table) for tree in whole)
+            best = max(tree.expected_tokens(table) for tree in whole)
             greedy = PromptTree(tuple(candidates(table, count, 3)), (3,) * (count + 1))
-            assert greedy.expected(table) == pytest.approx(best)
+            assert greedy.expected_tokens(table) == pytest.approx(best)
 
 
 def test_the_chosen_split_is_the_best_of_all():

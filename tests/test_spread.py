@@ -421,7 +421,7 @@ def test_the_page_has_workers_do_it_and_opens_their_runs(here: None, target: Tar
     )  # fmt: skip
     try:
         key = lab.start(asked, "ada")["id"]
-        shown = until(lambda: (now := lab.shown(key))["state"] == "complete" and now, "the experiment is complete")
+        shown = until(lambda: (now := lab.show(key))["state"] == "complete" and now, "the experiment is complete")
         assert shown["rows"] == 4 and not shown["errors"]
         trace = shown["points"][1]["runs"][0]["trace"]
         assert lab.bring(trace) and desk.store.get(trace).run["id"] == trace
@@ -444,7 +444,7 @@ def test_results_elsewhere_open_in_the_lab(here: None, target: Target, tmp_path:
     try:
         lab = desk.services["lab"]
         assert [about["id"] for about in lab.listing("")] == [ready.results.id]
-        assert lab.shown(ready.results.id)["rows"] == len(rows)
+        assert lab.show(ready.results.id)["rows"] == len(rows)
         assert lab.bring(rows[0]["trace"]) and not lab.bring("0" * 24 + "-1")
     finally:
         desk.end()

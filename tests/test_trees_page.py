@@ -65,7 +65,7 @@ def stub() -> Iterator[StubDesk]:
 
 
 def test_all_sizes_and_budgets_are_those_of_the_design(tiny: Tiny) -> None:
-    shown = desk_of(lambda: tiny.target).services["trees"].shown()
+    shown = desk_of(lambda: tiny.target).services["trees"].show()
     assert json.loads(json.dumps(shown))["m"] == 3 and list(shown["budgets"]) == [1, 2, 3]
     assert shown["measured"] and "specviz tree design" in shown["source"] and not shown["problem"]
     for m, budget in shown["budgets"].items():
@@ -84,26 +84,26 @@ def test_all_sizes_and_budgets_are_those_of_the_design(tiny: Tiny) -> None:
 
 def test_a_disturbed_measurement_says_so(tiny: Tiny) -> None:
     save_latency(latency_of(tiny.target, spread=0.4))
-    assert "something else was running" in desk_of(lambda: tiny.target).services["trees"].shown()["latency"]["note"]
+    assert "something else was running" in desk_of(lambda: tiny.target).services["trees"].show()["latency"]["note"]
 
 
 def test_without_a_latency_the_kept_trees_are_shown(tiny: Tiny) -> None:
     for file in (own_place("ppd", tiny.target.key).parents[2] / "latency").iterdir():
         file.unlink()
-    shown = desk_of(lambda: tiny.target).services["trees"].shown()
+    shown = desk_of(lambda: tiny.target).services["trees"].show()
     assert shown["latency"] is None and shown["budgets"][3]["best"] is None and shown["budgets"][3]["chosen"] == 16
     assert all(point["ms"] is None for point in shown["budgets"][3]["points"]) and shown["in_use"]["rows"] == 16
 
 
 def test_without_prompt_tokens_the_acceptance_is_assumed_and_named_so() -> None:
-    shown = desk_of(StubDesk().loader._load).services["trees"].shown()
+    shown = desk_of(StubDesk().loader._load).services["trees"].show()
     assert not shown["measured"] and shown["source"].startswith("assumed") and shown["in_use"] is None
     assert "specviz train ppd" in shown["missing"] and shown["budgets"][3]["chosen"] == 24
 
 
 def test_prompt_tokens_without_a_measured_table_say_how_to_measure(tiny: Tiny) -> None:
     (tiny.part / FILE).unlink()
-    shown = desk_of(lambda: tiny.target).services["trees"].shown()
+    shown = desk_of(lambda: tiny.target).services["trees"].show()
     assert not shown["measured"] and "`specviz tree design` measures it" in shown["source"] and shown["trained"]
 
 
@@ -113,7 +113,7 @@ def test_a_tree_file_that_does_not_fit_is_told(tiny: Tiny, file: str, said: str)
         save_trees(design(TABLE[:1], 8), tiny.part / FILE)
     else:
         (tiny.part / FILE).write_text(file)
-    shown = desk_of(lambda: tiny.target).services["trees"].shown()
+    shown = desk_of(lambda: tiny.target).services["trees"].show()
     assert said in shown["problem"] and not shown["measured"] and len(shown["budgets"]) == 3
 
 
@@ -121,14 +121,14 @@ def test_a_table_without_an_accepted_guess_draws_nothing(tiny: Tiny) -> None:
     trees = design(TABLE, 16)
     none = replace(trees, acceptance=((0.0, 0.0, 0.0), *TABLE[1:]))
     save_trees(none, tiny.part / FILE)
-    shown = desk_of(lambda: tiny.target).services["trees"].shown()
+    shown = desk_of(lambda: tiny.target).services["trees"].show()
     assert "No guess at distance 1 was ever accepted" in shown["problem"] and shown["budgets"] == {}
 
 
 def test_many_vectors_need_larger_trees(home: Path) -> None:
     target = tiny_target("llama")
     save_tiny_part(target, "ppd", vectors=30)
-    points = desk_of(lambda: target).services["trees"].shown()["budgets"][3]["points"]
+    points = desk_of(lambda: target).services["trees"].show()["budgets"][3]["points"]
     assert [points[0]["size"], points[-1]["size"]] == [92, 184]
 
 
@@ -225,7 +225,7 @@ def test_nothing_is_measured_unasked(tiny: Tiny, monkeypatch: pytest.MonkeyPatch
     desk.services["trees"].begin()
     try:
         assert not {t.name for t in threading.enumerate() if "latency" in t.name} - before and not asked.is_set()
-        assert desk.services["trees"].shown()["latency"] is None
+        assert desk.services["trees"].show()["latency"] is None
         desk.services["trees"].measure()
         assert asked.wait(WAIT_S)
     finally:

@@ -215,9 +215,9 @@ def test_shared_tokens_are_transformers_own():
     words = Vocabularies(mine, theirs, len(mine), len(theirs))
     translator = hf_candidates.AssistantToTargetTranslator(mine, theirs, len(mine))
     expected = translator._assistant_to_target_input_ids.tolist()
-    assert words.shared.tolist() == [token if token >= 0 else -1 for token in expected]
-    assert words.shared[theirs.convert_tokens_to_ids("ce")] == mine.convert_tokens_to_ids("ce")
-    assert words.shared[theirs.convert_tokens_to_ids("Ġmuseum")] == -1
+    assert words.shared_tokens.tolist() == [token if token >= 0 else -1 for token in expected]
+    assert words.shared_tokens[theirs.convert_tokens_to_ids("ce")] == mine.convert_tokens_to_ids("ce")
+    assert words.shared_tokens[theirs.convert_tokens_to_ids("Ġmuseum")] == -1
 
 
 SHARED = {"across": "shared tokens"}

@@ -14,7 +14,7 @@ from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import Span, fetched, mark
+from decoders.model.state.transfer import Span, fetch, mark
 from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.sampling import Chooser
@@ -82,7 +82,7 @@ class BlockDrafter(Drafter):
         own = normal.gather(1, walk.places[:, None])[:, 0]
         rank = (walk.alone > walk.alone.gather(1, walk.places[:, None])).sum(1)
         sure = confidences(self.network, walk, root) if self.network.config.confidence else own
-        parts = fetched(tokens_at(self.network, walk.places), own, normal.amax(1), rank, sure)
+        parts = fetch(tokens_at(self.network, walk.places), own, normal.amax(1), rank, sure)
         tokens, probabilities, best, ranks, acceptance = (part.tolist() for part in parts)
         count = len(tokens)
         if self.network.config.confidence:

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import sent
+from decoders.model.state.transfer import send
 
 from .block_network import BlockConfig, BlockNetwork
 from .draft_run import READ_ROWS, common_prefix
@@ -48,7 +48,7 @@ class BlockRun:
         """The states that guess the tokens behind the root, in one forward."""
         start = self.read(context)
         stop, store = start + self.config.block, self.cache.store
-        (root,) = sent(self.network.fc.weight.device, np.asarray([context.root], dtype=np.int64))
+        (root,) = send(self.network.fc.weight.device, np.asarray([context.root], dtype=np.int64))
         kept = [(store[i, 0, :, :, :start], store[i, 1, :, :, :start]) for i in range(self.config.layers)]
         masks = visible(self.config, torch.full((1,), start, device=root.device), start, apart=False)
         cos, sin = self.cache.cos[start:stop], self.cache.sin[start:stop]

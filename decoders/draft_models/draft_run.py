@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.model.state.transfer import rows_of, sent
+from decoders.model.state.transfer import rows_of, send
 
 from .network import DraftModel, TargetView, attention, first_rotary
 from .own_cache import OwnCache
@@ -88,7 +88,7 @@ class DraftRun:
         for start in range(have, context.length, READ_ROWS):
             stop = min(start + READ_ROWS, context.length)
             self.queries = [[] for _ in self.queries]
-            (ids,) = sent(self.device, self.tokens[start:stop])
+            (ids,) = send(self.device, self.tokens[start:stop])
             mask = None
             if start and stop - start > 1:
                 mask = torch.ones(stop - start, stop, dtype=torch.bool, device=self.device).tril(start)
@@ -115,11 +115,11 @@ class DraftRun:
         ids = [] if isinstance(tokens, Tensor) else [np.asarray(tokens, dtype=np.int64)]
         positions, mask = slice(first, first + 1), None
         if count > 1 or not sees[-1].all():
-            *parts, positions, own = sent(self.device, *ids, np.asarray(depths) + self.base - 1, sees[before:])
+            *parts, positions, own = send(self.device, *ids, np.asarray(depths) + self.base - 1, sees[before:])
             mask = torch.ones((count, self.base + before + count), dtype=torch.bool, device=self.device)
             mask[:, self.base :] = own
         else:
-            parts = sent(self.device, *ids)
+            parts = send(self.device, *ids)
         there = tokens if isinstance(tokens, Tensor) else parts[0]
         return self.forward(there, self.base + before, positions, mask)
 

@@ -18,7 +18,7 @@ from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import Span, fetched, mark
+from decoders.model.state.transfer import Span, fetch, mark
 from decoders.model.target.target import Tokens
 from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
@@ -64,7 +64,7 @@ class Chain:
     @property
     def tokens(self) -> list[int]:
         """Read from the device."""
-        return fetched(torch.cat(self.drafted))[0].tolist() if self.drafted else []
+        return fetch(torch.cat(self.drafted))[0].tolist() if self.drafted else []
 
     def add(self, token: Int[Tensor, "1"], said: Tensor, forward: int, distance: int = 0) -> None:
         """One more token."""

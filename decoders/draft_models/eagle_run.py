@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import rows_of, sent
+from decoders.model.state.transfer import rows_of, send
 
 from .draft_run import READ_ROWS, common_prefix
 from .eagle_head import EagleHead
@@ -72,7 +72,7 @@ class EagleRun:
         for start in range(have, pairs, READ_ROWS):
             stop = min(start + READ_ROWS, pairs)
             features = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
-            (tokens,) = sent(self.device, self.tokens[start + 1 : stop + 1])
+            (tokens,) = send(self.device, self.tokens[start + 1 : stop + 1])
             mask = None
             if start and stop - start > 1:
                 mask = torch.ones(stop - start, stop, dtype=torch.bool, device=self.device).tril(start)
@@ -102,7 +102,7 @@ class EagleRun:
         if not self.config.windows:
             return None
         theirs = np.asarray([*range(min(keys, self.base)), *self.places], dtype=np.int64)[:keys]
-        (made,) = sent(self.device, np.asarray(positions, dtype=np.int64)[:, None] - theirs)
+        (made,) = send(self.device, np.asarray(positions, dtype=np.int64)[:, None] - theirs)
         return made
 
     def states_of(self, rows: Sequence[int]) -> Float[Tensor, "rows hidden"]:

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.tree import DraftTree
-from decoders.model.state.transfer import Mark, fetched, mark
+from decoders.model.state.transfer import Mark, fetch, mark
 
 from .eagle_head import EagleHead
 from .head_trees import Places, RankTree
@@ -117,7 +117,7 @@ class Growing:
     def grow(self, root: int) -> CandidateTree:
         """The scored nodes behind a root."""
         columns = ("rows", "ranks", "tokens", "logprobs", "scores", "best", "inner")
-        parts = fetched(*(torch.cat([getattr(level, name) for level in self.levels]) for name in columns))
+        parts = fetch(*(torch.cat([getattr(level, name) for level in self.levels]) for name in columns))
         rows, ranks, tokens, logprobs, scores, best, inner = parts
         nodes, parents, at = [np.zeros(1, dtype=np.int64)], list[np.ndarray](), 0  # nodes: that each row stands for
         for level in self.levels:

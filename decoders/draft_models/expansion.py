@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.tree import DraftTree
-from decoders.model.state.transfer import fetched, sent
+from decoders.model.state.transfer import fetch, send
 
 BINS = (8, 8, 8, 6, 6, 6, 4, 4, 2, 2)  # candidates at a position by tenth of confidence, the first choice included
 EXPANSIONS = ("none", "confidence", "fixed", "beam 4", "beam 8")
@@ -65,11 +65,11 @@ def expand(
     DraftTree(tokens=(9, 0, 3, 1, 2), parents=(-1, 0, 1, 0, 1))
     """
     if not isinstance(drafted, Tensor):
-        (drafted,) = sent(distributions.device, np.asarray(drafted, dtype=np.int64))
+        (drafted,) = send(distributions.device, np.asarray(drafted, dtype=np.int64))
     own = distributions.gather(1, drafted[:, None])
     wide = 1 if kind == "none" else min(max(size, BINS[0]), distributions.shape[-1])
     ahead = (distributions > own).sum(-1) if kind == "none" else torch.zeros_like(drafted)
-    chain, probable, behind, top, ids = fetched(
+    chain, probable, behind, top, ids = fetch(
         drafted, own[:, 0], ahead, *(distributions.topk(wide, dim=-1) if wide > 1 else distributions.max(-1, True))
     )
     tokens, parents = [root, *chain.tolist()], list(range(-1, len(chain)))
@@ -112,7 +112,7 @@ def beam_search(
         beam, token = index // last.shape[1], index % last.shape[1]
         chances = last[beam]
         chance = chances.gather(1, token[:, None])
-        read = fetched(best, beam, token, chance[:, 0], (chances > chance).sum(-1), last.amax(-1))
+        read = fetch(best, beam, token, chance[:, 0], (chances > chance).sum(-1), last.amax(-1))
         *columns, highest = (column.tolist() for column in read)
         confidences += highest
         live = sum(score > -np.inf for score in columns[0])  # best first, so those that are not are the last ones

@@ -19,7 +19,7 @@ from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import Span, fetched, mark
+from decoders.model.state.transfer import Span, fetch, mark
 from decoders.trace.origins import Origin
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 
@@ -67,7 +67,7 @@ class HeadsDrafter(Drafter):
         tree, places = self.trees.at(min(budget, self.count), device)
         state = context.hidden_at(self.layer)[-1] if self.prefix is None else self.prefix.read(context)
         ids, logs, best, rows = self.guesses(state, context.root, tree, places)
-        tokens, own, confidence = fetched(ids, logs, best)
+        tokens, own, confidence = fetch(ids, logs, best)
         order = np.concatenate([level.children for level in tree.levels]).argsort() + 1
         order = np.concatenate([[0], order])  # the guesses stand level by level, nodes depth first
         drafted, logs_of = np.append(context.root, tokens)[order].tolist(), np.append(0.0, own)[order].tolist()

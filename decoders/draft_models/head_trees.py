@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decoders.draft.draft import Draft, Layout, layout_of
 from decoders.draft.tree import DraftTree
-from decoders.model.state.transfer import sent
+from decoders.model.state.transfer import send
 
 Ranks = tuple[int, ...]
 # Medusa's tree of 63 nodes, from simulated acceptances on Vicuna 7B (medusa/model/medusa_choices.py): Hydra's, too
@@ -120,4 +120,4 @@ class SettledTrees:
 def _places(level: Level, following: Sequence[int], device: torch.device) -> Places:
     number = {node: place for place, node in enumerate(level.children)}
     inner = np.asarray([number[node] for node in following], dtype=np.int64)
-    return Places(*sent(device, level.rows, level.ranks, inner))
+    return Places(*send(device, level.rows, level.ranks, inner))

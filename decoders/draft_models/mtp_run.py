@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import rows_of, sent
+from decoders.model.state.transfer import rows_of, send
 
 from .draft_run import READ_ROWS, common_prefix
 from .mtp_head import MtpHead
@@ -91,7 +91,7 @@ class MtpRun:
             first = max(have, index) + 1
             for start in range(first, root + 1, READ_ROWS):
                 stop = min(start + READ_ROWS, root + 1)
-                tokens, positions = sent(self.device, self.tokens[start:stop], np.arange(start, stop))
+                tokens, positions = send(self.device, self.tokens[start:stop], np.arange(start, stop))
                 seen, count = start - index - 1, stop - start
                 mask = None
                 if count > 1:
@@ -138,7 +138,7 @@ class MtpRun:
             at += size
         parent = torch.cat([rows + starts[level] for level, rows in enumerate(self.parents)])
         before = self.level_states[-1]  # of the layer before: the root's, and every node's of all levels but the last
-        kept, positions = sent(self.device, keep, self.root + depths[keep])
+        kept, positions = send(self.device, keep, self.root + depths[keep])
         sees, text = self._sees()[kept][:, kept], max(0, self.root - index)
         mask = torch.cat([sees.new_ones(len(keep), text), sees], 1)
         tokens = torch.cat(self.drafted)[kept]

@@ -11,7 +11,7 @@ import torch
 from decoders.draft.draft import Draft, Translation
 from decoders.draft.tree import DraftTree
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import Span, fetched, mark
+from decoders.model.state.transfer import Span, fetch, mark
 
 from .drafter import ModelDrafter, Running, likeliest, one_by_one
 from .vocabularies import Vocabularies
@@ -80,7 +80,7 @@ class TextDrafter(ModelDrafter):
         last = [len(tokens) if first > 0 and node < 0 else node for first, node in zip(*nodes, strict=True)]  # cut off
         translated = Translation(
             tuple(own), tuple(self.words.assistant_pieces.of(token)[0] for token in own),
-            tuple(fetched(sure)[0].tolist()), tuple(nodes[0]), tuple(last),
+            tuple(fetch(sure)[0].tolist()), tuple(nodes[0]), tuple(last),
         )  # fmt: skip
         reason = "" if tokens else "what the drafter wrote is no whole text in the target's tokens"
         return Draft(

@@ -114,7 +114,7 @@ class Vocabularies:
     # --- shared tokens
 
     @cached_property
-    def shared(self) -> Int[np.ndarray, " assistant"]:
+    def shared_tokens(self) -> Int[np.ndarray, " assistant"]:
         """Of every token of the assistant's, the target's of the same bytes, -1 where there is none. Special tokens are
         shared by their names; of several with one text the first is taken.
         """
@@ -133,7 +133,7 @@ class Vocabularies:
     @cached_property
     def assistant_of(self) -> dict[int, int]:
         """Of each shared token of the target's, the assistant's."""
-        return {int(there): token for token, there in enumerate(self.shared) if there >= 0}
+        return {int(there): token for token, there in enumerate(self.shared_tokens) if there >= 0}
 
     def token_by_token(self, tokens: Sequence[int], prompt_length: int) -> list[int]:
         """A text of the target's in the assistant's tokens: the prompt by its text, then token by token, those that are

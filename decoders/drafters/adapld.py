@@ -31,7 +31,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.engines.linear import table_rows
 from decoders.model.state.memory import Context, Memory
-from decoders.model.state.transfer import fetched
+from decoders.model.state.transfer import fetch
 from decoders.model.target.target import Target
 from decoders.trace.origins import BRANCH, MAIN, SUCCESSOR
 
@@ -195,7 +195,7 @@ class History:
 
 
 def _round(cosines: Tensor) -> np.ndarray:
-    return fetched(cosines)[0].astype(np.float64).round(DECIMALS)
+    return fetch(cosines)[0].astype(np.float64).round(DECIMALS)
 
 
 @dataclass(slots=True)
@@ -273,7 +273,7 @@ class AdaPldDrafter(Drafter):
         main = context.tokens[anchor + 1 : anchor + 1 + min(params.copy_length, budget)].tolist() if copied else []
         branches: list[tuple[int, int, float]] = []  # rank, token, log-probability
         if params.branches:
-            top = fetched(*(of[anchor, : params.k] for of in (context.top_ids, context.top_logprobs)))
+            top = fetch(*(of[anchor, : params.k] for of in (context.top_ids, context.top_logprobs)))
             pairs = zip(*(column.tolist() for column in top), strict=True)
             branches = [(rank, token, p) for rank, (token, p) in enumerate(pairs) if token not in main[:1]]
         laps.lap("branches")

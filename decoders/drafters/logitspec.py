@@ -22,7 +22,7 @@ from decoders.draft.terms import Term
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import fetched
+from decoders.model.state.transfer import fetch
 from decoders.trace.origins import MAIN, Origin
 
 from .pld import suffix_lengths
@@ -131,7 +131,7 @@ class LogitSpecDrafter(Drafter):
         """The likeliest tokens after the last position that was scored, and their probabilities, in one copy."""
         if context.length < 2:
             return [], []
-        ids, logprobs = fetched(context.top_ids[-1], context.top_logprobs[-1])
+        ids, logprobs = fetch(context.top_ids[-1], context.top_logprobs[-1])
         return ids[: self.params.tried].tolist(), np.exp(logprobs).tolist()
 
     def _candidates(self, context: Context, chosen: int) -> Candidates | None:

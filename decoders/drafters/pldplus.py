@@ -23,7 +23,7 @@ from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import fetched, sent
+from decoders.model.state.transfer import fetch, send
 from decoders.model.target.target import Target
 
 PAPER = "PLD+: accelerating LLM inference by leveraging language model artifacts"
@@ -148,7 +148,7 @@ def hidden_cosines(
         of, own = every[rows], every[query]
         lengths = np.sqrt(np.einsum("ij,ij->i", of, of)) * math.sqrt(own @ own)
         return (of @ own / np.maximum(lengths, SHORTEST)).astype(np.float64)
-    (index,) = sent(hidden.device, np.append(rows, query))
+    (index,) = send(hidden.device, np.append(rows, query))
     if average_last == 1:
         states = hidden[index].float()
     else:
@@ -156,7 +156,7 @@ def hidden_cosines(
         inside = (back >= 0).float()[..., None]
         states = (hidden[back.clamp_min(0)].float() * inside).sum(1) / inside.sum(1)
     states = torch.nn.functional.normalize(states, dim=-1)
-    return fetched(states[:-1] @ states[-1])[0].astype(np.float64)
+    return fetch(states[:-1] @ states[-1])[0].astype(np.float64)
 
 
 class AttentionCopier(RankedCopier):
@@ -170,8 +170,8 @@ class AttentionCopier(RankedCopier):
 
     def scores(self, context: Context, positions: np.ndarray) -> dict[str, np.ndarray]:
         weights = context.attention()
-        (index,) = sent(weights.device, np.minimum(positions, context.root_position - 1))
-        (rows,) = fetched(weights[:, index])
+        (index,) = send(weights.device, np.minimum(positions, context.root_position - 1))
+        (rows,) = fetch(weights[:, index])
         strongest = self.heads[rows.argmax(0)]
         score = rows.sum(0) if self.params.aggregation.endswith("sum") else rows.max(0)
         return {"attention": score.astype(np.float64), "layer": strongest[:, 0], "head": strongest[:, 1]}

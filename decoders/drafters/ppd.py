@@ -38,7 +38,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.method.part import PROMPT_TOKENS, Kind, Training
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import fetched
+from decoders.model.state.transfer import fetch
 from decoders.model.target.target import SPARE_ROWS, Target
 from decoders.names import DESIGNED, TREE_KINDS
 from decoders.parts import TrainedPart, find_part
@@ -242,7 +242,7 @@ class PpdDrafter(Drafter):
         if self.watch is not None and scored.queries:
             looks = self._looks(draft, first, count, scored.queries[self.watch])
         rows = scored.probe_logits[first : first + count * n]
-        best, tokens = fetched(*self.prompts.guesses(rows).softmax(-1).topk(min(self.top_k, rows.shape[-1])))
+        best, tokens = fetch(*self.prompts.guesses(rows).softmax(-1).topk(min(self.top_k, rows.shape[-1])))
         emitted = emitted_tokens(draft.tree.tokens, verdict)
         self.guesses = Guesses(np.append(text, emitted), tokens.tolist(), best.tolist())
         if n > 1:

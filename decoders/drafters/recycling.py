@@ -23,7 +23,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.kept import kept_with
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import fetched
+from decoders.model.state.transfer import fetch
 from decoders.model.target.target import Target
 from decoders.top_k import top_k
 from decoders.trace.origins import Origin
@@ -146,7 +146,7 @@ class RecyclingDrafter(Drafter):
         )
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        tokens, rows = np.asarray(draft.tree.tokens), fetched(top_k(scored.logits, RANKS)[1])[0]
+        tokens, rows = np.asarray(draft.tree.tokens), fetch(top_k(scored.logits, RANKS)[1])[0]
         if draft.tree.drafted:
             order = np.argsort(draft.tree.depths, kind="stable")  # level by level: the released template's order
             tokens, rows = tokens[order], rows[order]

@@ -41,7 +41,7 @@ from decoders.model.state.attention import Masks
 from decoders.model.state.cache import TreeCache
 from decoders.model.state.capture import Capture
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import sent
+from decoders.model.state.transfer import send
 from decoders.model.target.load import load_target
 from decoders.model.target.target import SPARE_ROWS, Target, Tokens
 from decoders.parts import TrainedPart, is_part, load_part
@@ -179,12 +179,12 @@ class SharedTokensRun(LanguageModelRun):
 
     def __init__(self, drafter: Target, words: Vocabularies) -> None:
         super().__init__(drafter, words.target_size, words)
-        mine = np.flatnonzero(words.shared >= 0)
+        mine = np.flatnonzero(words.shared_tokens >= 0)
         if not len(mine):
             raise UserError(f"{drafter.name} has no token that is one of the target's: choose across={TEXT}")
         there = np.zeros(words.target_size, dtype=np.int64)
-        there[words.shared[mine]] = mine
-        self.mine, self.theirs, self.there = sent(drafter.device, mine, words.shared[mine], there)
+        there[words.shared_tokens[mine]] = mine
+        self.mine, self.theirs, self.there = send(drafter.device, mine, words.shared_tokens[mine], there)
 
     def read(self, context: Context) -> Float[Tensor, " vocab"]:
         ids = self.words.token_by_token(context.tokens.tolist(), context.prompt_length)

@@ -53,7 +53,7 @@ class BatchLength:
             length = self.lengths[number]
             own = rows_of_nodes(draft)
             if draft.tree.drafted and draft.drawn:
-                made[place] = length.chosen(draft, contexts[place])
+                made[place] = length.choose(draft, contexts[place])
                 own = [len(made[place].tree)]
             elif draft.tree.drafted:
                 estimate, order = estimates[place] = length.estimate(draft, contexts[place])

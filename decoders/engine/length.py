@@ -150,7 +150,7 @@ class AutoLength:
         draft = drafter.propose(context, budget)
         made = time.perf_counter()
         if draft.tree.drafted and choose:
-            draft = self.chosen(draft, context)
+            draft = self.choose(draft, context)
         self._decided_ms = (time.perf_counter() - made + began - started) * 1e3
         return draft
 
@@ -170,7 +170,7 @@ class AutoLength:
                 most, best = left, depth
         return min(budget, best + 2 if self.steps % LOOK_DEEPER == 0 else best)
 
-    def chosen(self, draft: Draft, context: Context) -> Draft:
+    def choose(self, draft: Draft, context: Context) -> Draft:
         """The draft, with only the nodes that pay."""
         made, order = self.estimate(draft, context)
         if draft.drawn:

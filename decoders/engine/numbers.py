@@ -14,7 +14,7 @@ from torch import Tensor
 
 from decoders.draft.distributions import NodeDistributions
 from decoders.draft.draft import Looks
-from decoders.model.state.transfer import fetched, rows_of, sent
+from decoders.model.state.transfer import fetch, rows_of, send
 from decoders.top_k import top_k
 from decoders.trace.tables import TABLES
 from decoders.verifiers.residual import overlap, residual
@@ -76,11 +76,11 @@ class TargetNumbers:
         tokens += [step.verdict.bonus or 0 for step in steps]
         visited = [(step.index, node) for step in steps for node in step.verdict.path]
         at = [self.row[step.index, 0] for step in steps]
-        above, wanted, starts = sent(logits.device, *(np.asarray(n, dtype=np.int64) for n in (parents, tokens, at)))
+        above, wanted, starts = send(logits.device, *(np.asarray(n, dtype=np.int64) for n in (parents, tokens, at)))
         choice = top_k(logits, first or TARGET_CHOICES)[1]
         highest = self.probabilities.gather(1, choice)
         roots = self.probabilities[starts]
-        read = fetched(
+        read = fetch(
             self.probabilities[above, wanted], higher(logits, above, logits[above, wanted]), choice, highest,
             torch.special.entr(roots).sum(-1),
         )  # fmt: skip
@@ -141,7 +141,7 @@ def guesses(
     shown, first = top_k(q, target.first or DRAFTER_CHOICES)
     among = (shown[:, None, :] > shown[:, :, None]).sum(-1)  # of the drafter's first; equals share one
     both = overlap(p if vocab is None else p.index_select(1, vocab.tokens), rows_of(q, of))
-    firsts, ranked, betas = fetched(first if vocab is None else vocab.tokens[first], among, both)
+    firsts, ranked, betas = fetch(first if vocab is None else vocab.tokens[first], among, both)
 
     more = list[tuple[int, int]]()  # (place, token)
     redrawn = dict[int, float]()  # place of a draw that was replaced → what a block carried on to there (else 1)
@@ -159,13 +159,13 @@ def guesses(
     place, token, rank = _comparisons(firsts[of], ranked[of], target.likeliest[rows], others)
     later = np.flatnonzero(rank < 0)
     can = token if vocab is None else vocab.places[token]
-    where, ids, row, own, known, unranked = sent(
+    where, ids, row, own, known, unranked = send(
         q.device, place, token, np.asarray(of)[place], can.clip(0), (can >= 0).astype(np.float32), later
     )
     chosen = q[row, own] * known
     left = [residual(p[i] * share, q[of[i]])[ids[where == i]].double() for i, share in redrawn.items()]
     ahead = higher(q, row[unranked], chosen[unranked])
-    drafter_prob, prob, rank[later], *instead = fetched(chosen.double(), p[where, ids].double(), ahead, *left)
+    drafter_prob, prob, rank[later], *instead = fetch(chosen.double(), p[where, ids].double(), ahead, *left)
     residuals = np.full(len(token), np.nan)
     for i, values in zip(redrawn, instead, strict=True):
         residuals[place == i] = values

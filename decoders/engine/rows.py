@@ -10,7 +10,7 @@ import numpy as np
 
 from decoders.draft.draft import Candidates, Draft, Later
 from decoders.draft.lattice import Lattice
-from decoders.model.state.transfer import fetched
+from decoders.model.state.transfer import fetch
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt
 from decoders.trace.tables import REQUIRED, TABLES, TERMS, columns_of
@@ -257,7 +257,7 @@ class Recording:
 
 def _add_lattice(rows: Rows, index: int, lattice: Lattice) -> None:
     """A lattice's candidates and, between the first ``EDGES`` of neighbouring positions and the walk, transitions."""
-    tokens, logprobs, walk = fetched(lattice.tokens, lattice.logprobs, lattice.walk)
+    tokens, logprobs, walk = fetch(lattice.tokens, lattice.logprobs, lattice.walk)
     count = tokens.shape[1]
     walked = np.arange(count) == walk[:, None]
     depth, rank = (axis.ravel() for axis in np.indices(tokens.shape))
@@ -267,7 +267,7 @@ def _add_lattice(rows: Rows, index: int, lattice: Lattice) -> None:
     })  # fmt: skip
     if lattice.transitions is None:
         return
-    (scores,) = fetched(lattice.transitions)
+    (scores,) = fetch(lattice.transitions)
     drawn = walked | (np.arange(count) < EDGES)
     pairs = drawn[:, None, :] & np.concatenate([np.arange(count)[None] == 0, drawn[:-1]])[:, :, None]
     at, before, after = np.nonzero(pairs)

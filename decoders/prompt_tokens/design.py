@@ -154,7 +154,7 @@ def _design(
         full = [_full(paths[:count], m) for paths in everything]
         if len(full[-1].paths) < count:
             break
-        f = np.array([tree.expected(table) for tree in full])
+        f = np.array([tree.expected_tokens(table) for tree in full])
         budgets = np.arange(count * (1 + least * ensemble), top + 1 - fixed)
         if not len(budgets):
             break
@@ -180,7 +180,7 @@ def split_trees(acceptance: Table, count: int, rows: int, ensemble: int = 1, lea
     down to ``least`` each, until each fits ``rows``."""
     table = _table(acceptance)
     full = [_full(candidates(table, count, depth), len(table)) for depth in range(len(table) + 1)]
-    f = [tree.expected(table) for tree in full]
+    f = [tree.expected_tokens(table) for tree in full]
     budget = np.array(rows - 1 - ensemble * len(table))
     states = tuple(prune(tree, int(_prompt_token_counts(budget, tree, ensemble)), f, table, least) for tree in full)
     return PromptTrees(states, table, ensemble)

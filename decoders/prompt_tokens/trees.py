@@ -104,7 +104,7 @@ class PromptTree:
                 left[self.parents[node]] -= p
         return [max(0.0, p) for p in left]
 
-    def expected(self, acceptance: Table) -> float:
+    def expected_tokens(self, acceptance: Table) -> float:
         """f(T) = Σ p(path): accepted candidates per step, the bonus excluded (proposition A.1)."""
         return sum(self.probabilities(acceptance))
 
@@ -161,7 +161,7 @@ class PromptTrees:
     @cached_property
     def f(self) -> tuple[float, ...]:
         """f(T_k) per state: accepted candidates expected in one step."""
-        return tuple(tree.expected(self.acceptance) for tree in self.states)
+        return tuple(tree.expected_tokens(self.acceptance) for tree in self.states)
 
     @cached_property
     def transitions(self) -> np.ndarray:

@@ -80,7 +80,7 @@ class Call:
         self._length = ids.shape[1]
         self._drafted = drafted, logits, mark(self.device)
 
-    def scored(self, logits: Float[Tensor, "rows positions vocab"]) -> None:
+    def take_logits(self, logits: Float[Tensor, "rows positions vocab"]) -> None:
         """The raw logits of a forward; those of the prompt are not kept. Processors may write into them."""
         nodes = 1 if self._drafted is None else len(self._drafted[0]) + 1
         kept = logits[:, -nodes:]

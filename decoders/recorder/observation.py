@@ -14,7 +14,7 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Later, Scored, Verdict
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Step
-from decoders.model.state.transfer import Mark, Span, fetched
+from decoders.model.state.transfer import Mark, Span, fetch
 from decoders.verifiers.match import judged
 from decoders.verifiers.sampling import Chooser, Sampling
 
@@ -73,7 +73,7 @@ class Steps:
     def of(self, seen: ObservedStep, emitted: Sequence[int]) -> Step:
         """The step; ``emitted`` is what stands in the output, which may be less than was seen."""
         context, before = self.tokens, self.length
-        drafted: list[int] = [] if seen.drafted is None else fetched(seen.drafted)[0].tolist()
+        drafted: list[int] = [] if seen.drafted is None else fetch(seen.drafted)[0].tolist()
         draft = self._draft(context, drafted, seen)
         verdict = self._verdict(draft, emitted)
         if draft.drawn:
@@ -98,7 +98,7 @@ class Steps:
         q = None if seen.draft_logits is None else seen.draft_logits.float().softmax(-1)
         own: tuple[float, ...] | None = None
         if q is not None and seen.drafted is not None:
-            (told,) = fetched(q.gather(1, seen.drafted[:, None].to(q.device))[:, 0])
+            (told,) = fetch(q.gather(1, seen.drafted[:, None].to(q.device))[:, 0])
             own = (1.0, *map(float, told))
         drawn = q is not None and seen.processed is not None
         return Draft(
@@ -131,7 +131,7 @@ class Steps:
         p = seen.processed[: count - 1].softmax(-1).gather(1, seen.drafted[:, None])[:, 0]
         q = np.asarray(draft.probabilities[1:], dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.minimum(1.0, 1 - weight + weight * fetched(p)[0].astype(np.float64) / q)
+            ratio = np.minimum(1.0, 1 - weight + weight * fetch(p)[0].astype(np.float64) / q)
         ratio = np.append(np.nan, np.where(np.isfinite(ratio), ratio, np.nan))
         name = "p/q" if weight == 1 else "1 - w + w p/q"
         words = {"accepted": "{} = {:.3g}: stands", "rejected": "{} = {:.3g}: redrawn from the residual"}

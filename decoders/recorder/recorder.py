@@ -192,7 +192,7 @@ class Recorder:
     def _forward(self, model: Any, args: Any, output: Any) -> None:
         call = self._current
         if call is not None and getattr(output, "logits", None) is not None:
-            call.scored(output.logits.detach())
+            call.take_logits(output.logits.detach())
 
     @property
     def _current(self) -> Call | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.model.state.transfer import fetched, sent
+from decoders.model.state.transfer import fetch, send
 
 from .match import judged
 from .residual import NODE_TERMS as RATIO_TERMS
@@ -89,23 +89,23 @@ class BlockVerifier(ResidualVerifier):
         if not self.by_ratio(draft):
             return self.match.chances(draft, scored)
         p, q = self.distributions(draft, scored)
-        (tokens,) = sent(p.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64))
+        (tokens,) = send(p.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64))
         joint = joint_ratios(*(one.gather(1, tokens[:, None])[:, 0] for one in (p[:-1], q)))
-        (ends,) = fetched(block_acceptance(joint, block_residual(joint[:-1], p[:-1], q).sum(-1)))
+        (ends,) = fetch(block_acceptance(joint, block_residual(joint[:-1], p[:-1], q).sum(-1)))
         return np.append(1.0, 1 - np.cumprod(1 - ends[:0:-1])[::-1])
 
     def _draw(self, draft: Draft, scored: Scored) -> Verdict:
         p, q = self.distributions(draft, scored)
         count, random = len(draft.tree), self.chooser.random
         draws = np.append(np.nan, random.random(count - 1))
-        tokens, points = sent(
+        tokens, points = send(
             p.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64), np.full(count, random.random())
         )
         joint = joint_ratios(*(one.gather(1, tokens[:, None])[:, 0] for one in (p[:-1], q)))
         left = block_residual(joint[:-1], p[:-1], q)
         mass = left.sum(-1)
         rest = torch.cat([torch.where(mass[:, None] > 0, left, p[:-1]), p[-1:]])  # no mass: rounding alone ends there
-        both, shares, accepts, instead = fetched(
+        both, shares, accepts, instead = fetch(
             overlap(p[:-1], q), joint, block_acceptance(joint, mass), drawn_tokens(rest, points)
         )
         stands = np.flatnonzero(draws < accepts)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from decoders.draft.draft import Draft, Scored, Verdict
-from decoders.model.state.transfer import fetched
+from decoders.model.state.transfer import fetch
 
 from .match import LossyVerifier, before_nodes, likely_path
 from .sampling import Chooser
@@ -47,7 +47,7 @@ class ConditionalVerifier(LossyVerifier):
             rank = (logits[rows] > logits[rows, tokens][:, None]).sum(-1)
         if self.or_argmax:
             first = logits.argmax(-1)[rows] == tokens
-        read = fetched(p, p_eos, rank, first, scored.logits.argmax(-1))
+        read = fetch(p, p_eos, rank, first, scored.logits.argmax(-1))
         *columns, likeliest = (column.tolist() for column in read)
         clauses = [(True, "root"), *map(self._clause, *columns)]
         verdict = likely_path(draft, scored, self.chooser, [nan, *columns[0]], clauses, likeliest)

@@ -12,7 +12,7 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.model.state.transfer import fetched, rows_of, sent
+from decoders.model.state.transfer import fetch, rows_of, send
 
 from .match import judged
 from .residual import NODE_TERMS, PointVerifier, residual
@@ -125,13 +125,13 @@ class FlyVerifier(PointVerifier):
 
     def _in_doubt(self, p: Tensor, entropy: np.ndarray, draft: Draft) -> Bool[np.ndarray, " drafted"]:
         tokens = torch.tensor(draft.tree.tokens[1:], device=p.device)
-        (own,) = fetched(p[: len(tokens)].gather(1, tokens[:, None])[:, 0])
+        (own,) = fetch(p[: len(tokens)].gather(1, tokens[:, None])[:, 0])
         behind = len(tokens) - 1 - np.arange(len(tokens))
         return (entropy >= self.entropy) & (own > 0) & (behind >= min(self.window, len(tokens) - 1))
 
     def _read(self, draft: Draft, scored: Scored) -> tuple[Tensor, Tensor | None, np.ndarray, np.ndarray]:
         """p after every node, q (None in a greedy run), the entropies, and how likely each token passes by itself."""
-        (tokens,) = sent(scored.logits.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64))
+        (tokens,) = send(scored.logits.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64))
         if self.chooser.sampling.greedy:
             p, q = rows_of(scored.logits, [*range(len(draft.tree))]).softmax(-1).double(), None
             accepts = (scored.logits[:-1].argmax(-1) == tokens).double()
@@ -139,7 +139,7 @@ class FlyVerifier(PointVerifier):
             p, q = self.distributions(draft, scored)
             accepts = (p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None]))[:, 0].nan_to_num(1.0)
         first = p[:-1].topk(min(self.top_k, p.shape[-1]), dim=-1).values
-        entropy, each = fetched(torch.special.entr(first).sum(-1), accepts.clamp_max(1))
+        entropy, each = fetch(torch.special.entr(first).sum(-1), accepts.clamp_max(1))
         return p, q, entropy, each
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
-from decoders.model.state.transfer import fetched, rows_of, sent
+from decoders.model.state.transfer import fetch, rows_of, send
 
 from .sampling import Chooser
 from .verifier import Verifier, VerifierCard
@@ -35,7 +35,7 @@ class MatchVerifier(Verifier):
             return super().chances(draft, scored)
         _, rows, tokens = before_nodes(draft, scored)
         inner = sorted(set(draft.tree.parents[1:]))
-        (own,) = fetched(self.chooser.probabilities(rows_of(scored.logits, inner))[rows, tokens].double())
+        (own,) = fetch(self.chooser.probabilities(rows_of(scored.logits, inner))[rows, tokens].double())
         return down_the_tree(draft, own)
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
@@ -90,7 +90,7 @@ def before_nodes(
     """The target's logits after every node with children, and per drafted node its row there and its token."""
     inner, row = np.unique(np.asarray(draft.tree.parents[1:], dtype=np.int64), return_inverse=True)
     drafted = np.asarray(draft.tree.tokens[1:], dtype=np.int64)
-    (rows, tokens) = sent(scored.logits.device, row.reshape(-1), drafted)
+    (rows, tokens) = send(scored.logits.device, row.reshape(-1), drafted)
     return rows_of(scored.logits, inner.tolist()).float(), rows, tokens
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.model.state.transfer import fetched
+from decoders.model.state.transfer import fetch
 
 from .match import LossyVerifier, before_nodes, likely_path
 from .sampling import Chooser
@@ -50,7 +50,7 @@ class RelaxedVerifier(LossyVerifier):
         logits = logits / (self.chooser.sampling.temperature or 1.0)
         p, mine = logits.softmax(-1), logits[rows, tokens]
         rank = (logits[rows] > mine[:, None]).sum(-1)
-        read = fetched(p[rows, tokens], rank, p.amax(-1)[rows], scored.logits.argmax(-1))
+        read = fetch(p[rows, tokens], rank, p.amax(-1)[rows], scored.logits.argmax(-1))
         own, ranks, highest, likeliest = (column.tolist() for column in read)
         clauses = [(True, "root")]
         for chance, place, most in zip(own, ranks, highest, strict=True):

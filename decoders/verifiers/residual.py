@@ -14,7 +14,7 @@ from decoders.draft.distributions import NodeDistributions
 from decoders.draft.draft import Draft, Later, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.errors import UserError
-from decoders.model.state.transfer import fetched, rows_of, sent
+from decoders.model.state.transfer import fetch, rows_of, send
 
 from .match import MatchVerifier, down_the_tree, judged
 from .sampling import Chooser, drawn_tokens
@@ -67,9 +67,9 @@ class ResidualVerifier(Verifier):
         if not self.by_ratio(draft):
             return self.match.chances(draft, scored)
         p, q = self.distributions(draft, scored)
-        (tokens,) = sent(p.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64))
+        (tokens,) = send(p.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64))
         ratio = p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None])
-        (own,) = fetched(self.stands(ratio[:, 0]).nan_to_num(1.0).clamp_max(1))
+        (own,) = fetch(self.stands(ratio[:, 0]).nan_to_num(1.0).clamp_max(1))
         return down_the_tree(draft, own)
 
     def __init__(self, chooser: Chooser) -> None:
@@ -110,11 +110,11 @@ class ResidualVerifier(Verifier):
         count, nan = len(tree), float("nan")
         ahead = self.chooser.ahead(count + 1)  # a token that was tested first takes the one before
         drafted = np.asarray(tree.tokens[1:], dtype=np.int64)
-        tokens, points = sent(p.device, drafted, np.append(ahead[1:count], ahead[count - 1]))
+        tokens, points = send(p.device, drafted, np.append(ahead[1:count], ahead[count - 1]))
         ratio = p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None])
         rest = torch.cat([residual(p[:-1], q), p[-1:]])  # what follows a rejection at each node, or none
         redrawn = drawn_tokens(rest, points)
-        both, ratios, instead = fetched(overlap(p[:-1], q), self.stands(ratio[:, 0]), redrawn)
+        both, ratios, instead = fetch(overlap(p[:-1], q), self.stands(ratio[:, 0]), redrawn)
         terms = {term.key: np.full(count, nan) for term in NODE_TERMS}
         terms["overlap"][1:] = both
         path, reasons = [0], ["root"]
@@ -162,7 +162,7 @@ class PointVerifier(ResidualVerifier):
 def overlaps(draft: Draft, scored: Scored) -> dict[str, np.ndarray]:
     """β after the nodes whose distribution a draft brings, at temperature 1, noted at their children."""
     said = NodeDistributions.of(draft.distributions or {})
-    (both,) = fetched(overlaps_of(said, rows_of(scored.logits, list(said)).softmax(-1)))
+    (both,) = fetch(overlaps_of(said, rows_of(scored.logits, list(said)).softmax(-1)))
     shared = dict(zip(said, both.tolist(), strict=True))
     return {"overlap": np.asarray([shared.get(parent, np.nan) for parent in draft.tree.parents])}
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from decoders.draft.settings import Sampling
-from decoders.model.state.transfer import fetched, sent
+from decoders.model.state.transfer import fetch, send
 
 
 def drawn_token(distribution: Float[Tensor, " vocab"], point: float) -> int:
@@ -86,11 +86,11 @@ class Choices:
         self.chooser, self.logits, self.greedy = chooser, logits, chooser.sampling.greedy
         self.chosen: list[int] | None = None
         if self.greedy:
-            self.chosen = fetched(logits.argmax(-1))[0].tolist()
+            self.chosen = fetch(logits.argmax(-1))[0].tolist()
         elif logits.device.type != "cpu":
             ahead = chooser.ahead(max(depths) + 1)[list(depths)]
-            points = ahead.tolist() if len(ahead) == 1 else sent(logits.device, ahead)[0]
-            self.chosen = fetched(drawn_tokens(chooser.probabilities(logits), points))[0].tolist()
+            points = ahead.tolist() if len(ahead) == 1 else send(logits.device, ahead)[0]
+            self.chosen = fetch(drawn_tokens(chooser.probabilities(logits), points))[0].tolist()
 
     def after(self, node: int) -> int:
         """The target's own next token after ``node``; ask once per visited node, from the root on."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import param
-from decoders.model.state.transfer import fetched
+from decoders.model.state.transfer import fetch
 
 from .match import MatchVerifier, down_the_tree, judged
 from .residual import NODE_TERMS
@@ -86,7 +86,7 @@ class ThresholdVerifier(Verifier):
         if self.chooser.sampling.greedy or not draft.tree.drafted:
             return self.match.chances(draft, scored)
         own = np.zeros(draft.tree.drafted)
-        (p,) = fetched(self.chooser.probabilities(scored.logits).double())
+        (p,) = fetch(self.chooser.probabilities(scored.logits).double())
         for node, children in enumerate(draft.tree.children()):
             summed = reached = 0.0
             for token, child in children.items():

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from decoders.draft.draft import Draft, Scored, Verdict
-from decoders.model.state.transfer import fetched
+from decoders.model.state.transfer import fetch
 
 from .match import judged
 from .residual import NODE_TERMS, ResidualVerifier, overlaps
@@ -45,7 +45,7 @@ class TurnsVerifier(Verifier):
         told: dict[int, str] = {}
         path = [0]
         while True:
-            (left,) = fetched(self.chooser.probabilities(scored.logits[path[-1]][None])[0].double())
+            (left,) = fetch(self.chooser.probabilities(scored.logits[path[-1]][None])[0].double())
             left = left / left.sum()
             draw, stands = float(self.chooser.random.random()), None
             for token, child in children[path[-1]].items():

@@ -14,7 +14,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.model.state.transfer import fetched
+from decoders.model.state.transfer import fetch
 
 from .match import LossyVerifier, MatchVerifier, before_nodes, likely_path
 from .sampling import Chooser
@@ -62,7 +62,7 @@ class TypicalVerifier(LossyVerifier):
         logits, rows, tokens = before_nodes(draft, scored)
         logits = logits / self.chooser.sampling.temperature
         bound, entropy = typical_bound(logits, self.epsilon, self.alpha)
-        read = fetched(logits.softmax(-1)[rows, tokens], bound[rows], entropy[rows], scored.logits.argmax(-1))
+        read = fetch(logits.softmax(-1)[rows, tokens], bound[rows], entropy[rows], scored.logits.argmax(-1))
         *columns, likeliest = (column.tolist() for column in read)
         p, bounds, entropies = ([float("nan"), *column] for column in columns)  # the root has none
         clauses = [(True, "root")]
@@ -104,7 +104,7 @@ class DrawnTypicalVerifier(MatchVerifier):
             return verdict
         logits, rows, _ = before_nodes(draft, scored)
         bounds = typical_bound(logits / self.chooser.sampling.temperature, self.epsilon, self.alpha)
-        read = fetched(*(one[rows] for one in bounds))
+        read = fetch(*(one[rows] for one in bounds))
         bounds, entropies = ([float("nan"), *column.tolist()] for column in read)
         return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import NoParams
 from decoders.draft.terms import Term
-from decoders.model.state.transfer import fetched, rows_of
+from decoders.model.state.transfer import fetch, rows_of
 
 if TYPE_CHECKING:
     from .sampling import Chooser
@@ -87,7 +87,7 @@ class Verifier(ABC):
         if (emitted := self.emits(p, q)) is None:
             return None
         made = np.full(len(draft.tree), np.nan)
-        (made[1 : count + 1],) = fetched((emitted - p).abs().sum(-1) / 2)
+        (made[1 : count + 1],) = fetch((emitted - p).abs().sum(-1) / 2)
         return made
 
 

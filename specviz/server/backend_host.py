@@ -81,7 +81,7 @@ class Answering:
             yield from stream(run_from(self.holder.target, asked, cancel))
 
 
-def kept(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+def method_state(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
     """By method, how much it keeps of ``owner``'s runs; with a method to ``empty`` what was dropped."""
     from decoders.method.kept import kept_with, owned_by
 

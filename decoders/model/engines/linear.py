@@ -30,7 +30,7 @@ from transformers.pytorch_utils import Conv1D
 from decoders.folders import cache_folder, write_json
 from decoders.top_k import top_k
 
-from ..state.transfer import sent
+from ..state.transfer import send
 
 PACK_ROWS = 8  # rows the packed layout is tuned for: a short draft
 TRIED_ROWS = (1, 2, 3, 4, 8, 16)
@@ -130,7 +130,7 @@ def table_rows(embeddings: Any, ids: Sequence[int]) -> Float[Tensor, "rows hidde
     """Rows of an embedding's table, as they are."""
     if isinstance(embeddings, PackedEmbedding):
         return embeddings(torch.as_tensor(ids, dtype=torch.long))
-    return embeddings.weight[sent(embeddings.weight.device, np.asarray(ids, dtype=np.int64))[0]]
+    return embeddings.weight[send(embeddings.weight.device, np.asarray(ids, dtype=np.int64))[0]]
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from decoders.draft.needs import Needs
 from ..state.attention import Masks
 from ..state.cache import TreeCache
 from ..state.capture import Capture
-from ..state.transfer import sent
+from ..state.transfer import send
 from .compiling import Part
 
 ROWS = (1, 4, 8, 16, 32, 64, 128)  # row buckets; larger forwards run eagerly
@@ -115,7 +115,7 @@ class Buffers:
         here = not isinstance(rows.tokens, Tensor)
         arrays = [np.asarray(rows.tokens, dtype=np.int64)] if here else []
         arrays += [np.asarray(rows.positions, dtype=np.int64), *([] if rows.sees is None else [rows.sees])]
-        parts = sent(self.device, *arrays)
+        parts = send(self.device, *arrays)
         ids = parts.pop(0) if here else rows.tokens
         self.embeddings[:count] = embedding(ids) if rows.embed is None else rows.embed(ids)[0]
         self.positions[:count] = parts[0]

@@ -18,10 +18,10 @@ from torch import Tensor
 FEW = 4  # slices that are joined sooner than rows are copied by index
 
 
-def sent(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
+def send(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
     """Arrays as tensors on a device: one copy for all, which nobody waits for.
 
-    >>> [part.tolist() for part in sent(torch.device("cpu"), np.asarray([1, 2]), np.asarray([True]))]
+    >>> [part.tolist() for part in send(torch.device("cpu"), np.asarray([1, 2]), np.asarray([True]))]
     [[1, 2], [True]]
     """
     if device.type == "cpu" or not arrays:
@@ -42,10 +42,10 @@ def sent(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
     return parts
 
 
-def fetched(*tensors: Tensor) -> list[np.ndarray]:
+def fetch(*tensors: Tensor) -> list[np.ndarray]:
     """Tensors of one device as arrays: one copy for all, which is waited for. Half precision comes as float32.
 
-    >>> [part.tolist() for part in fetched(torch.tensor([1, 2]), torch.tensor(0.5), torch.tensor([True]))]
+    >>> [part.tolist() for part in fetch(torch.tensor([1, 2]), torch.tensor(0.5), torch.tensor([True]))]
     [[1, 2], 0.5, [True]]
     """
     whole = [tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor for tensor in tensors]

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..files.shape import ROTARIES
-from ..state.transfer import sent
+from ..state.transfer import send
 
 REFERENCE_SCORES = 1 << 28  # of a layer at a time, of all heads
 
@@ -23,7 +23,7 @@ def reference_logits(target: Any, tokens: Sequence[int], rows: int = 0) -> Float
     transformers' own cache.
     """
     count = len(tokens)
-    (ids,) = sent(target.device, np.asarray(tokens, dtype=np.int64))
+    (ids,) = send(target.device, np.asarray(tokens, dtype=np.int64))
     wanted = min(rows or count, count)
     piece = max(64, REFERENCE_SCORES // (target.shape.heads * count))
     with target.by_own_attention():

@@ -42,7 +42,7 @@ from ..state.reading import read_with
 from ..state.recurrent import SPACING
 from ..state.room import RunSize, check_room
 from ..state.storage import storages
-from ..state.transfer import rows_of, sent, stretches
+from ..state.transfer import rows_of, send, stretches
 from .anatomy import decoder_stack, one_device, put_in_place
 from .reference import reference_logits
 from .self_check import check, check_rows
@@ -215,7 +215,7 @@ class Target:
             return [tokens, torch.arange(first, first + len(positions), device=self.device), *others]
         here = not isinstance(tokens, Tensor)
         ids = [np.asarray(tokens, dtype=np.int64)] if here else []
-        parts: Iterator[Any] = iter(sent(self.device, *ids, positions, *(o for o in others if o is not None)))
+        parts: Iterator[Any] = iter(send(self.device, *ids, positions, *(o for o in others if o is not None)))
         return [next(parts) if here else tokens, next(parts), *(None if o is None else next(parts) for o in others)]
 
     @property

@@ -21,7 +21,7 @@ from ..state.attention import RowBatch, Rule, running
 from ..state.cache import CacheLayer, HybridCache, TreeCache
 from ..state.capture import Capture
 from ..state.recurrent import JointStates, Paths
-from ..state.transfer import sent
+from ..state.transfer import send
 from .target import Session, Target
 
 
@@ -82,10 +82,10 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
         layout.offsets + (session.length - 1) for layout, session in zip(layouts, sessions, strict=True)
     ]  # fmt: skip
     tokens = [[*draft.tree.tokens, *(probe.token or 0 for probe in draft.probes)] for draft in drafts]
-    ids, positions = sent(target.device, np.concatenate(tokens).astype(np.int64), np.concatenate(places))
+    ids, positions = send(target.device, np.concatenate(tokens).astype(np.int64), np.concatenate(places))
     rows = [
         session.masks.rows(
-            session.cache.length, None if layout.sees is None else sent(target.device, layout.sees)[0], own,
+            session.cache.length, None if layout.sees is None else send(target.device, layout.sees)[0], own,
             int(place.max()),
         )
         for session, layout, own, place in zip(sessions, layouts, positions.split(counts), places, strict=True)

@@ -66,7 +66,7 @@ class AcceptancePage(Service):
         self._judging.close()
 
     @get()
-    def shown(self) -> dict[str, Any]:
+    def show(self) -> dict[str, Any]:
         """The definitions, and this machine's L(n) where it was measured."""
         return {
             "definitions": [asdict(one) for one in DEFINITIONS], "plotly": plotly(), "rows": self._row_times(),

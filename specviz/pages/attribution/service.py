@@ -109,7 +109,7 @@ class Attribution(Service):
         }  # fmt: skip
 
     @get("runs/{key}")
-    def shown(self, key: str, owner: Owner = "") -> dict[str, Any]:
+    def show(self, key: str, owner: Owner = "") -> dict[str, Any]:
         """A run's attribution: "views" (whole, drafted) as ``to_json`` gives them at min_run 1, "gold" where its quotes
         are known, and "others": runs of the list that wrote the same to the same prompt. A run that is not over has
         only its state. Raises UnknownTrace.

@@ -106,7 +106,7 @@ class Compare(Service):
         self._checker.shutdown(wait=False, cancel_futures=True)
 
     @get()
-    def shown(self) -> dict[str, Any]:
+    def show(self) -> dict[str, Any]:
         """The page's first state: what the examples' prompts are called, and how many lanes there may be."""
         prompts = [{"label": e.label, "prompt": e.fields} for e in listed_examples(self.desk.toy)]
         return {"examples": prompts, "most": MAX_LANES, "metrics": METRICS, "plotly": plotly()}

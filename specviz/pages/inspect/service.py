@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from specviz.server.backend_host import kept
+from specviz.server.backend_host import method_state
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Service, get, post
 from specviz.server.http import Owner
@@ -27,12 +27,12 @@ class Inspect(Service):
     form = staticmethod(build)
 
     @get("kept")
-    def kept(self, owner: Owner) -> dict[str, Any]:
+    def method_state(self, owner: Owner) -> dict[str, Any]:
         """By method, how much it keeps of the user's runs with the model in use: {"count", "unit", "runs"}."""
-        return self.desk.kept_at(owner, kept, {"owner": owner})
+        return self.desk.kept_at(owner, method_state, {"owner": owner})
 
     @post("empty")
     def empty(self, asked: EmptyRequest, owner: Owner) -> list[str]:
         """Drop what a method keeps of the user's runs with the model in use; a run under way ends with what it had."""
         self.desk.target()
-        return self.desk.kept_at(owner, kept, {"owner": owner, "empty": asked.method}).get("dropped", [])
+        return self.desk.kept_at(owner, method_state, {"owner": owner, "empty": asked.method}).get("dropped", [])

@@ -291,7 +291,7 @@ class Lab(Service):
         return results
 
     @get("results/{key}")
-    def shown(self, key: str, metrics: Listed = (), have: int = -1) -> dict[str, Any]:
+    def show(self, key: str, metrics: Listed = (), have: int = -1) -> dict[str, Any]:
         """Results as a page draws them; without charts where it ``have`` so many rows already. Raises Missing."""
         results = self.results(key)
         with self._change:

@@ -42,7 +42,7 @@ class Models(Service):
     cannot = "The model cannot be asked to"
 
     @get()
-    def shown(self, user: User, weights: On = "") -> dict[str, Any] | Response:
+    def show(self, user: User, weights: On = "") -> dict[str, Any] | Response:
         """The models that are here with their memory on ``weights``, which of them is in use or being loaded, on which
         weights models can be loaded here, and why the last choice failed.
         """
@@ -84,7 +84,7 @@ class Models(Service):
         """Load a model in the background, in place of the one in use.
 
         Raises UserError where it is not there, damaged, or larger than the memory that is free, and Taken while
-        another one is loaded. What is found out later (a hub that does not answer) is told by ``shown``.
+        another one is loaded. What is found out later (a hub that does not answer) is told by ``show``.
         """
         if reason := self._forbidden(user):
             return problem(403, reason)

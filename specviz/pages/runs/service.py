@@ -33,7 +33,7 @@ class Runs(Service):
     cannot = "The library cannot"
 
     @get()
-    def shown(self, owner: Owner) -> dict[str, Any]:
+    def show(self, owner: Owner) -> dict[str, Any]:
         """The list, the run to open on, and the room."""
         runs = self.listing(owner)
         return {"runs": runs, "first": self.desk.first, "room": self.room(runs)}

@@ -100,7 +100,7 @@ class Connection:
         with contextlib.suppress(UserError):
             self.seen = self.look().since(self.before)
 
-    def shown(self, after: int = 0) -> dict[str, Any]:
+    def show(self, after: int = 0) -> dict[str, Any]:
         """For the page: the text behind ``after`` characters, and the numbers that ``specviz watch`` shows."""
         seen = self.seen
         names = (*COUNTS, "mean_length", "rate", "by_position", "per_second")
@@ -130,14 +130,14 @@ class Servers(Service):
     @get("of/{key}")
     def of(self, key: str, owner: Owner, after: int = 0) -> dict[str, Any]:
         """A connection as far as it went. Raises Missing."""
-        return self._mine(key, owner).shown(max(0, after))
+        return self._mine(key, owner).show(max(0, after))
 
     @post("stop")
     def stop(self, id: Id, owner: Owner) -> dict[str, Any]:
         """End a connection; what arrived becomes a run. Raises Missing."""
         one = self._mine(id, owner)
         one.stop()
-        return one.shown()
+        return one.show()
 
     @post("ask")
     def ask(self, asked: PromptRequest, owner: Owner) -> dict[str, Any] | Response:
@@ -168,7 +168,7 @@ class Servers(Service):
                 del self._connections[key]
             self._connections[one.id] = one
         threading.Thread(target=self._follow, args=(one,), name="ask a server", daemon=True).start()
-        return one.shown()
+        return one.show()
 
     def _mine(self, key: str, owner: str) -> Connection:
         one = self._connections.get(key)

@@ -70,7 +70,7 @@ class Trees(Service):
             self._measuring.join(PATIENCE_S)
 
     @get()
-    def shown(self) -> dict[str, Any]:
+    def show(self) -> dict[str, Any]:
         """All that the page draws, as JSON: the acceptance table and where it is from, and for every prompt budget
         the trees of every size, compared."""
         from decoders.prompt_tokens.design import trees_for
