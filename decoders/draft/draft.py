@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from decoders.prompt.prompt import Pool
+
 from .lattice import Lattice
 from .tree import DraftTree
 
@@ -190,6 +192,18 @@ class Draft:
         """A chain copied from ``start`` on."""
         origins, sources = ("root",) + ("main",) * len(tokens), (-1, *range(start, start + len(tokens)))
         return cls(DraftTree.chain(root, tokens), origins, sources, candidates=candidates, route=route)
+
+    @classmethod
+    def copy_from_pool(
+        cls, root: int, pool: Pool, start: int, count: int, *, route: str, candidates: Candidates | None = None,
+        notes: Mapping[str, SupportsFloat] | None = None,
+    ) -> Draft:  # fmt: skip
+        """A chain of ``count`` tokens, copied from a pool's place ``start`` on."""
+        places = (-1, *range(start, start + count))
+        return cls(
+            DraftTree.chain(root, pool.tokens[start : start + count].tolist()), ("root",) + ("datastore",) * count,
+            tuple(pool.in_prompt(places).tolist()), candidates=candidates, route=route, pool=places, notes=notes or {},
+        )  # fmt: skip
 
     copied = copy_from  # as plug-ins of earlier versions call it
 

@@ -15,7 +15,6 @@ from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
 from decoders.draft.params import check_order, param
 from decoders.draft.terms import Term
-from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
@@ -60,7 +59,6 @@ class LlmaDrafter(Drafter):
             self.prepare(context)
         if self.index is None:
             return Draft.empty(context.root, NO_CONTEXT)
-        pool = self.index.pool
         written = context.tokens[context.prompt_length :]
         if not len(written):
             return Draft.empty(context.root, "nothing is written yet: LLMA's trigger is the answer's own text")
@@ -69,16 +67,10 @@ class LlmaDrafter(Drafter):
             return Draft.empty(context.root, "the last written tokens occur nowhere in the reference documents")
         first, most = int(match.ends[0]), min(self.params.k - 1, budget)
         count = int(self.index.lengths(match.ends[:1], most)[0])
-        places = (-1, *range(first + 1, first + 1 + count))
-        return Draft(
-            DraftTree.chain(context.root, pool.tokens[first + 1 : first + 1 + count].tolist()),
-            ("root",) + ("datastore",) * count,
-            tuple(pool.in_prompt(places).tolist()),
-            candidates=self._candidates(match),
-            route="trigger",
-            pool=places,
+        return Draft.copy_from_pool(
+            context.root, self.index.pool, first + 1, count, route="trigger", candidates=self._candidates(match),
             notes={"matched": match.length, "hits": match.hits},
-        )
+        )  # fmt: skip
 
     def _candidates(self, match: Match) -> Candidates:
         assert self.index is not None

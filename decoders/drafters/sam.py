@@ -19,7 +19,6 @@ from decoders.draft.draft import Candidates, Draft, Learned, Past, Scored, Verdi
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
@@ -157,13 +156,8 @@ class SamDrafter(Drafter):
             self.index.lengths(shown, self.params.n_predicts - 1), 0, {"matched": np.full(len(shown), matched)},
             pool=shown,
         )  # fmt: skip
-        return Draft(
-            DraftTree.chain(context.root, self.index.pool.tokens[place + 1 : place + 1 + count].tolist()),
-            ("root",) + ("datastore",) * count,
-            (-1,) * (count + 1),
-            candidates=candidates,
-            route="corpus",
-            pool=(-1, *range(place + 1, place + 1 + count)),
+        return Draft.copy_from_pool(
+            context.root, self.index.pool, place + 1, count, route="corpus", candidates=candidates
         )
 
     def _fallback(self, context: Context, budget: int, notes: dict[str, float]) -> Draft:

@@ -33,6 +33,7 @@ from decoders.trace.run import RunImported, RunModel, RunRecord
 from decoders.trace.trace import Trace
 from decoders.verifiers.match import judged
 
+from .recorded import check_ids
 from .whatif import ReadRun, bounded_needs
 
 ROWS = 64  # tokens read at a time: their logits are there together
@@ -52,11 +53,7 @@ def read_again(target: Target, trace: Trace) -> Trace:
     if "tokens.id" in trace.run.get("unknown", ()):
         _tokenise(target, trace)
     ids, start = trace.tables["tokens"]["id"], trace.run["prompt_length"]
-    vocab = target.info["vocab"]
-    if max(ids) >= vocab:
-        raise UserError(f"this run has token ids beyond {target.name}'s vocabulary of {vocab:,}: name the right model")
-    if len(ids) > target.context_length:
-        raise UserError(f"this run has {len(ids):,} tokens and {target.name} reads at most {target.context_length:,}")
+    check_ids(target, ids)
     told = list(trace.tables["tokens"]["prob"])
     _fill(target, trace, ids, start)
     run, imported = trace.run, _source(trace)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from decoders.draft.draft import Draft
-from decoders.draft.needs import Needs
 from decoders.errors import UserError, first_line
 from decoders.method.drafter import Drafter
 from decoders.method.guard import GuardedDrafter
@@ -30,7 +29,7 @@ from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Sampling
 
 from .recorded import sampling_of
-from .whatif import TOP_TOKENS, ReadRun
+from .whatif import ReadRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class LiveRun:
     """A recorded run, read once by its model; raises UserError as ``ReadRun`` does."""
 
     def __init__(self, target: Target, trace: Trace) -> None:
-        self.read, self.trace, self.target = ReadRun(target, trace, Needs(top_tokens=TOP_TOKENS)), trace, target
+        self.read, self.trace, self.target = ReadRun(target, trace), trace, target
 
     @property
     def title(self) -> str:

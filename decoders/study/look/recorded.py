@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,15 @@ def sampling_of(run: RunRecord) -> Sampling:
         raise
     except (TypeError, ValueError, OverflowError):
         raise UserError("this run's sampling settings are not numbers") from None
+
+
+def check_ids(target: Target, ids: Sequence[int]) -> None:
+    """Raise UserError for token ids that the model does not have, or more of them than it reads."""
+    vocab, most = target.info["vocab"], target.context_length
+    if min(ids) < 0 or max(ids) >= vocab:
+        raise UserError(f"this run has token ids beyond {target.name}'s vocabulary of {vocab:,}: name the right model")
+    if len(ids) > most:
+        raise UserError(f"this run has {len(ids):,} tokens and {target.name} reads at most {most:,}")
 
 
 def check_step(trace: Trace, step: int) -> None:

@@ -49,7 +49,7 @@ from decoders.verifiers.forced import ForcedVerifier
 from decoders.verifiers.match import judged
 from decoders.verifiers.residual import ResidualVerifier
 
-from .recorded import another, check_model, check_step, drawn_before, redraft_method, sampling_of
+from .recorded import another, check_ids, check_model, check_step, drawn_before, redraft_method, sampling_of
 
 TOP_TOKENS = 64  # likeliest next tokens kept per position: as many as any method asks for
 MOST_KEPT = 1 << 30  # bytes of hidden states and queries kept of a run; of a larger one, what was asked for
@@ -91,14 +91,7 @@ class PickedDrafter(Drafter):
             start = self.position + 1
             return Draft.copy_from(context.root, context.tokens[start : start + count].tolist(), start, route="picked")
         assert self.pool is not None
-        places = (-1, *range(self.place + 1, self.place + 1 + count))
-        return Draft(
-            DraftTree.chain(context.root, self.pool.tokens[list(places[1:])].tolist()),
-            ("root",) + ("datastore",) * count,
-            tuple(self.pool.in_prompt(places).tolist()),
-            route="picked",
-            pool=places,
-        )
+        return Draft.copy_from_pool(context.root, self.pool, self.place + 1, count, route="picked")
 
 
 class ReadRun:
@@ -109,13 +102,10 @@ class ReadRun:
 
     def __init__(self, target: Target, trace: Trace, wanted: Needs | None = None) -> None:
         check_model(target, trace.run)
-        ids, most, vocab = trace.tables["tokens"]["id"], target.context_length, target.info["vocab"]
+        ids = trace.tables["tokens"]["id"]
         if not trace.rows("steps"):
             raise UserError("this run has no step")
-        if len(ids) > most:
-            raise UserError(f"this run has {len(ids):,} tokens and {target.name} reads at most {most:,}")
-        if min(ids) < 0 or max(ids) >= vocab:
-            raise UserError(f"this run has token ids beyond {target.name}'s vocabulary of {vocab:,}")
+        check_ids(target, ids)
         self.target, self.trace = target, trace
         self.kept = everything(target, len(ids)) or wanted or Needs(top_tokens=TOP_TOKENS)
         self.prompt = of_trace(trace)
