@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from decoders.draft.distributions import OUTSIDE, DraftVocab, NodeDistributions, note_outside
-from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
+from decoders.draft.draft import Draft, Learned, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
@@ -48,6 +47,8 @@ class BlockDrafter(Drafter):
     head puts below ``threshold``. Where it ``draws``, a sampled run's tokens come from the drafter's distributions.
     """
 
+    learns = False  # drafts follow from the text
+
     def __init__(
         self, network: BlockNetwork, tokens: int | None = None, threshold: float = 0.0, draws: bool = False
     ) -> None:
@@ -64,9 +65,6 @@ class BlockDrafter(Drafter):
         """Read the prompt, so that the first step has only its own rows to read."""
         if context.root_position:
             self.run.read(context)
-
-    def resume(self, context: Context, past: Sequence[Past]) -> None:
-        """There is nothing to take up: drafts follow from the text."""
 
     def propose(self, context: Context, budget: int) -> Draft:
         if not context.root_position:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.distributions import OUTSIDE, DraftVocab, NodeDistributions, note_outside
-from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
+from decoders.draft.draft import Draft, Learned, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
@@ -47,6 +47,8 @@ class HeadsDrafter(Drafter):
 
     ``layer`` is the target's hidden state that the heads read.
     """
+
+    learns = False  # drafts follow from the text
 
     def __init__(self, heads: ParallelHeads, layer: int, paths: Sequence[Ranks], count: int, top_k: int) -> None:
         self.heads, self.layer, self.count = heads, layer, count
@@ -126,6 +128,3 @@ class HeadsDrafter(Drafter):
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         return note_outside(self.vocab, verdict)
-
-    def resume(self, context: Context, past: Sequence[Past]) -> None:
-        """Nothing to take up: drafts follow from the text."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from decoders.draft.distributions import OUTSIDE, DraftVocab, NodeDistributions
-from decoders.draft.draft import Draft, Learned, Past, PrunedNodes, Scored, Verdict
+from decoders.draft.draft import Draft, Learned, PrunedNodes, Scored, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
@@ -36,7 +36,9 @@ from decoders.parts import TrainedPart, load_part
 from decoders.trace.origins import DRAFTER, EXPANSION
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.residual import ResidualVerifier
+from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.turns import TurnsVerifier
+from decoders.verifiers.verifier import Verifier
 
 MOST_PRUNED = 64  # nodes of a step that were reranked away and are recorded: the best of them
 
@@ -101,6 +103,8 @@ class EagleDrafter(Drafter):
     ``route``, the ``most`` nodes that a draft keeps, and ``grow``.
     """
 
+    learns = False  # drafts follow from the text
+
     def __init__(self, run: EagleRun, params: EagleParams | DynamicParams) -> None:
         head = run.head
         self.run, self.params, self.config = run, params, head.config
@@ -113,9 +117,6 @@ class EagleDrafter(Drafter):
     def prepare(self, context: Context) -> None:
         if context.root_position:
             self.run.read(context)
-
-    def resume(self, context: Context, past: Sequence[Past]) -> None:
-        """There is nothing to take up: drafts follow from the text."""
 
     def propose(self, context: Context, budget: int) -> Draft:
         self._context, self._went_on = context, {}
@@ -229,6 +230,11 @@ def build(kind: str, target: Target, params: EagleParams | DynamicParams) -> Eag
     return EagleDrafter(EagleRun(head, CompiledEagle.of(target, head)), params)
 
 
+def verifier_by_rule(params: Any, chooser: Chooser, stop_ids: Any) -> Verifier:
+    """The verifier of trees of first choices, as their ``RULE`` says."""
+    return TurnsVerifier(chooser) if params.rule == "in turn" else ResidualVerifier(chooser)
+
+
 def heads_of(kind: Kind) -> dict[str, Any]:
     """A card's facts on heads of this kind: how drafters are built, what they read, the part."""
     return {
@@ -293,9 +299,7 @@ EAGLE = Method(
     origins=(DRAFTER, EXPANSION),
     node_terms=NODE_TERMS,
     step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, COSINE, OUTSIDE),
-    verifier=lambda params, chooser, stop_ids: (
-        TurnsVerifier(chooser) if params.rule == "in turn" else ResidualVerifier(chooser)
-    ),
+    verifier=verifier_by_rule,
     verifier_params=("rule",),
     order=43,
 )

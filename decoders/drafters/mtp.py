@@ -20,15 +20,13 @@ from decoders.draft_models.eagle_trees import CandidateTree, dynamic
 from decoders.draft_models.mtp_head import MtpConfig, MtpHead
 from decoders.draft_models.mtp_published import own_layers
 from decoders.draft_models.mtp_run import MtpRun
-from decoders.drafters.eagle import FORWARDS, NODE_TERMS, RULE, SCORED, EagleDrafter
+from decoders.drafters.eagle import FORWARDS, NODE_TERMS, RULE, SCORED, EagleDrafter, verifier_by_rule
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.method.part import Kind
 from decoders.model.target.target import Target
 from decoders.parts import TrainedPart, find_part, load_part
 from decoders.trace.origins import DRAFTER, EXPANSION
-from decoders.verifiers.residual import ResidualVerifier
-from decoders.verifiers.turns import TurnsVerifier
 
 CHAIN, TREE = "chain", "tree"
 NORMED, RAW = "after its norm", "before its norm"
@@ -146,8 +144,6 @@ METHOD = Method(
     origins=(DRAFTER, EXPANSION),
     node_terms=NODE_TERMS,
     step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED),
-    verifier=lambda params, chooser, stop_ids: (
-        TurnsVerifier(chooser) if params.rule == "in turn" else ResidualVerifier(chooser)
-    ),
+    verifier=verifier_by_rule,
     order=46,
 )

@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 import numpy as np
 from jaxtyping import Int
 
-from decoders.draft.draft import Candidates, Draft, Learned, Past, Scored, Verdict, emitted_tokens
+from decoders.draft.draft import Candidates, Draft, Learned, Scored, Verdict, emitted_tokens
 from decoders.draft.growing import GrowingTree
 from decoders.draft.params import param
 from decoders.draft.terms import Term
@@ -232,6 +232,8 @@ class Class:
 class SuffixDrafter(Drafter):
     """Candidates are the drafts of all suffixes that occur in this run's text."""
 
+    learns = False  # drafts follow from the text
+
     def __init__(self, params: SuffixParams, answers: Answers, *, warm: bool = False) -> None:
         self.params, self.keeps, self.warm = params, answers, warm
         self.index: PoolIndex | None = None
@@ -363,9 +365,6 @@ class SuffixDrafter(Drafter):
             answer.extend(emitted_tokens(draft.tree.tokens, verdict))
             self.answer = answer
         return None
-
-    def resume(self, context: Context, past: Sequence[Past]) -> None:
-        """All that a cold run drafts follows from the text."""
 
 
 def _best(guesses: list[Guess]) -> Guess | None:

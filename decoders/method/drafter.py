@@ -20,6 +20,7 @@ class Drafter:
     looks_at: dict[str, Any] | None = None
     keeps: Any = None  # what outlasts the run (``decoders.method.kept``), where the method has anything of the kind
     warm = False  # whether the run began with what earlier ones left there
+    learns = True  # from ``observe``, where it is overridden; False where that takes notes for the record alone
 
     def propose(self, context: Context, budget: int) -> Draft:
         """A draft after the context's last token, at most ``budget`` tokens deep."""
@@ -50,6 +51,6 @@ class Drafter:
         A drafter that learns in ``observe`` learns again from every step, which the target scores once more. One whose
         drafts follow from the context alone has nothing to take up.
         """
-        if type(self).observe is not Drafter.observe:
+        if self.learns and type(self).observe is not Drafter.observe:
             for step in past:
                 self.observe(step.draft, step.scored(), step.verdict)
