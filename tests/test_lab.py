@@ -648,7 +648,7 @@ def test_the_loss_is_that_of_the_log(target: Any, log_folder: Path) -> None:
     (curve,) = chart.figure.data
     assert list(curve.y) == [3.0, 2.5] and chart.figure.layout.yaxis.tickformat is None
     table = profile_table(results, loss)  # pyright: ignore
-    assert table["rows"] == [["in use", "5", 3.0], ["in use", "10", 2.5]]
+    assert table.rows == (("in use", "5", "3.00"), ("in use", "10", "2.50"))
 
 
 def test_what_is_too_short_has_its_number_above(target: Any) -> None:
@@ -729,7 +729,7 @@ def test_profiles_add_up_over_runs_and_are_drawn() -> None:
     (point,) = points(results)
     assert profile_of(confidence, point) == [("0.35", {"total": 0.25}, 4), ("0.95", {"total": 0.9}, 10)]  # pyright: ignore
     table = profile_table(results, confidence)  # pyright: ignore
-    assert table["rows"] == [["A", "30 % to 40 %", 0.25, 4], ["A", "90 % to 100 %", 0.9, 10]]
+    assert table.rows == (("A", "30 % to 40 %", "25.0", "4"), ("A", "90 % to 100 %", "90.0", "10"))
     (chart,) = charts(results)
     traces: Any = chart.figure.data
     curve, diagonal, bars = traces

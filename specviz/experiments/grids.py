@@ -39,7 +39,7 @@ def grids(results: Results, metrics: Sequence[str] | None = None, *, field: bool
     made = [_of_points(results, wanted)] if measured_columns(results, wanted) else []
     return [
         *made,
-        *(of_profile(profile_table(results, profile)) for profile in profiles),
+        *(profile_table(results, profile) for profile in profiles),
         *test_tables(results, wanted),
     ]
 
@@ -102,20 +102,6 @@ def _of_points(results: Results, metrics: Sequence[str]) -> ResultTable:
         rows.append((name, *[""] * (len(heads) - 1), *["–"] * len(measured), missing))
     labels = [f"{label} (%)" if unit == "share" else label for _, label, unit in measured]
     return ResultTable(about["title"], (*heads, *labels, "runs"), tuple(rows), len(heads))
-
-
-def of_profile(table: dict[str, Any]) -> ResultTable:
-    """A profile's table (``profile_table``) as text."""
-    last = 2 + table["measured"]
-    forms = [column(table["unit"], [row[n] for row in table["rows"]]) for n in range(2, last)]
-    rows = tuple(
-        (*map(str, row[:2]), *(form(value) for form, value in zip(forms, row[2:last], strict=True)),
-         *(f"{count:,}" for count in row[last:]))
-        for row in table["rows"]
-    )  # fmt: skip
-    share = " (%)" if table["unit"] == "share" else ""
-    heads = [f"{head}{share}" if 2 <= n < last else head for n, head in enumerate(table["heads"])]
-    return ResultTable(table["label"], tuple(heads), rows, 2)
 
 
 # --- a batch, and files ---

@@ -26,11 +26,12 @@ from decoders.errors import UserError
 from decoders.folders import write_text
 from decoders.trace.metrics import doubts
 from specviz.markup import inert
-from specviz.words import numeric
+from specviz.words import column, numeric
 
 from .experiment import CATEGORY, LINE, Row, text_of
 from .prompts import ALL, NAMES
 from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, needs_clock, parts_of, pool
+from .result_table import ResultTable
 
 SCHEMA = "speclab/1"
 TEXT = ("series", "prompt", "category", "method", "trace", "role", "error", "verdict", "output")
@@ -276,9 +277,9 @@ def profile_of(profile: Profile, point: Mapping[str, Any]) -> list[tuple[str, di
     [('1', {'rank 1': 0.75, 'rank 2': 0.25}, 16.0)]
     """
     sums: dict[str, dict[str, float]] = {}
-    for column, spread in point["values"].items():
-        if column.startswith(f"{profile.key}:") and spread["n"]:
-            place, _, part = column.split(":", 1)[1].rpartition("/")
+    for name, spread in point["values"].items():
+        if name.startswith(f"{profile.key}:") and spread["n"]:
+            place, _, part = name.split(":", 1)[1].rpartition("/")
             sums.setdefault(place, {})[part] = spread["mean"] * spread["n"]
     places = []
     for place in sorted(sums, key=_number_of):
@@ -311,25 +312,27 @@ def place_of(profile: Profile, place: str) -> str:
     return f"{float(place):,.0f}"
 
 
-def profile_table(results: Results, profile: Profile) -> dict[str, Any]:
-    """A profile as a table: {"label", "unit", "heads", "measured", "rows"}.
-
-    ``measured`` columns from the third on are numbers of that unit; all else is text or counts.
+def profile_table(results: Results, profile: Profile) -> ResultTable:
+    """A profile as a table: a row per series and place, a column per part; behind them the counts, where they say
+    something.
     """
     drawn = [
         (" · ".join(part for part in (p["series"], NAMES.get(p["x"], p["x"])) if part), profile_of(profile, p))
         for _, p in profile_points(results, list(points(results, [profile.key])))
     ]
     parts = [part for part in (profile.parts or (TOTAL,)) if any(part in s for _, at in drawn for _, s, _ in at)]
+    forms = {part: column(profile.unit, [s.get(part) for _, at in drawn for _, s, _ in at]) for part in parts}
     counted = profile.whole or profile.counted
-    rows = [
-        [name, place_of(profile, place), *(shares.get(part) for part in parts), *([round(count)] if counted else [])]
+    rows = tuple(
+        (name, place_of(profile, place), *(form(shares.get(part)) for part, form in forms.items()),
+         *([f"{round(count):,}"] if counted else []))
         for name, at in drawn
         for place, shares, count in at
-    ]
-    shown = [profile.label if part == TOTAL else part for part in parts]
-    heads = ["", profile.along.split(":")[0], *shown, *(["counted"] if counted else [])]
-    return {"label": profile.label, "unit": profile.unit, "heads": heads, "measured": len(parts), "rows": rows}
+    )  # fmt: skip
+    share = " (%)" if profile.unit == "share" else ""
+    shown = (f"{profile.label if part == TOTAL else part}{share}" for part in parts)
+    heads = ("", profile.along.split(":")[0], *shown, *(["counted"] if counted else []))
+    return ResultTable(profile.label, heads, rows, 2)
 
 
 def _by_series(about: Mapping[str, Any], rows: Sequence[Row], taken: set[str]) -> Iterator[tuple[str, list[Row]]]:

@@ -12,7 +12,7 @@ from typing import Any
 from specviz.experiments.experiment import Experiment, text_of
 from specviz.experiments.field import field_notes, field_tables
 from specviz.experiments.figures import caption, charts
-from specviz.experiments.grids import TABLED, line_tables, measured_columns, of_profile, test_tables, write_texts
+from specviz.experiments.grids import TABLED, line_tables, measured_columns, test_tables, write_texts
 from specviz.experiments.plan import Progress, duration
 from specviz.experiments.prompts import NAMES
 from specviz.experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile
@@ -78,7 +78,7 @@ def draw(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
         "columns": [
             {"key": key, "label": label, "unit": unit} for key, label, unit in measured_columns(results, wanted)
         ],
-        "profiles": [of_profile(profile_table(results, profile)).to_json() for profile in profiles]
+        "profiles": [profile_table(results, profile).to_json() for profile in profiles]
         + ([table.to_json() for table in line_tables(results, wanted)] if about["chart"] in TABLED else [])
         + [table.to_json() for table in test_tables(results, wanted)],
         "caption": caption(results),
