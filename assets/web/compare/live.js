@@ -13,6 +13,7 @@ import { drawn, going, page, part } from "specviz/compare/state.js";
 const idsOf = (lanes) => lanes.filter((lane) => lane.id).map((lane) => lane.id);
 /** @param {CompareLane} lane */
 const unfinished = (lane) => ["waiting", "running"].includes(lane.state);
+const NEVER = { state: "stopped", error: "Stopped before it began." };
 /** What every comparison begins with. */
 const FRESH = {
   numbers: {}, lens: {}, stretches: [], mark: null, at: 0, live: true, stopping: false, title: "", framed: false,
@@ -100,14 +101,14 @@ function watch(lane, ticket) {
   return new Promise((resolve) => {
     /** @type {LiveEvent[]} */
     let events = [];
+    /** There is no such run. @param {string} why */
+    const fail = (why) =>
+      Object.assign(lane, page.stopping ? NEVER : { state: "failed", error: lane.error || why });
     const again = async () => {
       try {
         take(lane, await page.host.trace(lane.id), ticket);
       } catch (problem) {
-        Object.assign(lane, {
-          state: page.stopping ? "stopped" : "failed",
-          error: page.stopping ? "Stopped before it began." : lane.error || sentence(problem),
-        });
+        fail(sentence(problem));
       }
       if (ticket === page.ticket) changed();
       flush(); // what came while the answer was on its way, and is not in it
@@ -123,9 +124,14 @@ function watch(lane, ticket) {
       changed();
     });
     let seen = lane.seq;
-    const end = async () => {
+    /** @param {LiveEvent} [event] undefined: the server closed */
+    const end = async (event) => {
       source.close();
-      await again();
+      if (event?.started !== false) await again();
+      else {
+        fail(""); // it is nowhere, so it is not asked for
+        changed();
+      }
       resolve();
     };
     /** @param {LiveEvent} event */
@@ -136,7 +142,7 @@ function watch(lane, ticket) {
       }
       if (event.done) {
         lane.error = event.error || lane.error;
-        return end();
+        return end(event);
       }
       if (event.state === "queued") {
         lane.ahead = event.ahead || 0;
