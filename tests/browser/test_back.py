@@ -75,6 +75,7 @@ def test_back_and_forward_turn_the_tabs_and_a_step_is_no_entry(app: Any) -> None
 
 
 def test_back_leads_to_the_run_that_was_open_before(app: Any) -> None:
+    at(app, trace=OPENED)  # else it is no entry yet, and Back leaves the page
     app.evaluate("id => specviz.open(id, { step: 5 })", OTHER)
     at(app, trace=OTHER, step="6")
     before = length(app)

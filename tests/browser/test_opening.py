@@ -44,7 +44,7 @@ def visit(page: Any, port: int) -> Iterator[Visit]:
     held: list[Any] = []
     looked = threading.Event()
 
-    def listed(route: Any) -> None:
+    def hold(route: Any) -> None:
         """The race, of five seconds, begins with the list: not before somebody looks."""
         if looked.is_set():
             route.continue_()
@@ -55,7 +55,7 @@ def visit(page: Any, port: int) -> Iterator[Visit]:
         page.goto(f"http://127.0.0.1:{port}/api/status")
         if new:
             page.evaluate(FIRST_TIME)
-            page.route("**/api/runs", listed)
+            page.route("**/api/runs", hold)
         page.goto(f"http://127.0.0.1:{port}/{query}")
         page.wait_for_selector(MOUNTED, state="attached")  # another tab may be shown
         page.wait_for_selector("#sv-run:not([disabled])", state="attached")
