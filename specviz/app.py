@@ -32,7 +32,7 @@ from specviz.server import routes
 from specviz.server.backend_host import hosting_of
 from specviz.server.connection import Connection
 from specviz.server.desk import Desk
-from specviz.server.forms import Rejected
+from specviz.server.forms import Refusal
 from specviz.server.guard import Guard
 from specviz.server.hosts import Hosts
 from specviz.server.http import problem, tell_errors
@@ -67,7 +67,7 @@ def open_desk(
     ``backends`` it is theirs too, and they do the runs.
 
     With a ``trace`` and no ``model``, and where it is ``read_only``, nothing is loaded: for viewing only. Raises
-    Rejected if the trace cannot be read.
+    Refusal if the trace cannot be read.
     """
     store = TraceStore()
     library = Library(home() / "runs")
@@ -136,7 +136,7 @@ def open_desk(
     desk.first = listing[0]["id"] if listing else ""
     if trace is not None:
         if not Path(trace).is_file():
-            raise Rejected("file", f"There is no trace file {trace}.")
+            raise Refusal("file", f"There is no trace file {trace}.")
         desk.first = desk.open_file(Path(trace), owner=EVERYBODY)
     desk.library = library
     return desk

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from decoders import load_target
-from decoders.drafters import chosen, methods
+from decoders.drafters import methods, select_method
 from decoders.engine.decoding import Decoding
 from decoders.sweep.contenders import run_unrecorded
 from decoders.sweep.plan import Contender, Failure, Measurement, alternate, execute
@@ -85,7 +85,7 @@ def main() -> int:
         def decoding(prompt: Any) -> Any:
             return Decoding.of(target, prompt, name, params, max_new_tokens=options.max_new_tokens, length=length)
 
-        lossless = chosen(name)[0].lossless
+        lossless = select_method(name)[0].lossless
         return Contender(label, "method", lossless, lambda p: run_unrecorded(label, lambda: decoding(p)))
 
     ratios: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))

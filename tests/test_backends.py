@@ -18,7 +18,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from decoders.errors import UserError
-from specviz.server.forms import PromptForm, Rejected
+from specviz.server.forms import PromptForm, Refusal
 from specviz.server.job import Job
 from specviz.server.library import Library
 from specviz.server.limits import Rules
@@ -252,7 +252,7 @@ def test_limits_count_over_all_backends(make: Make) -> None:
     desk = make(2)
     desk.keep_to(Rules(public=True, waiting=1))
     job, _, _ = hold(desk, "ann")
-    with pytest.raises(Rejected, match="1 of your runs wait or go on, and 1 may at a time"):
+    with pytest.raises(Refusal, match="1 of your runs wait or go on, and 1 may at a time"):
         run(desk, owner="ann")
     hold(desk, "bob")
     desk.runner.cancel(job)
@@ -262,7 +262,7 @@ def test_backends_of_another_version_are_given_up_and_that_is_told(make: Make) -
     desk = make(2, version="2")
     sentence = "No backend could be started: a backend has version 1 and the app 2."
     assert desk.reason() == sentence
-    with pytest.raises(Rejected, match=sentence):
+    with pytest.raises(Refusal, match=sentence):
         run(desk)
 
 

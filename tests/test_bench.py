@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from decoders import Prompt, Sampling, UserError, find_method, methods
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.model.target.target import Session, Target
 from decoders.study.judge.divergences import first_difference
 from decoders.study.judge.tool_calls import calls_in, changed_share
@@ -185,7 +185,7 @@ def test_benchmarks_need_prompts_and_good_parameters():
     with pytest.raises(ValueError, match="out of range"):
         bench(tiny_target(), PROMPTS, {"pld": {"k": 0}}, max_new_tokens=4)
     params = find_method("pld").params()
-    assert chosen("pld", params)[1] is params
+    assert select_method("pld", params)[1] is params
 
 
 def test_lengthened_prompts():

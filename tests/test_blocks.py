@@ -19,7 +19,7 @@ from decoders.draft_models import block_drafter
 from decoders.draft_models.block_network import BlockConfig, BlockNetwork
 from decoders.draft_models.block_published import FIRST_ROOT, ROOT_EVERY
 from decoders.draft_models.fit import TEXT
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.model.files.shape import ModelShape
 from decoders.parts import Part, load_part, save_part
 from decoders.trace.trace import Trace
@@ -112,7 +112,7 @@ def test_drafts_equal_transformers_own_dflash_at_every_step(target, tmp_path, mo
 
 def first_draft(target, kind, tokens, **params):
     """A draft behind a text, and its drafter."""
-    entry, values = chosen(kind, params)
+    entry, values = select_method(kind, params)
     session = target.session(entry.needs(target, values), len(tokens) + 40)
     session.prefill(tokens)
     drafter = entry.build(target, values)
@@ -155,7 +155,7 @@ def test_drafts_are_those_of_the_equations(target, tmp_path, monkeypatch, kind, 
 def test_what_was_read_before_makes_no_difference(target, kind):
     """A run goes on, is cut, and another text is taken up: drafts are those of a drafter that begins there."""
     save_tiny_part(target, kind)
-    entry, values = chosen(kind, {})
+    entry, values = select_method(kind, {})
     drafter = entry.build(target, values)
     tokens, other = prompt_ids(4, 40), prompt_ids(9, 30)
     for text in (tokens[:20], tokens, tokens[:12], other, tokens[:11] + other[:9]):
@@ -236,7 +236,7 @@ def every(draft):
 def test_drawn_drafts_have_the_targets_distribution(target, kind, rule):
     """The first token behind a prompt, drawn and judged many times: chi-square against the target's probabilities."""
     save_tiny_part(target, kind, draft_vocab=0 if kind == "dflash2" else 200)
-    entry, params = chosen(kind, {"rule": rule, "tokens": 2})
+    entry, params = select_method(kind, {"rule": rule, "tokens": 2})
     tokens, rounds = prompt_ids(8, 12), 3000
     session = target.session(entry.needs(target, params), 64)
     session.prefill(tokens)

@@ -20,7 +20,7 @@ from specviz.pages.compare.outcome import TABLE, check_output
 from specviz.pages.compare.service import MAX_LANES, Compare, Comparison
 from specviz.pages.runs.difference import difference
 from specviz.server.desk import Desk
-from specviz.server.forms import Rejected
+from specviz.server.forms import Refusal
 from specviz.server.loader import Loader
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore, UnknownTrace
@@ -131,7 +131,7 @@ def test_a_recorded_prompt_runs_again_token_by_token(desk: Tiny, target: Any) ->
 
 def test_what_cannot_be_run_is_refused_with_a_sentence(desk: Tiny) -> None:
     def refusal(**asked: Any) -> str:
-        with pytest.raises((Rejected, ValidationError)) as problem:
+        with pytest.raises((Refusal, ValidationError)) as problem:
             sent = {"prompt": PROMPT, "lanes": [{"method": "pld"}], **asked}
             desk.services["compare"].start(Comparison(**sent), "me")
         return str(problem.value)
@@ -298,5 +298,5 @@ def test_runs_of_two_prompts_have_no_difference(desk: Tiny) -> None:
     runs = [record(desk.target(), prompt, "pld", max_new_tokens=4) for prompt in prompts]
     with pytest.raises(ValueError, match="different prompts: choose two runs of one prompt"):
         difference(*runs)
-    with pytest.raises(Rejected, match="1 runs are given"):
+    with pytest.raises(Refusal, match="1 runs are given"):
         desk.services["runs"].difference(["a"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from specviz.server import desk as desks
-from specviz.server.forms import PromptForm, Rejected
+from specviz.server.forms import PromptForm, Refusal
 
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
@@ -59,7 +59,7 @@ def test_bad_pool_files_are_refused_by_name(
     desk: StubDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, said: str
 ) -> None:
     monkeypatch.setattr(desks, "MAX_POOL", 2000)
-    with pytest.raises(Rejected, match=said) as caught:
+    with pytest.raises(Refusal, match=said) as caught:
         text, name = desk.read_pool(pool_file(tmp_path, data))
         desk.submit(dataclasses.replace(FORM, pool_text=text, pool_name=name), "casd", {}, {})
     assert caught.value.place == "pool" and "notes.txt" in str(caught.value)
@@ -67,7 +67,7 @@ def test_bad_pool_files_are_refused_by_name(
 
 def test_a_pooled_method_without_a_context_is_refused_at_the_prompt(desk: StubDesk) -> None:
     form = PromptForm("text", text="no context here")
-    with pytest.raises(Rejected, match="CASD drafts from a context, and this prompt has none") as caught:
+    with pytest.raises(Refusal, match="CASD drafts from a context, and this prompt has none") as caught:
         desk.submit(form, "casd", {}, {})
     assert caught.value.place == "prompt"
     pooled = dataclasses.replace(form, pool_text="some text", pool_name="notes.txt")
@@ -76,7 +76,7 @@ def test_a_pooled_method_without_a_context_is_refused_at_the_prompt(desk: StubDe
 
 
 def test_a_reference_may_not_be_endless(desk: StubDesk) -> None:
-    with pytest.raises(Rejected, match="reference has 20,001 characters"):
+    with pytest.raises(Refusal, match="reference has 20,001 characters"):
         desk.submit(dataclasses.replace(FORM, reference="x" * 20_001), "pld", {}, {})
 
 
@@ -122,7 +122,7 @@ def test_a_trained_part_says_how_it_was_trained_in_the_catalog_and_in_its_runs(h
     assert [one["name"] for one in made.catalog()["verifiers"]] == [*drafters.verifiers()]
     method, params = made.params_of("pld@typical", {"typical_epsilon": 0.2})
     assert (method.lossless, params.typical_epsilon) == (False, 0.2)
-    with pytest.raises(Rejected, match="There is no verifier 'nope' for pld: choose one of match, "):
+    with pytest.raises(Refusal, match="There is no verifier 'nope' for pld: choose one of match, "):
         made.params_of("pld@nope", {})
     run = record(target, Prompt.from_ids(prompt_ids(3, 30)), "medusa", max_new_tokens=4).run
     assert run["part"]["training"] == facts

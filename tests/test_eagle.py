@@ -12,7 +12,7 @@ from decoders.draft.draft import Draft, emitted_tokens
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.draft_models.eagle_trees import EAGLE_TREE
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.engine.decoding import Decoding
 from decoders.parts import load_part
 from decoders.trace.metrics import measure
@@ -88,7 +88,7 @@ def states_of(target, tokens, layers):
 
 def draft_of(target, name, tokens, budget=64, **params):
     """A draft behind a text, and the drafter."""
-    entry, values = chosen(name, params)
+    entry, values = select_method(name, params)
     needs, drafter = entry.needs(target, values), entry.build(target, values)
     session = target.session(needs, len(tokens) + 40)
     session.prefill(tokens)
@@ -156,7 +156,7 @@ def test_the_tree_of_the_first_eagle():
 def test_what_was_read_before_makes_no_difference(target, name):
     """A draft behind any cut of a run, after other drafts, is a fresh drafter's: committed pairs alone stay."""
     save_tiny_part(target, "eagle3" if name == "eagle3" else "eagle")
-    entry, params = chosen(name, {})
+    entry, params = select_method(name, {})
     run = Decoding.of(target, Prompt.from_ids(prompt_ids(2)), name, max_new_tokens=NEW)
     drafts = [step.draft for step in run]
     assert len(drafts) > 2
@@ -249,14 +249,14 @@ def test_needs_name_the_states_that_the_head_reads(target):
     save_tiny_part(target, "eagle")
     save_tiny_part(target, "eagle3")
     for name, layers in (("eagle", (3,)), ("eagle2", (3,)), ("eagle3", (0, 1, 2))):
-        entry, params = chosen(name, {})
+        entry, params = select_method(name, {})
         assert entry.needs(target, params) == Needs(layers=layers)
 
 
 @pytest.mark.parametrize("rule", ["match", "in turn"])
 def test_both_rules_have_the_targets_distribution(target, rule):
     """Tokens 1 and 2 behind a prompt, drawn many times: chi-square against the target's own probabilities."""
-    entry, params = chosen("eagle3", {"rule": rule})
+    entry, params = select_method("eagle3", {"rule": rule})
     chooser = Chooser(Sampling(temperature=0.5, seed=3))
     verifier, session = entry.verifier(params, chooser, frozenset()), target.session(Needs(), 64)
     session.prefill(prompt_ids(8, 12))

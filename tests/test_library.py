@@ -22,7 +22,7 @@ from decoders.trace import journal
 from decoders.trace.journal import recover
 from decoders.trace.trace import Trace
 from specviz.pages.runs.service import Change
-from specviz.server.forms import PromptForm, Rejected
+from specviz.server.forms import PromptForm, Refusal
 from specviz.server.http import COOKIE
 from specviz.server.library import Library
 from specviz.server.limits import rules_for
@@ -115,7 +115,7 @@ def test_an_opened_file_that_is_tagged_is_kept_on_disk(desk: StubDesk) -> None:
 )
 def test_bad_changes_are_one_sentence(desk: StubDesk, changes: dict[str, Any], said: str) -> None:
     job = desk.submit_text(owner="ann")
-    with pytest.raises(Rejected, match=said) as caught:
+    with pytest.raises(Refusal, match=said) as caught:
         desk.services["runs"].change(Change(ids=[job.id], **changes), "ann")
     assert str(caught.value).endswith(".") and desk.services["runs"].listing("ann")[0]["tags"] == []
 

@@ -11,7 +11,7 @@ import synthetic
 from fastapi.testclient import TestClient
 
 from specviz.commands.app import LIMITS
-from specviz.server.forms import PromptForm, Rejected
+from specviz.server.forms import PromptForm, Refusal
 from specviz.server.http import refusal
 from specviz.server.limits import NUMBERS, Rules, Window, caller, rules_for
 
@@ -69,7 +69,7 @@ def test_runs_per_minute_and_waiting_runs_per_user(public: tuple[TestClient, Stu
     try:
         asking(desk, "1.2.3.4")
         jobs = [desk.submit(FORM, "pld", {}, {}, owner=f"cookie{k}") for k in range(2)]  # another cookie is no way out
-        with pytest.raises(Rejected, match="2 of your runs wait or go on, and 2 may at a time: wait until") as caught:
+        with pytest.raises(Refusal, match="2 of your runs wait or go on, and 2 may at a time: wait until") as caught:
             desk.submit(FORM, "pld", {}, {}, owner="cookie3")
         assert caught.value.place == "queue" and caught.value.retry_s == 10
         caller.set("5.6.7.8")
@@ -79,7 +79,7 @@ def test_runs_per_minute_and_waiting_runs_per_user(public: tuple[TestClient, Stu
     assert all(job.finished.wait(WAIT_S) for job in jobs)
     caller.set("1.2.3.4")
     assert desk.submit(FORM, "pld", {}, {}).finished.wait(WAIT_S)
-    with pytest.raises(Rejected, match="You started 3 runs within a minute, which is the most: wait") as caught:
+    with pytest.raises(Refusal, match="You started 3 runs within a minute, which is the most: wait") as caught:
         desk.submit(FORM, "pld", {}, {})
     answer = refusal(caught.value)
     assert answer.status_code == 429 and 0 < int(answer.headers["retry-after"]) <= 60
@@ -94,11 +94,11 @@ def test_sizes_are_limited_with_what_is_allowed(public: tuple[TestClient, StubDe
         (big, {}, "The prompt has 40,001 characters and at most 40,000 are taken here: shorten it."),
         (FORM, {"max_new_tokens": 2000}, "2,000 new tokens were asked for and at most 1,024 are made here"),
     ):
-        with pytest.raises(Rejected, match=said):
+        with pytest.raises(Refusal, match=said):
             desk.submit(form, "pld", {}, settings)
     settings = {c["name"]: c for c in client.get("/api/methods").json()["settings"]}
     assert settings["max_new_tokens"]["high"] == 1024  # the page's own control says so
-    with pytest.raises(Rejected, match="This file has 1.5 MiB and at most 1 MiB are opened here"):
+    with pytest.raises(Refusal, match="This file has 1.5 MiB and at most 1 MiB are opened here"):
         desk.open_file(bytes(3 << 19))
 
 
@@ -129,7 +129,7 @@ def test_a_public_server_trains_and_measures_nothing(public: tuple[TestClient, S
         ({"runs": 101}, 0, "at most 100"),
         ({}, 2, "2 of your experiments wait or go on"),
     ):
-        with pytest.raises(Rejected, match=said):
+        with pytest.raises(Refusal, match=said):
             desk.services["lab"].check(SimpleNamespace(**(vars(plan) | changed)), mine)
     fresh = StubDesk()
     fresh.keep_to(rules_for(public=True, accounts=False))

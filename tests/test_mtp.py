@@ -20,7 +20,7 @@ from transformers.generation.candidate_generator import MTPCandidateGenerator
 from transformers.modeling_layers import MtpModel
 
 from decoders import Prompt, Sampling, UserError, find_method, generate, load, record, save
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.engine.decoding import Decoding
 from decoders.model.state.recurrent import LayerState
 from decoders.model.target.load import load_target
@@ -127,7 +127,7 @@ def targets(places):
 
 def drafts(target: Target, texts: list[list[int]], **params: Any) -> list[Any]:
     """Drafts behind each of these texts, by one drafter that reads them one after another."""
-    entry, values = chosen("mtp", params)
+    entry, values = select_method("mtp", params)
     needs, drafter, made = entry.needs(target, values), entry.build(target, values), []
     for tokens in texts:
         session = target.session(needs, 200)
@@ -277,7 +277,7 @@ def test_sampled_tokens_are_the_targets_own(rule, targets):
     params = {"form": "tree", "depth": 2, "top_k": 12, "total_tokens": 40, "rule": rule}
     step = next(iter(Decoding.of(target, Prompt.from_ids(prompt_ids(3, 60)), "mtp", params, sampling=warm)))
     expected = step.scored.logits[0].double().softmax(-1).numpy()
-    entry, values = chosen("mtp", params)
+    entry, values = select_method("mtp", params)
     counts, runs = np.zeros(VOCAB), 1500
     for seed in range(runs):
         verifier = entry.verifier(values, Chooser(Sampling(temperature=1.0, seed=seed)), frozenset())

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from decoders import Prompt, UserError, generate
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.model.target.target import Target
 from decoders.parts import load_part
 from decoders.study.measure import llama_cpp, peers
@@ -62,7 +62,7 @@ def test_each_method_has_its_peer(target: Target) -> None:
 
 def test_a_vanilla_drafter_is_the_llama_that_it_is_said_to_be(target: Target) -> None:
     """Its first choices, token by token, are those that sps drafts."""
-    method, params = chosen("sps", {"gamma": 4})
+    method, params = select_method("sps", {"gamma": 4})
     drafter: Any = method.build(target, params)
     session = target.session(method.needs(target, params), 80)
     session.prefill(TOKENS)

@@ -20,7 +20,7 @@ from specviz.app import open_desk
 from specviz.places import GALLERY
 from specviz.server import http as routes
 from specviz.server import routes as server
-from specviz.server.forms import PromptForm, Rejected
+from specviz.server.forms import PromptForm, Refusal
 from specviz.shell import assets as ui
 from specviz.views.export import read_page, standalone_html
 
@@ -222,7 +222,7 @@ def test_bad_input_is_one_sentence_at_its_place(
     place: str,
     words: str,
 ) -> None:
-    with pytest.raises(Rejected) as caught:
+    with pytest.raises(Refusal) as caught:
         desk.submit(form, method, params, settings)
     assert caught.value.place == place and words in str(caught.value) and str(caught.value).endswith(".")
 
@@ -230,7 +230,7 @@ def test_bad_input_is_one_sentence_at_its_place(
 def test_counting(client: TestClient, desk: StubDesk) -> None:
     assert desk.count(PromptForm("text", text="abcd")) == "4 of 2,000 tokens"
     assert desk.count(PromptForm()) == ""
-    with pytest.raises(Rejected, match="shorten it by at least 501"):
+    with pytest.raises(Refusal, match="shorten it by at least 501"):
         desk.count(PromptForm("text", text="x" * 2500))
 
 
@@ -258,7 +258,7 @@ def test_a_bad_file_is_one_sentence_and_nothing_is_lost(desk: StubDesk, tmp_path
     else:
         path.write_bytes(data[damage])
     before = len(desk.store)
-    with pytest.raises(Rejected) as caught:
+    with pytest.raises(Refusal) as caught:
         desk.open_file(path)
     assert caught.value.place == "file" and str(caught.value).endswith(".") and "\n" not in str(caught.value)
     assert len(desk.store) == before
@@ -290,7 +290,7 @@ print("served")
 
 def test_a_missing_trace_file_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    with pytest.raises(Rejected, match=r"There is no trace file nowhere\.spectrace"):
+    with pytest.raises(Refusal, match=r"There is no trace file nowhere\.spectrace"):
         open_desk(trace="nowhere.spectrace")
 
 
@@ -304,7 +304,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_gallery() -> None:
         model = client.get("/api/status").json()["model"]
         assert model["state"] == "failed" and model["text"].startswith("The model folder /nowhere does not exist")
         assert client.get("/api/traces/gallery-0").status_code == 200
-        with pytest.raises(Rejected, match="does not exist") as caught:
+        with pytest.raises(Refusal, match="does not exist") as caught:
             desk.submit(FORM, "pld", {}, {})
         assert caught.value.place == "model"
 

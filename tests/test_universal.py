@@ -18,7 +18,7 @@ from transformers.generation import candidate_generator as hf_candidates
 
 from decoders import Prompt, Sampling, UserError, generate, load, record, save
 from decoders.draft_models.vocabularies import Vocabularies
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.drafters.sps import offer_drafter
 from decoders.engine.decoding import Decoding
 from decoders.model.target.target import Target
@@ -105,7 +105,7 @@ def strangers(tmp_path_factory):
 
 
 def drafts(target: Target, texts: list[list[int]], **params: Any) -> list[Any]:
-    entry, values = chosen("sps", params)
+    entry, values = select_method("sps", params)
     drafter, made = entry.build(target, values), []
     for tokens in texts:
         session = target.session(entry.needs(target, values), 200)
@@ -246,7 +246,7 @@ def test_output_is_the_targets_own(strangers, params):
 @pytest.mark.slow("a draft and a verdict for each of 700 seeds")
 def test_drawn_drafts_of_shared_tokens_keep_the_targets_distribution(strangers):
     target, place = strangers
-    entry, values = chosen("sps", {"drafter": place, "across": "shared tokens", "gamma": 2})
+    entry, values = select_method("sps", {"drafter": place, "across": "shared tokens", "gamma": 2})
     session = target.session(entry.needs(target, values), 100)
     session.prefill(prompt_ids(3, 30))
     drafter: Any = entry.build(target, values)

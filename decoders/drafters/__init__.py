@@ -169,7 +169,7 @@ def verifier_place(name: str) -> str | None:
     return _verifier_places.get(name)
 
 
-def chosen(method: str | Method, params: Mapping[str, Any] | Any = None) -> tuple[Method, Any]:
+def select_method(method: str | Method, params: Mapping[str, Any] | Any = None) -> tuple[Method, Any]:
     """A method by its name, or itself, with its parameters from names and values (None: the defaults), or themselves.
 
     Raises UserError for an unknown method, ValueError for an unknown parameter or a value out of range.

@@ -17,7 +17,7 @@ from typing import Any, Self
 from decoders.draft.draft import Draft, Learned, Scored, Verdict, emitted_tokens
 from decoders.draft.needs import Needs
 from decoders.draft.settings import FIXED
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
@@ -146,7 +146,7 @@ class Decoding:
         Raises UserError before any work for an unknown method, parameter or length, missing parts, or a prompt without
         what the method needs.
         """
-        entry, values = chosen(method, params)
+        entry, values = select_method(method, params)
         stops = frozenset(target.stop_ids if stop_ids is None else stop_ids)
         parts = entry.parts(target, values, prompt, sampling, stops, keep_prompt=keep_prompt)
         made = cls(

@@ -17,7 +17,7 @@ import torch
 from decoders.draft.needs import Needs
 from decoders.draft.params import controls
 from decoders.draft.settings import AUTO
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.method.method import Method
 from decoders.model.engines.linear import machine
 from decoders.model.target.load import versions
@@ -80,7 +80,7 @@ class Run:
         first_choices: int | None = None,
         **options: Any,
     ) -> None:
-        entry, values = chosen(method, params)
+        entry, values = select_method(method, params)
         decoding = Decoding.of(target, prompt, entry, values, **options)
         self.first_choices = first_choices and min(max(first_choices, LEAST_CHOICES), target.info["vocab"])
         self._open(decoding, describe(entry, values, decoding), title, compare)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from decoders.draft.settings import FIXED
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.errors import UserError
 from decoders.model.target.load import versions
 from decoders.model.target.target import Target
@@ -176,7 +176,7 @@ def bench(
     if not prompts:
         raise UserError("a benchmark needs at least one prompt that fits the model's context")
     taking_part = {PLAIN: methods.get(PLAIN), **methods}
-    parameters = {name: asdict(chosen(name, params)[1]) for name, params in taking_part.items()}
+    parameters = {name: asdict(select_method(name, params)[1]) for name, params in taking_part.items()}
     contenders = contenders_of(target, taking_part, max_new_tokens, traced, peers, sampling, length)
     total, done = len(contenders) * (1 + len(prompts) * repeats), 0
     if ledger is None:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.engine.decoding import Decoding, read_once
 from decoders.method.method import Method
 from decoders.model.files.catalog import format_of
@@ -159,7 +159,7 @@ def check_lossless(
     assert not (drawn and stock), "generate() draws otherwise"
     allowed = tolerance if tolerance is not None else 0.0 if numbers in FULL_PRECISION else tolerance_of(numbers)
     settings = {PLAIN: methods.get(PLAIN), **methods}
-    settings = {name: chosen(name, methods.get(name)) for name in (PLAIN, *methods)}
+    settings = {name: select_method(name, methods.get(name)) for name in (PLAIN, *methods)}
     options = {"sampling": sampling, "max_new_tokens": max_new_tokens}
     checks = {name: MethodCheck(name, PLAIN, method.lossless) for name, (method, _) in settings.items()}
     checks[PLAIN].against = GENERATE if stock else ""

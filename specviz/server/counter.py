@@ -10,7 +10,7 @@ from typing import Any
 from decoders.prompt.codec import to_json
 
 from .backend_host import Holder, Work
-from .forms import Rejected
+from .forms import Refusal
 from .job import Build, Job
 from .loader import Loader
 from .pool import LINE
@@ -35,9 +35,9 @@ class Counter:
         return self.runner.pool.reason if self.runner.pool is not None else ""
 
     def target(self) -> Any:
-        """The loaded model. Raises Rejected with the sentence why there is none."""
+        """The loaded model. Raises Refusal with the sentence why there is none."""
         if self.loader.target is None:
-            raise Rejected("model", self.reason() or "There is no model.")
+            raise Refusal("model", self.reason() or "There is no model.")
         return self.loader.target
 
     def on_worker(self, work: Callable[[], Any]) -> Any:
@@ -87,24 +87,24 @@ class Counter:
     def queue(
         self, build: Build, *, title: str, owner: str = "", session: str = "", device: str = "", seat: str = ""
     ) -> Job:
-        """Let the model's worker do a run. Raises Rejected where the queue is full, or its owner's share of it."""
+        """Let the model's worker do a run. Raises Refusal where the queue is full, or its owner's share of it."""
         device = device or self._device()
         try:
             return self.runner.submit(build, title=title, owner=owner, session=session, device=device, seat=seat)
         except QueueFull as problem:
-            raise Rejected("queue", str(problem), problem.retry_s) from None
+            raise Refusal("queue", str(problem), problem.retry_s) from None
 
     def queue_away(
         self, method: Any, prompt: Any, options: Mapping[str, Any], *, owner: str = "", session: str = "",
         seat: str = "",
     ) -> Job:  # fmt: skip
         """Let a backend do a run: ``options`` are ``Run``'s, with the method's name, its parameters and a title. Raises
-        Rejected as ``queue`` does.
+        Refusal as ``queue`` does.
         """
         pool = self.runner.pool
         assert pool is not None
         if pool.reason:
-            raise Rejected("model", pool.reason)
+            raise Refusal("model", pool.reason)
         asked = {**options, "sampling": dataclasses.asdict(options["sampling"]), "prompt": to_json(prompt)}
         if method.keeps:
             seat = self.seat_of([method], owner)

@@ -25,7 +25,7 @@ from specviz.words import sentence
 
 from .cards import judges, of_model, part_training, verifier_cards
 from .counter import Counter
-from .forms import MAX_POOL, PromptForm, Rejected, RunSettings, checked_params, too_long
+from .forms import MAX_POOL, PromptForm, Refusal, RunSettings, checked_params, too_long
 from .job import Job
 from .library import Library
 from .limits import Rules
@@ -169,7 +169,7 @@ class Desk(Counter):
         return self._methods()
 
     def target_of(self, run: RunRecord) -> Any:
-        """The model that a recorded run was made with, where it is here; else the loaded one. Raises Rejected.
+        """The model that a recorded run was made with, where it is here; else the loaded one. Raises Refusal.
 
         It is opened beside the loaded one where there is room for both, and stays until another model is chosen.
         """
@@ -261,12 +261,12 @@ class Desk(Counter):
     # --- what may be asked ---
 
     def read_pool(self, path: str | Path) -> tuple[str, str]:
-        """The text of an uploaded pool file, and the name it is shown under. Raises Rejected with the sentence."""
+        """The text of an uploaded pool file, and the name it is shown under. Raises Refusal with the sentence."""
         shown = " ".join(Path(path).name.split())[:80] or "the pool file"
         size = Path(path).stat().st_size
         most = min(MAX_POOL, self.rules.upload_bytes)
         if size > most:
-            raise Rejected(
+            raise Refusal(
                 "pool",
                 f"The pool file {shown} has {size / (1 << 20):.1f} MiB and at most {most >> 20} MiB are taken: "
                 "give a part of it.",
@@ -275,17 +275,17 @@ class Desk(Counter):
             return Path(path).read_bytes().decode("utf-8-sig"), shown
         except UnicodeDecodeError:
             text = f"The pool file {shown} is not text in UTF-8: save it as such and try again."
-            raise Rejected("pool", text) from None
+            raise Refusal("pool", text) from None
 
     def count(self, form: PromptForm) -> str:
-        """The prompt's share of the model's context, in words; Rejected where it does not fit."""
+        """The prompt's share of the model's context, in words; Refusal where it does not fit."""
         target, typed = self.loader.target, form.typed_text
         if target is None or not typed.strip():
             return f"{len(typed):,} characters" if typed.strip() else ""
         count = len(form.prompt(target.tokenizer).tokens)
         limit = target.context_length
         if count >= limit:
-            raise Rejected("prompt", too_long(count, limit))
+            raise Refusal("prompt", too_long(count, limit))
         return f"{count:,} of {limit:,} tokens"
 
     def submit(
@@ -302,7 +302,7 @@ class Desk(Counter):
         seat: str = "",
     ) -> Job:
         """Queue a run, with ``target`` if not the loaded model; on the backend ``seat`` if that is named. Raises
-        Rejected with the place and the sentence.
+        Refusal with the place and the sentence.
         """
         target = target or self.target()
         chosen, own = self.params_of(method, params, target)
@@ -311,14 +311,14 @@ class Desk(Counter):
         pooled = self._needs_pool(chosen, own, target)
         prompt = form.whole(target.tokenizer, pooled=pooled)
         if pooled and prompt.pool is None and prompt.context_pool() is None:
-            raise Rejected(
+            raise Refusal(
                 "prompt",
                 f"{chosen.title} drafts from a context, and this prompt has none: fill in Context (form “Segments”), "
                 "or add a pool file under More.",
             )
         shortened = chosen.prompt is not None  # by how much, only the run knows
         if len(prompt.tokens) >= target.context_length and not shortened:
-            raise Rejected("prompt", too_long(len(prompt.tokens), target.context_length))
+            raise Refusal("prompt", too_long(len(prompt.tokens), target.context_length))
 
         name, values = title or form.title, dataclasses.asdict(own)
         if self.uses_backends(target):
@@ -331,22 +331,22 @@ class Desk(Counter):
         return self.queue(build, title=name, owner=owner, session=session)
 
     def check_size(self, form: PromptForm | str, new_tokens: int = 0) -> None:
-        """Raises Rejected where a prompt, or as many new tokens, are more than this server takes."""
+        """Raises Refusal where a prompt, or as many new tokens, are more than this server takes."""
         size = len(form) if isinstance(form, str) else len(form.typed_text)
         if size > self.rules.prompt:
-            raise Rejected(
+            raise Refusal(
                 "prompt",
                 f"The prompt has {size:,} characters and at most {self.rules.prompt:,} are taken here: shorten it.",
             )
         if new_tokens > self.rules.new_tokens:
-            raise Rejected(
+            raise Refusal(
                 "method",
                 f"{new_tokens:,} new tokens were asked for and at most {self.rules.new_tokens:,} are made here: "
                 "ask for fewer.",
             )
 
     def params_of(self, name: str, params: Mapping[str, Any], target: Any = None) -> tuple[Any, Any]:
-        """A method and its parameters, checked, for the loaded model or ``target``. Raises Rejected with the place and
+        """A method and its parameters, checked, for the loaded model or ``target``. Raises Refusal with the place and
         the sentence.
         """
         methods = self._methods()
@@ -354,12 +354,12 @@ class Desk(Counter):
             base, _, rule = str(name).partition(UNDER)
             if rule and (allowed := judges(methods.get(base))):
                 names = ", ".join(allowed)
-                raise Rejected("method", f"There is no verifier {rule[:40]!r} for {base}: choose one of {names}.")
-            raise Rejected("method", f"There is no method {str(name)[:40]!r}: choose one of {', '.join(methods)}.")
+                raise Refusal("method", f"There is no verifier {rule[:40]!r} for {base}: choose one of {names}.")
+            raise Refusal("method", f"There is no method {str(name)[:40]!r}: choose one of {', '.join(methods)}.")
         method = methods[name]
         target = target or self.loader.target
         if target is not None and (missing := method.missing(target)):
-            raise Rejected("method", missing)
+            raise Refusal("method", missing)
         return method, checked_params(method.params, params)
 
     def run_of(
@@ -391,13 +391,13 @@ class Desk(Counter):
 
     def open_file(self, source: str | Path | bytes, *, owner: str = "") -> str:
         """Put a trace file, or what is in a server's answer or log, among the owner's runs; returns the id (of several
-        requests the first one's). Raises Rejected with the sentence.
+        requests the first one's). Raises Refusal with the sentence.
         """
         size = (
             len(source) if isinstance(source, bytes) else Path(source).stat().st_size if Path(source).is_file() else 0
         )
         if size > self.rules.upload_bytes:
-            raise Rejected(
+            raise Refusal(
                 "file", f"This file has {size / (1 << 20):.1f} MiB and at most {self.rules.upload} MiB are opened here."
             )
         data = source if isinstance(source, bytes) else Path(source).read_bytes() if size else b""

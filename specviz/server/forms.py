@@ -58,7 +58,7 @@ class RunSettings:
     )
 
 
-class Rejected(UserError):
+class Refusal(UserError):
     """Bad input: one sentence, and the place (prompt, pool, method, model, queue, file) it belongs to.
 
     ``retry_s`` is 0, or after how many seconds the same may be asked for again.
@@ -123,7 +123,7 @@ class PromptForm:
         from decoders.prompt.prompt import Pool
 
         if len(self.reference) > MAX_REFERENCE:
-            raise Rejected(
+            raise Refusal(
                 "prompt",
                 f"The reference has {len(self.reference):,} characters and at most {MAX_REFERENCE:,} are taken: "
                 "shorten it.",
@@ -133,15 +133,15 @@ class PromptForm:
         if not pooled or not self.pool_name:
             return prompt
         if not self.pool_text.strip():
-            raise Rejected("pool", f"The pool file {self.pool_name} holds no text: give one with at least two words.")
+            raise Refusal("pool", f"The pool file {self.pool_name} holds no text: give one with at least two words.")
         try:
             pool = Pool.from_text(tokenizer, self.pool_text, self.pool_name)
         except ValueError as problem:
-            raise Rejected("pool", sentence(problem)) from None
+            raise Refusal("pool", sentence(problem)) from None
         return dataclasses.replace(prompt, pool=pool)
 
     def prompt(self, tokenizer: Any) -> Prompt:
-        """The tokens. Raises Rejected where nothing was typed or the turns make no sense."""
+        """The tokens. Raises Refusal where nothing was typed or the turns make no sense."""
         from decoders import Prompt
 
         self._check()
@@ -155,10 +155,10 @@ class PromptForm:
                 return Prompt.from_messages(tokenizer, turns(self.text))
             return Prompt.from_text(tokenizer, self.text)
         except ValueError as problem:
-            raise Rejected("prompt", sentence(problem)) from None
+            raise Refusal("prompt", sentence(problem)) from None
 
     def messages(self) -> str | list[dict[str, str]]:
-        """The prompt as another server takes it: chat messages, or the plain text. Raises Rejected as ``prompt``."""
+        """The prompt as another server takes it: chat messages, or the plain text. Raises Refusal as ``prompt``."""
         from decoders.prompt.prompt import segment_parts
 
         self._check()
@@ -168,33 +168,33 @@ class PromptForm:
                 return [{"role": "user", "content": "".join(text for text, _, _ in parts)}]
             return turns(self.text) if self.mode == "chat" else self.text
         except ValueError as problem:
-            raise Rejected("prompt", sentence(problem)) from None
+            raise Refusal("prompt", sentence(problem)) from None
 
     def _check(self) -> None:
         if self.mode not in MODES:
-            raise Rejected("prompt", f"The prompt's form {self.mode!r} is unknown: use one of {', '.join(MODES)}.")
+            raise Refusal("prompt", f"The prompt's form {self.mode!r} is unknown: use one of {', '.join(MODES)}.")
         typed = self.typed_text
         if len(typed) > MAX_PROMPT:
-            raise Rejected(
+            raise Refusal(
                 "prompt", f"The prompt has {len(typed):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
             )
         if not typed.strip():
-            raise Rejected("prompt", EMPTY)
+            raise Refusal("prompt", EMPTY)
 
 
 def checked_params(kind: type, sent: Mapping[str, Any]) -> Any:
-    """An instance of a params class from what was sent. Raises Rejected, naming the control as the page does."""
+    """An instance of a params class from what was sent. Raises Refusal, naming the control as the page does."""
     if not isinstance(sent, Mapping):
-        raise Rejected("method", "Parameters are given as names and values.")
+        raise Refusal("method", "Parameters are given as names and values.")
     by_name = {c.name: c for c in controls(kind)}
     for name, value in sent.items():
         if name in by_name and by_name[name].kind == "str" and value not in ("", None):
-            raise Rejected("method", f"{by_name[name].label} names a file: it can be set in the commands only (--set).")
+            raise Refusal("method", f"{by_name[name].label} names a file: it can be set in the commands only (--set).")
         if name not in by_name:
             listed = ", ".join(by_name) or "none"
-            raise Rejected("method", f"There is no parameter {str(name)[:40]!r} here: there is {listed}.")
+            raise Refusal("method", f"There is no parameter {str(name)[:40]!r} here: there is {listed}.")
         if not isinstance(value, str | int | float | bool | None) or len(str(value)) > 200:
-            raise Rejected("method", f"{by_name[name].label} needs {by_name[name].range_in_words()}.")
+            raise Refusal("method", f"{by_name[name].label} needs {by_name[name].range_in_words()}.")
         try:
             by_name[name].check(value)
         except (ValueError, OverflowError):
@@ -206,7 +206,7 @@ def checked_params(kind: type, sent: Mapping[str, Any]) -> Any:
                 else value
             )
             needed = f"{by_name[name].label} needs {by_name[name].range_in_words()}"
-            raise Rejected("method", f"{needed}; given was {shown}.") from None
+            raise Refusal("method", f"{needed}; given was {shown}.") from None
     return make_params(kind, sent)
 
 

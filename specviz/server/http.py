@@ -18,7 +18,7 @@ from specviz.places import is_id
 from specviz.words import sentence
 
 from .bodies import invalid
-from .forms import Missing, Rejected
+from .forms import Missing, Refusal
 from .store import UnknownTrace
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def refusal(error: Exception) -> JSONResponse:
         return problem(422, invalid(error.errors()))
     if isinstance(error, UnknownTrace):
         return problem(404, str(error))
-    text = str(error) if isinstance(error, Rejected) else sentence(error)
+    text = str(error) if isinstance(error, Refusal) else sentence(error)
     return problem(404 if isinstance(error, Missing) else 429 if retry_s else 422, text, retry_s=retry_s)
 
 

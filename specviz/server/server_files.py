@@ -6,13 +6,13 @@ from typing import Any
 
 from specviz.words import sentence
 
-from .forms import Rejected
+from .forms import Refusal
 
 MOST_REQUESTS = 20  # of one log that are opened at once
 
 
 def import_runs(data: bytes, problem: Exception) -> list[Any]:
-    """The runs in a file of a server. Raises Rejected: with ``problem`` where it is none, and with the numbers where it
+    """The runs in a file of a server. Raises Refusal: with ``problem`` where it is none, and with the numbers where it
     has no run.
     """
     from decoders.importers import ImportFault, NotALog, open_log
@@ -20,13 +20,13 @@ def import_runs(data: bytes, problem: Exception) -> list[Any]:
     try:
         opened = open_log(data)
     except NotALog:
-        raise Rejected("file", sentence(problem)) from None
+        raise Refusal("file", sentence(problem)) from None
     except ImportFault as fault:
-        raise Rejected("file", sentence(fault)) from None
+        raise Refusal("file", sentence(fault)) from None
     if not opened.traces:
         values = "; ".join(f"{name}: {value}" for name, value in opened.numbers[0].values.items())
         told = f"{opened.title} gives numbers of many requests, which are no run. {opened.numbers[0].title}: {values}"
-        raise Rejected("file", f"{told[:900]}.")
+        raise Refusal("file", f"{told[:900]}.")
     if len(opened.traces) > MOST_REQUESTS:
         opened.notes.append(f"the first {MOST_REQUESTS} of {len(opened.traces)} requests in this file were opened")
     if "imported" in (run := opened.traces[0].run):

@@ -12,7 +12,7 @@ from gradio.events import api
 from decoders.names import QUICK
 from decoders.trace.trace import Trace
 from specviz.server.desk import Desk
-from specviz.server.forms import PromptForm, Rejected
+from specviz.server.forms import PromptForm, Refusal
 from specviz.server.limits import caller
 from specviz.server.store import UnknownTrace, summary
 
@@ -38,7 +38,7 @@ def build(desk: Desk) -> None:
         try:
             start = partial(desk.submit, form, str(method), params or {}, settings or {}, owner=mine)
             job = await asyncio.to_thread(start)
-        except Rejected as problem:
+        except Refusal as problem:
             return {"error": str(problem)}
         await desk.runner.over(job)
         if job.id not in desk.store:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from decoders.draft.params import controls, make_params
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.engine.decoding import Decoding, Step, generate, read_once
 from decoders.engine.recording import record
 from decoders.errors import UserError, first_line
@@ -47,7 +47,7 @@ class Finding:
 
 def controls_faults(method: Named) -> Iterator[str]:
     """Controls: each parameter has a label, a sentence of help, and a default that passes its own check."""
-    entry, _ = chosen(method)
+    entry, _ = select_method(method)
     shown = controls(entry.params)
     if make_params(entry.params, {control.name: control.default for control in shown}) != entry.params():
         yield "the parameters' defaults do not pass their own checks"
@@ -66,7 +66,7 @@ def controls_faults(method: Named) -> Iterator[str]:
 
 def output_faults(target: Target, prompt: Prompt, method: Named, plain: Sequence[int]) -> Iterator[str]:
     """Output: ``plain`` decoding's where the method says that it is lossless; twice the same, drawn tokens too."""
-    entry, _ = chosen(method)
+    entry, _ = select_method(method)
     first, second = (generate(target, prompt, method, max_new_tokens=NEW) for _ in range(2))
     if first != second:
         at = first_difference(first, second) + 1
@@ -86,7 +86,7 @@ def provenance_faults(target: Target, prompt: Prompt, method: Named) -> Iterator
     """Provenance: one declared origin and one source per node; a copied token is the token at its source; a step
     without a draft says why; no tree is deeper than the budget.
     """
-    entry, _ = chosen(method)
+    entry, _ = select_method(method)
     declared = {origin.name for origin in entry.origins}
     run = Decoding.of(target, prompt, method, max_new_tokens=NEW)
     for step in run:
@@ -142,7 +142,8 @@ def alternating_faults(target: Target, prompt: Prompt, methods: Sequence[Named])
     """Apart: behind one reading of the prompt, and among others' runs in any order, a method's steps are its own."""
 
     def runs() -> dict[str, Decoding]:
-        return {chosen(method)[0].name: Decoding.of(target, prompt, method, max_new_tokens=NEW) for method in methods}
+        entries = [select_method(method)[0] for method in methods]
+        return {entry.name: Decoding.of(target, prompt, entry, max_new_tokens=NEW) for entry in entries}
 
     def steps(run: Decoding, read: object) -> list[tuple[object, ...]]:
         run.prefill(read)  # type: ignore[arg-type]

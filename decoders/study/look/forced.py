@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.engine.recording import Run
 from decoders.errors import UserError
 from decoders.method.method import Method
@@ -72,7 +72,7 @@ def forced_run(
     Raises UserError for an answer that is empty, too long for the model, or goes on after a stop token.
     """
     check_answer(target, answer)
-    entry, values = chosen(method, params)
+    entry, values = select_method(method, params)
     ended = answer[-1] in target.stop_ids
     most = max(max_new_tokens, len(answer)) if ended else len(answer)
     run = Run(

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from decoders.draft.params import controls
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.files.catalog import precision_of, recorded_key
@@ -68,8 +68,8 @@ def redraft_method(
     where none are given for its own method.
     """
     name = str(trace.run["method"]["name"])
-    entry, _ = chosen(name if method is None else method)
-    return chosen(entry, own_params(trace, entry) if params is None and entry.name == name else params)
+    entry, _ = select_method(name if method is None else method)
+    return select_method(entry, own_params(trace, entry) if params is None and entry.name == name else params)
 
 
 def drawn_before(trace: Trace) -> list[int]:
@@ -77,7 +77,7 @@ def drawn_before(trace: Trace) -> list[int]:
     where its method is not here, ValueError for parameters that it does not have.
     """
     run, steps = trace.run, trace.tables["steps"]
-    method, values = chosen(str(run["method"]["name"]), run["method"].get("params", {}))
+    method, values = select_method(str(run["method"]["name"]), run["method"].get("params", {}))
     verifier = method.verifier(values, Chooser(sampling_of(run)), frozenset(run.get("stop_ids", ())))
     rows = zip(*(steps[name] for name in ("route", "drafted", "accepted")), strict=True)
     return [*accumulate((verifier.draws(*row) for row in rows), initial=0)]

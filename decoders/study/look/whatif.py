@@ -32,7 +32,7 @@ import torch
 from decoders.draft.draft import Draft, Past, Scored, Verdict, emitted_tokens
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.engine.decoding import Decoding, Step
 from decoders.engine.recording import Run, describe, recorded_params
 from decoders.engine.rows import JOINT
@@ -341,7 +341,7 @@ def go_on(
     """
     check_model(target, trace.run)
     check_step(trace, step)
-    entry, values = chosen(method, params)
+    entry, values = select_method(method, params)
     stops = trace.run.get("stop_ids")
     prompt = of_trace(trace)
     ids = (*trace.tables["tokens"]["id"][: trace.tables["steps"]["context"][step]], *emitted)

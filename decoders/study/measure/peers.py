@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from decoders.draft_models.draft_run import DraftRun
 from decoders.draft_models.network import THETA, DraftModel
-from decoders.drafters import chosen
+from decoders.drafters import select_method
 from decoders.drafters.sps import LanguageModelRun
 from decoders.errors import UserError
 
@@ -60,7 +60,7 @@ def peers_of(
     """
     found = [Peer(GENERATE, stock.time_run)]
     if "pld" in methods:
-        _, params = chosen("pld", methods["pld"])
+        _, params = select_method("pld", methods["pld"])
         same = {"prompt_lookup_num_tokens": params.k, "max_matching_ngram_size": params.max_ngram}
         found.append(Peer(LOOKUP, partial(stock.time_run, **same)))
     if "sps" in methods:
@@ -88,7 +88,7 @@ def _compiling() -> Any:
 
 def assistant_of(target: Target, params: Any) -> Any:
     """The draft model of ``sps`` with these parameters as transformers' assistant, which drafts as many tokens."""
-    method, params = chosen("sps", params)
+    method, params = select_method("sps", params)
     drafter: Any = method.build(target, params)
     run = drafter.run
     if isinstance(run, LanguageModelRun):

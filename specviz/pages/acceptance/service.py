@@ -16,7 +16,7 @@ from decoders.trace.speedup import RowTimes, forecasts
 from decoders.trace.trace import Trace
 from specviz.server.bodies import Body, Ids, needs
 from specviz.server.desk import Service, get, post
-from specviz.server.forms import PromptForm, Rejected
+from specviz.server.forms import PromptForm, Refusal
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
 
@@ -77,11 +77,11 @@ class AcceptancePage(Service):
     def runs(self, ids: Ids) -> dict[str, Any]:
         """Of runs that are over, a set per method: acceptance by every definition, and each confidence's reliability.
 
-        Runs of given answers are left out: ``forced`` is how many. Raises Rejected where no run is chosen; UnknownTrace
+        Runs of given answers are left out: ``forced`` is how many. Raises Refusal where no run is chosen; UnknownTrace
         for one that is not there.
         """
         if not ids:
-            raise Rejected("runs", "No run is chosen: choose one, or several to pool them by method.")
+            raise Refusal("runs", "No run is chosen: choose one, or several to pool them by method.")
         counted = [self._count(key) for key in dict.fromkeys(ids)]
         return {"sets": pooled_by_method(counted), "forced": sum(run.forced for run in counted)}
 
@@ -91,7 +91,7 @@ class AcceptancePage(Service):
         this machine's load was measured for the model in use. Errors as of ``runs``.
         """
         if not ids:
-            raise Rejected("runs", "No run is chosen: choose one, or several to pool them by method.")
+            raise Refusal("runs", "No run is chosen: choose one, or several to pool them by method.")
         from decoders.study.measure.load import kept_load
 
         target = self.desk.loader.target
@@ -104,20 +104,20 @@ class AcceptancePage(Service):
         """The drafts of runs that are over under every verifier (``judging.pool_runs``), or how far that is: it is done
         in the background, and the page asks again.
 
-        Raises Rejected where no run is chosen, or none can be judged; UnknownTrace for one that is not there.
+        Raises Refusal where no run is chosen, or none can be judged; UnknownTrace for one that is not there.
         """
         if not ids:
-            raise Rejected("runs", "No run is chosen: choose one, or several to judge their drafts together.")
+            raise Refusal("runs", "No run is chosen: choose one, or several to judge their drafts together.")
         answer = self._pool(ids, self.desk.trace, self.desk.has)
         if answer["state"] == "ready" and not answer["runs"]:
-            raise Rejected("runs", " ".join(answer["faults"]))
+            raise Refusal("runs", " ".join(answer["faults"]))
         return answer
 
     @get("results/{key}")
     def results(self, key: str, series: str = "") -> dict[str, Any]:
         """All runs of one line of an experiment's results under every verifier, as ``judge`` says it of chosen runs,
         and the ``lines`` whose runs hold drafts; its ``faults`` say which runs could not be read or judged. Raises
-        Missing; Rejected where no line has runs.
+        Missing; Refusal where no line has runs.
         """
         lab = self.desk.services["lab"]
         rows = [row for row in lab.results(key).rows if row.get("trace") and row.get("method") != BASELINE]
@@ -125,7 +125,7 @@ class AcceptancePage(Service):
         chosen = series if series in lines else next(iter(lines), "")
         ids = [str(row["trace"]) for row in rows if str(row.get("series") or "") == chosen]
         if not ids:
-            raise Rejected("runs", "No run of these results is here: its drafts cannot be judged.")
+            raise Refusal("runs", "No run of these results is here: its drafts cannot be judged.")
 
         def read(run: str) -> Trace | RunJudgement:
             try:

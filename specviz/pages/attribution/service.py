@@ -21,7 +21,7 @@ from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
 from specviz.server.bodies import Body, Id, Listed, PageSession, needs
 from specviz.server.desk import Desk, Service, get, post
-from specviz.server.forms import PromptForm, Rejected
+from specviz.server.forms import PromptForm, Refusal
 from specviz.server.http import Owner, attachment
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
@@ -210,7 +210,7 @@ class Attribution(Service):
     @post("start")
     def start(self, asked: Question, owner: Owner = "") -> dict[str, Any]:
         """Queue a run per signal: {"runs": [{"method", "id"}], "notes": [what was left out and why]}. Raises UserError
-        and Rejected with a sentence.
+        and Refusal with a sentence.
         """
         target = self.desk.target()
         names = chosen_signals(self.desk, asked.signals)
@@ -249,7 +249,7 @@ class Attribution(Service):
 
             try:
                 job = self.desk.queue(build, title=title, owner=owner, session=session)
-            except Rejected as problem:
+            except Refusal as problem:
                 if not made:
                     raise
                 notes.append(f"{name} was left out: {problem}")

@@ -20,7 +20,7 @@ from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
 from specviz.server.bodies import Body, Ids, Listed, PageSession, Params, needs
 from specviz.server.desk import Desk, Service, get, post
-from specviz.server.forms import PromptForm, Rejected
+from specviz.server.forms import PromptForm, Refusal
 from specviz.server.http import Owner, attachment
 from specviz.server.runner import Job, QueueFull
 from specviz.server.store import UnknownTrace
@@ -117,11 +117,11 @@ class Compare(Service):
     def start(self, asked: Comparison, owner: Owner) -> dict[str, Any]:
         """Queue plain decoding and every lane on one prompt: ``{"lanes": [{"method", "id" or "error"}]}``.
 
-        A lane that cannot run says why and leaves the others. Raises Rejected where none can.
+        A lane that cannot run says why and leaves the others. Raises Refusal where none can.
         """
         lanes = [lane for lane in asked.lanes if lane.method != BASELINE]
         if not 1 <= len(lanes) <= MAX_LANES:
-            raise Rejected(
+            raise Refusal(
                 "method", f"{len(lanes)} methods were asked for: choose 1 to {MAX_LANES}; plain decoding runs too."
             )
         form, title, target = self._form(asked.prompt)
@@ -130,7 +130,7 @@ class Compare(Service):
         known = self.desk.methods()
         seat = self.desk.seat_of([known[lane.method] for lane in lanes if lane.method in known], owner)
         begun: list[dict[str, Any]] = []
-        first: Rejected | None = None
+        first: Refusal | None = None
         for lane in (Lane(method=BASELINE), *lanes):
             try:
                 job = self.desk.submit(
@@ -138,7 +138,7 @@ class Compare(Service):
                     session=asked.session or "", target=target, seat=seat,
                 )  # fmt: skip
                 begun.append({"method": lane.method, "id": job.id})
-            except Rejected as problem:
+            except Refusal as problem:
                 first = first or problem
                 begun.append({"method": lane.method, "error": str(problem), "place": problem.place})
         if first is not None and not any("id" in lane for lane in begun):
@@ -155,11 +155,11 @@ class Compare(Service):
             )
             return form, asked.title[:200], None
         if not is_id(asked.trace) or self.desk.runner.job(asked.trace) is not None:
-            raise Rejected("prompt", "The run open on Inspect is not over yet: wait for its end, or type a prompt.")
+            raise Refusal("prompt", "The run open on Inspect is not over yet: wait for its end, or type a prompt.")
         try:
             trace = self.desk.trace(asked.trace)
         except UnknownTrace as problem:
-            raise Rejected("prompt", str(problem)) from None
+            raise Refusal("prompt", str(problem)) from None
         target = self.desk.loader.target
         if target is not None:
             target = self.desk.target_of(trace.run)

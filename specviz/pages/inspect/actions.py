@@ -12,7 +12,7 @@ import gradio as gr
 
 from decoders.prompt.templates import templates
 from specviz.server.desk import Desk
-from specviz.server.forms import EMPTY, PromptForm, Rejected
+from specviz.server.forms import EMPTY, PromptForm, Refusal
 from specviz.server.store import UnknownTrace
 from specviz.shell.parts import note, owner, payload_of, tell
 from specviz.views.examples import Example, listed_examples
@@ -39,7 +39,7 @@ class FormActions:
         """The note at the prompt: its number of tokens, or why it cannot be run."""
         try:
             return note(self.desk.count(form))
-        except Rejected as problem:
+        except Refusal as problem:
             return note(str(problem), error=True)
         except Exception:
             log.exception("counting tokens failed")
@@ -102,7 +102,7 @@ class FormActions:
             try:
                 trace = self.desk.trace(payload_of(settings).get("again"))
             except UnknownTrace as problem:
-                raise Rejected("prompt", str(problem)) from None
+                raise Refusal("prompt", str(problem)) from None
             prompt = recorded.form_of(trace)
             whose = references.Reference(prompt.reference, references.prompt_key(prompt), "the run's")
             same = next((e.record.id for e in listed_examples(self.desk.toy) if _same(e, prompt)), None)
@@ -153,7 +153,7 @@ class FormActions:
         def read() -> tuple[tuple[str, str], Any]:
             text, name = self.desk.read_pool(_upload(path))
             if not text.strip():
-                raise Rejected("pool", f"The pool file {name} holds no text: give one with at least two words.")
+                raise Refusal("pool", f"The pool file {name} holds no text: give one with at least two words.")
             return (text, name), note(f"{name}: {len(text):,} characters")
 
         return _attempt(read, lambda _, words: (NO_POOL, words))
@@ -194,7 +194,7 @@ def _attempt(work: Callable[[], Result], refused: Callable[[str, str], Result]) 
     """The result of ``work``; where it fails, that of ``refused`` for the place it belongs to and a note."""
     try:
         return work()
-    except Rejected as problem:
+    except Refusal as problem:
         return refused(problem.place, note(str(problem), error=True))
     except Exception:
         log.exception("what the page asked for failed")
@@ -203,10 +203,10 @@ def _attempt(work: Callable[[], Result], refused: Callable[[str, str], Result]) 
 
 def _upload(path: Any) -> str:
     """An uploaded file. It stays: Gradio names files by what is in them, so somebody else's may be the same one, and
-    removes them after an hour. Raises Rejected where none came.
+    removes them after an hour. Raises Refusal where none came.
     """
     if not isinstance(path, str):
-        raise Rejected("file", "No file came through: choose one again.")
+        raise Refusal("file", "No file came through: choose one again.")
     return path
 
 

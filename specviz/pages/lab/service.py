@@ -35,7 +35,7 @@ from specviz.experiments.units import Opening
 from specviz.places import home, is_id
 from specviz.server.bodies import Id, Listed
 from specviz.server.desk import Desk, Service, get, post
-from specviz.server.forms import Missing, Rejected, RunSettings
+from specviz.server.forms import Missing, Refusal, RunSettings
 from specviz.server.http import Owner, attachment
 from specviz.server.runner import QueueFull
 from specviz.server.store import EVERYBODY, UnknownTrace
@@ -178,17 +178,17 @@ class Lab(Service):
         return plan(target, experiment, cases_of(asked, experiment, self.desk, target), methods)
 
     def check(self, planned: Plan, mine: int) -> None:
-        """Raises Rejected where an experiment is too much for a shared server; ``mine`` go on."""
+        """Raises Refusal where an experiment is too much for a shared server; ``mine`` go on."""
         rules = self.desk.rules
         if not rules.is_shared:
             return
         self.desk.check_size("", planned.experiment.max_new_tokens)
         if mine >= MAX_EXPERIMENTS:
-            raise Rejected("queue", f"{mine} of your experiments wait or go on: wait until one is over.", 30)
+            raise Refusal("queue", f"{mine} of your experiments wait or go on: wait until one is over.", 30)
         if rules.public and planned.variants:
-            raise Rejected("method", "Nothing is trained on a public server: run this experiment on one of your own.")
+            raise Refusal("method", "Nothing is trained on a public server: run this experiment on one of your own.")
         if rules.public and planned.runs > MAX_PUBLIC_RUNS:
-            raise Rejected(
+            raise Refusal(
                 "method",
                 f"This is {planned.runs:,} runs, and an experiment on a public server has at most {MAX_PUBLIC_RUNS}: "
                 "take fewer prompts or values.",

@@ -8,7 +8,7 @@ from typing import Any
 from decoders.errors import why
 from specviz.server.bodies import Body, Ids, Listed, Texts
 from specviz.server.desk import Service, get, post
-from specviz.server.forms import Rejected
+from specviz.server.forms import Refusal
 from specviz.server.http import Owner
 from specviz.server.store import EVERYBODY, MAX_TAGS, MAX_TITLE, checked_tag
 from specviz.words import sentence
@@ -67,16 +67,16 @@ class Runs(Service):
 
     @post("change")
     def change(self, asked: Change, owner: Owner) -> list[str]:
-        """Another title, tags more or fewer, kept or not; returns the runs that were changed. Raises Rejected."""
+        """Another title, tags more or fewer, kept or not; returns the runs that were changed. Raises Refusal."""
         store, library, title = self.desk.store, self.desk.library, asked.title
         try:
             added = [checked_tag(tag) for tag in asked.add or ()]
         except ValueError as problem:
-            raise Rejected("library", sentence(problem)) from None
+            raise Refusal("library", sentence(problem)) from None
         if title is not None:
             title = " ".join(title.split())
             if not 0 < len(title) <= MAX_TITLE:
-                raise Rejected(
+                raise Refusal(
                     "library", f"The title has {len(title)} characters: 1 to {MAX_TITLE} are needed, give another one."
                 )
         done = []
@@ -86,13 +86,13 @@ class Runs(Service):
                 continue
             tags = [tag for tag in dict.fromkeys((*entry.tags, *added)) if tag not in (asked.drop or ())]
             if len(tags) > MAX_TAGS:
-                raise Rejected(
+                raise Refusal(
                     "library", f"A run has at most {MAX_TAGS} tags, and this would make {len(tags)}: remove one first."
                 )
             try:
                 changed = store.change(key, title=title, tags=tags, keep=asked.keep)
             except ValueError as problem:
-                raise Rejected("library", sentence(problem)) from None
+                raise Refusal("library", sentence(problem)) from None
             except KeyError:  # trimmed in the meantime
                 continue
             if library is not None:
@@ -107,14 +107,14 @@ class Runs(Service):
     @get("difference")
     def difference(self, runs: Listed) -> dict[str, Any]:
         """Places where one of two runs of a prompt accepted drafted tokens alone. Raises UnknownTrace, and
-        Rejected where the two cannot be held against each other.
+        Refusal where the two cannot be held against each other.
         """
         if len(runs) != 2:
-            raise Rejected("runs", f"{len(runs)} runs are given: two are compared step by step, choose two.")
+            raise Refusal("runs", f"{len(runs)} runs are given: two are compared step by step, choose two.")
         try:
             return difference(*(self.desk.trace(key) for key in runs))
         except ValueError as problem:
-            raise Rejected("runs", sentence(problem)) from None
+            raise Refusal("runs", sentence(problem)) from None
 
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> list[str]:
@@ -126,7 +126,7 @@ class Runs(Service):
 
     @post("delete")
     def delete(self, ids: Ids, owner: Owner) -> list[str]:
-        """Delete runs of ``owner``, their files too; returns those that are gone. Raises Rejected."""
+        """Delete runs of ``owner``, their files too; returns those that are gone. Raises Refusal."""
         gone = []
         for key in ids:
             if self.may_change(key, owner):
@@ -134,7 +134,7 @@ class Runs(Service):
                     if self.desk.library is not None:
                         self.desk.library.remove(key)
                 except OSError as problem:
-                    raise Rejected("library", f"A run's file cannot be deleted: {why(problem)}.") from None
+                    raise Refusal("library", f"A run's file cannot be deleted: {why(problem)}.") from None
                 if self.desk.store.remove(key):
                     gone.append(key)
         return gone

@@ -28,7 +28,7 @@ from decoders.trace.files import SUFFIX, load
 from specviz.places import new_id
 from specviz.server.bodies import Body, Id, needs
 from specviz.server.desk import Desk, Service, get, post
-from specviz.server.forms import Missing, PromptForm, Rejected
+from specviz.server.forms import Missing, PromptForm, Refusal
 from specviz.server.http import Owner, problem
 from specviz.server.server_files import import_runs
 from specviz.words import sentence
@@ -141,16 +141,16 @@ class Servers(Service):
 
     @post("ask")
     def ask(self, asked: PromptRequest, owner: Owner) -> dict[str, Any] | Response:
-        """Send a server a prompt, or watch a folder where no address is given. Raises Rejected, and UserError where the
+        """Send a server a prompt, or watch a folder where no address is given. Raises Refusal, and UserError where the
         server does not answer.
         """
         if self.desk.rules.is_shared:
             return problem(403, SHARED)
         folder = Folder(Path(asked.folder.strip()).expanduser()) if asked.folder.strip() else None
         if folder is None and not asked.address.strip():
-            raise Rejected("file", "Give a server's address, a recorder's folder, or both.")
+            raise Refusal("file", "Give a server's address, a recorder's folder, or both.")
         if sum(not one.done.is_set() for one in self._connections.values()) >= AT_ONCE:
-            raise Rejected("queue", f"{AT_ONCE} servers are being asked: wait for one of them, or stop it.", retry_s=5)
+            raise Refusal("queue", f"{AT_ONCE} servers are being asked: wait for one of them, or stop it.", retry_s=5)
         one = Connection(new_id(), owner, "a recorder's folder", folder=folder)
         if asked.address.strip():
             form = PromptForm(asked.mode, asked.instruction, asked.context, asked.question, asked.text)

@@ -111,7 +111,7 @@ class Trees(Service):
         return self.latency()
 
     def _begin(self) -> None:
-        """Measure L(n) anew, when no run goes on; one measurement at a time. Raises Rejected without a model."""
+        """Measure L(n) anew, when no run goes on; one measurement at a time. Raises Refusal without a model."""
         target = self.desk.target()
         with self._change:
             begins = self._progress is None
