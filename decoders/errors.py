@@ -27,6 +27,11 @@ def why(fault: BaseException) -> str:
     return (getattr(fault, "strerror", None) or str(fault) or type(fault).__name__).lower()
 
 
+def capital(text: str) -> str:
+    """A text that begins as a sentence does."""
+    return text[:1].upper() + text[1:]
+
+
 def sentence(problem: BaseException) -> str:
     """An error as one sentence: a user's own mistake as it is told, any other with the name of its kind.
 
@@ -39,6 +44,6 @@ def sentence(problem: BaseException) -> str:
     text = " ".join(str(problem).split())[:400]
     if isinstance(problem, ValueError) and text:
         first = text.split()[0]
-        text = text[0].upper() + text[1:] if first.isalpha() else text  # a file name stays as it is
+        text = capital(text) if first.isalpha() else text  # a file name stays as it is
         return text + ("" if text[-1] in ".!?" else ".")
     return f"The run stopped on an internal error ({name}{': ' + text if text else ''})."

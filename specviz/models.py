@@ -105,6 +105,7 @@ def same_place(model: str, other: str) -> bool:
 
 
 def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **opening: str | None) -> ModelEntry:
+    from decoders.model.files.gguf import is_converted
     from decoders.model.target.size import size_of
 
     key, dtype, name, notes = "", "", Path(place).stem, []
@@ -115,7 +116,7 @@ def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **openi
         kind, name, key = "SmolLM2, from its wheel", model_name(SMOLLM2), shipped_key(SMOLLM2)
     if entry is not None:
         key, dtype, name = entry.key, entry.dtype, entry.name
-    if place.endswith(".gguf") and not _is_converted(Path(place)):
+    if place.endswith(".gguf") and not is_converted(Path(place)):
         notes.append("converted when it is opened first")
     default = model == default_model()
     if default:
@@ -129,12 +130,6 @@ def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **openi
         model, name, kind, size, dtype or "?", key, _parts(key) if key else None, default, notes,
         parameters=told.parameters if told is not None else None, memory_bytes=told.bytes if told is not None else None,
     )  # fmt: skip
-
-
-def _is_converted(file: Path) -> bool:
-    from decoders.model.files.gguf import is_converted
-
-    return is_converted(file)
 
 
 def _parts(key: str) -> list[str]:

@@ -77,9 +77,6 @@ class BlockVerifier(ResidualVerifier):
     the whole draft (Sun et al. 2024, algorithm 2).
     """
 
-    def __call__(self, draft: Draft, scored: Scored) -> Verdict:
-        return super().__call__(draft, scored)
-
     def draws(self, route: str, drafted: int, accepted: int) -> int:
         """Random numbers of a sampled step: one per drafted token and one for what follows, however many stand."""
         return 1 + (drafted if route == "drawn" else accepted)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from decoders.draft.params import Control, controls
+from decoders.errors import capital
 from decoders.model.files.catalog import BUNDLED, toy_note
 from decoders.names import BASELINE, COMPARED, UNDER, USUAL
 from decoders.trace import files as tracefile
@@ -200,7 +201,7 @@ class Desk(Counter):
             return []
         from decoders.drafters import plugin_problems
 
-        return [f"{problem[:1].upper()}{problem[1:]}." for problem in plugin_problems()]
+        return [f"{capital(problem)}." for problem in plugin_problems()]
 
     def _opening(self) -> str:
         """The method of the run that the page opens on; "" where there is none."""

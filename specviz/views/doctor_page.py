@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from decoders.errors import capital
+
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b2430; --soft: #5b6673; --line: #d5dbe2; --paper: #ffffff; --back: #f6f7f9;
@@ -82,7 +84,7 @@ def _findings(findings: Sequence[Mapping[str, Any]]) -> str:
     items = (
         f'<li><h3><span class="level {escape(one["level"])}">{escape(one["level"])}</span>{escape(one["cause"])}</h3>'
         f'<p>{escape(one["number"])}</p><p class="soft">Control: {escape(one["control"])}</p>'
-        f'<p class="advice">{escape(_sentence(one["advice"]))}</p></li>'
+        f'<p class="advice">{escape(capital(one["advice"]))}.</p></li>'
         for one in findings
     )
     return f"<ol>{''.join(items)}</ol>"
@@ -116,7 +118,3 @@ def _controls(controls: Sequence[Mapping[str, Any]]) -> str:
     units = "; ".join(f"{unit}: {words}" for unit, words in UNITS.items() if any(o["unit"] == unit for o in controls))
     table = f'<div class="wide" tabindex="0"><table><thead>{heads}</thead><tbody>{"".join(rows)}</tbody></table></div>'
     return f'{table}<p class="soft">{escape(units)}</p>'
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from decoders.errors import UserError
+from decoders.errors import UserError, capital
 from decoders.folders import ASSETS
 from decoders.trace.run import RunRecord
 
@@ -126,7 +126,7 @@ def toy_note(*, picked: bool = False) -> str:
     """
     reason = missing_smollm2()
     then = "pick it at the top of the page" if picked else "start again with --model smollm2"
-    bring = f" {reason[0].upper()}{reason[1:]}, then {then}." if reason else f" {then[0].upper()}{then[1:]}."
+    bring = f" {capital(reason)}, then {then}." if reason else f" {capital(then)}."
     if picked and not reason:
         bring = " SmolLM2 is here: pick it at the top of the page."
     return (

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from decoders.errors import capital
 from decoders.trace.trace import Trace
 
 from .attribution import SCHEMA, Kind, Link, _Source, passages, signal, uncopied_spans, verbatim
@@ -99,7 +100,7 @@ def markdown(trace: Trace, copies: Sequence[Link]) -> str:
                 a, b = text.span(*source.tokens(link))
                 false = "" if verbatim(trace, link, where) else " (not verbatim)"
                 quotes.append(f"“{_escape(' '.join(text.text[a:b].split()), 'x')}” ({a}–{b}){false}")
-        name = source.name[0].upper() + source.name[1:]
+        name = capital(source.name)
         lines.append(f"[^{note}]: {name}, {share.used_tokens} of {share.tokens} tokens used: {'; '.join(quotes)}")
     return "\n".join(lines).rstrip() + "\n"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import Response
 from pydantic import Field
 
-from decoders.errors import UserError
+from decoders.errors import UserError, capital
 from specviz.experiments.prompts import SETS, records, sent_records, short_name
 from specviz.places import new_id
 from specviz.server.bodies import Body, Id, needs
@@ -103,7 +103,7 @@ class Doctor(Service):
             "model": "" if target is None else target.name,
             "reason": PUBLIC if public else "" if target is not None else self.desk.reason() or "There is no model.",
             "parts": [] if target is None else [
-                {"id": key, "title": _capital(place.title), "kind": place.kind, "own": place.own,
+                {"id": key, "title": capital(place.title), "kind": place.kind, "own": place.own,
                  "curve": _curve(place)}
                 for key, place in _parts(target).items()
             ],
@@ -127,7 +127,7 @@ class Doctor(Service):
             chosen = records(asked.prompts, asked.count, toy=self.desk.toy)
         else:
             raise UserError(f"there are no prompts called {asked.prompts[:60]!r}: choose of {', '.join(OFFERED)}")
-        title = f"{_capital(place.title)} ({'your own' if place.own else 'shipped'})"
+        title = f"{capital(place.title)} ({'your own' if place.own else 'shipped'})"
         begin = {
             "part": str(place.folder), "title": title, "records": [asdict(one) for one in chosen], "raw": asked.raw,
             "max_new_tokens": asked.max_new_tokens, "places": asked.places, "temperature": asked.temperature,
@@ -198,10 +198,6 @@ def _curve(place: Place) -> dict[str, Any] | None:
     except UserError:
         return None
     return curve and curve.to_json()
-
-
-def _capital(title: str) -> str:
-    return title[:1].upper() + title[1:]
 
 
 def _server(file: File) -> ServerNumbers:
