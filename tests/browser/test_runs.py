@@ -17,6 +17,11 @@ from tests.stubs import StubDesk, serving
 from tests.waiting import WAIT_S, becomes, expect, fits, until
 
 FORM = PromptForm(instruction="Do it.", context="abc")
+# what was deleted can be taken back for as long as a test needs, not for ten seconds
+NO_HURRY = """() => {
+  const { setTimeout } = window;
+  window.setTimeout = (act, ms, ...more) => setTimeout(act, ms === 10000 ? 1e9 : ms, ...more);
+}"""
 TITLES = ("Rename a variable", "Quote the passage", "Sum of two", "<b>bold</b> & brave")
 
 
@@ -99,6 +104,7 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     becomes(page, lambda: titles(page), rows[::-1])
 
     # several at once; the gallery is looked at, and never changed
+    page.evaluate(NO_HURRY)
     assert page.locator(f"{row('Quoted answer')} .svr-act").count() == 0
     page.check("[aria-label='Select all runs that are shown']")
     expect(page.locator(".svr-bar:not(.svr-gone) > span")).to_have_text("6 runs selected")
@@ -168,6 +174,7 @@ def test_what_was_deleted_is_in_no_list_any_more(
     chooser = page.locator(".sva-runs")
     expect(chooser).to_have_value(ids[0])
     page.get_by_role("tab", name="Runs").click()
+    page.evaluate(NO_HURRY)
     page.click(f"{row('Gone at once')} [aria-label^='Delete']")
     page.wait_for_selector(".svr-gone button")
     expect(chooser.locator(f"option[value='{ids[0]}']")).to_have_text("A run that was deleted")
