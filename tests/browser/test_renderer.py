@@ -105,7 +105,7 @@ def test_keys_move_through_the_steps(open_trace: Open) -> None:
 
 def test_playback_runs_and_stops(open_trace: Open) -> None:
     page = open_trace(synthetic.chain())
-    page.select_option(".sv-select", "32")
+    page.select_option(".sv-select", "4")  # 46 steps: eleven seconds in which it can be stopped
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Play", exact=True).click()
     until(page, "specviz.inspector.number > 2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,9 @@ def loads(page: Any, site: Path, key: str) -> int:
     return sum((site / file).stat().st_size for file in files if not file.startswith("data:"))
 
 
+AT_LEAST_THREE = re.compile(r"^Step ([3-9]|\d\d+) of")
+
+
 def test_the_player_goes_through_a_run_step_by_step(page, site):
     trace = load(GALLERY / "2-class-docstring-pld-h.spectrace")
     run = next(one for one in runs_of(site) if one["key"] == trace.digest[:16])
@@ -216,7 +220,7 @@ def test_the_player_goes_through_a_run_step_by_step(page, site):
     assert text.locator(".svq-later").count() == 0 and text.locator(".svq-now").count() > 0
     text.press("Home")
     page.get_by_role("button", name="Play").click()
-    expect(page.locator(".svq-place")).to_have_text(f"Step 3 of {run['steps']}")
+    expect(page.locator(".svq-place")).to_have_text(AT_LEAST_THREE)  # it goes on: none is there for long
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("link", name="inspector")).to_have_attribute("href", f"run.html?run={run['key']}")
     assert text.locator(".svq-accepted").count() == sum(trace.tables["steps"]["accepted"])
