@@ -53,11 +53,12 @@ function arranged(state) {
 /** What a node is and what its numbers mean, in a sentence or two. @param {PlacedNode} node */
 function told(node) {
   const hangs = `${plural(node.prompts, "prompt token")} on it: state ${node.prompts} follows.`;
-  if (!node.depth) return `The root: nothing of the tree is accepted with probability ${probability(node.stop)}; ${hangs}`;
+  const stops = probability(node.stop);
+  if (!node.depth) return `The root: nothing of the tree is accepted with probability ${stops}; ${hangs}`;
   const names = node.path.map((rank) => nth(rank + 1)).join(", then ");
   return (
     `${names} guess${node.depth > 1 ? ` (distance ${node.depth})` : ""}: accepted with ` +
-    `p ${probability(node.p)}; acceptance ends here with ${probability(node.stop)}; ${hangs}`
+    `p ${probability(node.p)}; acceptance ends here with ${stops}; ${hangs}`
   );
 }
 
