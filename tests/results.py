@@ -114,7 +114,7 @@ def _curves(goals: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
 
     def tokens_to(curve: Any, needed: float) -> str:
         middle, soonest, latest = map(tokens, curve.tokens_for(needed))
-        return f"{middle} tokens ({soonest} to {latest})"
+        return f"{middle}{'' if middle == 'never' else ' tokens'} ({soonest} to {latest})"
 
     rows = []
     logs = {name: _log(name) for name in goals}
@@ -136,7 +136,8 @@ def _curves(goals: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
         elif "above" in goal:
             other = learning_curve(logs[goal["above"]])
             assert other is not None
-            gap = tuple((x, a - b) for (x, a), (_, b) in zip(curve.points, other.points, strict=True))
+            theirs = dict(other.points)
+            gap = tuple((x, a - theirs[x]) for x, a in curve.points if x in theirs)  # of the same text
             apart = LearningCurve(
                 gap, curve.doubling - other.doubling, curve.low - other.high, curve.high - other.low
             )  # fmt: skip
