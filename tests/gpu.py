@@ -1,4 +1,4 @@
-"""The checks on a GPU, in about five minutes: ``python -m tests.gpu``.
+"""The checks on a GPU, in about ten minutes: ``python -m tests.gpu``.
 
 Each part is a process of its own, as a fault of the device ends all that a process does there. Those that time nothing
 run first, side by side: attention alone, every method, CUDA graphs, trainings; then times and sizes, one by one. A
