@@ -76,18 +76,18 @@ class Machine:
         torch.cuda.reset_peak_memory_stats(self.device)
         return taken
 
-    def milliseconds(self, call: Callable[[], Any], times: int = 20) -> float:
-        """Of one call: the median, each waited for."""
+    def milliseconds(self, call: Callable[[], Any], times: int = 21, warm: int = 2) -> float:
+        """Of one call: the median, each waited for, behind ``warm`` others."""
         from decoders.model.state.transfer import wait
 
         taken = list[float]()
-        for _ in range(3 if self.rehearse else times + 3):
+        for _ in range(warm + (1 if self.rehearse else times)):
             wait(self.device)
             started = time.perf_counter()
             call()
             wait(self.device)
             taken.append((time.perf_counter() - started) * 1e3)
-        return statistics.median(taken[2:])
+        return statistics.median(taken[warm:])
 
 
 def prompt_of(count: int, vocab: int) -> Any:
@@ -279,13 +279,13 @@ def sizes(machine: Machine) -> Iterator[Row]:
     def read_bandwidth() -> float:
         block = torch.empty(1 << (20 if machine.rehearse else 32), dtype=torch.uint8, device=machine.device)
         other = torch.empty_like(block)
-        return 2 * block.nbytes / machine.milliseconds(lambda: other.copy_(block), 5) * 1e3
+        return 2 * block.nbytes / machine.milliseconds(lambda: other.copy_(block), 6) * 1e3
 
     def forwards(context: int) -> Iterator[Row]:  # a function: its session's memory is free before the next one's
         machine.peak()
         session = target.session(Needs(), context + 80)
         prompt = prompt_of(context, target.info["vocab"])
-        taken = machine.milliseconds(lambda: session.prefill(prompt), 1)
+        taken = machine.milliseconds(lambda: session.prefill(prompt), 2)
         rows = target.rows_at_once(max(0, context + 80 - READ_ROWS), context + 80)
         need = RunSize.of(target.shape, target.dtype, Needs(), context + 80, SPARE_ROWS, rows).bytes / 1e9
         used = machine.peak() - weights / 1e9
@@ -347,22 +347,15 @@ def speed(machine: Machine) -> Iterator[Row]:
     target = machine.load_bundled("bfloat16")
     prompt, most = prompt_from(target.tokenizer(TEXT)["input_ids"]), 2 * machine.tokens
 
-    def seconds(run: Callable[[], Any]) -> float:
-        taken = list[float]()
-        for _ in range(3):
-            started = time.perf_counter()
-            run()
-            taken.append(time.perf_counter() - started)
-        return statistics.median(taken)
-
+    time_of = partial(machine.milliseconds, times=2, warm=1)
     plain = timed(target, "plain", {}, most)
-    slow = seconds(lambda: plain(prompt)) / plain(prompt).sample.tokens
+    slow = time_of(lambda: plain(prompt)) / plain(prompt).sample.tokens
 
     def speedup(name: str) -> tuple[str, bool]:
         run = timed(target, name, {}, most)
         sample = run(prompt).sample
-        taken = seconds(lambda: run(prompt))
-        traced = seconds(lambda: record(target, prompt, name, max_new_tokens=most))
+        taken = time_of(lambda: run(prompt))
+        traced = time_of(lambda: record(target, prompt, name, max_new_tokens=most))
         per_step = sample.tokens / max(1, sample.steps or 1)
         gain = slow / (taken / sample.tokens)
         said = f"{gain:.2f}× at {per_step:.2f} tokens per step ({gain / per_step:.2f})"

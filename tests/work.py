@@ -8,39 +8,32 @@ from collections.abc import Callable
 from typing import Any
 
 
-def calls(act: Callable[[], Any]) -> int:
-    """Number of functions, of Python and of C, that are called while ``act()`` runs (in this thread)."""
-    count = 0
-
-    def see(frame: Any, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(see)
-    try:
-        act()
-    finally:
-        sys.setprofile(before)
-    return count
-
-
-def lines(act: Callable[[], Any]) -> int:
-    """Number of lines of Python that run, as often as a loop comes to them, while ``act()`` does (in this thread)."""
+def _count(act: Callable[[], Any], events: tuple[str, ...], get: Callable[[], Any], put: Callable[[Any], None]) -> int:
+    """Number of these events that a hook, which ``put`` sets for this thread, sees while ``act()`` runs."""
     count = 0
 
     def see(frame: Any, event: str, argument: Any) -> Any:
         nonlocal count
-        count += event == "line"
+        count += event in events
         return see
 
-    before = sys.gettrace()
-    sys.settrace(see)
+    before = get()
+    put(see)
     try:
         act()
     finally:
-        sys.settrace(before)
+        put(before)
     return count
+
+
+def calls(act: Callable[[], Any]) -> int:
+    """Number of functions, of Python and of C, that are called while ``act()`` runs (in this thread)."""
+    return _count(act, ("call", "c_call"), sys.getprofile, sys.setprofile)
+
+
+def lines(act: Callable[[], Any]) -> int:
+    """Number of lines of Python that run, as often as a loop comes to them, while ``act()`` does (in this thread)."""
+    return _count(act, ("line",), sys.gettrace, sys.settrace)
 
 
 def peak_bytes(act: Callable[[], Any]) -> int:

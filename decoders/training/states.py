@@ -25,7 +25,7 @@ from decoders.model.files.calibration import fingerprint
 from decoders.model.files.shape import ModelShape
 
 from .batches import IGNORED, Batch
-from .frozen_target import FrozenTarget, Text
+from .frozen_target import FrozenTarget
 from .teacher import KeysValues
 
 DTYPE = torch.bfloat16
@@ -76,7 +76,12 @@ class States:
         hidden), ``keys.N`` and ``values.N`` (rows, kv_heads, length, head_dim).
         """
         if not self.stored:
-            return self._compute(batch)
+            padding = (batch.kinds == IGNORED).to(self.model.device)[:, None, :, None]
+            read = self._compute(batch.ids, self.kv_layers)
+            return {
+                name: tensor.masked_fill(padding if tensor.ndim == 4 else padding[:, 0], 0).to(self.dtype)
+                for name, tensor in read.items()
+            }
         lengths = (batch.kinds != IGNORED).sum(1).tolist()
         documents = [row[:length] for row, length in zip(batch.ids, lengths, strict=True)]
         names = {*self._shapes(0, self.kv_layers)}
@@ -111,32 +116,24 @@ class States:
         return {**dict.fromkeys(names, cached), **dict.fromkeys(hidden, (length, self.shape.hidden))}
 
     @torch.no_grad()
-    def _text(self, ids: Int[Tensor, "rows length"]) -> Text:
+    def _compute(self, ids: Int[Tensor, "rows length"], kv_layers: Sequence[int]) -> dict[str, Tensor]:
+        """The target's states of a batch, padding included, by name; keys and values of these layers."""
         if self.target is None:
             self.target = FrozenTarget(self.model, dtype=DTYPE if self.half else None)
         with torch.autocast(self.model.device.type, enabled=False):
-            return self.target.read(ids.to(self.model.device), self.layers)
-
-    def _compute(self, batch: Batch) -> dict[str, Tensor]:
-        text, inside = self._text(batch.ids), (batch.kinds != IGNORED).to(self.model.device)
-        hidden = {"states": text.states, **{f"hidden.{layer}": states for layer, states in text.hidden.items()}}
-        out = {name: states.masked_fill(~inside[..., None], 0).to(self.dtype) for name, states in hidden.items()}
-        for layer in self.kv_layers:
-            for name, tensor in zip(("keys", "values"), text.kvs[layer], strict=True):
-                out[f"{name}.{layer}"] = tensor.masked_fill(~inside[:, None, :, None], 0).to(self.dtype)
+            text = self.target.read(ids.to(self.model.device), self.layers)
+        out = {"states": text.states, **{f"hidden.{layer}": states for layer, states in text.hidden.items()}}
+        for layer in kv_layers:
+            out[f"keys.{layer}"], out[f"values.{layer}"] = text.kvs[layer]
         return out
 
     def _make(self, ids: Int[Tensor, "rows length"], lengths: Sequence[int]) -> list[dict[str, Tensor]]:
-        text = self._text(ids)
-        out = []
-        for i, length in enumerate(lengths):
-            one = {"states": text.states[i, :length]}
-            one |= {f"hidden.{layer}": states[i, :length] for layer, states in text.hidden.items()}
-            for layer in self.kept_layers:
-                for name, tensor in zip(("keys", "values"), text.kvs[layer], strict=True):
-                    one[f"{name}.{layer}"] = tensor[i, :, :length]
-            out.append({name: tensor.to("cpu", DTYPE).contiguous() for name, tensor in one.items()})
-        return out
+        """The same per document, in the form that is kept."""
+        read = self._compute(ids, self.kept_layers)
+        return [
+            {name: tensor[i, ..., :length, :].to("cpu", DTYPE).contiguous() for name, tensor in read.items()}
+            for i, length in enumerate(lengths)
+        ]
 
     def _place(self, document: Int[Tensor, " length"]) -> Path:
         ids = np.ascontiguousarray(document.numpy(), dtype=np.int32).tobytes()
