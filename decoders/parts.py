@@ -156,19 +156,25 @@ def _read_weights(file: Path) -> dict[str, Tensor]:
     return stored
 
 
+def part_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a part's folder by their names in its network, rounded ones in fp32. Raises UserError."""
+    from safetensors import SafetensorError
+
+    try:
+        return _read_weights(folder / WEIGHTS)
+    except (OSError, SafetensorError, KeyError, RuntimeError) as error:
+        raise UserError(f"{folder} holds no usable part: {error}") from None
+
+
 def shrink_part(folder: Path, bits: int = 8) -> tuple[int, int]:
     """Store a part's matrices in ``bits`` (8 or 4), in place; gives its file's bytes before and after. Raises
     UserError.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import save
 
     read_part(folder)
-    file = folder / WEIGHTS
-    try:
-        before, weights = file.stat().st_size, _read_weights(file)
-    except (OSError, SafetensorError, KeyError, RuntimeError) as error:
-        raise UserError(f"{folder} holds no usable part: {error}") from None
+    file, weights = folder / WEIGHTS, part_weights(folder)
+    before = file.stat().st_size
     if any(tensor.ndim == 2 for tensor in weights.values()):  # prompt tokens are small as they are
         write_bytes(file, save(_store(weights, torch.int8, bits), metadata={"format": "pt"}))
     return before, file.stat().st_size
@@ -374,7 +380,6 @@ def export_part(
 
     Raises UserError in one sentence for a part that the format has no place for, and for a folder that is there.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     source = Path(place).expanduser() if place not in kinds() or is_part(Path(place)) else find_part(target.key, place)
@@ -388,10 +393,7 @@ def export_part(
     load_part(target, part.kind, source)  # of this target, and whole
     if folder.exists():
         raise UserError(f"{folder} is there already: name a new folder")
-    try:
-        weights = _read_weights(source / WEIGHTS)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{source} holds no usable part: {error}") from None
+    weights = part_weights(source)
     made = kind.formats[form](Source(str(source), part.config, weights, target, verifier or target.name))
     stored = {
         name: tensor.detach().cpu().to(dtype or target.dtype if tensor.is_floating_point() else None).contiguous()

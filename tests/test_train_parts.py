@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from decoders import Prompt, UserError, find_method, generate, load_target
 from decoders.draft.needs import Needs
 from decoders.model.files.calibration import fingerprint
-from decoders.parts import find_part, own_place, read_part
+from decoders.parts import find_part, own_place, read_part, training_facts
 from decoders.training.batches import RESPONSE
 from decoders.training.data import DistilledSource, FileSource, encode
 from decoders.training.demo.source import DemoSource, source_of
@@ -250,6 +250,43 @@ def test_a_resumed_run_is_the_uninterrupted_one(kind, options, tmp_path, text):
     assert (third.feed.chunk, third.feed.taken) == (whole.feed.chunk, whole.feed.taken)
     for name, value in whole.trained.state_dict().items():
         assert torch.equal(value, third.trained.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("kind", matrix(("medusa", "drafter", "ppd", "eagle3"), 1, "the other families of parts"))
+def test_a_run_begins_with_another_parts_weights(kind, tmp_path, text):
+    """What the part has learnt is there before the first step, and what it has seen counts."""
+    model, source = network("llama"), source_for(kind, text)
+    place = train_kind(kind, tmp_path / "first", model, source, steps=24, keep=False)
+    first, run = read_part(place), begun(kind, tmp_path / "second", model, source)
+    fresh = begun(kind, tmp_path / "fresh", model, source)
+    run.origin = place
+    for one in (fresh, run):
+        one.open(True)
+    weights = load_file(place / "part.safetensors")
+    assert all(torch.equal(tensor, weights[name].to(tensor)) for name, tensor in run.trained.state_dict().items())
+    last = first.training["log"][-1]["held_out_loss"]
+    assert run.validate()["held_out_loss"] == pytest.approx(last, rel=0.02)
+    assert fresh.validate()["held_out_loss"] > 1.05 * last
+    assert run.tokens == training_facts(first.training)["tokens"] > 0
+    run.train_step(0.5)
+    assert read_part(run.export(tmp_path / "part")).training["origin"] == "part"
+
+
+def test_only_a_part_of_the_same_kind_target_and_shape_is_begun_with(tmp_path, text):
+    source = source_for("medusa", text)
+    place = train_kind("medusa", tmp_path / "first", network("llama"), source, steps=2, keep=False)
+    for kind, family, change, reason in (
+        ("hydra", "llama", {}, "holds a set of Medusa heads for tiny: give a set of Hydra heads for tiny"),
+        ("medusa", "qwen2", {}, "give a set of Medusa heads for tiny to begin with"),
+        ("medusa", "llama", {"heads": 3}, "has heads 2, not 3: give the options it was made with"),
+    ):
+        run = begun(kind, tmp_path / "second", network(family), source, replace(TINY[kind], **change))
+        run.origin = place
+        with pytest.raises(UserError, match=reason):
+            run.open(True)
+    run.origin = tmp_path / "none"
+    with pytest.raises(UserError, match="there is no trained part in"):
+        run.open(True)
 
 
 def test_another_run_in_the_same_folder_is_refused(tmp_path, source):

@@ -204,7 +204,7 @@ class HeadsRun(BorrowingRun):
 
     def open(self, resume: bool) -> None:
         super().open(resume)
-        if not self.step:
+        if not self.step and self.origin is None:
             self.entry.fit(self.network, self._some_states)
 
     def _some_states(self) -> Float[Tensor, "positions hidden"]:

@@ -24,7 +24,7 @@ from decoders.errors import UserError, first_line
 from decoders.folders import replacing
 from decoders.method.part import kinds
 from decoders.model.files.calibration import fingerprint
-from decoders.parts import Part, own_place, save_part
+from decoders.parts import Part, own_place, part_weights, read_part, save_part, training_facts
 
 from .batches import Batch, batches_of
 from .data import Source
@@ -198,6 +198,7 @@ class PartRun(TrainingRun):
 
     shuffled = "batches"  # names the order of its batches
     dtype = torch.float16  # of the part's file
+    origin: Path | None = None  # folder of the part whose weights it begins with; else they are new
     config: Any
 
     def __init__(self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Any, seed: int) -> None:
@@ -214,7 +215,25 @@ class PartRun(TrainingRun):
     @property
     def settings(self) -> dict[str, Any]:
         common = {"part": self.kind, "target": self.key, "data": self.data, "seed": self.seed}
-        return {**common, **asdict(self.recipe)}
+        origin = {} if self.origin is None else {"origin": self.origin.name}
+        return {**common, **asdict(self.recipe), **origin}
+
+    def open(self, resume: bool) -> None:
+        """As every run, or begin with the weights of ``origin``, whose tokens count as seen. Raises UserError for one
+        of another kind, target or shape, too.
+        """
+        super().open(resume)
+        if self.origin is None or self.step:
+            return
+        part, title = read_part(self.origin), kinds()[self.kind].title
+        if (part.kind, part.model_key) != (self.kind, self.key):
+            other = f"{kinds()[part.kind].title} for {part.model}"
+            raise UserError(f"{self.origin} holds a {other}: give a {title} for {self.name} to begin with")
+        theirs, mine = part.config.to_json(), self.config.to_json()
+        if other := [f"{name} {theirs[name]!r}, not {mine[name]!r}" for name in mine if theirs[name] != mine[name]]:
+            raise UserError(f"the {title} in {self.origin} has {'; '.join(other)}: give the options it was made with")
+        self.trained.load_state_dict(part_weights(self.origin))
+        self.tokens = training_facts(part.training).get("tokens", 0)
 
     def batches(self, number: int) -> list[Batch]:
         shuffle = f"specviz {self.shuffled} {self.seed} {number}"

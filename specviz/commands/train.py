@@ -132,6 +132,7 @@ def _add_part(parts: Any, kind: str, short: str, what: str, minutes: float = MIN
     options.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
     options.flag(parser, "--fp32", FP32)
     options.flag(parser, "--best", "keep the weights of the best validation, where the last ones are worse")
+    options.file(parser, "--from-part", "begin with the weights of this part of the same kind and shape", "FOLDER")
     options.add_tracker(parser)
     train_units.add(parser)
     parser.add_argument("--apart", action="store_true", help=argparse.SUPPRESS)  # it is not kept where methods look
@@ -203,6 +204,7 @@ def _train_for(
     title = f"{kind.name} for {name}"
     recipe = replace(recipe, bf16=not args.fp32 and has_bf16_products(model.device))
     begun = run_of(kind.name, out, model, name, source, recipe, args.seed)
+    begun.origin = args.from_part
     tracked = trackers.tracker(args.log_to, title, begun.settings, out)
     with tracked as send, common.progress_bar(f"training the {kind.name}") as bar:
 

@@ -107,8 +107,9 @@ def work_of(about: Mapping[str, Any], train: Callable[[str, dict[str, Any]], Non
     def work(payload: Mapping[str, Any]) -> UnitResult:
         out = _place(Path(about["place"]), payload)
         told = {**payload["options"], "seed": payload["seed"], "out": out, "device": about["device"], "apart": True}
-        if told.get("states") is not None:
-            told["states"] = Path(told["states"])
+        for name in ("states", "from_part"):
+            if told.get(name) is not None:
+                told[name] = Path(told[name])
         out.mkdir(parents=True, exist_ok=True)
         file = (out / SAID).open("a", encoding="utf-8")
         with file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
