@@ -402,6 +402,8 @@ def export_part(
     with replacing(folder) as new:
         save_file(stored, new / "model.safetensors", metadata={"format": "pt"})
         (new / "config.json").write_text(json.dumps(made.config, indent=2) + "\n", encoding="utf-8")
+        if made.tokenizer is not None:
+            made.tokenizer.save_pretrained(new)
         (new / "model.safetensors").chmod(0o644)
     return part, made
 

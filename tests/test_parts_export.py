@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from decoders import Prompt, UserError, parts, record
 from decoders.draft_models import eagle_published
+from decoders.model.target.load import load_target
 from decoders.parts import Part, export_part, load_part, save_part, shrink_part
 from specviz.cli import main
 
@@ -103,6 +104,32 @@ def test_parts_in_int8_are_written_dequantised_in_the_dtype_that_is_asked_for(ta
     assert torch.equal(half["midlayer.mlp.up_proj.weight"], full["layers.0.mlp.up_proj.weight"].half())
 
 
+@pytest.mark.parametrize("options", [{"layers": 2}, {"shared": True}, {"shared": True, "draft_vocab": 90}])
+def test_a_vanilla_drafter_is_a_causal_lm(home, options, capsys):
+    """As transformers reads it, it says what the part says, and drafts the same for `sps`."""
+    from transformers import AutoModelForCausalLM
+
+    folder = save_model(home / "model")
+    target = load_target(folder)
+    part, out = save_tiny_part(target, "drafter", home / "part", **options), home / "out"
+    assert main(["parts", "export", str(part), str(out), "--format", "transformers", "--model", folder]) == 0
+    told, ids = capsys.readouterr().out, torch.tensor([prompt_ids(5)])
+    ours, theirs = load_part(target, "drafter", part), AutoModelForCausalLM.from_pretrained(out)
+    assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
+    with torch.no_grad():
+        logits = theirs(ids).logits
+        drafted = slice(None) if ours.drafted is None else ours.drafted.long()
+        assert torch.allclose(logits[..., drafted], ours.head(ours(ids)), atol=1e-5)
+    if options.get("draft_vocab"):
+        assert "learnt to draft 90 of 320 tokens" in told
+        return
+    runs = [record(target, PROMPT, "sps", {"drafter": str(place)}, max_new_tokens=NEW) for place in (part, out)]
+    assert all(runs[0].tables["nodes"][name] == runs[1].tables["nodes"][name] for name in ("token", "parent", "status"))
+    assert "a vanilla drafter has no form called 'eagle'" in refusal(
+        capsys, "parts", "export", str(part), str(home / "x"), "--format", "eagle", "--model", folder
+    )
+
+
 @pytest.mark.parametrize("options", [{"draft_vocab": 90}, {"heads": 2, "blocks": 2}])
 def test_hydras_scales_fold_into_its_first_block(target, home, options):
     part = heads(target, "hydra", home / "part", **options)
@@ -173,14 +200,12 @@ def test_a_state_that_servers_give_before_its_norm_is_refused(target, home):
 
 
 def test_the_command_names_the_model_and_what_servers_differ_in(home, capsys):
-    from decoders.model.target.load import load_target
-
     model = save_model(home / "model")
     save_tiny_part(load_target(model), "eagle3", draft_vocab=90)
     command = ["parts", "export", "eagle3", str(home / "out"), "--format", "speculators", "--model", model]
     assert main([*command, "--verifier", "org/target", "--store", "float16"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "a head of org/target (eagle3, speculators)" in told and "in float16" in told
+    assert "a part of org/target (eagle3, speculators)" in told and "in float16" in told
     assert "vLLM takes them from config.json; SGLang reads" in told
     config = json.loads((home / "out" / "config.json").read_text())
     assert config["speculators_config"]["verifier"] == {

@@ -39,10 +39,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class PartFiles:
-    """A part in a published format: its config.json, its tensors by their names there, and ``notes`` for who serves it,
-    a sentence each.
+    """A part in a published format: its config.json, its tensors by their names there, ``notes`` for who serves it, a
+    sentence each, and the tokenizer (transformers') of one that is a model by itself.
     """
 
     config: dict[str, Any]
     weights: dict[str, Tensor]
     notes: tuple[str, ...] = ()
+    tokenizer: Any = None

@@ -22,6 +22,7 @@ from decoders.draft.terms import Term
 from decoders.draft_models.compiled_draft import CompiledDraft
 from decoders.draft_models.draft_run import DraftRun, common_prefix, target_rotary
 from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, ModelDrafter
+from decoders.draft_models.drafter_export import causal_lm
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.network import DraftConfig, DraftModel
 from decoders.draft_models.other_vocabulary import (
@@ -56,6 +57,7 @@ PART = TrainedPart(
             DRAFT_MODELS, "a vanilla drafter for a target", "a small draft model, for the method sps", 60.0,
             settings={"glimpse": False}, varies=VARIES,
         ),
+        formats={"transformers": causal_lm},
     ),
     parameter="drafter", offered="drafter",
     instead=", or name a model (parameter drafter)",

@@ -36,8 +36,9 @@ from .sps import GAMMA, SCHEDULE, SIZE, LanguageModelRun, open_drafter
 from .sps import METHOD as SPS
 
 NAME_ONE = (
-    "SpS with PPD needs a causal LM as its drafter: name one with the same tokenizer (parameter drafter) and train its "
-    "prompt tokens with `specviz train ppd --model DRAFTER`"
+    "SpS with PPD needs a causal LM as its drafter: name one with the same tokenizer (parameter drafter; `specviz "
+    "parts export drafter FOLDER --format transformers` makes one of a trained drafter) and train its prompt "
+    "tokens with `specviz train ppd --model DRAFTER`"
 )
 MOST_PENDING = 32  # tokens not yet read that one forward takes before its tree; more are read in a forward of their own
 
@@ -222,8 +223,9 @@ def drafter_of(target: Target, source: str | None, part: str | None = None) -> t
         return None, NAME_ONE
     if is_part(Path(source).expanduser()):
         raise UserError(
-            f"{source} is a trained drafter, and prompt tokens can be trained for causal LMs alone: name a model "
-            "folder or hub id as the drafter, or use the method sps"
+            f"{source} is a trained drafter, and prompt tokens can be trained for causal LMs alone: write it as one "
+            f"with `specviz parts export {source} FOLDER --format transformers`, name another model folder or hub id "
+            "as the drafter, or use the method sps"
         )
     drafter = open_drafter(target, source)
     if part is not None or find_part(drafter.key, PART.kind.name) is not None:

@@ -18,8 +18,9 @@ DESCRIPTION = (
 )
 EXPORT = (
     "Write a trained part in a format that servers open: a folder for vLLM (speculators, eagle) or SGLang (eagle). "
-    "EAGLE-3's and Hydra's heads that were trained here are exported exactly. EAGLE-1's and Medusa's are not: they "
-    "read states in units of their spread, for which their formats have no place. Parts in int8 are dequantised."
+    "EAGLE-3's and Hydra's heads that were trained here are exported exactly, and vanilla drafters as small causal LMs "
+    "(transformers). EAGLE-1's and Medusa's heads are not: they read states in units of their spread, for which their "
+    "formats have no place. Parts in int8 are dequantised."
 )
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -40,8 +41,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     write.add_argument("part", metavar="PART", help="a part's folder, or the kind of the model's own (such as eagle3)")
     write.add_argument("out", type=Path, metavar="FOLDER", help="a new folder, for config.json and model.safetensors")
     write.add_argument(
-        "--format", required=True, metavar="F", help="speculators or eagle, of an EAGLE-3 head; eagle, hydra, medusa: "
-        "their authors' own form"
+        "--format", required=True, metavar="F", help="speculators or eagle, of an EAGLE-3 head; transformers, of a "
+        "vanilla drafter; eagle, hydra, medusa: their authors' own form"
     )  # fmt: skip
     write.add_argument("--verifier", metavar="NAME", default="", help="hub id or path by which servers open the model")
     write.add_argument("--store", choices=DTYPES, metavar="T", help=f"{', '.join(DTYPES)} (default: the model's)")
@@ -82,6 +83,6 @@ def _export(args: argparse.Namespace, target: Target) -> int:
     part, made = export_part(target, args.part, args.format, args.out, verifier=verifier, dtype=dtype)
     size = (args.out / "model.safetensors").stat().st_size
     stored = str(dtype).removeprefix("torch.")
-    common.say(f"{args.out}: a head of {verifier} ({part.kind}, {args.format}), {size / 1e6:.1f} MB in {stored}")
+    common.say(f"{args.out}: a part of {verifier} ({part.kind}, {args.format}), {size / 1e6:.1f} MB in {stored}")
     common.say(*made.notes)
     return 0
