@@ -323,12 +323,16 @@ def test_the_plugin_is_silent_without_a_folder_and_never_stops_a_server(monkeypa
 
 
 def test_a_fault_of_the_recorder_is_not_the_servers(monkeypatch, tmp_path, caplog):
-    owner, _ = install(monkeypatch, tmp_path, everything=True)
+    """It is said once, what was recorded before is written, and no half step comes after it."""
+    owner, taps = install(monkeypatch, tmp_path, everything=True)
     runner = owner(torch.tensor([[8], [9]]))
-    runner.requests = {}
-    for _ in range(3):
+    known = runner.requests
+    for there in (known, {}, known, {}):
+        runner.requests = there
         assert runner._sample(torch.randn(2, VOCAB), None).sampled_token_ids is runner.lets
-    assert caplog.text.count("did not record a step") == 1
+    assert caplog.text.count("specviz stops recording") == 1 and not taps.recorder.running
+    taps.recorder.close()
+    assert sorted(load(path).output_ids for path in files(taps.recorder)) == [[8], [9]]
 
 
 def test_drafts_of_the_v2_runner_are_its_later_inputs(tmp_path):

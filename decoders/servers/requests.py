@@ -92,3 +92,18 @@ class Requests:
         self.passed.difference_update(keys)
         if self.recorder is not None:
             self.recorder.end(keys)
+
+    def quiet(self, work: Callable[[], Any]) -> Any:
+        """Result of ``work``, of which the server must not notice anything: at the first fault, which is said, what
+        runs is written as far as it goes, and from then on nothing is recorded, and this gives None.
+        """
+        if self.failed:
+            return None
+        try:
+            return work()
+        except Exception as error:
+            self.failed = True
+            log.exception("specviz stops recording: %s: %s", type(error).__name__, error)
+            if self.recorder is not None:
+                self.recorder.end(list(self.recorder.running))
+            return None

@@ -150,36 +150,23 @@ class TreeTaps(Requests):
 
     def sample(self, inner: Callable[..., Any], *args: Any, **more: Any) -> Any:
         """Around ``eagle_sample(verify_input, batch, logits_output, …)``: read, call, read what stood."""
-        finish = self._quiet(lambda: self._before(*_first_arguments(args, more)))
+        finish = self.quiet(lambda: self._before(*_first_arguments(args, more)))
         output = inner(*args, **more)
         if finish is not None:
-            self._quiet(lambda: finish(*output))
+            self.quiet(lambda: finish(*output))
         return output
 
     def after_decoding(self, inner: Callable[..., Any], *args: Any, **more: Any) -> Any:
         """Around the processing of a batch's results: requests that are over are written."""
         output = inner(*args, **more)
         batch = args[1] if len(args) > 1 else more["batch"]
-        self._quiet(lambda: self.end([str(one.rid) for one in batch.reqs if one.finished()]))
+        self.quiet(lambda: self.end([str(one.rid) for one in batch.reqs if one.finished()]))
         return output
 
     def end(self, keys: Sequence[str]) -> None:
         """Requests that the server is done with."""
         self.over.extend(keys)
         super().end(keys)
-
-    def _quiet(self, work: Callable[[], Any]) -> Any:
-        """Do what the server must not notice; the first fault is said once, and then nothing is recorded."""
-        if self.failed:
-            return None
-        try:
-            return work()
-        except Exception as error:
-            self.failed = True
-            log.error("specviz stops recording: %s: %s", type(error).__name__, error)
-            if self.recorder is not None:
-                self.recorder.end(list(self.recorder.running))
-            return None
 
     def _recording(self, request: Any, batch: Any) -> Recording | None:
         key, params = str(request.rid), request.sampling_params

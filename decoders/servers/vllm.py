@@ -209,17 +209,6 @@ def _time(taps: Taps, owner: Any, name: str, field: str) -> None:
     setattr(owner, name, call)
 
 
-def _quiet(taps: Taps, work: Callable[[], Any]) -> Any:
-    """Result of ``work``; None, and one message, where it fails: a fault of ours is never the server's."""
-    try:
-        return work()
-    except Exception as error:
-        if not taps.failed:
-            taps.failed = True
-            log.exception("specviz did not record a step: %s", error)
-        return None
-
-
 def install_v1(folder: Path, everything: bool) -> Taps | None:
     """Wrap the V1 runner's class; None where it is not there, not the known one, or wrapped already."""
     owner = _class(*V1)
@@ -235,15 +224,15 @@ def install_v1(folder: Path, everything: bool) -> Taps | None:
     def _sample(self: Any, logits: Any, spec_decode_metadata: Any) -> Any:
         finish = None
         if logits is not None:
-            finish = _quiet(taps, lambda: _before_v1(taps, self, logits, spec_decode_metadata))
+            finish = taps.quiet(lambda: _before_v1(taps, self, logits, spec_decode_metadata))
         output = sample(self, logits, spec_decode_metadata)
         if finish is not None:
-            _quiet(taps, lambda: finish(output.sampled_token_ids))
+            taps.quiet(lambda: finish(output.sampled_token_ids))
         return output
 
     @wraps(update)
     def _update_states(self: Any, scheduler_output: Any) -> Any:
-        _quiet(taps, lambda: taps.end(list(scheduler_output.finished_req_ids)))
+        taps.quiet(lambda: taps.end(list(scheduler_output.finished_req_ids)))
         return update(self, scheduler_output)
 
     owner._sample, owner._update_states, owner._specviz = _sample, _update_states, taps
@@ -289,7 +278,7 @@ def _tap_rejection(taps: Taps) -> None:
                 taps.served = (p.float().gather(1, mine)[:, 0] - p.float().logsumexp(-1)).exp()
             taps.q = None if q is None else q.gather(1, mine)[:, 0]
 
-        _quiet(taps, read)
+        taps.quiet(read)
         return inner(ids, counts, longest, ends, q, p, *args, **more)
 
     module.rejection_sample = rejection_sample
@@ -321,7 +310,7 @@ def install_v2(folder: Path, everything: bool) -> Taps | None:
         keys = list(scheduler_output.finished_req_ids)
         for key in keys:
             prompts.pop(key, None)
-        _quiet(taps, lambda: taps.end(keys))
+        taps.quiet(lambda: taps.end(keys))
         return finish_requests(self, scheduler_output)
 
     owner.add_requests, owner.finish_requests, owner._specviz = add_requests, finish, taps
@@ -337,10 +326,10 @@ def _tap_v2(taps: Taps, sampler: Any, prompts: dict[str, tuple[Any, Any, Any]]) 
     @wraps(inner)
     def call(self: Any, logits: Any, input_batch: Any, *args: Any, **more: Any) -> Any:
         draft_logits = args[0] if args else more.get("draft_logits")
-        finish = _quiet(taps, lambda: before_v2(taps, prompts, logits, input_batch, draft_logits))
+        finish = taps.quiet(lambda: before_v2(taps, prompts, logits, input_batch, draft_logits))
         output = inner(self, logits, input_batch, *args, **more)
         if finish is not None:
-            _quiet(taps, lambda: finish(accepted_ids(output)))
+            taps.quiet(lambda: finish(accepted_ids(output)))
         return output
 
     sampler.__call__ = call
