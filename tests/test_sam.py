@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from decoders import Prompt, Sampling, UserError, generate, record
+from decoders.drafters.pld import suffix_lengths
 from decoders.drafters.recycling import TEMPLATES
-from decoders.drafters.sam import MOST_SHOWN, SamDrafter, SamParams, far_enough, match_lengths
+from decoders.drafters.sam import MOST_SHOWN, SamDrafter, SamParams, far_enough
 from decoders.engine.decoding import Decoding
 from decoders.prompt.prompt import Pool
 from decoders.study.look.whatif import ReadRun
@@ -56,7 +57,7 @@ def test_matches_are_those_of_an_automaton(seed: int) -> None:
     for length in range(2, len(text) + 1):
         tokens = text[:length]
         ends = np.flatnonzero(tokens[:-1] == tokens[-1])
-        lengths = match_lengths(tokens, ends)
+        lengths = suffix_lengths(tokens, ends)
         wanted, end = longest_suffix(tokens.tolist(), tokens[:-1].tolist())
         assert int(lengths.max(initial=0)) == wanted
         if wanted:

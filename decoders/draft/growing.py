@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from .draft import Candidates, Draft
 from .tree import DraftTree
 
@@ -21,14 +23,17 @@ class GrowingTree:
     def __init__(self, root: int) -> None:
         self.tokens, self.parents, self.origins = [root], [-1], ["root"]
         self.sources, self.places = [-1], [-1]
+        self.terms: dict[str, dict[int, float]] = {}
         self._children: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def add(self, parent: int, token: int, origin: str, source: int = -1, place: int = -1) -> int:
+    def add(
+        self, parent: int, token: int, origin: str, source: int = -1, place: int = -1, **terms: float
+    ) -> int:
         """The child of ``parent`` with ``token``, made where there is none: copied from position ``source`` of the text
-        or ``place`` of the pool, if from anywhere (-1).
+        or ``place`` of the pool, if from anywhere (-1). ``terms`` are numbers of it; of each the first stays.
         """
         node = self._children.setdefault((parent, token), len(self.tokens))
         if node == len(self.tokens):
@@ -37,16 +42,24 @@ class GrowingTree:
             self.origins.append(origin)
             self.sources.append(source)
             self.places.append(place)
+        for key, value in terms.items():
+            self.terms.setdefault(key, {}).setdefault(node, value)
         return node
 
+    def term(self, key: str) -> np.ndarray:
+        """A number of every node; nan where it has none."""
+        column, values = np.full(len(self), np.nan), self.terms.get(key, {})
+        column[list(values)] = list(values.values())
+        return column
+
     def chain(
-        self, tokens: Sequence[int], origin: str, *, parent: int = 0, source: int = -1, place: int = -1
+        self, tokens: Sequence[int], origin: str, *, parent: int = 0, source: int = -1, place: int = -1, **terms: float
     ) -> list[int]:
         """The nodes of tokens one below the other, copied from ``source`` (or ``place`` of the pool) on."""
         nodes = []
         for step, token in enumerate(tokens):
             parent = self.add(
-                parent, token, origin, source + step if source >= 0 else -1, place + step if place >= 0 else -1
+                parent, token, origin, source + step if source >= 0 else -1, place + step if place >= 0 else -1, **terms
             )
             nodes.append(parent)
         return nodes
@@ -57,5 +70,6 @@ class GrowingTree:
             return Draft.empty(self.tokens[0], reason, candidates=candidates)
         return Draft(
             DraftTree(tuple(self.tokens), tuple(self.parents)), tuple(self.origins), tuple(self.sources),
-            candidates=candidates, route=route, pool=tuple(self.places) if max(self.places) >= 0 else (), **more,  # pyright: ignore[reportArgumentType]
+            candidates=candidates, route=route, pool=tuple(self.places) if max(self.places) >= 0 else (),
+            terms={key: self.term(key) for key in self.terms}, **more,  # pyright: ignore[reportArgumentType]
         )  # fmt: skip

@@ -23,10 +23,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from decoders.draft.draft import Candidates, Draft
+from decoders.draft.growing import GrowingTree
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.engines.linear import table_rows
@@ -50,6 +50,7 @@ BIBTEX = r"""
 TOP_TOKENS = 64  # likeliest next tokens kept per position: the widest branching the paper tries
 RECORDED = 256  # candidates recorded of one semantic retrieval
 DECIMALS = 6  # cosines are compared as a trace keeps them, so that a tie or an exact τ is what it looks like
+BRANCHES_OFF = "the place found holds another token, so there are branches only: they are off"
 GATHER_BELOW = 0.3  # share of the positions up to which gathering their states is cheaper than comparing all
 
 
@@ -282,11 +283,18 @@ class AdaPldDrafter(Drafter):
             successors = self._successors(history, context, anchor, [token for _, token, _ in branches])
             laps.lap("successors")
 
-        nodes = _Nodes(root, context.tokens)
-        nodes.copy(main, anchor + 1)
-        for number, (rank, token, logprob) in enumerate(branches):
-            nodes.branch(token, rank, logprob, anchor, successors.get(number))
-        draft = nodes.draft(route, candidates, laps.notes)
+        tree = GrowingTree(root)
+        tree.chain(main, "main", source=anchor + 1)
+        for number, (rank, token, logprob) in enumerate(branches):  # of the anchor's distribution: nothing is copied
+            node = tree.add(0, token, "branch", branch_anchor=anchor, branch_rank=rank, branch_logprob=logprob)
+            if (after := successors.get(number)) is not None:
+                tree.add(
+                    node, int(context.tokens[after.source]), "successor", after.source, successor_cosine=after.cosine,
+                    successor_embedding=after.embedding,
+                )  # fmt: skip
+        probabilities = (1.0, *np.exp(tree.term("branch_logprob")[1:]).tolist())
+        draft = tree.draft(route=route, candidates=candidates, reason=BRANCHES_OFF)
+        draft = replace(draft, route=route, probabilities=probabilities, notes=laps.notes)
         laps.lap("branches")
         return draft
 
@@ -343,53 +351,6 @@ def _candidates(
         anchors, score, alike, chosen = anchors[best], score[best], alike[best], int(np.searchsorted(best, chosen))
     offered = np.minimum(root_position - anchors, copy_length)
     return Candidates(anchors, score, offered, chosen, {"cosine": score, "embedding": alike})
-
-
-class _Nodes:
-    """A draft under construction, node by node."""
-
-    def __init__(self, root: int, tokens: np.ndarray) -> None:
-        self.context = tokens
-        self.tokens, self.parents, self.origins, self.sources = [root], [-1], ["root"], [-1]
-        self.terms: dict[str, dict[int, float]] = {term.key: {} for term in NODE_TERMS}
-
-    def _add(self, token: int, parent: int, origin: str, source: int) -> int:
-        self.tokens.append(token)
-        self.parents.append(parent)
-        self.origins.append(origin)
-        self.sources.append(source)
-        return len(self.tokens) - 1
-
-    def copy(self, tokens: list[int], start: int) -> None:
-        for place, token in enumerate(tokens, start=start):
-            self._add(token, len(self.tokens) - 1, "main", place)
-
-    def branch(self, token: int, rank: int, logprob: float, anchor: int, successor: Successor | None) -> None:
-        node = self._add(token, 0, "branch", -1)  # drawn from the anchor's distribution: nothing was copied
-        terms = self.terms
-        terms["branch_anchor"][node], terms["branch_rank"][node], terms["branch_logprob"][node] = anchor, rank, logprob
-        if successor is not None:
-            node = self._add(int(self.context[successor.source]), node, "successor", successor.source)
-            terms["successor_cosine"][node], terms["successor_embedding"][node] = successor.cosine, successor.embedding
-
-    def draft(self, route: str, candidates: Candidates, notes: dict[str, float]) -> Draft:
-        count = len(self.tokens)
-        terms = {key: np.full(count, np.nan) for key, values in self.terms.items() if values}
-        for key, column in terms.items():
-            column[list(self.terms[key])] = list(self.terms[key].values())
-        probabilities = np.exp(terms.get("branch_logprob", np.full(count, np.nan)))
-        probabilities[0] = 1.0
-        return Draft(
-            DraftTree(tuple(self.tokens), tuple(self.parents)),
-            tuple(self.origins),
-            tuple(self.sources),
-            probabilities=tuple(probabilities.tolist()),
-            candidates=candidates,
-            route=route,
-            reason="" if count > 1 else "the place found holds another token, so there are branches only: they are off",
-            terms=terms,
-            notes=notes,
-        )
 
 
 NODE_TERMS = (

@@ -64,11 +64,7 @@ def places_after(
     number[list(tokens)] = np.arange(len(tokens))
     numbers = number[body]
     at = np.flatnonzero(numbers >= 0)
-    matched, alive = np.ones(len(at), dtype=np.int64), np.arange(len(at))
-    for back in range(1, min(longest, len(last) + 1)):
-        alive = alive[at[alive] >= back]
-        alive = alive[body[at[alive] - back] == last[-back]]
-        matched[alive] += 1
+    matched = suffix_lengths(body, at, longest, np.append(last, 0))
     whole = at + 1 + length <= len(text)
     best = none.copy()
     np.maximum.at(best, numbers[at], matched * 2 * count + np.where(whole, count + at, count - 1 - at))
@@ -93,7 +89,6 @@ class LogitSpecDrafter(Drafter):
         last = context.tokens[-p.max_ngram :].tolist()
         place, matched = (int(a[0]) for a in places_after(text, last[:-1], [root], p.max_ngram, p.copy_length))
         tree, left = GrowingTree(root), p.capacity - 1
-        ranks: dict[int, int] = {}
         if place >= 0:
             count = min(p.copy_length, len(text) - place, left)
             left -= count
@@ -111,19 +106,12 @@ class LogitSpecDrafter(Drafter):
             after = behind[index] if most > 1 else -1
             more = text[after : after + min(most - 1, p.copy_length)].tolist() if after >= 0 else []
             left -= 1 + len(more)
-            node = tree.add(0, token, "logit")
-            ranks.setdefault(node, index)
+            node = tree.add(0, token, "logit", rank=index, last_prob=probabilities[index])
             tree.chain(more[: budget - 1], "main", parent=node, source=after)
-        rank = np.full(len(tree), np.nan)
-        rank[list(ranks)] = list(ranks.values())
-        probability = np.full(len(tree), np.nan)
-        if ranks:
-            probability[list(ranks)] = [probabilities[index] for index in ranks.values()]
         return tree.draft(
             route="n-gram" if place >= 0 else "last logits",
             reason="the last token occurs nowhere before, and there are no logits yet",
             candidates=self._candidates(context, place - 1),
-            terms={"rank": rank, "last_prob": probability},
             notes={"matched": float(matched)},
         )
 

@@ -173,16 +173,14 @@ class LookaheadDrafter(Drafter):
     def propose(self, context: Context, budget: int) -> Draft:
         if not self.window:
             self.prepare(context)
-        tree, ages = GrowingTree(context.root), [np.nan]
+        tree = GrowingTree(context.root)
         tails = self.pool.of(context.root)[::-1] if self.is_full else []
         for age, tail in enumerate(tails):
-            tree.chain(tail[:budget], "ngram")
-            ages += [float(age)] * (len(tree) - len(ages))
+            tree.chain(tail[:budget], "ngram", age=float(age))
         probes = self.probes(context.length)
         why = "no n-gram is kept under the last token" if self.is_full else "the window is being filled"
         draft = tree.draft(route="n-grams", reason=why)
-        terms = {"age": np.asarray(ages)} if tails else {}
-        self.proposed = replace(draft, probes=probes, terms=terms, notes={"tried": float(len(tails))})
+        self.proposed = replace(draft, probes=probes, notes={"tried": float(len(tails))})
         return self.proposed
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:

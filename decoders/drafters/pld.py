@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from decoders.draft.terms import Term
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
+
+FEW, SHORT = 4, 16  # of so few places the rest is compared whole, unless it is as short as this
 
 
 @dataclass(frozen=True)
@@ -31,52 +34,91 @@ class PldParams:
         check_order(self, "min_ngram", "max_ngram")
 
 
-def suffix_lengths(tokens: np.ndarray, positions: np.ndarray, longest: int) -> np.ndarray:
-    """For each position: how many tokens up to it equal the sequence's last tokens, at most ``longest``.
+def suffix_lengths(
+    text: np.ndarray, ends: np.ndarray, longest: int | None = None, ending: np.ndarray | None = None
+) -> np.ndarray:
+    """For each place, where the last token stands: how many tokens up to it equal the text's last ones, or those of
+    ``ending``; at most ``longest``.
 
     >>> suffix_lengths(np.array([1, 2, 3, 9, 2, 3]), np.array([2]), 3)
     array([2])
     """
-    lengths = np.ones(len(positions), dtype=np.int64)
-    alive = np.ones(len(positions), dtype=bool)
-    last = len(tokens) - 1
-    for back in range(1, min(longest, last + 1)):
-        alive &= positions >= back
-        alive &= tokens[np.maximum(positions - back, 0)] == tokens[last - back]
-        if not alive.any():
-            break
+    ending = text if ending is None else ending
+    last, lengths, alive, back = len(ending) - 1, np.ones(len(ends), dtype=np.int64), np.arange(len(ends)), 1
+    most = len(ending) if longest is None else min(longest, len(ending))
+    few = FEW if most > SHORT else 0
+    while len(alive) > few and back < most:
+        alive = alive[ends[alive] >= back]
+        alive = alive[text[ends[alive] - back] == ending[last - back]]
         lengths[alive] += 1
+        back += 1
+    for place in alive.tolist() if back < most else ():  # the few that go on: compared whole
+        end = int(ends[place])
+        count = min(most, end + 1)
+        differs = text[end - count + 1 : end - back + 1][::-1] != ending[last - count + 1 : last - back + 1][::-1]
+        lengths[place] = back + int(differs.argmax()) if differs.any() else count
     return lengths
 
 
-class PldDrafter(Drafter):
-    """Candidates are all earlier positions of the root's token; the longest matched n-gram wins, then the earliest."""
+class RankedCopier(Drafter):
+    """Copies after one of the earlier places of the root's token: the best by ``scores`` of those that ``exclude``
+    leaves, of equally good ones the earliest (PLD; PLD+ eq. 2–4). ``params.k`` tokens at most.
+    """
 
-    def __init__(self, params: PldParams) -> None:
+    def __init__(self, params: Any) -> None:
         self.params = params
 
+    def scores(self, context: Context, positions: np.ndarray) -> dict[str, np.ndarray]:
+        """Score terms of the candidates, each ``[candidates]``; the first one is what they are ranked by."""
+        raise NotImplementedError
+
+    def exclude(self, score: np.ndarray, follow: np.ndarray) -> np.ndarray | None:
+        """Why each candidate cannot win ("": it can), by its score and the tokens that follow it; None: all can."""
+        raise NotImplementedError
+
+    def nothing(self, score: np.ndarray) -> str:
+        """Why there is no draft where all candidates are excluded."""
+        raise NotImplementedError
+
     def propose(self, context: Context, budget: int) -> Draft:
-        p, tokens, root = self.params, context.tokens, context.root_position
-        positions = np.flatnonzero(tokens[:root] == tokens[root])
+        tokens, root, prompt_only = context.tokens, context.root_position, getattr(self.params, "prompt_only", False)
+        searched = min(root, context.prompt_length) if prompt_only else root
+        positions = np.flatnonzero(tokens[:searched] == tokens[root])
         if not len(positions):
-            return Draft.empty(context.root, "the last token occurs nowhere before")
-        matched = suffix_lengths(tokens, positions, p.max_ngram)
-        follow = root - positions  # tokens after the anchor, up to the root
-        wins = matched >= p.min_ngram
-        excluded = np.where(wins, "", f"fewer than {p.min_ngram} tokens match")
-        if not p.clip:
-            excluded = np.where(wins & (follow < p.k), f"fewer than K = {p.k} tokens follow", excluded)
-            wins &= follow >= p.k
-        chosen = int(np.argmax(np.where(wins, matched, 0))) if wins.any() else -1
-        score, offered = matched.astype(np.float64), np.minimum(follow, p.k)
-        candidates = Candidates(positions, score, offered, chosen, {"ngram": matched}, tuple(excluded.tolist()))
+            where = "in the prompt" if prompt_only else "before"
+            return Draft.empty(context.root, f"the last token occurs nowhere {where}")
+        terms, follow = self.scores(context, positions), root - positions
+        score, offered = next(iter(terms.values())).astype(np.float64), np.minimum(follow, self.params.k)
+        excluded, eligible = self.exclude(score, follow), np.ones(len(positions), dtype=bool)
+        if excluded is not None:
+            eligible = excluded == ""
+        chosen = int(np.argmax(np.where(eligible, score, -np.inf))) if eligible.any() else -1
+        reasons = () if excluded is None else tuple(excluded.tolist())
+        candidates = Candidates(positions, score, offered, chosen, terms, reasons)
         if chosen < 0:
-            short = matched.max() < p.min_ngram
-            reason = "no match is long enough" if short else f"no match has K = {p.k} tokens after it"
-            return Draft.empty(context.root, reason, route="filtered", candidates=candidates)
+            return Draft.empty(context.root, self.nothing(score), route="filtered", candidates=candidates)
         start = int(positions[chosen]) + 1
-        copied = tokens[start : start + min(p.k, budget, int(follow[chosen]))].tolist()
+        copied = tokens[start : start + min(int(offered[chosen]), budget)].tolist()
         return Draft.copy_from(context.root, copied, start, route="lexical", candidates=candidates)
+
+
+class PldDrafter(RankedCopier):
+    """The longest matched n-gram wins."""
+
+    params: PldParams
+
+    def scores(self, context: Context, positions: np.ndarray) -> dict[str, np.ndarray]:
+        return {"ngram": suffix_lengths(context.tokens, positions, self.params.max_ngram)}
+
+    def exclude(self, score: np.ndarray, follow: np.ndarray) -> np.ndarray:
+        p = self.params
+        excluded = np.where(score >= p.min_ngram, "", f"fewer than {p.min_ngram} tokens match")
+        short = (excluded == "") & (follow < p.k) & (not p.clip)
+        return np.where(short, f"fewer than K = {p.k} tokens follow", excluded)
+
+    def nothing(self, score: np.ndarray) -> str:
+        short = score.max() < self.params.min_ngram
+        return "no match is long enough" if short else f"no match has K = {self.params.k} tokens after it"
 
 
 BIBTEX = r"""

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.errors import UserError
-from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import fetch, send
 from decoders.model.target.target import Target
+
+from .pld import RankedCopier
 
 PAPER = "PLD+: accelerating LLM inference by leveraging language model artifacts"
 BIBTEX = r"""
@@ -89,42 +89,18 @@ class AttentionParams:
     prompt_only: bool = _PROMPT_ONLY
 
 
-class RankedCopier(Drafter):
-    """Base of both methods: candidates, choice, and the copy after the winner (PLD+ eq. 2–4)."""
+class ThresholdCopier(RankedCopier):
+    """Base of both methods: candidates that score above θ may be copied."""
 
-    def __init__(self, params: HiddenParams | AttentionParams) -> None:
-        self.params = params
+    def exclude(self, score: np.ndarray, follow: np.ndarray) -> np.ndarray | None:
+        theta = self.params.theta
+        return None if theta is None else np.where(score > theta, "", f"score not above θ = {theta:g}")
 
-    def scores(self, context: Context, positions: np.ndarray) -> dict[str, np.ndarray]:
-        """Score terms of the candidates, each ``[candidates]``; the first one is what they are ranked by."""
-        raise NotImplementedError
-
-    def propose(self, context: Context, budget: int) -> Draft:
-        tokens, root = context.tokens, context.root_position
-        searched = min(root, context.prompt_length) if self.params.prompt_only else root
-        positions = np.flatnonzero(tokens[:searched] == tokens[root])
-        if not len(positions):
-            where = "in the prompt" if self.params.prompt_only else "before"
-            return Draft.empty(context.root, f"the last token occurs nowhere {where}")
-        terms = self.scores(context, positions)
-        score = next(iter(terms.values()))
-        eligible = np.ones(len(positions), dtype=bool)
-        excluded: tuple[str, ...] = ()
-        if self.params.theta is not None:
-            eligible = score > self.params.theta
-            excluded = tuple("" if e else f"score not above θ = {self.params.theta:g}" for e in eligible)
-        chosen = int(np.argmax(np.where(eligible, score, -np.inf))) if eligible.any() else -1  # ties: the earliest
-        offered = np.minimum(root - positions, self.params.k)
-        candidates = Candidates(positions, score, offered, chosen, terms, excluded)
-        if chosen < 0:
-            reason = f"no candidate scores above θ = {self.params.theta:g}"
-            return Draft.empty(context.root, reason, route="filtered", candidates=candidates)
-        start = int(positions[chosen]) + 1
-        copied = tokens[start : start + min(int(offered[chosen]), budget)].tolist()
-        return Draft.copy_from(context.root, copied, start, route="lexical", candidates=candidates)
+    def nothing(self, score: np.ndarray) -> str:
+        return f"no candidate scores above θ = {self.params.theta:g}"
 
 
-class HiddenCopier(RankedCopier):
+class HiddenCopier(ThresholdCopier):
     """PLD+(h): score(j) = cos(H[j-1], H[t-1])."""
 
     params: HiddenParams
@@ -159,7 +135,7 @@ def hidden_cosines(
     return fetch(states[:-1] @ states[-1])[0].astype(np.float64)
 
 
-class AttentionCopier(RankedCopier):
+class AttentionCopier(ThresholdCopier):
     """PLD+(a): score(j) = max over the selected heads of A[t-1 → j]; sums and other heads for the paper's fig. 3."""
 
     params: AttentionParams

@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Int
 
 from decoders.draft.draft import Draft, Learned, Scored, Verdict
+from decoders.draft.growing import GrowingTree
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.method.kept import kept_with
 from decoders.method.method import Method
@@ -122,28 +122,16 @@ class RecyclingDrafter(Drafter):
             self.keeps.write(context.tokens[:-1], context.top_ids[:, :RANKS].cpu().numpy())
 
     def propose(self, context: Context, budget: int) -> Draft:
-        tokens, parents, ranks = [context.root], [-1], [np.nan]
-        nodes = {"": 0}
-        matrix = self.matrix
+        tree, nodes, matrix = GrowingTree(context.root), {"": 0}, self.matrix
         for path in self.paths:
             parent = nodes.get(path[:-1])
             if parent is None or len(path) > budget:
                 continue
-            token = int(matrix[tokens[parent], int(path[-1])])
+            rank = int(path[-1])
+            token = int(matrix[tree.tokens[parent], rank])
             if token != UNKNOWN:
-                nodes[path] = len(tokens)
-                tokens.append(token)
-                parents.append(parent)
-                ranks.append(int(path[-1]))
-        if len(tokens) == 1:
-            return Draft.empty(context.root, "the last token was in no forward of this run before")
-        return Draft(
-            DraftTree(tuple(tokens), tuple(parents)),
-            ("root",) + ("recycled",) * (len(tokens) - 1),
-            (-1,) * len(tokens),
-            route="matrix",
-            terms={"row_rank": np.asarray(ranks)},
-        )
+                nodes[path] = tree.add(parent, token, "recycled", row_rank=rank)
+        return tree.draft(route="matrix", reason="the last token was in no forward of this run before")
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         tokens, rows = np.asarray(draft.tree.tokens), fetch(top_k(scored.logits, RANKS)[1])[0]

@@ -32,6 +32,7 @@ from decoders.verifiers.verifier import Verifier
 
 from .adapld import METHOD as ADAPLD
 from .eagle import EAGLE2
+from .pld import suffix_lengths
 from .recycling import METHOD as RECYCLING
 from .recycling import RecyclingDrafter, RecyclingParams
 
@@ -59,27 +60,6 @@ class SamParams:
         True, "Learn from the prompt", "With recycling as the fallback: fill its matrix from the prompt's tokens too, "
         "while the prompt is read, as SAMD's code does.",
     )  # fmt: skip
-
-
-def match_lengths(tokens: Int[np.ndarray, " tokens"], ends: Int[np.ndarray, " places"]) -> Int[np.ndarray, " places"]:
-    """Number of tokens up to each earlier place that equal the text's last ones (the last token stands at all of them).
-
-    >>> match_lengths(np.array([1, 2, 3, 9, 1, 2, 3]), np.array([2])).tolist()
-    [3]
-    """
-    last, lengths = len(tokens) - 1, np.ones(len(ends), dtype=np.int64)
-    alive = np.arange(len(ends))
-    back = 1
-    while len(alive) > 4:
-        alive = alive[ends[alive] >= back]
-        alive = alive[tokens[ends[alive] - back] == tokens[last - back]]
-        lengths[alive] += 1
-        back += 1
-    for place in alive.tolist():  # the few that go on: compared whole
-        end = int(ends[place])
-        differs = tokens[: end - back + 1][::-1] != tokens[last - end : last - back + 1][::-1]
-        lengths[place] = back + (int(differs.argmax()) if differs.any() else len(differs))
-    return lengths
 
 
 def far_enough(ends: Int[np.ndarray, " places"], lengths: Int[np.ndarray, " places"], text: int, count: int) -> int:
@@ -113,7 +93,7 @@ class SamDrafter(Drafter):
     def propose(self, context: Context, budget: int) -> Draft:
         p, tokens = self.params, context.tokens
         ends = np.flatnonzero(tokens[:-1] == tokens[-1])
-        lengths = match_lengths(tokens, ends)
+        lengths = suffix_lengths(tokens, ends)
         in_text = int(lengths.max(initial=0))
         spans = [] if self.index is None else list(self.index.intervals(tokens))
         in_corpus = len(spans) - p.len_bias

@@ -32,6 +32,8 @@ from decoders.prompt.pool import SEPARATOR, PoolIndex
 from decoders.prompt.prompt import Pool
 from decoders.trace.origins import Origin
 
+from .pld import suffix_lengths
+
 MOST_COUNTED = 2048  # of more places of a string, so many are counted, spread evenly
 
 
@@ -258,7 +260,7 @@ class SuffixDrafter(Drafter):
         if not best.tokens:
             reason = f"nothing follows the last tokens with a probability of {self.params.min_token_prob:g} or more"
             return replace(Draft.empty(context.root, reason, candidates=candidates), notes=notes)
-        tree, nodes, depths, probabilities = GrowingTree(context.root), [0], [0], [np.nan]
+        tree, nodes, depths = GrowingTree(context.root), [0], [0]
         for number, parent in enumerate(best.parents):
             depths.append(depths[parent + 1] + 1)
             if depths[-1] > budget:
@@ -266,10 +268,9 @@ class SuffixDrafter(Drafter):
                 continue
             source = best.sources[number]
             origin = "local" if source >= 0 else "global"
-            nodes.append(tree.add(nodes[parent + 1], best.tokens[number], origin, source))
-            probabilities.append(best.probabilities[number])
-        path_prob = {"path_prob": np.asarray(probabilities)}
-        return tree.draft(route=best.kind, candidates=candidates, terms=path_prob, notes=notes)
+            chance = best.probabilities[number]
+            nodes.append(tree.add(nodes[parent + 1], best.tokens[number], origin, source, path_prob=chance))
+        return tree.draft(route=best.kind, candidates=candidates, notes=notes)
 
     def _guess(self, one: Class, kind: str = "local") -> Guess:
         """The best draft of a class: of equally good ones that of its longest suffix. A shorter suffix allows fewer
@@ -290,18 +291,8 @@ class SuffixDrafter(Drafter):
         """The places of the last token in ``text`` (a tail of ``tokens``, or all), and how many tokens up to each equal
         the last ones, less than ``depth``.
         """
-        ends, last = np.flatnonzero(text == tokens[-1]), len(tokens) - 1
-        lengths, alive = np.ones(len(ends), dtype=np.int64), np.arange(len(ends))
-        for back in range(1, min(self.params.depth - 1, len(tokens))):
-            alive = alive[ends[alive] >= back]
-            alive = alive[text[ends[alive] - back] == tokens[last - back]]
-            if not len(alive):
-                break
-            lengths[alive] = back + 1
-            if len(alive) == 1 and ends[alive[0]] == len(text) - 1:  # the end alone goes on as far as the text does
-                lengths[alive] = min(self.params.depth - 1, len(text))
-                break
-        return ends, lengths
+        ends = np.flatnonzero(text == tokens[-1])
+        return ends, suffix_lengths(text, ends, self.params.depth - 1, tokens)
 
     def _classes(
         self, text: np.ndarray, first: int, ends: np.ndarray, lengths: np.ndarray, more: Sequence[tuple[int, int]] = ()
