@@ -19,7 +19,7 @@ from decoders.drafters.casd import CasdParams, prepare
 from decoders.engine import one_row, recording
 from decoders.engine.numbers import HEAD_LEAST, higher
 from decoders.engine.recording import EVENT_SECONDS, Run
-from decoders.engine.rows import WHOLE_POOL, Rows
+from decoders.engine.rows import WHOLE_POOL
 from decoders.method.drafter import Drafter
 from decoders.model.target.target import Session
 from decoders.prompt import codec
@@ -31,6 +31,7 @@ from decoders.trace.baseline import unlike
 from decoders.trace.check import check
 from decoders.trace.files import load, save
 from decoders.trace.report import report
+from decoders.trace.rows import Rows
 from decoders.trace.tables import TABLES, Column
 from decoders.verifiers.match import MatchVerifier, judged
 from decoders.verifiers.residual import residual

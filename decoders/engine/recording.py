@@ -26,6 +26,7 @@ from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.trace import metrics
 from decoders.trace.baseline import baseline
+from decoders.trace.rows import Delta
 from decoders.trace.run import (
     RunAttention,
     RunCompression,
@@ -45,7 +46,7 @@ from .decoding import Decoding, Step
 from .length import TERMS as LENGTH_TERMS
 from .memory_use import drafter_bytes
 from .one_row import OneRow
-from .rows import Delta, Recording
+from .rows import Recording
 
 FORWARDS = "term:forward_ms"  # a draft model's
 RECORD_STEPS, RECORD_SECONDS = 32, 0.25  # steps wait for one another at most so long

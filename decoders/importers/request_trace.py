@@ -16,7 +16,7 @@ from typing import Any
 
 from decoders.trace import metrics
 from decoders.trace.origins import DRAFTER
-from decoders.trace.tables import REQUIRED, TABLES
+from decoders.trace.rows import Rows, columns_with_defaults
 from decoders.trace.trace import Trace
 
 from .request import Choice, Request, ServerStep, words
@@ -65,7 +65,7 @@ def trace_of(request: Request, source: str, title: str) -> Trace:
     warnings = [*request.warnings, *differences(request)]
     rows = _Rows(request, pieces, prompt, output, unknown)
     for step in steps:
-        rows.add(step)
+        rows.add_step(step)
     if not any(token.text for token in request.tokens) and request.text == "":
         unknown.add("text")
     if any(token >= NOT_RECORDED for token in (*prompt, *output)):
@@ -73,7 +73,7 @@ def trace_of(request: Request, source: str, title: str) -> Trace:
     run = _run(request, source, title, len(prompt), sorted(unknown))
     run["imported"] |= {"warnings": warnings} if warnings else {}
     trace = Trace.new(run)
-    for table, columns in rows.tables.items():
+    for table, columns in rows.delta.items():
         trace.tables[table].update(columns)
     columns = trace.tables["pieces"]
     columns["id"], columns["hex"] = list(pieces.hexes), [piece for piece, _ in pieces.hexes.values()]
@@ -170,35 +170,30 @@ def _steps(request: Request, unknown: set[str]) -> list[ServerStep]:
     return steps
 
 
-class _Rows:
+class _Rows(Rows):
     """The tables' columns, step after step."""
 
     def __init__(
         self, request: Request, pieces: Pieces, prompt: Sequence[int], output: Sequence[int], unknown: set[str]
     ) -> None:
         self.request, self.pieces, self.output, self.unknown = request, pieces, output, unknown
-        self.prompt = len(prompt)
+        self.prompt, steps = len(prompt), request.steps or ()
         self.root, self.at, self.step, self.elapsed = prompt[-1], 0, 0, 0.0
-        self.timed = any(step.ms is not None for step in request.steps or ())
-        count = len(prompt)
-        self.tokens: dict[str, list[Any]] = {
-            "id": list(prompt), "segment": ["text"] * count, "passage": [-1] * count, "step": [-1] * count,
-            "kind": ["prompt"] * count, "origin": [""] * count, "source": [-1] * count, "pool": [-1] * count,
-            "prob": [None] * count, "rank": [-1] * count,
-        }  # fmt: skip
-        tables = ("steps", "nodes", "targets", "guesses")
-        new = Trace.new({}).tables
-        self.tables: dict[str, dict[str, list[Any]]] = {"tokens": self.tokens, **{name: new[name] for name in tables}}
-        self.served = any(step.served is not None for step in request.steps or ())  # p after temperature and the like
-        if self.served:
-            self.tables["nodes"]["served_prob"] = []
-        self.confident = any(step.confidence is not None for step in request.steps or ())
-        if self.confident:
-            self.tables["nodes"]["confidence"] = []
-        if any(step.batch for step in request.steps or ()):  # requests of the forward: its times are of all
-            self.tables["steps"]["batch"] = []
+        self.timed = any(step.ms is not None for step in steps)
+        columns = columns_with_defaults({})
+        for table, name, recorded in (
+            ("nodes", "served_prob", any(step.served is not None for step in steps)),  # after temperature and the like
+            ("nodes", "confidence", any(step.confidence is not None for step in steps)),
+            ("steps", "batch", any(step.batch for step in steps)),  # requests of the forward: its times are of all
+        ):
+            columns[table] += [(name, None)] * recorded
+        super().__init__(columns, ("tokens", "steps", "nodes", "targets", "guesses"))
+        self.add("tokens", len(prompt), {
+            "id": list(prompt), "segment": "text", "passage": -1, "step": -1, "kind": "prompt", "origin": "",
+            "source": -1, "pool": -1, "prob": None, "rank": -1,
+        })  # fmt: skip
 
-    def add(self, step: ServerStep) -> None:
+    def add_step(self, step: ServerStep) -> None:
         """Rows of the next step."""
         emitted = range(self.at, self.at + step.emitted)
         accepted = len(emitted) - 1 if step.accepted is None else min(step.accepted, len(emitted))
@@ -210,31 +205,29 @@ class _Rows:
         judged = [self._probability_and_rank(i) for i in emitted]
         if any(rank < 0 for _, rank in judged):
             self.unknown.add("tokens.rank")
-        self._nodes(step, accepted, drafted, judged)
-        kinds = ["accepted"] * accepted + (["bonus" if drafted else "plain"] if own else [])
-        shared = {"segment": "output", "passage": -1, "step": self.step, "source": -1, "pool": -1}
-        for name, value in shared.items():
-            self.tokens[name] += [value] * len(emitted)
-        self.tokens["id"] += self.output[emitted.start : emitted.stop]
-        self.tokens["kind"] += kinds
-        self.tokens["origin"] += [DRAFTER.name] * accepted + [""] * own
-        self.tokens["prob"] += [prob for prob, _ in judged]
-        self.tokens["rank"] += [rank for _, rank in judged]
+        self._add_nodes(step, accepted, drafted, judged)
+        self.add("tokens", len(emitted), {
+            "id": self.output[emitted.start : emitted.stop], "segment": "output", "passage": -1, "step": self.step,
+            "kind": ["accepted"] * accepted + (["bonus" if drafted else "plain"] if own else []),
+            "origin": [DRAFTER.name] * accepted + [""] * own, "source": -1, "pool": -1,
+            "prob": [prob for prob, _ in judged], "rank": [rank for _, rank in judged],
+        })  # fmt: skip
         self.elapsed += step.ms or 0.0
         depth = max(step.depths(drafted)) if step.parents else drafted
         full = "full" if accepted == depth else "partial" if accepted else "none"
-        row = {
+        self.add("steps", 1, {
             "context": self.prompt + self.at, "route": "", "drafted": drafted, "depth": depth, "accepted": accepted,
             "reason": "" if drafted else step.reason, "emitted": len(emitted),
             "bonus": self.output[emitted.stop - 1] if own else -1, "outcome": full if drafted else "plain",
             "origins": DRAFTER.name if accepted else "", "entropy": None, "draft_ms": step.draft_ms,
             "verify_ms": step.verify_ms, "commit_ms": None, "elapsed_ms": self.elapsed if self.timed else None,
             "batch": step.batch,
-        }  # fmt: skip
-        _extend(self.tables, "steps", 1, **{name: [value] for name, value in row.items()})
+        })  # fmt: skip
         self.at, self.step, self.root = emitted.stop, self.step + 1, self.output[emitted.stop - 1]
 
-    def _nodes(self, step: ServerStep, accepted: int, drafted: int, judged: Sequence[tuple[float | None, int]]) -> None:
+    def _add_nodes(
+        self, step: ServerStep, accepted: int, drafted: int, judged: Sequence[tuple[float | None, int]]
+    ) -> None:
         count, ids, known = drafted + 1, self.pieces.id, self.pieces.hexes
         offers = [() if depth > len(step.draft) else step.draft[depth - 1] for depth in range(1, count)]
         depths = step.depths(drafted)
@@ -247,30 +240,27 @@ class _Rows:
         else:
             verdicts, tokens, status = self._of_tree(step, depths, step.path[:accepted], judged)
         verdicts[: len(step.judged)] = [(share(prob), rank) for prob, rank in step.judged[:drafted]]
-        rows: dict[str, list[Any]] = {
-            "step": [self.step] * count, "token": [self.root, *tokens],
+
+        def shares(values: Sequence[float | None] | None) -> list[float | None]:
+            told = [share(value) for value in (values or ())[:drafted]]
+            return [None, *told, *[None] * (drafted - len(told))]
+
+        self.add("nodes", count, {
+            "step": self.step, "token": [self.root, *tokens],
             "parent": list(range(-1, drafted)) if step.parents is None else [-1, *step.parents],
-            "depth": depths, "origin": ["root", *[DRAFTER.name] * drafted], "source": [-1] * count,
-            "pool": [-1] * count, "draft_prob": [None, *(share(o[0][2]) if o else None for o in offers)],
+            "depth": depths, "origin": ["root", *[DRAFTER.name] * drafted], "source": -1, "pool": -1,
+            "draft_prob": [None, *(share(o[0][2]) if o else None for o in offers)],
             "prob": [None, *(prob for prob, _ in verdicts)], "rank": [-1, *(rank for _, rank in verdicts)],
             "status": ["root", *status], "reason": ["", *(REASONS.get(word, "") for word in status)],
-        }  # fmt: skip
-        for name, wanted, values in (
-            ("served_prob", self.served, step.served), ("confidence", self.confident, step.confidence),
-        ):  # fmt: skip
-            if wanted:
-                shares = [share(value) for value in (values or ())[:drafted]]
-                rows[name] = [None, *shares, *[None] * (drafted - len(shares))]
-        _extend(self.tables, "nodes", count, **rows)
+            "served_prob": shares(step.served), "confidence": shares(step.confidence),
+        })  # fmt: skip
         told = offers if step.parents is None else ()
         guesses = [(depth, rank, *choice) for depth, o in enumerate(told) for rank, choice in enumerate(o)]
-        nothing: list[None] = [None] * len(guesses)
-        _extend(
-            self.tables, "guesses", len(guesses), step=[self.step] * len(guesses),
-            node=[depth for depth, *_ in guesses], rank=[rank for _, rank, *_ in guesses],
-            token=[ids(token, text) for _, _, token, text, _ in guesses],
-            draft_prob=[share(q) for *_, q in guesses], prob=nothing, residual=nothing,
-        )  # fmt: skip
+        self.add("guesses", len(guesses), {
+            "step": self.step, "node": [depth for depth, *_ in guesses], "rank": [rank for _, rank, *_ in guesses],
+            "token": [ids(token, text) for _, _, token, text, _ in guesses],
+            "draft_prob": [share(q) for *_, q in guesses], "prob": None, "residual": None,
+        })  # fmt: skip
         nodes, choices = list[int](), list[Choice]()
         for depth in range(count):
             top: Sequence[Choice] = ()
@@ -280,11 +270,10 @@ class _Rows:
                 top = self.request.tokens[self.at + depth].top
             nodes += [depth] * len(top)
             choices += top
-        _extend(
-            self.tables, "targets", len(nodes), step=[self.step] * len(nodes), node=nodes,
-            token=[token if text is None and token in known else ids(token, text) for token, text, _ in choices],
-            prob=[share(p) for _, _, p in choices],
-        )  # fmt: skip
+        self.add("targets", len(nodes), {
+            "step": self.step, "node": nodes, "prob": [share(p) for _, _, p in choices],
+            "token": [token if text is None and token in known else ids(token, text) for token, text, _ in choices],
+        })  # fmt: skip
         if drafted > accepted + len(step.draft[accepted:]):
             self.unknown.add("nodes.token")
 
@@ -314,13 +303,3 @@ class _Rows:
             return prob, -1
         above = sum(p is not None and token.prob is not None and p > token.prob + 1e-9 for _, _, p in token.top)
         return prob, above if above < len(token.top) else -1
-
-
-# of the columns that were added to tables since their first version
-DEFAULTS = {table: {c.name: c.default for c in TABLES[table] if c.default is not REQUIRED} for table in TABLES}
-
-
-def _extend(tables: dict[str, dict[str, list[Any]]], table: str, count: int, **rows: list[Any]) -> None:
-    """Rows of a table, column by column; the columns that are not named have their defaults."""
-    for name, values in tables[table].items():
-        values += rows[name] if name in rows else [DEFAULTS[table][name]] * count
