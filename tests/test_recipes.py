@@ -179,6 +179,9 @@ def test_prompt_tokens_learn_in_epochs(target: Any, files: tuple[str, str], monk
     assert [variant.steps for variant, _ in planned.variants] == [2, 6] and "each for 2 to 6 steps" in planned.notes[-1]
     results = run_experiment(target, planned)
     assert not results.failures and {row["param:epochs"] for row in results.rows} == {"1", "3"}
+    logs = [variant.log(target.key) for variant, _ in planned.variants]
+    run_experiment(target, planned)
+    assert [variant.log(target.key) for variant, _ in planned.variants] == logs, "trained once, for all runs of a plan"
     batch = replace(find_recipe("ppd-table4-batch"), data=files[1:])
     steps = [variant_of(batch, setting) for setting in batch.settings(target.info)]
     assert [one.steps for one in steps if one] == [96, 24], "a batch of 1 makes four times as many steps"

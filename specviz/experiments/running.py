@@ -141,11 +141,12 @@ def _train_parts(session: Session) -> Parts:
 
     target, planned, cancel = session.target, session.planned, session.cancel
     settings = {v: s for s in planned.settings if (v := variant_of(planned.experiment, s)) is not None}
-    total = sum(variant.steps for variant, _ in planned.variants)
+    missing = [variant for variant, _ in planned.variants if variant.log(target.key) is None]  # by now
+    total = sum(variant.steps for variant in missing)
     failed: dict[Variant, str] = {}
     started, done = time.perf_counter(), 0
-    network = session.on_device(lambda: stock_network(target)) if planned.variants else None
-    for variant, _ in planned.variants:
+    network = session.on_device(lambda: stock_network(target)) if missing else None
+    for variant in missing:
         words = name_of(variant, settings[variant].trains or {})
         with contextlib.closing(training(variant, target, network)) as steps:
             made = 0

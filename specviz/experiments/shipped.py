@@ -195,6 +195,7 @@ def comparisons(folder: Path = SHIPPED) -> Mapping[str, str]:
 def main() -> None:
     """Record what comes along, with the model that is named, or the bundled one."""
     from decoders import load_target
+    from decoders.drafters.sps import offer_drafter
 
     parser = argparse.ArgumentParser(prog="python -m specviz.experiments.shipped", description=main.__doc__)
     parser.add_argument("model", nargs="?", default=BUNDLED)
@@ -202,8 +203,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=SHIPPED)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for each recipe, at most")
     parser.add_argument("--training-steps", type=int, default=0, help="of parts that a recipe trains (0: its own)")
+    parser.add_argument("--drafter", help="a model that drafts where a line names none")
     args = parser.parse_args()
     target = load_target(model_place(args.model), engine="eager")
+    if args.drafter:
+        offer_drafter(target, args.drafter)
     if not args.recipes:
         results = record(target, args.folder, toy=args.model == BUNDLED)
         print(f"{args.folder / KEY}: {len(results.rows)} runs, {results.about['state']}")
