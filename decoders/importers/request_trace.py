@@ -241,18 +241,19 @@ class _Rows(Rows):
             verdicts, tokens, status = self._of_tree(step, depths, step.path[:accepted], judged)
         verdicts[: len(step.judged)] = [(share(prob), rank) for prob, rank in step.judged[:drafted]]
 
-        def shares(values: Sequence[float | None] | None) -> list[float | None]:
-            told = [share(value) for value in (values or ())[:drafted]]
+        def shares(values: Sequence[float | None]) -> list[float | None]:
+            told = [share(value) for value in values[:drafted]]
             return [None, *told, *[None] * (drafted - len(told))]
 
         self.add("nodes", count, {
             "step": self.step, "token": [self.root, *tokens],
             "parent": list(range(-1, drafted)) if step.parents is None else [-1, *step.parents],
             "depth": depths, "origin": ["root", *[DRAFTER.name] * drafted], "source": -1, "pool": -1,
-            "draft_prob": [None, *(share(o[0][2]) if o else None for o in offers)],
-            "prob": [None, *(prob for prob, _ in verdicts)], "rank": [-1, *(rank for _, rank in verdicts)],
-            "status": ["root", *status], "reason": ["", *(REASONS.get(word, "") for word in status)],
-            "served_prob": shares(step.served), "confidence": shares(step.confidence),
+            "draft_prob": [None, *[share(o[0][2]) if o else None for o in offers]],
+            "prob": [None, *[prob for prob, _ in verdicts]], "rank": [-1, *[rank for _, rank in verdicts]],
+            "status": ["root", *status], "reason": ["", *[REASONS.get(word, "") for word in status]],
+            "served_prob": None if step.served is None else shares(step.served),
+            "confidence": None if step.confidence is None else shares(step.confidence),
         })  # fmt: skip
         told = offers if step.parents is None else ()
         guesses = [(depth, rank, *choice) for depth, o in enumerate(told) for rank, choice in enumerate(o)]

@@ -34,5 +34,5 @@ class Rows:
         """``count`` rows: per column their values, or one for all. KeyError where one without a default is left out."""
         rows = self.delta[table]
         for name, default in self._columns[table]:
-            value = values[name] if default is REQUIRED else values.get(name, default)
-            rows[name] += value if isinstance(value, SEVERAL) else [value] * count
+            value = values[name] if default is REQUIRED or name in values else default
+            rows[name] += [value] * count if value is None or not isinstance(value, SEVERAL) else value
