@@ -186,6 +186,8 @@ def test_prompt_tokens_learn_in_epochs(target: Any, files: tuple[str, str], monk
     steps = [variant_of(batch, setting) for setting in batch.settings(target.info)]
     assert [one.steps for one in steps if one] == [96, 24], "a batch of 1 makes four times as many steps"
     assert [one.recipe.rows for one in steps if one] == [192, 768], "each document has as many insertion points"
+    twelve = replace(find_recipe("ppd-table4-epochs"), data=files[1:])
+    assert steps[-1] == [variant_of(twelve, setting) for setting in twelve.settings(target.info)][-1], "trained once"
 
 
 def test_earlier_trainings_are_found_under_their_names(target: Any) -> None:

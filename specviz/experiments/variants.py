@@ -249,9 +249,10 @@ def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
     kind = trainable(setting.line.method)
     variant = PromptVariant if kind.training.family == PROMPT_TOKENS else DraftVariant
     steps, epochs = experiment.training_steps, int(setting.trains.get("epochs") or 0)
+    trains = {name: value for name, value in setting.trains.items() if (name, value) != ("batch", EPOCH_BATCH)}
     if epochs:
-        steps = epochs * -(-EPOCH // int(setting.trains.get("batch") or EPOCH_BATCH))
-    return variant(kind.name, steps, experiment.data, **setting.trains)
+        steps = epochs * -(-EPOCH // int(trains.get("batch") or EPOCH_BATCH))
+    return variant(kind.name, steps, experiment.data, **trains)
 
 
 def check_variants(variants: Sequence[Variant], target: Target) -> None:
