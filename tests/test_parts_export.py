@@ -123,6 +123,8 @@ def test_a_vanilla_drafter_is_a_causal_lm(home, options, capsys):
     if options.get("draft_vocab"):
         assert "learnt to draft 90 of 320 tokens" in told
         return
+    model, few = AutoModelForCausalLM.from_pretrained(folder), {"max_new_tokens": NEW, "do_sample": False}
+    assert torch.equal(model.generate(ids, assistant_model=theirs, **few), model.generate(ids, **few))
     runs = [record(target, PROMPT, "sps", {"drafter": str(place)}, max_new_tokens=NEW) for place in (part, out)]
     assert all(runs[0].tables["nodes"][name] == runs[1].tables["nodes"][name] for name in ("token", "parent", "status"))
     assert "a vanilla drafter has no form called 'eagle'" in refusal(

@@ -63,8 +63,9 @@ class States:
         self.key = fingerprint(model.config, model.base_model.parameters())
         self.stored = model.device.type == "cpu"
         self.target: FrozenTarget | None = None  # made when a document is new
-        folder.mkdir(parents=True, exist_ok=True)
-        self.bytes = sum(file.stat().st_size for file in folder.iterdir()) if most_bytes < math.inf else 0
+        if self.stored:
+            folder.mkdir(parents=True, exist_ok=True)
+        self.bytes = sum(file.stat().st_size for file in folder.glob("*")) if most_bytes < math.inf else 0
 
     def of(self, batch: Batch) -> tuple[list[KeysValues], Float[Tensor, "rows length hidden"]]:
         """Keys and values per layer, and the head's states, 0 behind each document's end."""
