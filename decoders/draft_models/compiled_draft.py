@@ -91,6 +91,10 @@ class CompiledForwards(ABC):
             weights.append(getattr(reduce(getattr, path, self.network), "packed" if packed else attribute))
         return weights
 
+    def takes(self, rows: int) -> bool:
+        """True where a forward of so many rows runs here."""
+        return rows <= MOST_ROWS and self.usable()
+
     def usable(self) -> bool:
         """True where forwards run here."""
         if self.checked is False or self.engines.static is None or not self.ready():
@@ -135,10 +139,6 @@ class CompiledDraft(CompiledForwards):
 
     def shape(self, kind: str) -> ForwardShape:
         return ForwardShape(self.model.config, kind, self.packs_at(self.kinds[kind]), self.kv_heads)
-
-    def takes(self, rows: int) -> bool:
-        """True where a forward of so many rows runs here."""
-        return rows <= MOST_ROWS and self.usable()
 
     def run(
         self, ids: Int[Tensor, " rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,

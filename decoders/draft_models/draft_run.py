@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from .own_cache import OwnCache
 if TYPE_CHECKING:
     from decoders.model.state.memory import Context
 
+    from .compiled_draft import CompiledDraft
+
 READ_ROWS = 1024  # most rows of a forward that reads a text
 DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
 
@@ -28,21 +30,6 @@ def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
     n = min(len(first), len(second))
     differs = first[:n] != second[:n]
     return int(differs.argmax()) if differs.any() else n
-
-
-class CompiledNetwork(Protocol):
-    """A draft model's compiled forwards (``compiled_draft.CompiledDraft``)."""
-
-    def takes(self, rows: int) -> bool:
-        """True where a forward of so many rows runs there."""
-        ...
-
-    def run(
-        self, ids: Int[Tensor, " rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
-        context: Context,
-    ) -> tuple[Float[Tensor, " drafted"], list[Tensor]]:  # fmt: skip
-        """Rows behind ``start`` others: logits of the last one, and its queries by layer."""
-        ...
 
 
 class DraftRun:
@@ -55,7 +42,7 @@ class DraftRun:
 
     def __init__(
         self, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]],
-        compiled: CompiledNetwork | None = None,
+        compiled: CompiledDraft | None = None,
     ) -> None:  # fmt: skip
         self.model, self.rotary, self.compiled = model, rotary, compiled
         self.limit = 1 << 30  # no longest text: rotary positions go on

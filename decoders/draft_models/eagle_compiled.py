@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .compiled_draft import CHECKED_ROWS, KEYS, MOST_ROWS, CompiledForwards, Pair
+from .compiled_draft import CHECKED_ROWS, KEYS, CompiledForwards, Pair
 from .eagle_head import EagleHead
 from .eagle_run import EagleRun
 from .functional import LEVEL, ROW, TEXT, ForwardShape
@@ -35,7 +35,7 @@ class CompiledEagle(CompiledForwards):
 
     def takes(self, rows: int) -> bool:
         """True where a forward of so many rows runs here; those of heads with windows never do."""
-        return not self.head.config.windows and rows <= MOST_ROWS and self.usable()
+        return not self.head.config.windows and super().takes(rows)
 
     def run(
         self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, " rows"], start: int, cos: Tensor, sin: Tensor,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,22 +18,10 @@ from .draft_run import READ_ROWS, common_prefix
 from .eagle_head import EagleHead
 from .own_cache import OwnCache
 
+if TYPE_CHECKING:
+    from .eagle_compiled import CompiledEagle
+
 DRAFT_ROWS = 1024  # cache rows behind the committed pairs: a frontier per level of a tree
-
-
-class CompiledHead(Protocol):
-    """A head's compiled forwards (``eagle_compiled.CompiledEagle``)."""
-
-    def takes(self, rows: int) -> bool:
-        """True where a forward of so many rows runs there."""
-        ...
-
-    def run(
-        self, state: Tensor, tokens: Tensor, start: int, cos: Tensor, sin: Tensor, mask: Tensor | None, store: Tensor,
-        last_only: bool,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """As ``EagleRun.forward``."""
-        ...
 
 
 class EagleRun:
@@ -44,7 +32,7 @@ class EagleRun:
     Only committed pairs are kept: accepted tokens are read again, with the target's own states in place of the head's.
     """
 
-    def __init__(self, head: EagleHead, compiled: CompiledHead | None = None) -> None:
+    def __init__(self, head: EagleHead, compiled: CompiledEagle | None = None) -> None:
         config = head.config
         self.head, self.config, self.compiled = head, config, compiled
         self.tokens = np.zeros(0, dtype=np.int64)

@@ -10,7 +10,7 @@ import importlib
 import logging
 import pkgutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,22 +81,8 @@ def register_plugin(plugin: Plugin) -> None:
     """Add a plug-in's methods, guarded; they replace those that stood at the same place. Raises Unusable, and adds
     none, where one has a name that is taken.
     """
-    names = [method.name for method in plugin.methods]
-    earlier = {name for name, place in _places.items() if place == plugin.place}
-    for name in names:
-        if (name in _methods and name not in earlier) or names.count(name) > 1:
-            other = _places.get(name, "specviz itself" if name in _methods else plugin.place)
-            raise Unusable(
-                f"plug-in {plugin.place} is left out: its method is called {name!r}, and so is one of {other}: rename "
-                "one of them"
-            )
-    taken = {name for name, place in _verifier_places.items() if place == plugin.place}
-    for card in plugin.verifiers:
-        if card.name in registered_verifiers() and card.name not in taken:
-            raise Unusable(
-                f"plug-in {plugin.place} is left out: its verifier is called {card.name!r}, and so is one of "
-                f"{_verifier_places.get(card.name, 'specviz itself')}: rename one of them"
-            )
+    earlier = _free(plugin, "method", plugin.methods, _methods, _places)
+    taken = _free(plugin, "verifier", plugin.verifiers, registered_verifiers(), _verifier_places)
     for name in taken:
         del _verifier_places[name]
         forget_verifier(name)
@@ -108,6 +94,21 @@ def register_plugin(plugin: Plugin) -> None:
     for method in plugin.methods:
         _places[method.name] = plugin.place
         register(guard(method, plugin.place, plugin.own))
+
+
+def _free(
+    plugin: Plugin, noun: str, cards: Sequence[Method | VerifierCard], there: Collection[str], places: dict[str, str]
+) -> set[str]:
+    """Names that the plug-in's place had before. Raises Unusable where a card's is another's."""
+    earlier, names = {name for name, place in places.items() if place == plugin.place}, [card.name for card in cards]
+    for name in names:
+        if (name in there and name not in earlier) or names.count(name) > 1:
+            other = places.get(name, "specviz itself" if name in there else plugin.place)
+            raise Unusable(
+                f"plug-in {plugin.place} is left out: its {noun} is called {name!r}, and so is one of {other}: rename "
+                "one of them"
+            )
+    return earlier
 
 
 def add_plugin(path: Path) -> Plugin:
@@ -142,10 +143,7 @@ def find_method(name: str) -> Method:
     base, mark, judge = name.partition(UNDER)
     if mark and base in _methods:
         return under(_methods[base], find_verifier(judge))
-    if name not in _methods:
-        left_out = "".join(f"; {problem}" for problem in _plugins.problems)
-        raise UserError(f"there is no method {name!r}: choose one of {', '.join(_methods)}{left_out}")
-    return _methods[name]
+    return _found("method", name, _methods)
 
 
 def verifiers() -> dict[str, VerifierCard]:
@@ -156,10 +154,13 @@ def verifiers() -> dict[str, VerifierCard]:
 
 def find_verifier(name: str) -> VerifierCard:
     """The verifier called ``name``; UserError lists those that exist, and says which plug-ins were left out."""
-    cards = verifiers()
+    return _found("verifier", name, verifiers())
+
+
+def _found(noun: str, name: str, cards: Mapping[str, Any]) -> Any:
     if name not in cards:
         left_out = "".join(f"; {problem}" for problem in _plugins.problems)
-        raise UserError(f"there is no verifier {name!r}: choose one of {', '.join(cards)}{left_out}")
+        raise UserError(f"there is no {noun} {name!r}: choose one of {', '.join(cards)}{left_out}")
     return cards[name]
 
 

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +50,10 @@ class Guard:
             raise
         except BaseException as problem:  # SystemExit too: a plug-in does not end the app
             log.info("%s: %s failed", self.name, duty, exc_info=problem)
-            raise PluginError(self.sentence(duty, problem, time.perf_counter() - started)) from problem
-
-    def sentence(self, duty: str, problem: BaseException, seconds: float) -> str:
-        """Which plug-in failed at which duty, after how long (from a second on), how, and at which line of its own."""
-        at = place_of(traceback.extract_tb(problem.__traceback__), self.own)
-        late = f" after {seconds:,.0f} s" if seconds >= 1 else ""
-        why = f"{type(problem).__name__}: {first_line(problem)}{at and ', '}{at}"
-        return f"the plug-in {self.name} ({self.place}) failed in {duty}{late}: {why}"
+            at = place_of(traceback.extract_tb(problem.__traceback__), self.own)
+            why = f"{type(problem).__name__}: {first_line(problem)}{at and ', '}{at}"
+            seconds = time.perf_counter() - started
+            raise self.fault(duty, why, f" after {seconds:,.0f} s" if seconds >= 1 else "") from problem
 
     def check(self, context: Context, draft: Any, budget: int, origins: Sequence[str]) -> None:
         """Raise PluginError for what is no draft, or one that the engine cannot take."""
@@ -65,7 +62,18 @@ class Guard:
         except Exception as error:  # its parts are of no kind that a draft has
             problem = f"its draft cannot be read: {type(error).__name__}: {first_line(error)}"
         if problem:
-            raise PluginError(f"the plug-in {self.name} ({self.place}) failed in propose: {problem}")
+            raise self.fault("propose", problem)
+
+    def fault(self, duty: str, why: str, late: str = "") -> PluginError:
+        """That the plug-in failed at a duty, how late, and why."""
+        return PluginError(f"the plug-in {self.name} ({self.place}) failed in {duty}{late}: {why}")
+
+    def build(self, kind: type, make: Callable[..., Any], *arguments: Any) -> Any:
+        """What the plug-in's ``build`` made; PluginError where it is not of the kind that is wanted."""
+        made = self.call("build", make, *arguments)
+        if not isinstance(made, kind):
+            raise self.fault("build", f"it made a {type(made).__name__}, not a {kind.__name__}")
+        return made
 
 
 def draft_fault(context: Context, draft: Any, budget: int, origins: Sequence[str]) -> str:
@@ -103,17 +111,9 @@ class GuardedDrafter(Drafter):
         self.inner, self.guard, self.origins = inner, guard, origins
         self.part = part  # of a drafter written for an earlier version
 
-    @property
-    def looks_at(self) -> dict[str, Any] | None:  # type: ignore[override]
-        return self.inner.looks_at
-
-    @property
-    def keeps(self) -> Any:  # type: ignore[override]
-        return self.inner.keeps
-
-    @property
-    def warm(self) -> bool:  # type: ignore[override]
-        return self.inner.warm
+    looks_at: Any = property(attrgetter("inner.looks_at"))
+    keeps: Any = property(attrgetter("inner.keeps"))
+    warm: Any = property(attrgetter("inner.warm"))
 
     def _call(self, duty: str, *arguments: Any) -> Any:
         return self.guard.call(duty, getattr(self.inner, duty), *arguments)
@@ -153,10 +153,7 @@ def guard(method: Method, place: str, own: str) -> Method:
         return lambda *arguments: guard.call(duty, function, *arguments)
 
     def build(target: Any, params: Any) -> Drafter:
-        drafter = guard.call("build", method.build, target, params)
-        if not isinstance(drafter, Drafter):
-            kind = type(drafter).__name__
-            raise PluginError(f"the plug-in {method.name} ({shown}) failed in build: it made a {kind}, not a Drafter")
+        drafter = guard.build(Drafter, method.build, target, params)
         if method.part is None and (part := getattr(drafter, "part", None)):
             log.warning("the plug-in %s (%s): %s", method.name, shown, PART_OF_DRAFTER)
             return GuardedDrafter(drafter, guard, origins, part)
@@ -183,7 +180,7 @@ class GuardedVerifier(Verifier):
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         verdict = self.guard.call("its verifier", self.inner, draft, scored)
         if fault := verdict_fault(draft, verdict):
-            raise PluginError(f"the plug-in {self.guard.name} ({self.guard.place}) failed in its verifier: {fault}")
+            raise self.guard.fault("its verifier", fault)
         return verdict
 
     def draws(self, route: str, drafted: int, accepted: int) -> int:
@@ -217,10 +214,6 @@ def guarded_verifier(card: VerifierCard, place: str, own: str) -> VerifierCard:
     guard = Guard(card.name, Path(place).name if place == own else place, own)
 
     def build(params: Any, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:
-        made = guard.call("build", card.build, params, chooser, stop_ids)
-        if not isinstance(made, Verifier):
-            failed = f"the plug-in {card.name} ({guard.place}) failed in build"
-            raise PluginError(f"{failed}: it made a {type(made).__name__}, not a Verifier")
-        return GuardedVerifier(made, guard, chooser)
+        return GuardedVerifier(guard.build(Verifier, card.build, params, chooser, stop_ids), guard, chooser)
 
     return dataclasses.replace(card, build=build)
