@@ -16,10 +16,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED, PAGE = ROOT / "assets" / "measured", ROOT / "docs" / "results.md"
 EXAMPLE = "class-docstring"  # of the gallery, whose runs stand in a table
-SPS = (
-    " Of these, `ppd-sps` lacks a part: SmolLM2 has no smaller model with prompt tokens of its own, which its third "
-    "line needs."
-)
 
 
 def page() -> str:
@@ -50,21 +46,12 @@ def _block(block: str | Mapping[str, Any]) -> str:
 
 
 def _recipes(blocks: list[str]) -> list[str]:
-    """The Lab's recipes with and without an example result."""
-    from specviz.experiments import recipes
+    """The number of the Lab's example results, one for each recipe, and the loads of the machine under them."""
     from specviz.experiments.shipped import SHIPPED, comes_along, example
 
-    every, there = recipes(), comes_along()
+    there = comes_along()
     loads = [example(SHIPPED / f"{name}.zip").about["recorded"]["load"] for name in there]
-    without = [experiment for name, experiment in every.items() if name not in there]
-    trained, others = (
-        ", ".join(f"`{one.name}`" for one in without if bool(one.trains) is training) or "none"
-        for training in (True, False)
-    )
-    told = {
-        "recorded": len(there), "all": len(every), "low": f"{min(loads):.0f}", "high": f"{max(loads):.0f}",
-        "trained": trained, "others": others, "sps": SPS if "ppd-sps" not in there else "",
-    }  # fmt: skip
+    told = {"recorded": len(there), "low": f"{min(loads):.0f}", "high": f"{max(loads):.0f}"}
     return [block.format(**told) for block in blocks]
 
 

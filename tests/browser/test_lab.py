@@ -74,7 +74,7 @@ def test_a_recipe_opens_with_its_example_result(visit: Visit) -> None:
     page.locator(".svl-item[data-name='adapld-table1']").click()
     page.wait_for_selector(".svl-results[data-state=complete] .svp-chart .main-svg")
     expect(page.locator(".svl-rough")).to_contain_text("times and speedups are rough: other work kept")
-    page.locator(".svl-item[data-name='ppd-sps']").click()
+    page.locator(".svl-item[data-name='own']").click()
     expect(page.locator(".svl-compared")).to_have_count(0)
 
 
