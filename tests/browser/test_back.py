@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.views import OPENED, app_to_look_at, lesson, open_app, open_of_two, race, wait_drawn
+from tests.browser.views import NO_APP, OPENED, app_to_look_at, lesson, open_app, open_of_two, race, wait_drawn
 from tests.stubs import nothing_wrong
 from tests.waiting import expect
 
@@ -23,7 +23,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def app(page: Any, port: int) -> Iterator[Any]:
-    page.goto(f"http://127.0.0.1:{port}/")
+    page.goto(f"http://127.0.0.1:{port}{NO_APP}")
     open_app(page, "", ".sv-timeline")
     page.evaluate(COUNT)
     yield page

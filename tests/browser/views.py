@@ -1,6 +1,7 @@
 """Every page of the app and every view that can be opened on it: for axe, for pictures, for whoever looks at them all.
 
-``VIEWS[name](page)`` opens one from an app that ``app_to_look_at`` serves; it returns once the view is drawn.
+``VIEWS[name](page)`` opens one from an app that ``app_to_look_at`` serves, of a page that is at that site (``NO_APP``
+will do); it returns once the view is drawn.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tests.stubs import gallery_desk, serving
 CODE = "def area(width, height):\n    total = width * height\n    return total\n\nRename total to product.\n\ndef area("
 # a transition at its end stays listed until something is drawn
 DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition) || one.playState === 'finished')"
+NO_APP = "/api/status"  # an address of the app's site at which no app starts
 OPENED = "1-class-docstring-adapld"
 ACCEPTANCE = ("definitions", "calibration", "lengths", "judges")
 TOOLS = {"batch": ".svb-methods", "trees": ".svt-cite", "speedup": ".main-svg"}
@@ -97,7 +99,7 @@ def panel(trace: str, name: str, selector: str, step: int = 2) -> Callable[[Any]
 
 
 def first_visit(page: Any) -> None:
-    page.goto(page.evaluate("location.origin + '/api/status'"))  # where no app is about to say that it was seen
+    page.goto(page.evaluate("location.origin") + NO_APP)  # where no app is about to say that it was seen
     page.evaluate("localStorage.removeItem('specviz-opening')")
     open_app(page, "", ".svo:not(.svo-racing)")
 
