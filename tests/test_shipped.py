@@ -84,6 +84,12 @@ def test_results_are_cut_to_whole_prompts(target: Any, tmp_path: Path, monkeypat
     assert len(made) == 3 and results.about["cases"] == 2 and {row["prompt"] for row in results.rows} == set(made[:2])
 
 
+def test_a_busy_machine_is_told_beside_times_alone() -> None:
+    there = comes_along()
+    timed = {name: about["recorded"]["rough"] for name, about in there.items() if about["recorded"]["load"] > 8}
+    assert not timed["ppd-table4-epochs"] and timed["ppd-sps"], "shares of guesses are what they are on any machine"
+
+
 def test_an_example_result_in_the_shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.main(["lab", "pldplus-table8", "--recorded"]) == 0
     out = " ".join(capsys.readouterr().out.split())

@@ -168,13 +168,14 @@ def slim(results: Results) -> list[Row]:
 
 def example(path: Path) -> Results:
     """The recorded results of a recipe, with the recipe's texts and printed numbers as they are today, and the sentence
-    that compares them. Raises UserError.
+    that compares them; ``rough`` where there are times among them. Raises UserError.
     """
     results = Results.load(path)
     recipe, about = recipes().get(path.stem), results.about
     if recipe is not None:
         today = recipe.describe(about["model"])
         about |= {name: today[name] for name in TEXTS}
+    about["recorded"]["rough"] = any(results.rough(results.quantity(key)) for key in about["metrics"])
     results.about["compared"] = comparisons(path.parent).get(path.stem, "")
     return results
 
