@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from specviz.words import counted, decimals
 
@@ -27,8 +26,7 @@ def run(args: argparse.Namespace) -> int:
 
     sets = pooled_by_method(RunCounts.of(trace) for path in args.traces for trace in common.read_traces(path))
     if args.json:
-        print(json.dumps(sets, indent=1))
-        return 0
+        return common.print_json(sets, indent=1)
     for one in sets:
         rows = [
             (d.label, d.formula, *(_text_of(one[how][d.key], d.unit) for how in ("pooled", "means")), d.used)

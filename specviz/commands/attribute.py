@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -69,8 +68,7 @@ def _lengths(text: str) -> tuple[int, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    common.check_writable(args.out)
-    common.check_writable(args.markdown)
+    common.check_writable(args.out, args.markdown)
     if args.score is not None:
         _refuse(args, "--score", ("answer", "out", "drafted", "parts", "chat"))
         return _score(args)
@@ -89,9 +87,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse(args: argparse.Namespace, by: str, names: Sequence[str], why: str = "") -> None:
     """Raise UserError for the first of these options that is set."""
-    for name in names:
-        if getattr(args, name):
-            raise UserError(f"--{name} {why or f'is of no use with {by}'}")
+    if option := common.first_set(args, *names):
+        raise UserError(f"--{option} {why or f'is of no use with {by}'}")
 
 
 # --- one answer -------------------------------------------------------------------------------------------------------
@@ -151,8 +148,7 @@ def _show(args: argparse.Namespace, trace: Trace) -> int:
     if args.markdown:
         write_text(args.markdown, attribution_export.markdown(trace, links))
     if args.json:
-        print(json.dumps(attribution_export.to_json(trace, links), ensure_ascii=False))
-        return 0
+        return common.print_json(attribution_export.to_json(trace, links))
     numbers: dict[tuple[str, int], int] = {}
     parts = []
     for part, link in attribution_export.split_by_link(trace, links):
@@ -272,7 +268,7 @@ def _print_scores(
             for name, way, row in rows
         ]
         data = {"schema": SCHEMA, "model": target.info, "set": args.score, "answers": written}
-        print(json.dumps({**data, "notes": list(notes), "rows": flat}, ensure_ascii=False))
+        common.print_json({**data, "notes": list(notes), "rows": flat})
     names = ("method", "counted", "min run", "answers", "precision", "recall", "F1", "right passage")
     lines = [
         (

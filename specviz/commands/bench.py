@@ -53,10 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     table.add_argument(
         "--format", choices=tuple(PRINTED), metavar="F", help=f"print them as {', '.join(PRINTED)} instead"
     )
-    table.add_argument(
-        "--out", type=Path, action="append", default=[], metavar="F",
-        help="write them to a .csv, .tex or .md file; may be repeated",
-    )  # fmt: skip
+    options.several(table, "--out", "F", "write them to a .csv, .tex or .md file; may be repeated", type=Path)
     options.several(
         table, "--metric", "KEY", "what their cells show; may be repeated (default: tokens_per_step and speedup)"
     )
@@ -68,8 +65,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    for path in (args.json, args.html, *args.out):
-        common.check_writable(path)
+    common.check_writable(args.json, args.html, *args.out)
     _check(args)
     records = common.prompt_records(args)
     target = common.open_target(args)
@@ -221,9 +217,8 @@ def _over_workers(
         write_text(path, _file_text(results, path.suffix.lower()[1:], args))
     if results.about["state"] == "cancelled":
         return 130
-    errors = list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))
-    common.say(*(f"failed: {error}" for error in errors[:5]))
-    return 1 if results.rows and results.failures == len(results.rows) else 0
+    common.say(*(f"failed: {error}" for error in results.reasons))
+    return int(results.all_failed)
 
 
 def _ledger(

@@ -28,8 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from decoders.prompt.files import read_prompts
 
-    for path in (args.out, args.html):
-        common.check_writable(path)
+    common.check_writable(args.out, args.html)
     records = read_prompts(args.prompts, args.limit)
     target = common.open_target(args)
     prompts, _, note = common.fitting(target, records, args.max_new_tokens)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -284,17 +285,27 @@ def opening() -> Iterator[Callable[[str, float], None]]:
         bar.stop()
 
 
-def check_writable(path: Path | None) -> None:
-    """Fail before the work, not after it: the folder of an output file is there and may be written to."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise UserError(f"{path} is a folder; give a file to write")
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise UserError(f"there is no folder {folder} to write {path.name} to")
-    if not os.access(folder, os.W_OK):
-        raise UserError(f"the folder {folder} cannot be written to")
+def print_json(data: Any, indent: int | None = None) -> int:
+    """Print a command's result for programs; the exit status."""
+    print(json.dumps(data, ensure_ascii=False, indent=indent))
+    return 0
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Fail before the work, not after it: the folder of every output file is there and may be written to."""
+    for path in filter(None, paths):
+        if path.is_dir():
+            raise UserError(f"{path} is a folder; give a file to write")
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise UserError(f"there is no folder {folder} to write {path.name} to")
+        if not os.access(folder, os.W_OK):
+            raise UserError(f"the folder {folder} cannot be written to")
+
+
+def first_set(args: argparse.Namespace, *names: str) -> str:
+    """The first of these options that is set, as it is written (without dashes before it); "" where none is."""
+    return next((name.replace("_", "-") for name in names if getattr(args, name)), "")
 
 
 def read_traces(path: Path) -> list[Trace]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
@@ -74,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     words, won = outcome(named), stretches(traces, BASELINE)
     if args.json:
         data = {"outcome": words, "lanes": list(lanes.values()), "stretches": _by_title(won, lanes), "notes": notes}
-        print(json.dumps(data, ensure_ascii=False))
+        common.print_json(data)
     else:
         _show(lanes, words, notes)
     return 1 if any(lane["output"].get("verdict") == "bug" for lane in lanes.values()) else 0
@@ -84,9 +83,8 @@ def _load_runs(args: argparse.Namespace) -> dict[str, Trace]:
     """The runs in the files, each once. Raises UserError for runs that cannot stand beside one another."""
     from decoders.trace.baseline import asked_prompt
 
-    given = [name for name in ("methods", "verifier", "set", "out", "pool", "model") if getattr(args, name)]
-    if given:
-        raise UserError(f"--{given[0]} is for runs that are made now: leave it out, or give a prompt and no TRACE")
+    if given := common.first_set(args, "methods", "verifier", "set", "out", "pool", "model"):
+        raise UserError(f"--{given} is for runs that are made now: leave it out, or give a prompt and no TRACE")
     read = [(path, common.read_traces(path)) for path in args.traces]
     traces = {
         str(path) if len(runs) == 1 else f"{path}, run {number}": trace

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    for path in (args.html, args.out):
-        common.check_writable(path)
+    common.check_writable(args.html, args.out)
     server = None
     if args.server is not None:
         from decoders.study.doctor.server import ServerNumbers
@@ -64,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
         write_text(args.html, doctor_page(data))
     if args.json:
-        print(json.dumps(data, ensure_ascii=False))
+        common.print_json(data)
     else:
         _show(report)
         common.say(note)

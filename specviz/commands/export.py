@@ -26,8 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.html is None and args.perfetto is None:
         raise UserError("say what to write: --html F, --perfetto F, or both")
-    common.check_writable(args.html)
-    common.check_writable(args.perfetto)
+    common.check_writable(args.html, args.perfetto)
     trace, *more = common.read_traces(args.trace)
     if more:
         raise UserError(f"{args.trace} holds {counted(len(more) + 1, 'run')}, and a page shows one: name a file of one")

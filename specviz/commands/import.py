@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +61,7 @@ def run(args: argparse.Namespace) -> int:
         "runs": [_about(trace, path) for trace, path in zip(traces, paths, strict=True)],
     }  # fmt: skip
     if args.json:
-        print(json.dumps(result, ensure_ascii=False))
-        return 0
+        return common.print_json(result)
     common.say(f"{args.log.name}: {opened.title}")
     for one in opened.numbers:
         rows = [(name, _text_of(value)) for name, value in one.values.items()]

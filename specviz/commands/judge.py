@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -32,10 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.count(parser, "--step", "one step of one run, node by node (from 0)", low=0)
     options.flag(parser, "--sampled", "judge greedy runs as if tokens were drawn, at temperature 1")
     options.flag(parser, "--json", "print everything, step by step, as one JSON object")
-    parser.add_argument(
-        "--plugin", action="append", default=[], type=options.Path, metavar="FILE",
-        help="a Python file with a verifier of your own; may be repeated",
-    )  # fmt: skip
+    options.add_plugin(parser, "verifier")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,8 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         listed = [{"run": str(path), "steps": [step.to_json() for step in steps]} for path, _, steps in runs]
         data = {"totals": {name: total.to_json() for name, total in sums.items()}, "runs": listed}
-        print(json.dumps({**data, "left_out": left_out}, ensure_ascii=False))
-        return 0
+        return common.print_json({**data, "left_out": left_out})
     if args.step is not None:
         _show_step(runs[0][1], runs[0][2][0])
     count = next(iter(sums.values())).steps

@@ -58,11 +58,11 @@ def run(args: argparse.Namespace) -> int:
     from specviz.experiments.prompts import cases, records
 
     if args.recipe is None and not args.methods:
-        if option := _first_set(args, "vary", "set", "prompts", "json", "csv", "parquet", "html", "workers", "results"):
+        needing = ("vary", "set", "prompts", "json", "csv", "parquet", "html", "workers", "results")
+        if option := common.first_set(args, *needing):
             raise UserError(f"--{option} needs a recipe or --methods: specviz lab alone lists the recipes")
         return _list(args)
-    for path in (args.json, args.csv, args.parquet, args.html):
-        common.check_writable(path)
+    common.check_writable(args.json, args.csv, args.parquet, args.html)
     experiment, workers = _experiment(args), over_workers.worker_count(args)
     if args.recorded:
         return _finish(args, _example(args.recipe))
@@ -104,7 +104,7 @@ def _finish(args: argparse.Namespace, results: Results, runs: int = 0) -> int:
         if runs:
             print(f"stopped after {len(results.rows)} of {runs} runs; what is done is shown", file=sys.stderr)
         return 130
-    return 1 if results.rows and results.failures == len(results.rows) else 0
+    return int(results.all_failed)
 
 
 def _example(recipe: str | None) -> Results:
@@ -131,11 +131,6 @@ def _here(target: Target, planned: Plan) -> Results:
                 common.say(f"training: {training}", error=True)
 
         return run_experiment(target, planned, progress=show)
-
-
-def _first_set(args: argparse.Namespace, *names: str) -> str:
-    """The first of these options that is set, as it is written; "" where none is."""
-    return next((name.replace("_", "-") for name in names if getattr(args, name)), "")
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -170,7 +165,7 @@ def _experiment(args: argparse.Namespace) -> Experiment:
     from specviz.experiments.free import free
 
     if args.recipe is not None:
-        if option := _first_set(args, "methods", "vary"):
+        if option := common.first_set(args, "methods", "vary"):
             raise UserError(
                 f"--{option} is for a sweep of your own and {args.recipe} is a recipe: leave out one of the two"
             )
@@ -180,7 +175,7 @@ def _experiment(args: argparse.Namespace) -> Experiment:
         varied = options.parse_sets(args.vary, "--vary", "name=values, as in k=5,10,20 or theta=0..1 step 0.1")
         swept = free(options.split(args.methods), options.parse_sets(args.set), varied, metrics)
         experiment = replace(swept, prompts="examples")
-    option = _first_set(args, "training_steps", "data")
+    option = common.first_set(args, "training_steps", "data")
     if option and not experiment.trains:
         raise UserError(f"--{option} is for recipes that train parts, and this experiment trains none")
     if args.training_steps and not experiment.training_steps:
@@ -225,5 +220,4 @@ def _show(results: Results) -> None:
         common.say(f"paper ({series['model']}, {series['where']}), {label}, {series['label']}: {listed}")
     common.say(about["finding"] and f"The paper found: {about['finding']}", about["note"], *about["notes"])
     common.say(f"Beside the paper: {about['compared']}" if about.get("compared") else "")
-    errors = list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))
-    common.say(*(f"failed: {error}" for error in errors[:5]))
+    common.say(*(f"failed: {error}" for error in results.reasons))

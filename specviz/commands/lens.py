@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
 from specviz.words import decimals
@@ -36,8 +35,7 @@ def run(args: argparse.Namespace) -> int:
     step = common.step_number(args.step, trace)
     seen = lens(ReadRun(common.open_target(args), trace, Needs()), step, args.node)
     if args.json:
-        print(json.dumps({**seen.to_json(), "step": args.step}))
-        return 0
+        return common.print_json({**seen.to_json(), "step": args.step})
     _table(seen)
     common.say(_sentence(seen), LIMITS)
     return 0

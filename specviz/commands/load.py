@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,8 +115,7 @@ def _load_of(target: Target) -> Load:
 def run_table(args: argparse.Namespace) -> int:
     from decoders.trace import load as model
 
-    for path in (args.vllm, args.sglang, args.html):
-        common.check_writable(path)
+    common.check_writable(args.vllm, args.sglang, args.html)
     target = common.open_target(args)
     load = _load_of(target)
     try:
@@ -128,7 +128,7 @@ def run_table(args: argparse.Namespace) -> int:
             write_text(path, written[name] + "\n")
     data = {
         "model": load.model, "acceptance": args.acceptance, "cost": args.cost, "measured_to": load.batches[-1],
-        "tiers": [{name: getattr(tier, name) for name in tier.__slots__} for tier in table],
+        "tiers": [asdict(tier) for tier in table],
         "curve": model.break_even_curve(load, args.cost, most=args.most, batches=args.batches),
     }  # fmt: skip
     if args.html:
@@ -136,8 +136,7 @@ def run_table(args: argparse.Namespace) -> int:
 
         write_page(args.html, "specviz load", load_charts(data))
     if args.json:
-        print(json.dumps({**data, **{k: json.loads(v) for k, v in written.items()}}))
-        return 0
+        return common.print_json({**data, **{k: json.loads(v) for k, v in written.items()}})
     rows = [
         (str(t.batch), str(t.length), f"{decimals(t.speedup, 2)}×", _share(t.break_even_one), _share(t.break_even))
         for t in table
@@ -169,10 +168,9 @@ def run_at(args: argparse.Namespace) -> int:
             table = at_batches(trace, load, args.batches)
         except ValueError as problem:
             raise UserError(f"{path}: {problem}") from None
-        made += [{"run": str(path), **{key: getattr(one, key) for key in one.__slots__}} for one in table]
+        made += [{"run": str(path), **asdict(one)} for one in table]
     if args.json:
-        print(json.dumps({"model": MODEL, "measured_to": load.batches[-1], "runs": made}))
-        return 0
+        return common.print_json({"model": MODEL, "measured_to": load.batches[-1], "runs": made})
     rows = [
         (Path(one["run"]).name, str(one["batch"]) + ("" if one["measured"] else " *"), decimals(one["tokens_per_s"], 1),
          decimals(one["plain_tokens_per_s"], 1), f"{decimals(one['speedup'], 2)}×")
@@ -224,8 +222,7 @@ def run_policies(args: argparse.Namespace) -> int:
         runs.append((offers_of(trace), costs))
     made = compare(runs, args.batch)
     if args.json:
-        print(json.dumps([{key: getattr(one, key) for key in one.__slots__} for one in made]))
-        return 0
+        return common.print_json([asdict(one) for one in made])
     rows = [
         (one.policy, "–" if one.steps is None else str(one.steps), decimals(one.mean_length, 2), decimals(one.ms, 0),
          "–" if one.speedup is None else f"{decimals(one.speedup, 2)}×",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 
@@ -43,10 +43,10 @@ def run(args: argparse.Namespace) -> int:
     if args.what:
         raise UserError(f"one method at a time: leave {args.what} out")
     from decoders import find_method, methods
-    from decoders.drafters import verifiers
+    from decoders.drafters import plugin_place, verifiers
 
     if args.name in verifiers() and args.name not in methods():
-        _explain_verifier(verifiers()[args.name])
+        _explain(rule := verifiers()[args.name], f"Source: {rule.source}")
         return 0
     chosen = [find_method(args.name)] if args.name else list(methods().values())
     try:
@@ -58,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         lacks, unknown = {method.name: method.missing(target) for method in chosen}, ""
     if args.name:
-        _explain(chosen[0], lacks)
+        [one] = chosen
+        missing = f"Missing: {reason}" if lacks and (reason := lacks[one.name]) else ""
+        _explain(one, one.paper and f"Paper: {one.paper}", missing, place=plugin_place(one.name))
     else:
         _list(chosen, lacks)
     if unknown:
@@ -67,66 +69,37 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(chosen: list[Method], lacks: Mapping[str, str | None] | None) -> None:
-    """All methods as a table, below it what is missing. ``lacks`` says it per method (None: nothing); None: unknown."""
-    from rich.text import Text
+    """All methods as a table, below it what is missing, and all verifiers. ``lacks`` says it per method (None:
+    nothing); None: unknown.
+    """
+    from decoders.drafters import plugin_place, verifier_place, verifiers
 
-    from decoders.drafters import plugin_place
-
-    rows = []
-    for method in chosen:
-        about = Text(f"{method.title}. {method.summary}")
-        if method.paper:
-            about.append(f"\n{method.paper}", "italic")
-        if place := plugin_place(method.name):
-            about.append(f"\nPlug-in: {place}", "italic")
-        parts = "?" if lacks is None else MISSING if lacks[method.name] else READY
-        rows.append((method.name, about, _output(method), parts))
+    parts = {one.name: "?" if lacks is None else MISSING if lacks[one.name] else READY for one in chosen}
+    rows = [(*_row(one, one.paper, plugin_place(one.name)), parts[one.name]) for one in chosen]
     common.show_table(("method", "what it does, and the paper", "output", "parts"), rows, ruled=True)
-    missing = (f"{name}: {reason}" for name, reason in (lacks or {}).items() if reason)
-    common.say(*missing)
-    _list_verifiers()
+    common.say(*(f"{name}: {reason}" for name, reason in (lacks or {}).items() if reason))
+    rules = [_row(one, one.source, verifier_place(one.name)) for one in verifiers().values()]
+    common.show_table(("verifier", "which drafted tokens stand, and the source", "output"), rules, ruled=True)
     common.say("specviz methods NAME explains the parameters of one; --verifier has it judge the drafts of any method.")
 
 
-def _explain(method: Method, lacks: Mapping[str, str | None] | None) -> None:
-    """One method with its parameters."""
-    from decoders.drafters import plugin_place
-
-    place = plugin_place(method.name)
-    common.say(
-        f"{method.name}: {method.title} ({_output(method)})", (place and f"From the plug-in {place}") or "",
-        method.summary, method.paper and f"Paper: {method.paper}",
-        f"Missing: {reason}" if lacks and (reason := lacks[method.name]) else "",
-    )  # fmt: skip
-    _show_parameters(method.params)
-
-
-def _list_verifiers() -> None:
-    """All verifiers as a table."""
+def _row(card: Method | VerifierCard, source: str, place: object) -> tuple[Any, ...]:
+    """A method or verifier in a table; ``place``: of the plug-in that it comes from."""
     from rich.text import Text
 
-    from decoders.drafters import verifier_place, verifiers
-
-    rows = []
-    for card in verifiers().values():
-        about = Text(f"{card.title}. {card.summary}")
-        about.append(f"\n{card.source}", "italic")
-        if place := verifier_place(card.name):
-            about.append(f"\nPlug-in: {place}", "italic")
-        rows.append((card.name, about, _output(card)))
-    common.show_table(("verifier", "which drafted tokens stand, and the source", "output"), rows, ruled=True)
+    about = Text(f"{card.title}. {card.summary}")
+    for line in filter(None, (source, place and f"Plug-in: {place}")):
+        about.append(f"\n{line}", "italic")
+    return card.name, about, _output(card)
 
 
-def _explain_verifier(card: VerifierCard) -> None:
-    """One verifier with its parameters."""
-    common.say(f"{card.name}: {card.title} ({_output(card)})", card.summary, f"Source: {card.source}")
-    _show_parameters(card.params)
-
-
-def _show_parameters(params: type) -> None:
+def _explain(card: Method | VerifierCard, *further: str, place: object = None) -> None:
+    """One method or verifier with its parameters."""
     from decoders.draft.params import controls
 
-    if rows := [(c.name, _default(c), c.range_in_words(), c.help) for c in controls(params)]:
+    origin = f"From the plug-in {place}" if place else ""
+    common.say(f"{card.name}: {card.title} ({_output(card)})", origin, card.summary, *further)
+    if rows := [(c.name, _default(c), c.range_in_words(), c.help) for c in controls(card.params)]:
         common.show_table(("parameter", "default", "allowed", "what it does"), rows)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
 from decoders.model.files.catalog import SMOLLM2, default_model, missing_smollm2
@@ -26,22 +25,20 @@ def run(args: argparse.Namespace) -> int:
     common.settle()
     models, absent = list_models(weights=args.weights), missing_smollm2()
     if args.json:
-        print(
-            json.dumps({"models": [asdict(model) for model in models], "missing": {SMOLLM2: absent} if absent else {}})
-        )
-        return 0
-    from rich.table import Table
+        missing = {SMOLLM2: absent} if absent else {}
+        return common.print_json({"models": [asdict(model) for model in models], "missing": missing})
     from rich.text import Text
 
-    table = Table("--model", "what it is", "parameters", "on disk", "memory", "dtype", "trained parts", show_lines=True)
+    rows = []
     for one in models:
         about = Text(f"{one.name}\n{one.kind}")
         for note in one.notes:
             about.append(f"\n{note}", "italic")
         parts = UNKNOWN if one.parts is None else ", ".join(one.parts) or "none"
         count = "–" if one.parameters is None else short_number(one.parameters)
-        table.add_row(Text(one.model), about, count, _size(one.size_bytes), _size(one.memory_bytes), one.dtype, parts)
-    common.console().print(table)
+        rows.append((one.model, about, count, _size(one.size_bytes), _size(one.memory_bytes), one.dtype, parts))
+    heads = ("--model", "what it is", "parameters", "on disk", "memory", "dtype", "trained parts")
+    common.show_table(heads, rows, ruled=True)
     named = f"{default_model()} is opened where no --model is given."
     common.say(*([f"{absent}."] if absent else []), named)
     return 0

@@ -49,9 +49,9 @@ def file(parser: argparse._ActionsContainer, name: str, help: str, metavar: str 
     parser.add_argument(name, type=Path, metavar=metavar, help=help, **settings)
 
 
-def several(parser: argparse._ActionsContainer, name: str, metavar: str, help: str) -> None:
+def several(parser: argparse._ActionsContainer, name: str, metavar: str, help: str, **settings: Any) -> None:
     """An option that may be repeated; its values are listed."""
-    parser.add_argument(name, action="append", default=[], metavar=metavar, help=help)
+    parser.add_argument(name, action="append", default=[], metavar=metavar, help=help, **settings)
 
 
 def count(
@@ -78,11 +78,13 @@ def add_model(
         group.add_argument("--weights", choices=WEIGHTS, metavar="W", help=WEIGHTS_HELP)
     group.add_argument("--engine", choices=ENGINES, metavar="E", help=ENGINE_HELP)
     count(group, "--threads", "CPU threads (default: torch's choice)")
-    if plugins:  # ``specviz.cli`` names them to the registry
-        parser.add_argument(
-            "--plugin", action="append", default=[], type=Path, metavar="FILE",
-            help="a Python file with a method of your own; may be repeated",
-        )  # fmt: skip
+    if plugins:
+        add_plugin(parser)
+
+
+def add_plugin(parser: argparse.ArgumentParser, what: str = "method") -> None:
+    """Files with methods or verifiers of the user's own: ``specviz.cli`` names them to the registry."""
+    several(parser, "--plugin", "FILE", f"a Python file with a {what} of your own; may be repeated", type=Path)
 
 
 def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             print(common.visible(result["text"]))
             _summarise(args, result)
     if args.json:
-        print(json.dumps(_pool(turns), ensure_ascii=False))
+        common.print_json(_pool(turns))
     elif len(turns) > 1:
         whole = {**_pool(turns), "method": f"{counted(len(turns), 'turn')}, {turns[0]['method']}"}
         common.say("\n" + _numbers(whole), error=True)
@@ -157,8 +156,8 @@ def _again(args: argparse.Namespace) -> int:
     from decoders.study.look.recorded import check_model, own_params, sampling_of
     from decoders.trace.metrics import first_difference
 
-    if settled := [name for name in OF_THE_RUN if getattr(args, name)]:
-        raise UserError(f"--{settled[0]} is settled by the recorded run: leave it out")
+    if settled := common.first_set(args, *OF_THE_RUN):
+        raise UserError(f"--{settled} is settled by the recorded run: leave it out")
     before = load(args.again)
     if pool_is_partial(before):
         raise UserError(f"{args.again} holds parts only of the text it drafted from: run it with --pool instead")
@@ -176,7 +175,7 @@ def _again(args: argparse.Namespace) -> int:
     same = old == new
     steps = [one.rows("steps") for one in (before, trace)]
     if args.json:
-        print(json.dumps({"same": same, "tokens": [len(old), len(new)], "steps": steps, "output_ids": list(new)}))
+        common.print_json({"same": same, "tokens": [len(old), len(new)], "steps": steps, "output_ids": list(new)})
         return 0 if same else 1
     print(common.visible(trace.text(new)))
     apart = first_difference(old, new) + 1

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
-import io
 import json
 import os
 import shutil
@@ -262,11 +260,11 @@ def log_point(line: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tell(out: Path, parts: Sequence[str]) -> None:
     """Write the curve, as a table and, where plotly is installed, as a page."""
-    rows, text = curve(out, parts), io.StringIO(newline="")
-    lines = csv.DictWriter(text, COLUMNS, extrasaction="ignore")
-    lines.writeheader()
-    lines.writerows(rows)
-    write_text(out / CURVE, text.getvalue())
+    import pandas as pd
+
+    rows = curve(out, parts)
+    table = pd.DataFrame(rows, columns=pd.Index(COLUMNS), dtype=object)
+    write_text(out / CURVE, table.to_csv(index=False, lineterminator="\r\n"))
     with contextlib.suppress(ModuleNotFoundError):
         from specviz.views.charts import seen_chart, write_page
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from decoders.errors import UserError
@@ -54,8 +53,7 @@ def _list(args: argparse.Namespace, trace: Any) -> int:
     rows = [{"step": one.step + 1, "chosen": one.chosen, "best": one.best, "tokens": one.tokens} for one in worst]
     mean = ranking_regret(trace)
     if args.json:
-        print(json.dumps({"ranking_regret": mean, "steps": rows, "oracle": oracle_of(trace)}))
-        return 0
+        return common.print_json({"ranking_regret": mean, "steps": rows, "oracle": oracle_of(trace)})
     if replay := oracle(trace):
         print(f"oracle: {replay.needs} steps, so the {replay.words}")
     if not worst:
@@ -96,8 +94,7 @@ def _draft(args: argparse.Namespace, trace: Any, step: int) -> int:
         "first_ms": round(redrafted.ms, 2), "ms": round(again.ms, 2), "notes": list(redrafted.notes),
     }  # fmt: skip
     if args.json:
-        print(json.dumps(result, ensure_ascii=False))
-        return 0
+        return common.print_json(result)
     what = f"candidate {args.candidate}" if args.candidate is not None else method.title
     drafted = counted(steps["drafted"][0], "token")
     print(f"step {args.step}, {what}: {drafted} drafted")

@@ -80,6 +80,15 @@ class Results:
     def failures(self) -> int:
         return sum(bool(row.get("error")) for row in self.rows)
 
+    @property
+    def all_failed(self) -> bool:
+        return 0 < len(self.rows) == self.failures
+
+    @property
+    def reasons(self) -> list[str]:
+        """Reasons why runs failed, each once, the first five."""
+        return list(dict.fromkeys(row["error"] for row in self.rows if row.get("error")))[:5]
+
     def quantity(self, key: str) -> Quantity | Breakdown | Profile:
         """A quantity by key, the experiment's own ones included."""
         for own in self.about["own"]:

@@ -91,7 +91,7 @@ def _below(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
     return {
         "formulas": [{"label": q.label, "formula": q.formula, "help": q.help} for q in map(results.quantity, wanted)],
         "names": NAMES,
-        "errors": list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))[:5],
+        "errors": results.reasons,
         "failed": results.failures,
     }
 
