@@ -64,7 +64,7 @@ def open_desk(
     read_only: bool = False,
 ) -> Desk:
     """A desk for the server: the gallery, what earlier servers left, and the model, which loads in the background; with
-    ``backends`` it is theirs too, and they do the runs.
+    ``backends`` it is theirs too, and they do the runs. ``drafter`` is the draft model that SpS uses.
 
     With a ``trace`` and no ``model``, and where it is ``read_only``, nothing is loaded: for viewing only. Raises
     Refusal if the trace cannot be read.
@@ -223,27 +223,19 @@ def serve(
     trace: str | Path | None = None,
     open_browser: bool = False,
     *,
-    device: str | None = None,
-    dtype: str | None = None,
-    engine: str | None = None,
-    weights: str | None = None,
-    drafter: str | None = None,
-    threads: int | None = None,
     auth_file: str | Path | None = None,
     public: bool = False,
     limits: Mapping[str, str] | None = None,
     pickers: Sequence[str] = (),
     allow_hosts: Sequence[str] = (),
     prepare: Callable[[Desk], str] | None = None,
-    backends: Workers | None = None,
     assistants: bool = False,
-    read_only: bool = False,
+    **opening: Any,
 ) -> None:
-    """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs. ``drafter``
-    is the draft model that SpS uses. ``auth_file`` names who may sign in, ``public``, ``limits`` and ``pickers`` what
-    users may do (``limits.rules_for``); ``allow_hosts`` are names that the server is reached by besides ``host``
-    (``Hosts.of``). ``backends`` do the runs, where they are given. ``assistants`` may call its tools at ``/mcp``.
-    ``read_only``: no model is loaded.
+    """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs; ``opening``
+    are further arguments of ``open_desk``. ``auth_file`` names who may sign in, ``public``, ``limits`` and ``pickers``
+    what users may do (``limits.rules_for``); ``allow_hosts`` are names that the server is reached by besides ``host``
+    (``Hosts.of``). ``assistants`` may call its tools at ``/mcp``.
     ``prepare`` is called with the desk before the page is put together, and gives the name of the tab that a browser is
     opened on.
 
@@ -262,10 +254,7 @@ def serve(
         except OSError as problem:
             reason = f"cannot listen on {host}, port {port}: {why(problem)}"
             raise ValueError(f"{reason}; choose another one with --port") from None
-    desk = open_desk(
-        model, trace, device=device, dtype=dtype, engine=engine, weights=weights, drafter=drafter, rules=rules,
-        threads=threads, backends=backends, read_only=read_only,
-    )  # fmt: skip
+    desk = open_desk(model, trace, rules=rules, **opening)
     tab = prepare(desk) if prepare is not None else ""
     app = create_app(desk=desk, users=users, hosts=hosts, assistants=assistants)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host

@@ -23,6 +23,7 @@ from decoders.errors import UserError
 from decoders.names import QUICK
 from decoders.trace.trace import Trace
 from specviz import __version__
+from specviz.groups import group
 from specviz.server.desk import Desk
 from specviz.server.forms import PromptForm
 from specviz.server.http import owner_of
@@ -243,9 +244,8 @@ def explain(trace: Trace, step: int) -> dict[str, Any]:
     _check_step(trace, step)
     pieces, number = Pieces(trace), step - 1
     steps = {name: values[number] for name, values in trace.tables["steps"].items()}
-    preferred: dict[int, list[str]] = {}
-    for row in sorted(rows_of(trace, "targets", number), key=lambda row: -(row["prob"] or 0.0)):
-        preferred.setdefault(row["node"], []).append(f"{pieces.label(row['token'])} ({row['prob']:.3f})")
+    likeliest = sorted(rows_of(trace, "targets", number), key=lambda row: -(row["prob"] or 0.0))
+    preferred = group((row["node"], f"{pieces.label(row['token'])} ({row['prob']:.3f})") for row in likeliest)
     nodes = rows_of(trace, "nodes", number)
     drafted = [
         {

@@ -103,7 +103,7 @@ def bundle(place: Path, kind: str, workers: int, count: int) -> tuple[Any, float
         if all(worker.state != "starting" for worker in standing.workers):
             times.append((time.perf_counter(), standing.done))
 
-    results = made.run(told=tell_standing)
+    results = made.run(tell_standing)
     # from when all are ready to when the last unit but one per worker is done: the ends of the sweep are not its pace
     whole = [(at, done) for at, done in times if done <= count - workers]
     (began, first), (ended, last) = whole[0], next(one for one in times if one[1] == count - workers)

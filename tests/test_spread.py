@@ -27,7 +27,7 @@ from specviz.experiments import Results, plan, recipes, run_experiment
 from specviz.experiments.batch import batch
 from specviz.experiments.experiment import Experiment, Line, Row
 from specviz.experiments.free import free
-from specviz.experiments.plan import Plan, Progress
+from specviz.experiments.plan import Plan
 from specviz.experiments.prompts import cases, records
 from specviz.experiments.quantities import CLOCKED, QUANTITIES, Breakdown, Quantity
 from specviz.experiments.running import begin
@@ -47,6 +47,7 @@ from specviz.places import BUNDLED
 from specviz.server.limits import Rules
 from specviz.workers.folder import UNITS, Folder
 from specviz.workers.kinds import Workers
+from specviz.workers.sweep import Standing
 from specviz.workers.work import WorkerRefused
 
 from . import synthetic
@@ -312,7 +313,7 @@ def test_results_are_not_mixed(target: Target, tmp_path: Path) -> None:
         make(target, place)
     with pytest.raises(UserError, match="holds results of own, and this is batch"):
         make(target, place, BATCH, resume=True)
-    heard: list[Progress] = []
+    heard: list[Standing] = []
     second = make(target, place, count=2, resume=True).run(heard.append)
     assert second.id == first.id and len(second.rows) == 2 * len(first.rows)
     assert second.rows[: len(first.rows)] == first.rows and heard[-1].before == 1 and heard[-1].done == 2
@@ -322,7 +323,7 @@ def test_results_are_not_mixed(target: Target, tmp_path: Path) -> None:
 def test_what_was_stopped_is_gone_on_with(target: Target, tmp_path: Path) -> None:
     cancel = threading.Event()
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: Standing) -> None:
         if progress.done:
             cancel.set()
 

@@ -97,8 +97,7 @@ def run(args: argparse.Namespace) -> int:
     for ours in ("specviz", "decoders"):
         logging.getLogger(ours).setLevel(logging.INFO)
     serve(
-        args.model, args.host, args.port, args.trace, args.open,
-        device=args.device, dtype=args.dtype, engine=args.engine, weights=args.weights, drafter=args.drafter,
-        threads=args.threads, backends=behind, assistants=args.mcp, read_only=read_only, **sharing_options(args),
+        args.model, args.host, args.port, args.trace, args.open, drafter=args.drafter, backends=behind,
+        assistants=args.mcp, read_only=read_only, **options.opening(args), **sharing_options(args),
     )  # fmt: skip
     return 0

@@ -19,6 +19,7 @@ from specviz.model_records import remember
 from specviz.quiet import settle
 from specviz.words import counted
 
+from . import options
 from .options import sets_of, split, under_verifiers
 
 if TYPE_CHECKING:
@@ -87,12 +88,10 @@ def open_target(args: argparse.Namespace) -> Target:
     settle(args.threads)
     from decoders import load_target
 
-    source, engine = model_source(args), getattr(args, "engine", None)
-    weights = getattr(args, "weights", None)
+    source, chosen = model_source(args), options.opening(args)
+    chosen.pop("threads", None)
     with opening() as progress:
-        target = load_target(
-            source, dtype=args.dtype, device=args.device, progress=progress, engine=engine, weights=weights
-        )
+        target = load_target(source, progress=progress, **chosen)
     remember(source, target)
     if target.engines.engine == "compiled" and not target.engines.ready():
         say("compiling, once for this machine: about half a minute", error=True)

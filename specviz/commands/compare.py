@@ -46,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from specviz.pages.compare.outcome import check_output, lane_numbers, lane_title, outcome
+    from specviz.pages.compare.outcome import check_output, is_plain, lane_numbers, lane_title, outcome, own_reference
     from specviz.pages.compare.stretches import stretches
 
     asked = args.prompt is not None or args.prompt_file is not None
@@ -59,11 +59,12 @@ def run(args: argparse.Namespace) -> int:
         traces, notes, target = _load_runs(args), [], None
     else:
         traces, notes, target = _decode(args)
-    base = next((key for key, trace in traces.items() if _is_plain(trace)), None)
+    base = next((key for key, trace in traces.items() if is_plain(trace)), None)
     plain = traces.get(base or "")
     lanes: dict[str, dict[str, Any]] = {}
     for key, trace in traces.items():
-        reference = _reference(trace, plain)
+        alike = plain is not None and plain.run["sampling"] == trace.run["sampling"]
+        reference = plain.output_ids if alike else own_reference(trace)
         check: dict[str, Any] = {"state": "unknown", "text": "plain decoding of this prompt was not recorded"}
         if reference is not None:
             check = check_output(trace, reference, target and _judge(target, trace, reference))
@@ -149,19 +150,6 @@ def _run(target: Target, name: str, values: dict[str, Any], prompt: Prompt, **se
     record(target, prompt, name, values, **{**settings, "max_new_tokens": most})
     trace = record(target, prompt, name, values, **settings)
     return Measurement(Sample.without_time(name, trace.output_ids), trace.output_ids, trace)
-
-
-def _is_plain(trace: Trace) -> bool:
-    from decoders.study.judge.divergences import CUT_SHORT
-
-    return trace.run["method"]["name"] == BASELINE and trace.run.get("stop", "") not in CUT_SHORT
-
-
-def _reference(trace: Trace, plain: Trace | None) -> list[int] | None:
-    """Plain decoding's output, by its own run or as the run itself recorded it."""
-    if plain is not None and plain.run["sampling"] == trace.run["sampling"]:
-        return plain.output_ids
-    return None if trace.run["sampling"].get("temperature") else trace.tables["plain"]["id"] or None
 
 
 def _judge(target: Target, trace: Trace, plain: list[int]) -> Any:

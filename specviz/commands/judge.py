@@ -120,13 +120,14 @@ def _range(both: Sequence[float] | Range | None, digits: int) -> str:
 
 def _show_step(trace: Trace, step: StepJudged) -> None:
     """Node by node, what each rule did and why."""
-    nodes = trace.tables["nodes"]
-    mine = [row for row, of in enumerate(nodes["step"]) if of == step.step]
+    from specviz.figures.words import rows_of
+
+    mine = rows_of(trace, "nodes", step.step)
     words = {"accepted": "✓", "rejected": "✗", "unreached": "·"}
     drafted = range(1, len(mine))
     for name, one in step.rules.items():
         rows = [
-            (str(node), repr(trace.text([nodes["token"][mine[node]]])), words[one.status[node]],
+            (str(node), repr(trace.text([mine[node]["token"]])), words[one.status[node]],
              f"{one.chances[node]:.2f}", one.reasons[node])
             for node in drafted if one.status[node] != "unreached"
         ]  # fmt: skip

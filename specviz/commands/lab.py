@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
 from decoders.folders import write_bytes, write_json, write_text
@@ -16,7 +16,8 @@ from . import common, options, over_workers
 
 if TYPE_CHECKING:
     from decoders import Target
-    from specviz.experiments import Plan, Progress, Results
+    from specviz.experiments import Plan, Results
+    from specviz.workers.sweep import Standing
 
 
 DESCRIPTION = "Run a recipe (alone: list them), or sweep a parameter with --methods and --vary."
@@ -120,15 +121,12 @@ def _here(target: Target, planned: Plan) -> Results:
     """Run a plan in this process."""
     from specviz.experiments import run_experiment
 
-    training = ""
+    tell = over_workers.training_teller()
     with common.progress_bar(planned.experiment.title) as bar:
 
-        def show(progress: Progress) -> None:
-            nonlocal training
+        def show(progress: Standing) -> None:
             bar(progress.done, progress.total)
-            if progress.trains not in ("", training):
-                training = progress.trains
-                common.say(f"training: {training}", error=True)
+            tell(progress)
 
         return run_experiment(target, planned, progress=show)
 
@@ -180,12 +178,11 @@ def _experiment(args: argparse.Namespace) -> Experiment:
         raise UserError(f"--{option} is for recipes that train parts, and this experiment trains none")
     if args.training_steps and not experiment.training_steps:
         raise UserError(f"{experiment.name} counts its training in epochs: leave --training-steps out")
-    changed: dict[str, Any] = {
-        "training_steps": args.training_steps, "data": tuple(args.data or ()) or None,
-        "prompts": args.prompts, "count": args.limit, "max_new_tokens": args.max_new_tokens,
-        "temperature": args.temperature, "length": args.length, "metrics": tuple(args.metric) or None,
-    }  # fmt: skip
-    return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
+    return experiment.changing(
+        training_steps=args.training_steps, data=tuple(args.data or ()) or None, prompts=args.prompts,
+        count=args.limit, max_new_tokens=args.max_new_tokens, temperature=args.temperature, length=args.length,
+        metrics=tuple(args.metric) or None,
+    )  # fmt: skip
 
 
 def _confirm(planned: Plan, per_token: float, yes: bool) -> bool:

@@ -82,6 +82,12 @@ def add_model(
         add_plugin(parser)
 
 
+def opening(args: argparse.Namespace) -> dict[str, Any]:
+    """How the model is opened, as ``add_model``'s options say it."""
+    names = ("device", "dtype", "engine", "weights", "threads")
+    return {name: value for name in names if (value := getattr(args, name, None)) is not None}
+
+
 def add_plugin(parser: argparse.ArgumentParser, what: str = "method") -> None:
     """Files with methods or verifiers of the user's own: ``specviz.cli`` names them to the registry."""
     several(parser, "--plugin", "FILE", f"a Python file with a {what} of your own; may be repeated", type=Path)

@@ -16,7 +16,7 @@ from . import common, options
 
 if TYPE_CHECKING:
     from decoders import Target
-    from specviz.experiments import Plan, Progress, Results
+    from specviz.experiments import Plan, Results
     from specviz.workers.sweep import Standing
 
 NAMED = 6  # workers that a line tells of one by one; of more, how many do what
@@ -71,21 +71,15 @@ def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Resul
     opening = Opening(common.model_source(args), args.dtype, args.device, args.engine, args.weights)
     results = begin(planned, target)
     place = args.results or str(home() / "lab" / results.id)
-    trained = ""
-
-    def training(progress: Progress) -> None:
-        nonlocal trained
-        if progress.trains != trained:
-            trained = progress.trains
-            common.say(f"training: {trained}", error=True)
-
-    ready = spread(target, planned, workers, opening, place, resume=args.resume, results=results, progress=training)
+    ready = spread(
+        target, planned, workers, opening, place, resume=args.resume, results=results, progress=training_teller()
+    )
     if target.device.type == "cuda":  # its memory is the workers' from here on
         target.model.to("cpu")
     total = len({unit.key for unit in ready.units})
     try:
         with progress(planned.experiment.title) as told:
-            results = ready.run(told=told)
+            results = ready.run(told)
     finally:
         list_in_lab(ready)
     if results.about["state"] == "cancelled":
@@ -98,6 +92,19 @@ def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Resul
     else:
         common.say(f"kept in {ready.folder.place}, and listed in the page Lab of python app.py", error=True)
     return results
+
+
+def training_teller() -> Callable[[Standing], None]:
+    """Tells on stderr which part is trained, whenever that is another one."""
+    trained = ""
+
+    def tell(progress: Standing) -> None:
+        nonlocal trained
+        if progress.trains not in ("", trained):
+            trained = progress.trains
+            common.say(f"training: {trained}", error=True)
+
+    return tell
 
 
 def line_of(standing: Standing) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.draft.settings import Sampling
 from decoders.errors import UserError
 from decoders.folders import write_json
+from specviz.groups import group
 from specviz.words import column, column_texts, counted
 
 from . import common, options, turns
@@ -160,10 +161,8 @@ def _show_categories(outcomes: list[MethodCheck], categories: list[str], counts:
     from specviz.experiments.prompts import benchmark_columns
 
     titles = {**benchmark_columns(categories), "": "–"}
-    groups: dict[str, set[int]] = {}
-    for i, category in enumerate(categories):
-        groups.setdefault(titles[category], set()).add(i)
-    groups["Overall"] = set(range(len(categories)))
+    groups = group((titles[category], i) for i, category in enumerate(categories))
+    groups["Overall"] = list(range(len(categories)))
     lengths = [
         [tokens_per_step(run for run in outcome.runs if run.prompt in chosen) for chosen in groups.values()]
         for outcome in outcomes

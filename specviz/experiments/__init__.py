@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .experiment import Axis, Experiment, Line, PaperSeries
-from .plan import Plan, Progress, plan
+from .plan import Plan, plan
 from .recipes import find_recipe, recipes
 from .results import Results, points
 from .running import run_experiment
@@ -14,7 +14,6 @@ __all__ = [
     "Line",
     "PaperSeries",
     "Plan",
-    "Progress",
     "Results",
     "find_recipe",
     "plan",

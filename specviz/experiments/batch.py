@@ -19,8 +19,8 @@ from decoders.errors import UserError
 from decoders.sweep.plan import PLAIN, TRACED, Case, Contender, Outcome
 from specviz.places import new_id
 
-from .experiment import CATEGORY, Experiment, Line, Row, methods_by_name, near, text_of
-from .quantities import QUANTITIES, Breakdown, Profile, measure
+from .experiment import CATEGORY, Experiment, Line, Row, methods_by_name, text_of
+from .quantities import QUANTITIES, Breakdown, Profile, measure, near
 
 if TYPE_CHECKING:
     from decoders.sweep.ledger import Filed

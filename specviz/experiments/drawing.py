@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
-from specviz.views.charts import GREY, LAYOUT
+from specviz.views.charts import GREY, LAYOUT, plain
 
 from .experiment import text_of
 from .prompts import NAMES
@@ -161,11 +160,6 @@ def hover(
     low, high = amount(spread["low"], quantity.unit), amount(spread["high"], quantity.unit)
     failed = f"<br>{point['failed']} failed" if point["failed"] else ""
     return f"<b>{middle}</b> {head}<br>{apart}quartiles {low} to {high}, {spread['n']} runs{failed}"
-
-
-def plain(text: str) -> str:
-    """Names are data: plotly would read tags in them."""
-    return html.escape(str(text), quote=False)
 
 
 def hover_texts(index: Sequence[int | None] | None, hovers: Sequence[str]) -> dict[str, Any]:

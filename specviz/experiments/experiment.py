@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from decoders.draft.settings import length_param
 from decoders.errors import UserError
 from decoders.method.part import DRAFT_MODELS, PROMPT_TOKENS
 
-from .quantities import LEARNT, QUANTITIES, Breakdown, Profile, Quantity
+from .quantities import LEARNT, Breakdown, Profile, Quantity, find_quantity, near
 
 PAPERS = {
     "pldplus": "PLD+: accelerating LLM inference by leveraging language model artifacts",
@@ -212,6 +211,10 @@ class Experiment:
                 lines[n] = dataclasses.replace(lines[n], params={**lines[n].params, name: value})
         return dataclasses.replace(self, lines=tuple(lines))
 
+    def changing(self, **values: Any) -> Experiment:
+        """With other values of its fields, as far as they are not None."""
+        return dataclasses.replace(self, **{name: value for name, value in values.items() if value is not None})
+
     @property
     def along(self) -> str:
         """The name of the x axis: a parameter, the tasks, or the lines."""
@@ -219,10 +222,7 @@ class Experiment:
 
     def quantity(self, key: str) -> Quantity | Breakdown | Profile:
         """A metric of this experiment by key. Raises UserError naming those there are."""
-        every = {**QUANTITIES, **{quantity.key: quantity for quantity in self.own}}
-        if key not in every:
-            raise UserError(f"there is no metric {key!r}{near(key, every)}: choose one of {', '.join(every)}")
-        return every[key]
+        return find_quantity(key, self.own)
 
     @property
     def baseline(self) -> bool:
@@ -336,16 +336,6 @@ def training_settings(line: Line) -> tuple[str, ...]:
     """The settings of training that may differ between a line's parts; none where it takes the part that is there."""
     kind = trainable(line.method) if line.trains is not None else None
     return () if kind is None else kind.training.varies
-
-
-def near(name: str, names: Mapping[str, Any]) -> str:
-    """ ", did you mean …?", or nothing.
-
-    >>> near("adapld-fig11", {"adapld-fig1": 0})
-    ' (did you mean adapld-fig1?)'
-    """
-    close = difflib.get_close_matches(str(name), names, 1, 0.7)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def text_of(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from decoders.prompt.files import PromptRecord
 from decoders.study.attribute.attribution import COUNTED
-from decoders.study.attribute.quotes import QuotedAnswer, read_quotesum, scores
+from decoders.study.attribute.quotes import Quote, QuotedAnswer, read_quotesum, scores
 
 if TYPE_CHECKING:
-    from decoders import Target
     from decoders.trace.trace import Trace
 
 MIN_RUNS = (1, 2, 3, 5, 8, 12)
@@ -38,6 +36,12 @@ def quoted_records(path: Path | None, count: int) -> list[PromptRecord]:
     return [QuotedRecord(**{f.name: getattr(r, f.name) for f in fields(PromptRecord)}, gold=g) for g, r in records]
 
 
+def quoted_answer(data: Mapping[str, Any]) -> QuotedAnswer:
+    """An answer with its known quotes, back from JSON."""
+    quotes = tuple(Quote(**quote) for quote in data["quotes"])
+    return QuotedAnswer(**{**data, "passages": tuple(data["passages"]), "quotes": quotes})
+
+
 def is_quotesum(path: Path) -> bool:
     """True where a file's first row has QuoteSum's form."""
     try:
@@ -55,22 +59,6 @@ def check_quoted(cases: Any) -> None:
             f"this experiment scores answers whose quotes are known, and {len(missing)} of {len(cases)} prompts have "
             f"none (the first is {missing[0]}): use the set quotes, or a file in QuoteSum's form"
         )
-
-
-def maker(target: Target) -> Any:
-    """The way runs are made here: the prompt's answer is given to the method."""
-
-    def make(
-        case: Any, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new_tokens: int
-    ) -> Any:
-        from decoders.study.look.forced import answer_ids, forced_run
-
-        answer = answer_ids(target, case.gold.answer)
-        return forced_run(
-            target, case.prompt, answer, method, params, max_new_tokens=new_tokens, title=title, cancel=cancel
-        )
-
-    return make
 
 
 def sweep_thresholds(row: Mapping[str, Any], trace: Trace, gold: QuotedAnswer) -> list[dict[str, Any]]:

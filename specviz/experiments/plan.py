@@ -14,6 +14,7 @@ from decoders.names import BASELINE
 from decoders.sweep.plan import Measurement, Sample
 from specviz.places import new_id
 from specviz.words import sentence
+from specviz.workers.sweep import Standing
 
 from .experiment import Experiment, Line, Row, Setting, methods_by_name
 from .known_quotes import check_quoted
@@ -29,7 +30,12 @@ ASK_RUNS, ASK_SECONDS = 500, 600.0  # from here on a sweep is started only after
 MAX_RUNS = 20_000
 
 Make: TypeAlias = Callable[[Case, str, Mapping[str, Any], str, threading.Event, int], Any]
-OnDevice: TypeAlias = Callable[[Callable[[], Any]], Any]  # calls a function where the device is free
+OnDevice: TypeAlias = Callable[[Callable[[], Any]], Any]
+
+
+def at_once(work: Callable[[], Any]) -> Any:
+    """A device that is always free."""
+    return work()
 
 
 def runs_of(lines: int, cases: int, repeats: int) -> int:
@@ -94,29 +100,6 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """``done`` of ``total`` runs after ``seconds``; ``left_s`` is None until a first run is done.
-
-    Before the runs, where parts are trained: training steps of all of them; ``trains`` names the one at work. Where
-    ``workers`` do it, units are counted, of which ``before`` were done earlier; each of them is described as
-    {name, state, seconds, done, losses}, and ``failures`` are the reasons of units that failed.
-    """
-
-    done: int
-    total: int
-    seconds: float
-    trains: str = ""
-    before: int = 0
-    workers: Sequence[Mapping[str, Any]] = ()
-    failures: Sequence[str] = ()
-
-    @property
-    def left_s(self) -> float | None:
-        new = self.done - self.before
-        return self.seconds / new * (self.total - self.done) if new else None
-
-
-@dataclass(frozen=True, slots=True)
 class SkippedTurn:
     """A user ``turn`` of a case that was not reached, and why."""
 
@@ -133,21 +116,36 @@ class SkippedTurn:
 @dataclass(frozen=True, slots=True)
 class Session:
     """Tools by which a plan is run. ``make`` makes a run of a case, a method with parameters, a title and a number of
-    new tokens; ``keep`` gets every finished trace.
+    new tokens, in place of the session's own way; ``on_device`` calls a function where the device is free; ``keep``
+    gets every finished trace.
     """
 
     target: Target
     planned: Plan
-    make: Make
-    on_device: OnDevice
-    keep: Callable[[Trace], None] | None
-    progress: Callable[[Progress], None] | None
-    cancel: threading.Event
+    on_device: OnDevice = at_once
+    keep: Callable[[Trace], None] | None = None
+    progress: Callable[[Standing], None] | None = None
+    cancel: threading.Event = field(default_factory=threading.Event)
+    make: Make | None = None
+
+    def _make(
+        self, case: Case, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new_tokens: int
+    ) -> Any:
+        """A run; where answers are given, one that writes the case's."""
+        from decoders import Run, Sampling
+        from decoders.study.look.forced import answer_ids, forced_run
+
+        target, experiment = self.target, self.planned.experiment
+        options: dict[str, Any] = {"max_new_tokens": new_tokens, "title": title, "cancel": cancel}
+        if experiment.forced and case.gold is not None:
+            return forced_run(target, case.prompt, answer_ids(target, case.gold.answer), method, params, **options)
+        options |= {"sampling": Sampling(experiment.temperature), "length": experiment.length}
+        return Run(target, case.prompt, method, params=params, **options)
 
     def record(self, name: str, method: str, params: Mapping[str, Any], new_tokens: int, case: Case) -> Measurement:
         """A recorded run of a case, with a new id; ``name`` stands behind the case's in its title."""
         title = " · ".join(filter(None, (case.id, name)))
-        run = self.make(case, method, params, title, self.cancel, new_tokens)
+        run = (self.make or self._make)(case, method, params, title, self.cancel, new_tokens)
         for _ in run:
             pass  # what it yields is in run.trace
         run.trace.run.update(id=new_id(), title=title, complete=True)

@@ -8,6 +8,7 @@ Their names and formulas stand in ``quantities.toml``.
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from decoders.errors import UserError
 from decoders.trace import metrics
 from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.metrics import ratio
@@ -233,6 +235,24 @@ def pool(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
     if weight is None or any(row.get(weight) is None for row in counted):
         return None
     return ratio(sum(row[key] * row[weight] for row in counted), sum(row[weight] for row in counted))
+
+
+def find_quantity(key: str, own: Sequence[Quantity] = ()) -> Quantity | Breakdown | Profile:
+    """A quantity by key, or one of an experiment's ``own``. Raises UserError naming those there are."""
+    every = {**QUANTITIES, **{quantity.key: quantity for quantity in own}}
+    if key not in every:
+        raise UserError(f"there is no metric {key!r}{near(key, every)}: choose one of {', '.join(every)}")
+    return every[key]
+
+
+def near(name: str, names: Mapping[str, Any]) -> str:
+    """ ", did you mean …?", or nothing.
+
+    >>> near("adapld-fig11", {"adapld-fig1": 0})
+    ' (did you mean adapld-fig1?)'
+    """
+    close = difflib.get_close_matches(str(name), names, 1, 0.7)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def needs_clock(quantity: Quantity | Breakdown | Profile) -> bool:

@@ -25,12 +25,13 @@ import pandas as pd
 from decoders.errors import UserError
 from decoders.folders import write_text
 from decoders.trace.metrics import doubts
+from specviz.groups import group
 from specviz.markup import inert
 from specviz.words import column, numeric
 
 from .experiment import CATEGORY, LINE, Row, text_of
 from .prompts import ALL, NAMES
-from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, needs_clock, parts_of, pool
+from .quantities import COUNT, TOTAL, Breakdown, Profile, Quantity, find_quantity, needs_clock, parts_of, pool
 from .result_table import ResultTable
 
 SCHEMA = "speclab/1"
@@ -91,12 +92,7 @@ class Results:
 
     def quantity(self, key: str) -> Quantity | Breakdown | Profile:
         """A quantity by key, the experiment's own ones included."""
-        for own in self.about["own"]:
-            if own["key"] == key:
-                return Quantity(**own)
-        if key not in QUANTITIES:
-            raise UserError(f"there is no metric {key!r}: choose one of {', '.join(QUANTITIES)}")
-        return QUANTITIES[key]
+        return find_quantity(key, [Quantity(**own) for own in self.about["own"]])
 
     def rough(self, quantity: Quantity | Breakdown | Profile) -> str:
         """A mark for what a busy machine disturbed while an example result was recorded; nothing for all else."""
@@ -234,13 +230,13 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
         there = dict.fromkeys(row.get(name) or "" for row in rows)
         return [text for text in order[name] if text in there] if name in order else list(there)
 
-    for series, group in _by_series(about, drawn, {x_name, y_name}):
-        is_level = x_name in order and group[0]["series"] in level
-        along = [""] if is_level else places(group, x_name)
+    for series, mine in _by_series(about, drawn, {x_name, y_name}).items():
+        is_level = x_name in order and mine[0]["series"] in level
+        along = [""] if is_level else places(mine, x_name)
         if x_name == CATEGORY and len(along) > 1:
             along.append(ALL)
         for x in along:
-            here = group if is_level or x == ALL else [row for row in group if (row.get(x_name) or "") == x]
+            here = mine if is_level or x == ALL else [row for row in mine if (row.get(x_name) or "") == x]
             for y in places(here, y_name) if grid and not is_level else [""]:
                 rows = [row for row in here if row.get(y_name) == y] if y else here
                 yield {
@@ -280,7 +276,7 @@ def profile_of(profile: Profile, point: Mapping[str, Any]) -> list[tuple[str, di
 
     The parts of a whole are shares of the count; of a curve there is one part, the ratio.
 
-    >>> ranks = QUANTITIES["ranks"]
+    >>> ranks = find_quantity("ranks")
     >>> amounts = {"ranks:1/rank 1": {"mean": 6.0, "n": 2}, "ranks:1/rank 2": {"mean": 2.0, "n": 2}}
     >>> profile_of(ranks, {"values": amounts})
     [('1', {'rank 1': 0.75, 'rank 2': 0.25}, 16.0)]
@@ -313,7 +309,7 @@ def profile_points(results: Results, drawn: Sequence[dict[str, Any]]) -> list[tu
 def place_of(profile: Profile, place: str) -> str:
     """A profile's place as text; tenths are kept by their middle.
 
-    >>> place_of(QUANTITIES["confidence"], "0.35"), place_of(QUANTITIES["learning"], "1500")
+    >>> place_of(find_quantity("confidence"), "0.35"), place_of(find_quantity("learning"), "1500")
     ('30 % to 40 %', '1,500')
     """
     if profile.tenths:
@@ -344,19 +340,20 @@ def profile_table(results: Results, profile: Profile) -> ResultTable:
     return ResultTable(profile.label, heads, rows, 2)
 
 
-def _by_series(about: Mapping[str, Any], rows: Sequence[Row], taken: set[str]) -> Iterator[tuple[str, list[Row]]]:
+def _by_series(about: Mapping[str, Any], rows: Sequence[Row], taken: set[str]) -> dict[str, list[Row]]:
     """The rows by what is not along an axis: the line, other varied parameters, and the task if kept apart."""
     params = [(f"param:{axis['param']}", axis["label"]) for axis in about["axes"]]
     params = [(column, label) for column, label in params if column not in taken]
     apart = about["by_category"] and CATEGORY not in taken
     several = len({row["series"] for row in rows}) > 1
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        label = [row["series"]] if "series" not in taken and (several or not (params or apart)) else []
-        label += [f"{title} = {row[column]}" for column, title in params if row.get(column)]
-        label += [NAMES.get(row.get(CATEGORY) or "", row.get(CATEGORY) or "")] if apart else []
-        groups.setdefault(" · ".join(part for part in label if part), []).append(row)
-    yield from groups.items()
+
+    def label(row: Row) -> str:
+        parts = [row["series"]] if "series" not in taken and (several or not (params or apart)) else []
+        parts += [f"{title} = {row[column]}" for column, title in params if row.get(column)]
+        parts += [NAMES.get(row.get(CATEGORY) or "", row.get(CATEGORY) or "")] if apart else []
+        return " · ".join(filter(None, parts))
+
+    return group((label(row), row) for row in rows)
 
 
 def _spread(rows: Sequence[Row], column: str) -> dict[str, float | int | None]:
@@ -380,8 +377,5 @@ def _spread(rows: Sequence[Row], column: str) -> dict[str, float | int | None]:
 
 def _means(rows: Sequence[Row], column: str, by: str) -> list[float]:
     """The means of a column over the rows that are alike in another; of rows without that, none."""
-    groups: dict[Any, list[float]] = {}
-    for row in rows:
-        if row.get(by) is not None:
-            groups.setdefault(row[by], []).append(row[column])
+    groups = group((row[by], row[column]) for row in rows if row.get(by) is not None)
     return [float(np.mean(values)) for values in groups.values()]

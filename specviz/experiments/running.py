@@ -17,12 +17,13 @@ from decoders.trace.baseline import baseline
 from specviz import __version__
 from specviz.places import new_id
 from specviz.words import sentence
+from specviz.workers.sweep import Standing
 
 from .answers import CASES, mark_accepted
 from .batch import units
 from .experiment import Experiment, Row, Setting, text_of
-from .known_quotes import maker, sweep_thresholds
-from .plan import PLAIN, Make, OnDevice, Plan, Progress, Session, SkippedTurn
+from .known_quotes import sweep_thresholds
+from .plan import PLAIN, Make, OnDevice, Plan, Session, SkippedTurn, at_once
 from .quantities import learning, measure, needs_clock
 from .results import Results
 from .variants import Variant, name_of, part_parameter, training, trim, variant_of
@@ -59,27 +60,24 @@ def run_experiment(
     planned: Plan,
     results: Results | None = None,
     *,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Standing], None] | None = None,
     cancel: threading.Event | None = None,
     keep: Callable[[Trace], None] | None = None,
     make: Make | None = None,
-    on_device: OnDevice = lambda work: work(),
+    on_device: OnDevice = at_once,
 ) -> Results:
     """Run what was planned; a run that fails becomes a row with its error, and the others go on.
 
-    ``keep`` gets every finished trace. ``make`` makes a run, ``on_device`` calls a function where the device is free
-    (the app's worker). When ``cancel`` is set, or on Ctrl+C, what is done so far is the result.
+    The others are the ``Session``'s. When ``cancel`` is set, or on Ctrl+C, what is done so far is the result.
     """
     results = results or begin(planned, target)
     cancel = cancel or threading.Event()
     about, experiment = results.about, planned.experiment
-    make = None if experiment.forced else make
-    session = Session(target, planned, make or _maker(target, experiment), on_device, keep, progress, cancel)
+    session = Session(target, planned, on_device, keep, progress, cancel, None if experiment.forced else make)
     started = time.perf_counter()
     try:
         parts = _train_parts(session) if experiment.trains else {}
-        ran_from = time.perf_counter()
-        about["trained_s"] = round(ran_from - started, 1)
+        about["trained_s"], ran_from = round(time.perf_counter() - started, 1), time.monotonic()
         if not cancel.is_set():
             _warm(session)
         for done, rows in enumerate(units(session) if experiment.repeats else _units(session, parts), 1):
@@ -87,7 +85,7 @@ def run_experiment(
                 break
             results.rows += rows
             if progress is not None:
-                progress(Progress(done, max(done, planned.runs), time.perf_counter() - ran_from))
+                progress(Standing(max(done, planned.runs), done=done, started=ran_from))
         about["state"] = "cancelled" if cancel.is_set() else "complete"
     except KeyboardInterrupt:
         about["state"] = "cancelled"
@@ -102,15 +100,11 @@ def rows_of(target: Target, planned: Plan, keep: Callable[[Trace], None], *, war
 
     ``keep`` gets every trace; ``warm``: an earlier plan has run on this target, so that nothing is run to warm up.
     """
-    session = Session(target, planned, _maker(target, planned.experiment), _at_once, keep, None, threading.Event())
+    session = Session(target, planned, keep=keep)
     if not warm:
         _warm(session)
     each = units(session, warm=warm) if planned.experiment.repeats else _units(session, _parts(session, {}))
     return [row for rows in each for row in rows]
-
-
-def _at_once(work: Callable[[], Any]) -> Any:
-    return work()
 
 
 def _warm(session: Session) -> None:
@@ -124,11 +118,11 @@ Parts = Mapping[Variant, tuple[Path | None, Mapping[str, Any]]]
 
 
 def train_parts(
-    target: Target, planned: Plan, progress: Callable[[Progress], None] | None, cancel: threading.Event | None
+    target: Target, planned: Plan, progress: Callable[[Standing], None] | None, cancel: threading.Event | None
 ) -> float:
     """Train the parts that a plan compares, where they are not there yet; the seconds it took."""
-    started, make = time.perf_counter(), _maker(target, planned.experiment)
-    _train_parts(Session(target, planned, make, _at_once, None, progress, cancel or threading.Event()))
+    started = time.perf_counter()
+    _train_parts(Session(target, planned, progress=progress, cancel=cancel or threading.Event()))
     return round(time.perf_counter() - started, 1)
 
 
@@ -144,7 +138,7 @@ def _train_parts(session: Session) -> Parts:
     missing = [variant for variant, _ in planned.variants if variant.log(target.key) is None]  # by now
     total = sum(variant.steps for variant in missing)
     failed: dict[Variant, str] = {}
-    started, done = time.perf_counter(), 0
+    started, done = time.monotonic(), 0
     network = session.on_device(lambda: stock_network(target)) if missing else None
     for variant in missing:
         words = name_of(variant, settings[variant].trains or {})
@@ -157,7 +151,7 @@ def _train_parts(session: Session) -> Parts:
                     failed[variant] = f"the {words} could not be trained: {sentence(problem)}"
                     break
                 if session.progress is not None:
-                    session.progress(Progress(done + made, total, time.perf_counter() - started, words))
+                    session.progress(Standing(total, done=done + made, started=started, trains=words))
         done += variant.steps
     parts = _parts(session, failed)
     trim([variant.folder(target.key) for variant in settings])
@@ -254,24 +248,6 @@ def labels_of(case: Case | None, setting: Setting) -> Row:
     if case is not None:
         prompt = {"prompt": case.id, "category": case.category, "turn": float(case.prompt.turn), "trace": ""}
     return {"series": setting.line.label, **values, "method": setting.line.method, **prompt, "role": "run", "error": ""}
-
-
-def _maker(target: Target, experiment: Experiment) -> Make:
-    if experiment.forced:
-        return maker(target)
-
-    def make(
-        case: Case, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new_tokens: int
-    ) -> Any:
-        from decoders import Run, Sampling
-
-        sampling = Sampling(experiment.temperature)
-        return Run(
-            target, case.prompt, method, params=params, sampling=sampling, max_new_tokens=new_tokens, title=title,
-            cancel=cancel, length=experiment.length,
-        )  # fmt: skip
-
-    return make
 
 
 def _needs_clock(experiment: Experiment) -> bool:

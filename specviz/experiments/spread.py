@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
 from decoders.folders import write_text
@@ -26,7 +26,7 @@ from specviz.workers.sweep import Standing, sweep
 from specviz.workers.work import Job, Unit
 
 from .experiment import Row
-from .plan import Plan, Progress
+from .plan import Plan
 from .results import ABOUT, Results
 from .running import begin, train_parts
 from .units import UNIT_RUN, Opening, about_of, failed_rows, open_experiment, units_of
@@ -51,10 +51,7 @@ class Spread:
     workers: Workers
 
     def run(
-        self,
-        progress: Callable[[Progress], None] | None = None,
-        cancel: threading.Event | None = None,
-        told: Callable[[Standing], None] | None = None,
+        self, progress: Callable[[Standing], None] | None = None, cancel: threading.Event | None = None
     ) -> Results:
         """Do what is missing. When ``cancel`` is set, or on Ctrl+C, what is done so far is the result.
 
@@ -69,10 +66,8 @@ class Spread:
         def over(standing: Standing, key: str | None) -> None:
             if key is not None:
                 self.results.rows += book.read(key)
-            if told is not None:
-                told(standing)
             if progress is not None:
-                progress(progress_of(standing))
+                progress(standing)
 
         state = "error"
         try:
@@ -103,7 +98,7 @@ class Spread:
 
 def spread(
     target: Target, planned: Plan, workers: Workers, opening: Opening, place: str, *, resume: bool = False,
-    results: Results | None = None, progress: Callable[[Progress], None] | None = None,
+    results: Results | None = None, progress: Callable[[Standing], None] | None = None,
     cancel: threading.Event | None = None,
 ) -> Spread:  # fmt: skip
     """Make an experiment ready for workers; parts that it compares are trained first, here.
@@ -209,15 +204,3 @@ class _Book:
 
     def _missing(self, there: Iterable[str]) -> list[str]:
         return [key for key in there if key in self.places and self.places[key] not in self._rows]
-
-
-def progress_of(standing: Standing) -> Progress:
-    """Progress of a sweep, as of an experiment: in units, with what its workers do."""
-    workers: list[dict[str, Any]] = [
-        {"name": w.name, "state": w.state, "seconds": time.monotonic() - w.since, "done": w.done, "losses": w.losses}
-        for w in standing.workers
-    ]
-    return Progress(
-        standing.done, standing.total, standing.seconds, before=standing.before, workers=workers,
-        failures=tuple(standing.failures.values()),
-    )  # fmt: skip

@@ -17,7 +17,8 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.model.files.catalog import precision_of
-from decoders.sweep.timing import REPEATED, TIMED, WIDEST, Spot, Timing, spot, timings
+from decoders.sweep.timing import REPEATED, TIMED, WIDEST, Timing, spot, timings
+from specviz.groups import group
 from specviz.words import column, counted, with_unit
 
 from .experiment import Row
@@ -39,19 +40,25 @@ VERSIONS = ("python", "torch", "transformers", "specviz")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Mean:
+    """Of several prompts' timings; None where there is no value, or (``low``, ``high``) no repeat."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    count: int
+    disturbed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(Mean):
     """One method on one task. ``text`` and ``spread`` are what is shown of ``mean``, ``low`` and ``high``; ``count``
     values are in them, of ``prompts`` prompts; ``disturbed`` of these; ``best`` of its row.
     """
 
     text: str
     spread: str
-    mean: float | None
-    low: float | None
-    high: float | None
-    count: int
     prompts: int
-    disturbed: int
     failed: int
     best: bool
     partly: str
@@ -246,23 +253,21 @@ def _table(results: Results, key: str, broken: set[str], named: Mapping[str, str
     if not isinstance(quantity, Quantity):
         raise UserError(f"{quantity.label} is not one number per run: choose another metric for a table")
     columns = tuple(columns_of(results))
-    by: dict[tuple[str, str], list[Row]] = {}
     tasks: dict[str, str] = {}  # by the name that they have here
-    for row in results.rows:
-        name = str(named.get(row["category"], row["category"]))
-        tasks.setdefault(name, row["category"])
-        by.setdefault((name, row["series"]), []).append(row)
+    for category in dict.fromkeys(row["category"] for row in results.rows):
+        tasks.setdefault(str(named.get(category, category)), category)
+    by = group(((str(named.get(row["category"], row["category"])), row["series"]), row) for row in results.rows)
     groups = [(task, name, {c: by.get((name, c), []) for c in columns}) for name, task in tasks.items()]
     if len(tasks) > 1:
         groups.append((ALL, OVERALL, {c: [r for r in results.rows if r["series"] == c] for c in columns}))
     every = timings(results.rows, key)
     means = {
-        (task, name): _mean([every[name, place] for place in _places(rows)], pool(rows, key))
+        (task, name): _mean([every[name, place] for place in dict.fromkeys(map(spot, rows))], pool(rows, key))
         for task, _, of in groups
         for name, rows in of.items()
     }
     pools = any(pool(rows, key) is not None for _, _, of in groups for rows in of.values())
-    form = column(quantity.unit, [mean.value for mean in means.values()])
+    form = column(quantity.unit, [mean.mean for mean in means.values()])
     lines = []
     for task, name, of in groups:
         prompts = len({spot(row) for rows in of.values() for row in rows})
@@ -273,21 +278,6 @@ def _table(results: Results, key: str, broken: set[str], named: Mapping[str, str
     counts = "turns" if any(spot(row)[1] > 1 for row in results.rows) else "prompts"
     formula = POOLED[key].formula if pools else quantity.formula
     return Table(key, quantity.label, quantity.unit, formula, columns, tuple(lines), counts, pools)
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """Of several prompts' timings; None where there is no value, or (``low``, ``high``) no repeat."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    count: int
-    disturbed: int
-
-
-def _places(rows: Sequence[Row]) -> list[Spot]:
-    return list(dict.fromkeys(map(spot, rows)))
 
 
 def _mean(of: Sequence[Timing], together: float | None) -> Mean:
@@ -307,14 +297,14 @@ def _turns_done(rows: Sequence[Row]) -> int:
 
 
 def _cell(rows: Sequence[Row], prompts: int, mean: Mean, form: Form, best: bool) -> Cell:
-    text = "–" if mean.value is None else form(mean.value)
+    text = "–" if mean.mean is None else form(mean.mean)
     low, high = ("" if end is None else form(end) for end in (mean.low, mean.high))
     spread = f"{low}–{high}" if {low, high} - {text, ""} else ""
     failed = sum(bool(row.get("error")) for row in rows)
     partly = f"{_turns_done(rows)} of {prompts}" if failed else ""
     return Cell(
-        text, spread, mean.value, mean.low, mean.high, mean.count, _turns_done(rows), mean.disturbed, failed, best,
-        partly, tuple(openable_runs(rows)),
+        **asdict(mean), text=text, spread=spread, prompts=_turns_done(rows), failed=failed, best=best, partly=partly,
+        runs=tuple(openable_runs(rows)),
     )  # fmt: skip
 
 
@@ -322,14 +312,14 @@ def _best(key: str, means: Mapping[str, Mean], eligible: Collection[str], form: 
     """The columns whose number, as it is shown, is the best; none where there is nothing to choose from, or where a
     timed number's range meets another's.
     """
-    values = {name: mean.value for name, mean in means.items() if mean.value is not None and name in eligible}
+    values = {name: mean.mean for name, mean in means.items() if mean.mean is not None and name in eligible}
     if key not in BETTER or len(values) < 2:
         return set()
     best = (max if BETTER[key] > 0 else min)(values.values())
     first = {name for name, value in values.items() if form(value) == form(best)}
     if key in TIMED:
         floor = min(means[name].low or 0.0 for name in first)
-        others = [mean.high or math.inf for name, mean in means.items() if name not in first and mean.value is not None]
+        others = [mean.high or math.inf for name, mean in means.items() if name not in first and mean.mean is not None]
         if any(means[name].disturbed for name in first) or floor <= max(others, default=0.0):
             return set()
     return first if len(first) < len(values) else set()

@@ -24,6 +24,7 @@ from specviz.workers.plain import code_of, open_alike
 from specviz.workers.work import Unit, UnitResult, Work, WorkerRefused, digest
 
 from .experiment import Experiment, Line, Row, Setting, methods_by_name
+from .known_quotes import quoted_answer
 from .plan import PLAIN, Plan
 from .prompts import Case
 from .recipes import recipes
@@ -246,10 +247,5 @@ def case_to_json(case: Case) -> dict[str, Any]:
 
 def case_from_json(data: Mapping[str, Any]) -> Case:
     """Back from ``case_to_json``."""
-    from decoders.study.attribute.quotes import Quote, QuotedAnswer
-
-    gold = data["gold"]
-    if gold is not None:
-        quotes = tuple(Quote(**quote) for quote in gold["quotes"])
-        gold = QuotedAnswer(**{**gold, "passages": tuple(gold["passages"]), "quotes": quotes})
+    gold = None if data["gold"] is None else quoted_answer(data["gold"])
     return Case(data["id"], data["category"], from_json(data), gold)

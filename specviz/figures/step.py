@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 from decoders.trace.trace import Trace
+from specviz.groups import group
 from specviz.words import probability
 
 from .sheet import (
@@ -135,9 +136,7 @@ def _set_in_lines(tokens: Sequence[tuple[int, str]], wide: float) -> list[list[t
 def tree_rows(trace: Trace, step: int) -> list[Row]:
     """The tree from the root down: beside the main line what was drafted otherwise, in order of the target's choice."""
     nodes, pieces = rows_of(trace, "nodes", step), Pieces(trace)
-    children: dict[int, list[int]] = {}
-    for number, node in enumerate(nodes):
-        children.setdefault(node["parent"], []).append(number)
+    children = group((node["parent"], number) for number, node in enumerate(nodes))
     bonus = trace.tables["steps"]["bonus"][step]
     path = [number for number, node in enumerate(nodes) if node["status"] in ("root", "accepted")]
     end = path[-1] if path else 0

@@ -7,6 +7,7 @@ from typing import Any
 
 from decoders.importers.request_trace import NOT_RECORDED
 from decoders.trace.trace import Trace
+from specviz.groups import group
 from specviz.words import SIGNS, counted, decimal
 
 NAMED = 8  # refused tokens of one depth that a sentence writes out
@@ -96,9 +97,7 @@ def _list(pieces: Pieces, tokens: Sequence[int], last: str) -> str:
 
 def _refused_before(pieces: Pieces, nodes: Sequence[dict[str, Any]]) -> str:
     """Rejected nodes that do not stand beside the target's own token, by their depth (1: the draft's first token)."""
-    depths: dict[int, list[int]] = {}
-    for node in nodes:
-        depths.setdefault(node["depth"], []).append(node["token"])
+    depths = group((node["depth"], node["token"]) for node in nodes)
     places = [f"{_list(pieces, tokens, 'and')} at depth {depth}" for depth, tokens in sorted(depths.items())]
     return f"; refused: {'; '.join(places)}" if places else ""
 

@@ -78,7 +78,8 @@ class PromptForm:
     """A prompt as it is typed. ``mode`` is a key of ``MODES``; the fields of the other modes are ignored.
 
     ``reference`` is the answer hoped for, to measure quality by, and ``reference_of`` whose it is. ``pool_text`` is
-    another text to draft from, for methods that take one, and ``pool_name`` what it is called.
+    another text to draft from, for methods that take one, and ``pool_name`` what it is called. ``recorded`` is the
+    prompt of a recorded run, taken token by token in place of all that.
     """
 
     mode: str = "segments"
@@ -90,6 +91,7 @@ class PromptForm:
     pool_text: str = ""
     pool_name: str = ""
     reference_of: str = ""
+    recorded: Prompt | None = None
 
     @property
     def typed_text(self) -> str:
@@ -122,6 +124,8 @@ class PromptForm:
         """``prompt`` with its reference and, for a method that takes one, its pool."""
         from decoders.prompt.prompt import Pool
 
+        if self.recorded is not None:
+            return self.recorded
         if len(self.reference) > MAX_REFERENCE:
             raise Refusal(
                 "prompt",

@@ -21,6 +21,7 @@ from decoders.folders import replacing, write_bytes
 from decoders.trace.metrics import compute
 from decoders.trace.report import payload
 from decoders.trace.trace import Trace
+from specviz.groups import group
 from specviz.pages.attribution.document import answer_digest
 from specviz.pages.lessons.service import card
 from specviz.views import web
@@ -177,15 +178,13 @@ def write_site(out: Path, title: str, entries: Iterable[Entry], *, with_lessons:
             write_bytes(new / f"{name}.js", one.script().encode())
             head = f'<style>{PAGE_STYLE}</style>\n<script defer src="{name}.js"></script>'
             body = "\n".join([NO_SCRIPT, one.main, *([data] if one.runs else [])])
-            write_bytes(new / f"{name}.html", page(title, head, body, POLICY).encode())
+            write_bytes(new / f"{name}.html", page(f"{title} · specviz", head, body, POLICY).encode())
     return list(rows)
 
 
 def _groups(entries: Mapping[str, Entry], of: Callable[[Entry], str]) -> dict[str, dict[str, Entry]]:
-    groups: dict[str, dict[str, Entry]] = {}
-    for key, entry in entries.items():
-        groups.setdefault(of(entry), {})[key] = entry
-    return groups
+    groups = group((of(entry), (key, entry)) for key, entry in entries.items())
+    return {name: dict(some) for name, some in groups.items()}
 
 
 def _write_lessons(folder: Path) -> list[dict[str, Any]]:

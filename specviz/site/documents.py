@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from decoders.names import BASELINE
 from decoders.trace.trace import Trace
 from specviz.pages.acceptance.judging import judge_steps, new_judgement, steps_document
 from specviz.pages.attribution.document import document, known_quotes
-from specviz.pages.compare.outcome import BASELINE, METRICS, check_output, numbers_of, outcome_of, plain_key, whole
+from specviz.pages.compare.outcome import METRICS, check_output, numbers_of, outcome_of, reference_among
 from specviz.pages.compare.service import MAX_LANES
 from specviz.pages.compare.stretches import stretches
 from specviz.pages.lessons.service import LESSONS, files_in, lesson_key, load
@@ -54,12 +55,8 @@ def _check(trace: Trace, group: Any) -> dict[str, Any]:
         return {"state": "unknown", "text": "This run wrote a given answer: there is nothing to compare it with."}
     if {"tokens", "tokens.id", "text"} & set(trace.run.get("unknown", ())):
         return {"state": "unknown", "text": "This run's tokens were not recorded."}
-    key = plain_key(trace)
-    for other in group:
-        if other.run["method"]["name"] == BASELINE and whole(other) and plain_key(other) == key:
-            return check_output(trace, other.output_ids)
-    if not trace.run["sampling"].get("temperature") and trace.tables["plain"]["id"]:
-        return check_output(trace, trace.tables["plain"]["id"])
+    if (plain := reference_among(trace, group)) is not None:
+        return check_output(trace, plain)
     return {"state": "unknown", "text": "Plain decoding of this prompt with these settings was not recorded."}
 
 

@@ -12,6 +12,8 @@ from plotly.colors import sample_colorscale
 
 from decoders.folders import write_text
 
+from .export import page
+
 # colour-blind-safe (Okabe and Ito), as in the rest of the app
 BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8A8A"
 GRID = {"gridcolor": "rgba(128,128,128,.25)"}
@@ -41,7 +43,7 @@ def heads_chart(calibration: Mapping[str, Any]) -> go.Figure:
     title = f"Copying heads of {calibration['model']}: strongest on the token being copied ({total:,} tokens)"
     across = {"title": "head", "dtick": _tick(len(counts[0]) if counts else 1), "showgrid": False}
     down = {"title": "layer", "dtick": _tick(len(counts)), "autorange": "reversed", "showgrid": False}
-    return _figure(heat, _plain(title), max(260, 90 + 26 * len(counts)), across, down)
+    return _figure(heat, plain(title), max(260, 90 + 26 * len(counts)), across, down)
 
 
 def layers_chart(calibration: Mapping[str, Any]) -> go.Figure:
@@ -56,7 +58,7 @@ def layers_chart(calibration: Mapping[str, Any]) -> go.Figure:
     )  # fmt: skip
     title = f"PLD+(h): tokens per step by hidden state (0 = embeddings), drafts of {calibration['draft_length']}"
     across = {"title": "hidden state", "dtick": _tick(len(steps))}
-    return _figure(bars, _plain(title), 320, across, {"title": "tokens per step", "rangemode": "tozero", **GRID})
+    return _figure(bars, plain(title), 320, across, {"title": "tokens per step", "rangemode": "tozero", **GRID})
 
 
 def bench_chart(report: Mapping[str, Any], value: str = "speedup") -> go.Figure:
@@ -76,14 +78,14 @@ def bench_chart(report: Mapping[str, Any], value: str = "speedup") -> go.Figure:
     }  # fmt: skip
     per_step = [f"{row['tokens_per_step']:.2f}" if row["tokens_per_step"] else "–" for row in rows]
     bars = go.Bar(
-        x=[row[value]["median"] for row in rows], y=[_plain(row["name"]) for row in rows], orientation="h",
+        x=[row[value]["median"] for row in rows], y=[plain(row["name"]) for row in rows], orientation="h",
         marker={"color": [KINDS[row["kind"]] for row in rows]}, error_x=spread,
         customdata=[[shown, row["tokens"]] for shown, row in zip(per_step, rows, strict=True)],
         hovertemplate="%{y}: %{x:.3f}<br>%{customdata[0]} tokens per step, %{customdata[1]} tokens<extra></extra>",
     )  # fmt: skip
     model = report["model"]
     about = f"{model['name']}, {model['parameters'] / 1e6:,.0f} M parameters, {model['dtype']} on {model['device']}"
-    title = f"{titles[value]}<br><sup>{_plain(about)}; median and quartiles</sup>"
+    title = f"{titles[value]}<br><sup>{plain(about)}; median and quartiles</sup>"
     across = {"title": "×" if value == "speedup" else "tokens/s", "rangemode": "tozero", **GRID}
     return _figure(bars, title, 150 + 34 * len(rows), across, {"autorange": "reversed", "automargin": True})
 
@@ -109,7 +111,7 @@ def load_charts(table: Mapping[str, Any]) -> list[go.Figure]:
             name="α", line={"color": GREY, "dash": "dash", "width": 3}, hovertemplate="α = %{y:.0%}<extra></extra>",
         )
     )  # fmt: skip
-    about = _plain(f"{table['model']}, c = {table['cost']:g}")
+    about = plain(f"{table['model']}, c = {table['cost']:g}")
     share = {"title": "α", "tickformat": ".0%", "range": [0, 1.02], **GRID}
     even = _figure(lines, f"Break-even acceptance<br><sup>{about}</sup>", 420, {"title": "draft length"}, share)
     tiers = table["tiers"]
@@ -170,14 +172,14 @@ def seen_chart(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
     for part in dict.fromkeys(row["part"] for row in rows):
         mine = [row for row in rows if row["part"] == part and row["tokens"] and row["acceptance"] is not None]
         figure.add_scatter(
-            x=[row["tokens"] for row in mine], y=[row["acceptance"] for row in mine], name=_plain(part),
+            x=[row["tokens"] for row in mine], y=[row["acceptance"] for row in mine], name=plain(part),
             mode="lines+markers", hovertemplate="%{y:.3f} after %{x:,} tokens", legendgroup=part,
         )  # fmt: skip
         if (curve := learning_curve(mine)) is not None:
             seen, last = curve.points[-1]
             figure.add_scatter(
                 x=[seen, 8 * seen], y=[last, last + 3 * curve.doubling], mode="lines", legendgroup=part,
-                line={"dash": "dot", "color": GREY}, showlegend=False, name=_plain(part),
+                line={"dash": "dot", "color": GREY}, showlegend=False, name=plain(part),
                 hovertemplate="%{y:.3f} at %{x:,} tokens, if it went on so",
             )  # fmt: skip
     return figure
@@ -197,7 +199,7 @@ def _curves(title: str, log: Sequence[Mapping[str, Any]], curves: Any, hover: st
         )
         for key, label, color, dash in curves
     ]  # fmt: skip
-    figure = _figure(lines, _plain(title), 360, {"title": "step"}, {"rangemode": "tozero", **GRID})
+    figure = _figure(lines, plain(title), 360, {"title": "step"}, {"rangemode": "tozero", **GRID})
     return figure.update_layout(legend={"orientation": "h", "y": 1.12})
 
 
@@ -207,16 +209,11 @@ def write_page(path: Path, title: str, figures: Sequence[go.Figure]) -> None:
         figure.to_html(full_html=False, include_plotlyjs=index == 0, config={"displaylogo": False, "responsive": True})
         for index, figure in enumerate(figures)
     ]
-    page = (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        "<style>:root{color-scheme:light dark}body{margin:1rem auto;max-width:1100px}</style>"
-        f"</head><body>{''.join(parts)}</body></html>\n"
-    )
-    write_text(path, page)
+    style = "<style>:root{color-scheme:light dark}body{margin:1rem auto;max-width:1100px}</style>"
+    write_text(path, page(title, style, "".join(parts), POLICY))
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Names are data: plotly would read tags in them."""
     return html.escape(str(text), quote=False)
 

@@ -27,6 +27,7 @@ from decoders.errors import UserError
 from decoders.trace.check import MAX_CELLS
 from decoders.trace.tables import TABLES, TraceError, columns_of
 from decoders.trace.trace import Trace
+from specviz.groups import group
 from specviz.markup import md
 from specviz.places import SUFFIX
 from specviz.words import counted
@@ -164,16 +165,13 @@ def _front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 def _about(rows: Sequence[Mapping[str, Any]]) -> str:
     """The runs by model and method: tokens per step pooled, as every table of ours is."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["model"], row["method"]), []).append(row)
     lines = [
         f"{counted(len(rows), 'run')} recorded with specviz, one config per table:"
         " `runs` has a row per run, `steps` one per verify step, `nodes` one per drafted token with its decision. "
         "`specviz pull` makes trace files of it again.",
         "", "| model | method | runs | tokens | steps | tokens per step |", "| --- | --- | --: | --: | --: | --: |",
     ]  # fmt: skip
-    for (model, method), part in sorted(groups.items()):
+    for (model, method), part in sorted(group(((row["model"], row["method"]), row) for row in rows).items()):
         tokens, steps = (sum(int(row[name] or 0) for row in part) for name in ("tokens", "steps"))
         rate = f"{tokens / steps:.2f}" if steps else ""
         lines.append(f"| {md(model)} | {md(method)} | {len(part)} | {tokens:,} | {steps:,} | {rate} |")
@@ -204,11 +202,7 @@ def traces_in(folder: Path, wanted: Callable[[Mapping[str, Any]], bool], read: R
     """The runs that are ``wanted``, by their rows of ``runs``, each checked as a file is; a faulty one is a sentence
     in ``read.problems``, and the others follow.
     """
-    shards: dict[str, list[str]] = {}
-    for row in runs_in(folder):
-        if wanted(row):
-            shards.setdefault(row["shard"], []).append(row["run"])
-    for shard, keys in shards.items():
+    for shard, keys in group((row["shard"], row["run"]) for row in runs_in(folder) if wanted(row)).items():
         records = _table(folder / "data" / RUNS / shard, _RUN, ["run", "record"]).to_pylist()
         taken = {row["run"]: row["record"] for row in records}
         tables = {name: _by_run(folder, name, shard, read) for name in (*TABLES, TERMS, MORE)}
@@ -236,9 +230,8 @@ def _by_run(folder: Path, config: str, shard: str, read: Read) -> dict[str, pa.T
         read.problems.append(f"data/{config}/{shard} has columns that are not read: {', '.join(sorted(foreign)[:8])}")
     runs = table.column("run").to_pylist()
     starts = [row for row, run in enumerate(runs) if not row or run != runs[row - 1]]
-    parts: dict[str, list[pa.Table]] = {}
-    for start, end in zip(starts, [*starts[1:], len(runs)], strict=False):  # no rows: no start
-        parts.setdefault(runs[start], []).append(table.slice(start, end - start))
+    ends = [*starts[1:], len(runs)]
+    parts = group((runs[at], table.slice(at, end - at)) for at, end in zip(starts, ends, strict=False))  # no rows: none
     return {run: pa.concat_tables(part) for run, part in parts.items()}
 
 

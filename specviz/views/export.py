@@ -52,7 +52,7 @@ def standalone_page(title: str, main: str, data: tuple[str, Any], entry: str) ->
     style = f"<style>{PAGE_STYLE}{web.styles(web.reachable(entry))}</style>"
     packed = f'<script type="application/json" id="{name}">{web.gzip_json(inside)}</script>'
     begin = f"<script>{UNPACK.format(name=name, entry=entry)}</script>"
-    return page(title, style, f"{main}\n{packed}\n{begin}", POLICY)
+    return page(f"{title} · specviz", style, f"{main}\n{packed}\n{begin}", POLICY)
 
 
 def read_page(html: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def page(title: str, head: str, body: str, policy: str) -> str:
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)} · specviz</title>
+<title>{escape(title)}</title>
 {head}
 </head>
 <body>

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from decoders.trace.trace import Trace
+from specviz.groups import group
 
 LANES = ("step", "draft", "verify", "commit")
 PROCESS = 1
@@ -56,10 +57,8 @@ def trace_events(trace: Trace, process: int = PROCESS) -> dict[str, Any]:
 
 def _step_texts(trace: Trace) -> list[str]:
     """The text that each step wrote."""
-    tokens, ids = trace.tables["tokens"], {}
-    for token, step in zip(tokens["id"], tokens["step"], strict=True):
-        if step is not None and step >= 0:
-            ids.setdefault(step, []).append(token)
+    tokens = trace.tables["tokens"]
+    ids = group(zip(tokens["step"], tokens["id"], strict=True))
     return [trace.text(ids.get(step, ())) for step in range(trace.rows("steps"))]
 
 

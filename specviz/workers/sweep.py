@@ -36,8 +36,9 @@ class WorkerState:
 
 @dataclass(slots=True)
 class Standing:
-    """Progress of a sweep: ``done`` of ``total`` units, ``before`` of them in earlier sweeps; units that failed, with
-    their reasons (key → sentence).
+    """Progress of a sweep, or of an experiment without workers: ``done`` of ``total`` units (runs), ``before`` of them
+    in earlier sweeps; units that failed, with their reasons (key → sentence). Before the runs, where parts are trained:
+    training steps of all of them; ``trains`` names the one at work.
     """
 
     total: int
@@ -46,6 +47,7 @@ class Standing:
     started: float = field(default_factory=time.monotonic)
     failures: dict[str, str] = field(default_factory=dict)
     workers: list[WorkerState] = field(default_factory=list)
+    trains: str = ""
 
     @property
     def seconds(self) -> float:

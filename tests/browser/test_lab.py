@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from specviz.experiments import Experiment, Line, PaperSeries, Progress, Results, plan, run_experiment
+from specviz.experiments import Experiment, Line, PaperSeries, Results, plan, run_experiment
 from specviz.places import home
+from specviz.workers.sweep import Standing, WorkerState
 from tests import synthetic
 from tests.models import tiny_target
 from tests.stubs import StubDesk, nothing_wrong
@@ -241,9 +243,11 @@ class Sweeping:
     def __init__(self, results: Results) -> None:
         self.results = results
 
-    def run(self, told: Callable[[Progress], None], cancel: threading.Event) -> None:
-        workers = [{"name": f"worker {n}", "state": "at work", "seconds": 3.0, "done": n, "losses": 0} for n in (1, 2)]
-        told(Progress(3, 13, 6.0, workers=workers, failures=["The worker was lost 3 times with this unit."]))
+    def run(self, told: Callable[[Standing], None], cancel: threading.Event) -> None:
+        now = time.monotonic()
+        workers = [WorkerState(f"worker {n}", "at work", now - 3, n) for n in (1, 2)]
+        failures = {"unit": "The worker was lost 3 times with this unit."}
+        told(Standing(13, done=3, started=now - 6, workers=workers, failures=failures))
         assert cancel.wait(WAIT_S)
 
 

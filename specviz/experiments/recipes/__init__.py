@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
-from specviz.experiments.experiment import PAPERS, Axis, Experiment, Line, PaperSeries, near
-from specviz.experiments.quantities import Quantity
+from specviz.experiments.experiment import PAPERS, Axis, Experiment, Line, PaperSeries
+from specviz.experiments.quantities import Quantity, near
 
 DRAWN = "The figure's values are drawn in the paper, not printed."
 

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from specviz.experiments.experiment import Row
+from specviz.groups import group
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
@@ -22,17 +23,13 @@ def sample(target: Target, method: str, params: Mapping[str, Any], prompt: Promp
 
 def samples(rows: list[Row]) -> list[Row]:
     """One row per task: the number of its prompts and the means over them; rows with an error stay as they are."""
-    tasks: dict[str, list[Row]] = {}
-    for row in rows:
-        if not row.get("error"):
-            tasks.setdefault(row["category"], []).append(row)
     counted = [
         {
-            **group[0],
+            **some[0],
             "prompt": "",
-            "samples": sum(row["samples"] for row in group),
-            **{key: fmean(row[key] for row in group) for key in COUNTED},
+            "samples": sum(row["samples"] for row in some),
+            **{key: fmean(row[key] for row in some) for key in COUNTED},
         }
-        for group in tasks.values()
+        for some in group((row["category"], row) for row in rows if not row.get("error")).values()
     ]
     return [*counted, *(row for row in rows if row.get("error"))]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from specviz.experiments.experiment import Row
+from specviz.groups import group
 
 LOOKUPS, PASSAGE, VOCABULARY = 200, 500, 2_000
 
@@ -51,20 +52,15 @@ def oracles(rows: list[Row]) -> list[Row]:
     shown = [{**row, "role": "hidden"} if row["series"] == SWEEP else row for row in rows]
     swept = [row for row in shown if row["series"] == SWEEP and row.get("quality") is not None]
 
-    def best(group: Sequence[Row]) -> str:
-        scores: dict[str, list[float]] = {}
-        for row in group:
-            scores.setdefault(row["param:delta"], []).append(row["quality"])
+    def best(rows: Sequence[Row]) -> str:
+        scores = group((row["param:delta"], row["quality"]) for row in rows)
         most = max(map(len, scores.values()))
         whole = [delta for delta in sorted(scores, key=float, reverse=True) if len(scores[delta]) == most]
         return max(whole, key=lambda delta: sum(scores[delta]))
 
     derived = []
     for name, column in (("Oracle-D", "category"), ("Oracle-S", "prompt")):
-        groups: dict[str, list[Row]] = {}
-        for row in swept:
-            groups.setdefault(row[column], []).append(row)
-        for group in groups.values():
-            chosen = best(group)
-            derived += [{**r, "series": name, "role": "derived"} for r in group if r["param:delta"] == chosen]
+        for some in group((row[column], row) for row in swept).values():
+            chosen = best(some)
+            derived += [{**r, "series": name, "role": "derived"} for r in some if r["param:delta"] == chosen]
     return shown + derived

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.trace.acceptance import token_class
 from specviz.experiments.experiment import Row
 from specviz.experiments.values import head_counts, hidden_states
+from specviz.groups import group
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
@@ -64,11 +65,8 @@ def places(target: Target, method: str, params: Mapping[str, Any], prompt: Promp
     trace = record(target, prompt, method, params, max_new_tokens=new)
     tokens, texts = trace.tables["tokens"]["id"], trace.texts()
     candidates, context = trace.tables["candidates"], trace.tables["steps"]["context"]
-    of_step: dict[int, list[int]] = {}
-    for row, step in enumerate(candidates["step"]):
-        if candidates["would_accept"][row] >= 0:
-            of_step.setdefault(step, []).append(row)
-    for step, rows in of_step.items():
+    tried = (row for row, count in enumerate(candidates["would_accept"]) if count >= 0)
+    for step, rows in group((candidates["step"][row], row) for row in tried).items():
         last = context[step] - 1
         chosen = [row for row in rows if candidates["chosen"][row]]
         if len(rows) < 2 or not chosen:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
+from cachetools import LRUCache
 from pydantic import Field
 
 from decoders.names import BASELINE
@@ -58,7 +58,7 @@ class AcceptancePage(Service):
     def __init__(self, desk: Any) -> None:
         super().__init__(desk)
         self._change = threading.Lock()
-        self._kept: OrderedDict[str, RunCounts] = OrderedDict()
+        self._kept: LRUCache[str, RunCounts] = LRUCache(KEPT)
         self._judging = Judging(lambda: desk.runner.busy())
 
     def close(self) -> None:
@@ -194,13 +194,10 @@ class AcceptancePage(Service):
     def _count(self, key: str) -> RunCounts:
         with self._change:
             if key in self._kept and self.desk.has(key):  # a run that was deleted is not counted from memory
-                self._kept.move_to_end(key)
                 return self._kept[key]
         made = RunCounts.of(self.desk.trace(key))
         with self._change:
             self._kept[key] = made
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
         return made
 
     def _row_times(self) -> str:

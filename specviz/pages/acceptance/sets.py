@@ -15,6 +15,7 @@ from decoders.trace.metrics import draft_cost, ratio
 from decoders.trace.policies import compare, costs_of, offers_of
 from decoders.trace.reliability import Signal, outcomes, pool_runs, signals
 from decoders.trace.trace import Trace
+from specviz.groups import group
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,8 @@ def lengths_by_method(traces: Iterable[Trace], load: Load | None) -> list[dict[s
     """Per method: servers' draft lengths replayed on its runs, and it in batches where a ``load`` of its model was
     measured; ``why`` its runs cannot be replayed. Runs of given answers are left out.
     """
-    sets: dict[tuple[str, str], list[Trace]] = {}
-    for trace in traces:
-        if not trace.run.get("forced"):
-            method = trace.run["method"]
-            sets.setdefault((method["name"], str(method.get("title") or method["name"])), []).append(trace)
+    own = ((trace.run["method"], trace) for trace in traces if not trace.run.get("forced"))
+    sets = group(((method["name"], str(method.get("title") or method["name"])), trace) for method, trace in own)
     made = []
     for (name, title), runs in sets.items():
         one: dict[str, Any] = {"method": name, "title": title, "runs": len(runs)}
@@ -96,10 +94,7 @@ def pooled_by_method(runs: Iterable[RunCounts]) -> list[dict[str, Any]]:
     """A set per method, in the order of its first run, each with a title of its own; runs of given answers are left
     out.
     """
-    sets: dict[tuple[str, str, bool], list[RunCounts]] = {}
-    for run in runs:
-        if not run.forced:
-            sets.setdefault(run.group, []).append(run)
+    sets = group((run.group, run) for run in runs if not run.forced)
     titles = Counter(title for _, title, _ in sets)
     return [
         _pool(name, title if titles[title] == 1 or lossless else f"{title} (lossy)", lossless, several)

@@ -10,9 +10,10 @@ from typing import Any
 
 from decoders.study.attribute.attribution import WAYS, Link, coverage, links, uncopied_spans
 from decoders.study.attribute.export import to_json
-from decoders.study.attribute.quotes import Quote, QuotedAnswer, gold_json, score_links
+from decoders.study.attribute.quotes import QuotedAnswer, gold_json, score_links
 from decoders.study.attribute.verbatim import quotations
 from decoders.trace.trace import Trace
+from specviz.experiments.known_quotes import quoted_answer
 from specviz.views.export import standalone_page
 
 SCHEMA = "specattribution-page/1"
@@ -28,8 +29,7 @@ def answer_digest(trace: Trace) -> str:
 def known_quotes(kept: Any) -> QuotedAnswer | None:
     """Known quotes as they stand in a file beside a run; None where there are none."""
     try:
-        quotes = tuple(Quote(**quote) for quote in kept["quotes"])
-        return QuotedAnswer(**{**kept, "passages": tuple(kept["passages"]), "quotes": quotes})
+        return quoted_answer(kept)
     except (TypeError, KeyError):
         return None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from decoders.names import BASELINE
@@ -34,6 +34,20 @@ def whole(trace: Trace) -> bool:
     return trace.run.get("stop", "") not in CUT_SHORT
 
 
+def is_plain(trace: Trace) -> bool:
+    """True for plain decoding that came to its own end."""
+    return trace.run["method"]["name"] == BASELINE and whole(trace)
+
+
+def own_reference(trace: Trace) -> list[int] | None:
+    """Plain decoding's output as a run itself has it: the run's own, or recorded beside it; None where there is none.
+    Tokens that were drawn are not held against it.
+    """
+    if is_plain(trace):
+        return trace.output_ids
+    return None if trace.run["sampling"].get("temperature") else trace.tables["plain"]["id"] or None
+
+
 def plain_key(trace: Trace) -> str:
     """The same where plain decoding writes the same: model, dtype, weights, prompt, sampling, length, stop tokens."""
     run = trace.run
@@ -42,9 +56,16 @@ def plain_key(trace: Trace) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
+def reference_among(trace: Trace, others: Iterable[Trace]) -> list[int] | None:
+    """Plain decoding's output of the same model, prompt and settings: a run's among ``others``, else ``own_reference``.
+    """
+    alike = (other.output_ids for other in others if is_plain(other) and plain_key(other) == plain_key(trace))
+    return next(alike, own_reference(trace))
+
+
 def numbers_of(traces: Mapping[str, Trace]) -> dict[str, dict[str, Any]]:
     """``lane_numbers`` of each run; speedups are formed with the run of plain decoding among them."""
-    base = next((t for t in traces.values() if t.run["method"]["name"] == BASELINE and whole(t)), None)
+    base = next(filter(is_plain, traces.values()), None)
     return {key: lane_numbers(trace, base) for key, trace in traces.items()}
 
 

@@ -28,7 +28,7 @@ from specviz.shell.assets import plotly
 from specviz.views.examples import listed_examples
 from specviz.words import sentence
 
-from .outcome import BASELINE, METRICS, check_output, numbers_of, outcome_of, plain_key, whole
+from .outcome import BASELINE, METRICS, check_output, is_plain, numbers_of, outcome_of, own_reference, plain_key
 from .stretches import stretches
 
 log = logging.getLogger(__name__)
@@ -164,7 +164,8 @@ class Compare(Service):
         if target is not None:
             target = self.desk.target_of(trace.run)
             check_tokens(target, trace)
-        return _form_of(trace), str(trace.run.get("title") or "Recorded prompt"), target
+        form = PromptForm("text", text=trace.text(trace.prompt_ids), recorded=of_trace(trace))
+        return form, str(trace.run.get("title") or "Recorded prompt"), target
 
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> int:
@@ -221,7 +222,7 @@ class Compare(Service):
         """
         traces = self._traces(runs)
         for key, trace in traces.items():
-            if trace.run["method"]["name"] == BASELINE and whole(trace) and self._is_trusted(key):
+            if is_plain(trace) and self._is_trusted(key):
                 self._keep(plain_key(trace), trace.output_ids)
         waiting = {key: self._verdict(key, trace) for key, trace in traces.items()}
         verdicts = {}
@@ -276,14 +277,10 @@ class Compare(Service):
             plain = self._decode(trace, target)
         return check_output(trace, plain, target and (lambda: self._judge(trace, plain, target)))
 
-    def _reference(self, trace: Trace) -> tuple[int, ...] | None:
+    def _reference(self, trace: Trace) -> Sequence[int] | None:
         """Plain decoding's output for a run's prompt and settings, where it is known already."""
-        with_it = self._plain.get(plain_key(trace))
-        if with_it is None and trace.run["method"]["name"] == BASELINE and whole(trace):
-            return tuple(trace.output_ids)
-        if with_it is None and not trace.run["sampling"].get("temperature") and trace.tables["plain"]["id"]:
-            return tuple(trace.tables["plain"]["id"])
-        return with_it
+        known = self._plain.get(plain_key(trace))
+        return own_reference(trace) if known is None else known
 
     def _decode(self, trace: Trace, target: Any) -> tuple[int, ...]:
         from decoders.study.judge.divergences import plain_output
@@ -319,13 +316,3 @@ class Compare(Service):
                 if trace.run.get("prompt_length") and "method" in trace.run:
                     traces[key] = trace
         return traces
-
-
-def _form_of(trace: Trace) -> PromptForm:
-    """A form whose prompt is a recorded run's, token by token."""
-
-    class RecordedForm(PromptForm):
-        def whole(self, tokenizer: Any, *, pooled: bool) -> Any:
-            return of_trace(trace)
-
-    return RecordedForm("text", text=trace.text(trace.prompt_ids))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,12 +14,13 @@ from specviz.experiments.experiment import Experiment, text_of
 from specviz.experiments.field import field_notes, field_tables
 from specviz.experiments.figures import caption, charts
 from specviz.experiments.grids import TABLED, line_tables, measured_columns, test_tables, write_texts
-from specviz.experiments.plan import Progress, duration
+from specviz.experiments.plan import duration
 from specviz.experiments.prompts import NAMES
 from specviz.experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile
 from specviz.experiments.results import ABOUT, Results, points, profile_table, read_about
 from specviz.experiments.shipped import comes_along
 from specviz.experiments.tables import checks, notes, tables, warnings
+from specviz.workers.sweep import Standing
 
 SHOWN_FAILURES = 5  # the latest
 
@@ -48,14 +50,20 @@ def metrics_shown() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def progress_shown(progress: Progress | None) -> dict[str, Any] | None:
+def progress_shown(progress: Standing | None) -> dict[str, Any] | None:
     """The progress of an experiment."""
     if progress is None:
         return None
-    shown = {name: getattr(progress, name) for name in ("done", "total", "seconds", "left_s", "trains", "before")}
-    shown |= {"workers": list(progress.workers), "failures": list(progress.failures)[-SHOWN_FAILURES:]}
-    shown["failed"] = len(progress.failures)
-    return {**shown, "left": "" if progress.left_s is None else duration(progress.left_s)}
+    now = time.monotonic()
+    workers = [
+        {"name": w.name, "state": w.state, "seconds": now - w.since, "done": w.done, "losses": w.losses}
+        for w in progress.workers
+    ]
+    return {
+        **{name: getattr(progress, name) for name in ("done", "total", "seconds", "left_s", "trains", "before")},
+        "workers": workers, "failures": list(progress.failures.values())[-SHOWN_FAILURES:],
+        "failed": len(progress.failures), "left": "" if progress.left_s is None else duration(progress.left_s),
+    }  # fmt: skip
 
 
 def draw(results: Results, wanted: Sequence[str]) -> dict[str, Any]:

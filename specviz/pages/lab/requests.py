@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
@@ -160,16 +160,11 @@ def experiment_of(asked: ExperimentRequest, methods: Mapping[str, Any]) -> Exper
     prompts = asked.prompts
     if isinstance(prompts, Source):
         prompts = short_name(prompts.file.name) if prompts.file is not None else "the prompt of a recorded run"
-    changed = {
-        "count": asked.count,
-        "max_new_tokens": asked.max_new_tokens,
-        "training_steps": asked.training_steps,
-        "metrics": tuple(asked.metrics) if asked.metrics else None,
-        "prompts": prompts or None,
-        "temperature": asked.temperature,
-        "length": asked.length,
-    }
-    return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
+    return experiment.changing(
+        count=asked.count, max_new_tokens=asked.max_new_tokens, training_steps=asked.training_steps,
+        metrics=tuple(asked.metrics or ()) or None, prompts=prompts or None, temperature=asked.temperature,
+        length=asked.length,
+    )  # fmt: skip
 
 
 def cases_of(asked: ExperimentRequest, experiment: Experiment, desk: Desk, target: Any) -> list[Case]:

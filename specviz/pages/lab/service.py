@@ -23,7 +23,7 @@ from decoders.trace import files as tracefile
 from specviz.experiments.batch import NAME
 from specviz.experiments.experiment import PAPERS
 from specviz.experiments.grids import to_file_text
-from specviz.experiments.plan import Plan, Progress, pace, plan
+from specviz.experiments.plan import Plan, pace, plan
 from specviz.experiments.prompts import NAMES, SETS, Case
 from specviz.experiments.recipes import recipes
 from specviz.experiments.results import ABOUT, Results, read_about
@@ -43,6 +43,7 @@ from specviz.shell.assets import plotly
 from specviz.views.examples import SAMPLES, TASKS
 from specviz.words import sentence
 from specviz.workers.kinds import Workers
+from specviz.workers.sweep import Standing
 
 from .display import (
     draw,
@@ -85,7 +86,7 @@ class Active:
     owner: str
     saved: SavedResults
     cancel: threading.Event = field(default_factory=threading.Event)
-    progress: Progress | None = None
+    progress: Standing | None = None
     save_again: float = 0.0  # by the monotonic clock
     workers: Workers | None = None  # that do it, in place of the app's own model
 
@@ -385,7 +386,7 @@ class Lab(Service):
             if not active.saved.keep(trace):
                 self.desk.store.put(trace, owner=active.owner)
 
-        def report(progress: Progress) -> None:
+        def report(progress: Standing) -> None:
             active.progress = progress
             if time.monotonic() >= active.save_again:
                 self._save(active)

@@ -12,6 +12,8 @@ from typing import Any
 from decoders.trace import files as tracefile
 from decoders.trace.metrics import METRICS
 from decoders.trace.trace import Trace
+from specviz.figures.words import rows_of
+from specviz.groups import group
 from specviz.places import SUFFIX, is_id
 from specviz.words import SIGNS, counted
 
@@ -36,14 +38,10 @@ class Runs:
 
     def names(self) -> dict[str, Path]:
         """Name → file. A gallery run has two names where the one without its number is no other run's."""
-        named: dict[str, Path] = {}
-        bare: dict[str, list[Path]] = {}
-        for folder in self.folders:
-            for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
-                if not is_id(path.stem):
-                    continue
-                named.setdefault(path.stem, path)
-                bare.setdefault(re.sub(r"^\d+-", "", path.stem), []).append(path)
+        places = [folder for folder in self.folders if folder.is_dir()]
+        files = [path for folder in places for path in sorted(folder.glob(f"*{SUFFIX}")) if is_id(path.stem)]
+        named = {path.stem: path for path in reversed(files)}
+        bare = group((re.sub(r"^\d+-", "", path.stem), path) for path in files)
         return {**{name: paths[0] for name, paths in bare.items() if len(paths) == 1}, **named}
 
     def find(self, name: str) -> tuple[str, Trace]:
@@ -84,15 +82,10 @@ class View:
     def __init__(self, trace: Trace, step: int) -> None:
         self.trace, self.step = trace, step
         self.steps = {name: column[step] for name, column in trace.tables["steps"].items()}
-        self.nodes = self._rows("nodes", step)
-        table = self._rows("candidates", step)
+        self.nodes = rows_of(trace, "nodes", step)
+        table = rows_of(trace, "candidates", step)
         order = sorted(table, key=lambda one: (bool(one["excluded"]), one["rank"] if one["rank"] >= 0 else 10**6))
         self.candidates = order
-
-    def _rows(self, table: str, step: int) -> list[dict[str, Any]]:
-        columns = self.trace.tables[table]
-        rows = [k for k, number in enumerate(columns["step"]) if number == step]
-        return [{name: column[k] for name, column in columns.items()} for k in rows]
 
     # tokens
 
@@ -167,7 +160,8 @@ class View:
 
     def targets(self, node: int) -> list[tuple[int, float]]:
         """The target's first choices after a visited node."""
-        return [(one["token"], one["prob"]) for one in self._rows("targets", self.step) if one["node"] == node]
+        rows = rows_of(self.trace, "targets", self.step)
+        return [(one["token"], one["prob"]) for one in rows if one["node"] == node]
 
     # names
 

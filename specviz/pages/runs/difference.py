@@ -11,6 +11,7 @@ import numpy as np
 from decoders.trace.baseline import asked_prompt
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
+from specviz.figures.words import rows_of
 
 LONGEST_TEXT, MOST_OFFERS = 120, 3  # characters of an accepted stretch, rejected tokens named beside it
 
@@ -79,6 +80,5 @@ def _gains(one: Trace, other: Trace, agreed: int) -> Iterator[Gain]:
 
 def _rejected_tokens(trace: Trace, step: int) -> tuple[str, ...]:
     """The first tokens that were rejected in a step, in tree order: those that stood where the run left its draft."""
-    nodes = trace.tables["nodes"]
-    rows = (k for k, one in enumerate(nodes["step"]) if one == step and nodes["status"][k] == "rejected")
-    return tuple(trace.text([nodes["token"][k]]) for k, _ in zip(rows, range(MOST_OFFERS), strict=False))
+    rejected = [node["token"] for node in rows_of(trace, "nodes", step) if node["status"] == "rejected"]
+    return tuple(trace.text([token]) for token in rejected[:MOST_OFFERS])
