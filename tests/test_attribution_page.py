@@ -261,7 +261,7 @@ def test_quotes_are_scored_and_a_wrong_line_is_named(client: TestClient, desk: D
 def test_a_scoring_stops_for_its_owner_alone(desk: Desk) -> None:
     assert desk.loader.wait(WAIT_S) or desk.loader.start() is None
     text = "\n".join(json.dumps({**ROW, "unique_id": f"q{n}"}) for n in range(200))
-    scorings = desk.services["attribution"].scorings
+    scorings = desk.services["attribution"]
     started = scorings.score(Rows(text=text, signals=["pld+h"]), "me")["id"]
     assert not scorings.stop(started, "you") and scorings.stop(started, "me")
     until(lambda: scorings.state(started)["state"] not in ("queued", "running"), "the scoring is over")

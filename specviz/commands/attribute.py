@@ -244,13 +244,9 @@ def _score(args: argparse.Namespace) -> int:
 
 def _fitting(target: Target, gold: Sequence[QuotedAnswer], new: int) -> tuple[list[QuotedAnswer], str]:
     """Those that leave room for their answer (or ``new`` tokens), and one sentence about the others ("" if none)."""
-    from decoders.study.look.forced import answer_ids
+    from specviz.pages.attribution.scoring import fits
 
-    kept = []
-    for one in gold:
-        count = len(one.record().prompt(target.tokenizer).tokens)
-        if count + (new or len(answer_ids(target, one.answer))) <= target.context_length:
-            kept.append(one)
+    kept = [one for one in gold if fits(target, one, new)]
     if not kept:
         raise UserError(f"no prompt leaves room for its answer in {target.name}'s context of {target.context_length}")
     lost = len(gold) - len(kept)

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     lanes: dict[str, dict[str, Any]] = {}
     for key, trace in traces.items():
         alike = plain is not None and plain.run["sampling"] == trace.run["sampling"]
-        reference = plain.output_ids if alike else own_reference(trace)
+        reference = plain.output_ids if plain is not None and alike else own_reference(trace)
         check: dict[str, Any] = {"state": "unknown", "text": "plain decoding of this prompt was not recorded"}
         if reference is not None:
             check = check_output(trace, reference, target and _judge(target, trace, reference))

@@ -18,7 +18,6 @@ from specviz.words import column, column_texts, counted
 from . import common, options, turns
 
 if TYPE_CHECKING:
-    from decoders import Target
     from decoders.prompt.files import PromptRecord
     from decoders.study.judge.divergences import Divergence
     from decoders.sweep.lossless import MethodCheck
@@ -59,7 +58,10 @@ def run(args: argparse.Namespace) -> int:
         pool = common.pool_file(args.pool, target)
         prompts = [replace(prompt, pool=pool) for prompt in prompts]
     methods, missing = common.chosen_methods(target, args.methods, args.set, prompts, verifier=args.verifier)
-    if args.pool is not None and not any(_takes_pool(target, name, params) for name, params in methods.items()):
+    from decoders import find_method
+
+    pooled = any(find_method(name).needs(target, params).pool for name, params in methods.items())
+    if args.pool is not None and not pooled:
         raise UserError(f"--pool is of no use to {', '.join(methods)}: they take their drafts from elsewhere")
 
     from decoders.model.files.catalog import format_of, precision_of
@@ -124,12 +126,6 @@ def _calls(outcomes: Sequence[MethodCheck]) -> Iterator[str]:
             )
 
 
-def _takes_pool(target: Target, name: str, params: Any) -> bool:
-    from decoders import find_method
-
-    return find_method(name).needs(target, params).pool
-
-
 def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[MethodCheck]], None]:
     """Tells of every prompt on stderr when its runs are done, where no bar can be drawn."""
     began, shown = time.monotonic(), sys.stderr.isatty()
@@ -137,7 +133,8 @@ def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[MethodCh
     def tell(index: int, outcomes: Sequence[MethodCheck]) -> None:
         record = records[index]
         compared = [outcome for outcome in outcomes if outcome.against]
-        differing = [o.method for o in compared if any(d.prompt == index for d in o.divergences) or _error(o, index)]
+        broken = {o.method: {*(d.prompt for d in o.divergences), *(e["prompt"] for e in o.errors)} for o in compared}
+        differing = [method for method, prompts in broken.items() if index in prompts]
         state = f"{len(compared) - len(differing)} of {len(compared)} outputs identical"
         about = f" ({record.category})" if record.category else ""
         if not shown:
@@ -148,11 +145,6 @@ def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[MethodCh
             )
 
     return tell
-
-
-def _error(outcome: MethodCheck, index: int) -> str:
-    """Why a method's run of a prompt failed; "" where it did not."""
-    return next((one["error"] for one in outcome.errors if one["prompt"] == index), "")
 
 
 def _show_categories(outcomes: list[MethodCheck], categories: list[str], counts: str) -> None:

@@ -106,20 +106,16 @@ class Setting:
     @property
     def params(self) -> dict[str, Any]:
         """The method's parameters."""
-        return {
-            **self.line.params,
-            **{name: v for name, v in self.values.items() if name not in training_settings(self.line)},
-        }
+        return {**self.line.params, **self._values(trained=False)}
 
     @property
     def trains(self) -> dict[str, Any] | None:
         """Settings of the part to be trained for it; None where it takes what is there."""
-        if self.line.trains is None:
-            return None
-        return {
-            **self.line.trains,
-            **{name: v for name, v in self.values.items() if name in training_settings(self.line)},
-        }
+        return None if self.line.trains is None else {**self.line.trains, **self._values(trained=True)}
+
+    def _values(self, *, trained: bool) -> dict[str, Any]:
+        learnt = training_settings(self.line)
+        return {name: value for name, value in self.values.items() if (name in learnt) == trained}
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,8 @@ def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
             raise UserError(f"{name} is no prompt file and no prompt set: the sets are {', '.join(SETS)}")
         return read_file(path, count)
     if kind.split(",")[0].strip() in SAMPLES:
-        return _sample_records([part.strip() for part in name.split(",")], count)
+        files = [sample_file(part.strip()) for part in name.split(",")]
+        return _in_turn([by_category(read_prompts(file)) for file in files])[:count]
     every = [example.record for example in examples(toy)] if kind == "examples" else []
     offered = tuple(dict.fromkeys(record.category for record in every)) or DEMO
     if kind == "templates":
@@ -121,12 +122,6 @@ def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
     if kind == "examples":
         return _in_turn([[record for record in every if record.category == task] for task in tasks])[:count]
     return _in_turn([_held_out(task, each) for task in tasks])[:count]
-
-
-def _sample_records(names: Sequence[str], count: int) -> list[PromptRecord]:
-    """Prompts of samples, one of each in turn; of one sample, of its categories in turn."""
-    lists = [by_category(read_prompts(sample_file(name))) for name in names]
-    return _in_turn(lists)[:count]
 
 
 def read_file(path: Path, count: int) -> list[PromptRecord]:

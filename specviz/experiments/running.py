@@ -21,12 +21,12 @@ from specviz.workers.sweep import Standing
 
 from .answers import CASES, mark_accepted
 from .batch import units
-from .experiment import Experiment, Row, Setting, text_of
+from .experiment import Row, Setting, methods_by_name, text_of
 from .known_quotes import sweep_thresholds
 from .plan import PLAIN, Make, OnDevice, Plan, Session, SkippedTurn, at_once
 from .quantities import learning, measure, needs_clock
 from .results import Results
-from .variants import Variant, name_of, part_parameter, training, trim, variant_of
+from .variants import Variant, name_of, training, trim, variant_of
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -110,7 +110,8 @@ def rows_of(target: Target, planned: Plan, keep: Callable[[Trace], None], *, war
 def _warm(session: Session) -> None:
     """A first run that nobody times, where the machine's state matters; a batch warms up by itself."""
     planned, warmed = session.planned, functools.partial(session.record, PLAIN.label, PLAIN.method, {}, WARM_TOKENS)
-    if _needs_clock(planned.experiment) and planned.cases and not planned.experiment.repeats:
+    timed = any(needs_clock(planned.experiment.quantity(key)) for key in planned.experiment.metrics)
+    if timed and planned.cases and not planned.experiment.repeats:
         session.on_device(lambda: attempt(warmed, planned.cases[0]))
 
 
@@ -221,7 +222,7 @@ def _part(session: Session, setting: Setting, parts: Parts) -> tuple[dict[str, s
     if variant is None:
         return {}, {}
     folder, shared = parts[variant]
-    return {part_parameter(setting.line.method): str(folder)}, shared
+    return {methods_by_name()[setting.line.method].part.parameter: str(folder)}, shared
 
 
 def _attempt(session: Session, setting: Setting, parts: Parts, case: Case | None) -> Any:
@@ -248,8 +249,3 @@ def labels_of(case: Case | None, setting: Setting) -> Row:
     if case is not None:
         prompt = {"prompt": case.id, "category": case.category, "turn": float(case.prompt.turn), "trace": ""}
     return {"series": setting.line.label, **values, "method": setting.line.method, **prompt, "role": "run", "error": ""}
-
-
-def _needs_clock(experiment: Experiment) -> bool:
-    """True where the machine's state matters to what is measured."""
-    return any(needs_clock(experiment.quantity(key)) for key in experiment.metrics)

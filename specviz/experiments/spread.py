@@ -50,9 +50,7 @@ class Spread:
     job: Job
     workers: Workers
 
-    def run(
-        self, progress: Callable[[Standing], None] | None = None, cancel: threading.Event | None = None
-    ) -> Results:
+    def run(self, progress: Callable[[Standing], None] | None = None, cancel: threading.Event | None = None) -> Results:
         """Do what is missing. When ``cancel`` is set, or on Ctrl+C, what is done so far is the result.
 
         Raises UserError where the sweep cannot go on; what is finished is in the folder, and in the results.

@@ -57,11 +57,6 @@ class Opening:
 # --- what determines a sweep's units ---
 
 
-def code_version() -> str:
-    """A hash of all code that decides what a run's rows are, and the versions of what computes them."""
-    return code_of(PACKAGES)
-
-
 def determinants(target: Target, planned: Plan) -> dict[str, Any]:
     """All that determines what comes out, but for the prompt: of units that are alike in it, results are alike."""
     from decoders import Sampling
@@ -70,7 +65,7 @@ def determinants(target: Target, planned: Plan) -> dict[str, Any]:
     hidden = [setting.line is PLAIN for setting in planned.settings]
     calibration = target.calibration
     return {
-        "code": code_version(),
+        "code": code_of(PACKAGES),
         "model": {"key": target.key, "precision": precision_of(target.info)},
         "recipe": experiment.name if experiment.name in recipes() else "",
         "settings": [
@@ -190,16 +185,13 @@ def experiment_of(about: Mapping[str, Any]) -> tuple[Experiment, tuple[Setting, 
         settings.append(Setting(line, one["values"]))
     base = recipes().get(wanted["recipe"]) or Experiment("", "")
     steps, data = wanted["training"] or (base.training_steps, base.data)
+    lines = {setting.line.label: setting.line for setting in settings}
     experiment = dataclasses.replace(
-        base, lines=_lines(settings), axes=(),
+        base, lines=tuple(lines.values()), axes=(),
         metrics=tuple(about["metrics"]), temperature=wanted["sampling"]["temperature"], training_steps=steps,
         data=tuple(data), **{name: wanted[name] for name in ALIKE},
     )  # fmt: skip
     return experiment, tuple(settings)
-
-
-def _lines(settings: Iterable[Setting]) -> tuple[Line, ...]:
-    return tuple({setting.line.label: setting.line for setting in settings}.values())
 
 
 class _Runs:

@@ -20,7 +20,7 @@ from decoders.errors import UserError
 from decoders.method.part import PROMPT_TOKENS, kinds, training_of
 from specviz.places import home
 
-from .experiment import Experiment, Setting, methods_by_name, trainable
+from .experiment import Experiment, Setting, trainable
 from .stages import BOTH, EPOCH, FINETUNED, PRETRAINED, STAGES, Epochs, Stage, stage_files
 
 if TYPE_CHECKING:
@@ -235,11 +235,6 @@ class PromptVariant(Variant):
         with contextlib.suppress(UserError):
             ranks = read_part(part).training["log"][-1]["ranks"]
             save_trees(default_trees(self.tokens, size, ranks, self.vectors), part / FILE)
-
-
-def part_parameter(method: str) -> str:
-    """The parameter of a method that names its trained part."""
-    return methods_by_name()[method].part.parameter
 
 
 def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:

@@ -53,7 +53,8 @@ def race_svg(traces: Sequence[Trace]) -> str:
     wide = max(150.0, width("0" * min(WIDEST, longest), BODY, "mono") + 4)
     slowest = max(_ms(trace) for trace in traces)
     share = (SECONDS - HELD) / SECONDS / slowest  # of the picture's time, per ms of a run
-    race = Race(Sheet(_title(traces), outcome(traces), 2 * MARGIN + len(traces) * wide + (len(traces) - 1) * GAP))
+    title = str(traces[0].run.get("title") or "a race")
+    race = Race(Sheet(title, outcome(traces), 2 * MARGIN + len(traces) * wide + (len(traces) - 1) * GAP))
     bottom = max(
         _lane(race, trace, lane, MARGIN + n * (wide + GAP), wide, share)
         for n, (trace, lane) in enumerate(zip(traces, lanes, strict=True))
@@ -84,10 +85,6 @@ def outcome(traces: Sequence[Trace]) -> str:
     """The runs in one sentence, as in "106 tokens: 106 forwards and 2.80 s by plain decoding, …"."""
     told = (f"{counted(trace.rows('steps'), 'forward')} and {_seconds(trace)} by {_name(trace)}" for trace in traces)
     return f"{counted(len(traces[0].output_ids), 'token')}: {', '.join(told)}."
-
-
-def _title(traces: Sequence[Trace]) -> str:
-    return str(traces[0].run.get("title") or "a race")
 
 
 def _name(trace: Trace) -> str:

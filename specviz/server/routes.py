@@ -98,7 +98,7 @@ def add(app: FastAPI, desk: Desk) -> None:
 def add_page(app: FastAPI, service: Service) -> None:
     """The routes of a page: its service's marked methods under ``/api/<page>``, and 404 for what else is sent there."""
     actions: dict[str, list[str]] = {}
-    for name in vars(type(service)):
+    for name in dict.fromkeys(name for kind in reversed(type(service).__mro__) for name in vars(kind)):
         work = getattr(service, name)
         if route := getattr(work, "route", None):
             verb, path = route

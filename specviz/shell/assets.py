@@ -62,7 +62,7 @@ def head() -> str:
         [
             "<title>specviz</title>",
             '<meta name="color-scheme" content="light dark">',
-            web.map_tag(addresses),
+            f'<script type="importmap">{web.embed_json({"imports": addresses})}</script>',
             f'<script type="module" async src="{addresses[FIRST]}"></script>',
             *preloads,
             f'<link rel="stylesheet" href="{BASE}/{_style()[0]}">',

@@ -65,15 +65,12 @@ def attribution(traces: Sequence[Trace], gold: Any = None) -> dict[str, Any] | N
     ``gold``: its known quotes as they stand beside a run.
     """
     known = known_quotes(gold) if gold is not None else None
-    by_method = {trace.run["method"]["name"]: trace for trace in reversed(traces) if not _textless(trace)}
+    texts = [trace for trace in traces if not TEXTLESS & set(trace.run.get("unknown", ()))]
+    by_method = {trace.run["method"]["name"]: trace for trace in reversed(texts)}
     documents = [document(trace, known) for trace in reversed(by_method.values())]
     linked = [one for one in documents if any(view["links"] for view in (*one["views"].values(), one["verbatim"]))]
     own = [one for one in linked if any(view["links"] for view in one["views"].values())]
     return {"signals": own or linked[:1]} if linked else None
-
-
-def _textless(trace: Trace) -> bool:
-    return bool(TEXTLESS & set(trace.run.get("unknown", ())))
 
 
 def verdicts(trace: Trace) -> dict[str, Any] | None:

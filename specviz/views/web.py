@@ -186,8 +186,3 @@ def gzip_json(value: object) -> str:
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
-
-
-def map_tag(addresses: Mapping[str, str]) -> str:
-    """The import map as an element of the page."""
-    return f'<script type="importmap">{embed_json({"imports": addresses})}</script>'

@@ -80,9 +80,7 @@ class AcceptancePage(Service):
         Runs of given answers are left out: ``forced`` is how many. Raises Refusal where no run is chosen; UnknownTrace
         for one that is not there.
         """
-        if not ids:
-            raise Refusal("runs", "No run is chosen: choose one, or several to pool them by method.")
-        counted = [self._count(key) for key in dict.fromkeys(ids)]
+        counted = [self._count(key) for key in _chosen(ids, "pool them by method")]
         return {"sets": pooled_by_method(counted), "forced": sum(run.forced for run in counted)}
 
     @post("lengths")
@@ -90,13 +88,12 @@ class AcceptancePage(Service):
         """Of runs that are over, by method: other servers' draft lengths replayed, and the method in batches, where
         this machine's load was measured for the model in use. Errors as of ``runs``.
         """
-        if not ids:
-            raise Refusal("runs", "No run is chosen: choose one, or several to pool them by method.")
+        chosen = _chosen(ids, "pool them by method")
         from decoders.study.measure.load import kept_load
 
         target = self.desk.loader.target
         load = None if target is None else kept_load(target)
-        sets = lengths_by_method((self.desk.trace(key) for key in dict.fromkeys(ids)), load)
+        sets = lengths_by_method(map(self.desk.trace, chosen), load)
         return {"sets": sets, "measured": load is not None}
 
     @post("judge")
@@ -106,9 +103,7 @@ class AcceptancePage(Service):
 
         Raises Refusal where no run is chosen, or none can be judged; UnknownTrace for one that is not there.
         """
-        if not ids:
-            raise Refusal("runs", "No run is chosen: choose one, or several to judge their drafts together.")
-        answer = self._pool(ids, self.desk.trace, self.desk.has)
+        answer = self._pool(_chosen(ids, "judge their drafts together"), self.desk.trace, self.desk.has)
         if answer["state"] == "ready" and not answer["runs"]:
             raise Refusal("runs", " ".join(answer["faults"]))
         return answer
@@ -211,3 +206,10 @@ class AcceptancePage(Service):
         if latency is None:
             return ""
         return ", ".join(f"{n}:{ms:.4g}" for n, ms in zip(latency.rows, latency.median, strict=True))
+
+
+def _chosen(ids: Iterable[str], purpose: str) -> list[str]:
+    """Runs that were chosen, each once. Raises Refusal where there is none."""
+    if not (keys := [*dict.fromkeys(ids)]):
+        raise Refusal("runs", f"No run is chosen: choose one, or several to {purpose}.")
+    return keys

@@ -1,27 +1,53 @@
-"""Known quotes: how well each signal finds them, in the background, one scoring after another (PLD+ table 10)."""
+"""Signals that tell an answer's sources, and how well each finds known quotes: in the background, one scoring after
+another (PLD+ table 10).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from decoders.errors import UserError
 from decoders.study.attribute.quotes import QuotedAnswer, QuoteScore, mean_score, parse_rows, scores
 from specviz.places import new_id
-from specviz.server.bodies import Body, needs
-from specviz.server.desk import Desk
+from specviz.server.bodies import Body, Id, needs
+from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import Missing
+from specviz.server.http import Owner
 from specviz.server.tasks import Task, Tasks
 
-from .signals import chosen_signals, unfit
+if TYPE_CHECKING:
+    from decoders import Prompt
 
 MIN_RUNS = tuple(range(1, 13))
 MAX_QUOTED = 4 << 20  # characters of a QuoteSum file
 MAX_ROWS, MAX_SCORINGS = 500, 2
+
+
+def chosen_signals(desk: Desk, names: Sequence[str]) -> tuple[str, ...]:
+    """Names of signals, each once. Raises UserError where there is none, or one is no signal."""
+    allowed = [name for name, method in desk.methods().items() if method.signal]
+    if not names:
+        raise UserError(f"no signal is chosen: choose at least one of {', '.join(allowed)}")
+    for name in names:
+        if name not in allowed:
+            raise UserError(f"there is no signal {name[:40]!r}: choose of {', '.join(allowed)}")
+    return tuple(dict.fromkeys(names))
+
+
+def unfit(desk: Desk, name: str, prompt: Prompt) -> str:
+    """Why a method cannot draft for this prompt on the loaded model; "" if it can."""
+    target: Any = desk.target()
+    method = desk.methods()[name]
+    if missing := method.missing(target):
+        return f"{method.title} was left out: {missing}"
+    if method.needs(target, method.params()).pool and prompt.context_pool() is None:
+        return f"{method.title} was left out: it drafts from passages, and this prompt has none"
+    return ""
 
 
 class Rows(Body):
@@ -52,18 +78,19 @@ class Scoring(Task):
     done: int = 0
 
 
-class Scorings:
-    """The scorings of a server; the last ones are kept when they are over."""
+class Scorings(Service):
+    """The part of a page that scores signals by known quotes; the last scorings are kept when they are over."""
 
     def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+        super().__init__(desk)
         self._tasks = Tasks[Scoring]("score quotes", "these scores are not kept any more: score again")
 
     def close(self) -> None:
         """Stop all scorings."""
         self._tasks.close()
 
-    def score(self, asked: Rows, owner: str = "") -> dict[str, Any]:
+    @post("score")
+    def score(self, asked: Rows, owner: Owner = "") -> dict[str, Any]:
         """Begin to score: {"id", "answers", "notes"}. Raises UserError."""
         target = self.desk.target()
         names = chosen_signals(self.desk, asked.signals)
@@ -79,7 +106,7 @@ class Scorings:
             from decoders.training.demo.quotes import demo_quotes
 
             name, gold = "the demo generator's quotes", demo_quotes(most)
-        kept = [one for one in gold if _fits(target, one)]
+        kept = [one for one in gold if fits(target, one)]
         if not kept:
             raise UserError(f"no prompt leaves room for its answer in the model's context of {target.context_length}")
         if len(kept) < len(gold):
@@ -112,6 +139,7 @@ class Scorings:
             scoring.done += 1
         return True
 
+    @get("scores/{key}")
     def state(self, key: str, answers: bool = False) -> dict[str, Any]:
         """The progress of a scoring: "rows" of the sweep over min_run, and with ``answers`` each answer's own scores.
         Raises Missing where there is none (any more).
@@ -146,10 +174,11 @@ class Scorings:
             ]  # fmt: skip
         return state
 
-    def stop(self, key: str, owner: str) -> bool:
+    @post("stop")
+    def stop(self, id: Id, owner: Owner) -> bool:
         """Stop a scoring of ``owner``; what is done is kept. Whether there was one."""
         try:
-            self._tasks.find(key, owner).cancel.set()
+            self._tasks.find(id, owner).cancel.set()
         except Missing:
             return False
         return True
@@ -165,11 +194,12 @@ class Scorings:
         return gold[row]
 
 
-def _fits(target: Any, gold: QuotedAnswer) -> bool:
+def fits(target: Any, gold: QuotedAnswer, new: int = 0) -> bool:
+    """True where a prompt leaves room for its answer (or ``new`` tokens) in the model's context."""
     from decoders.study.look.forced import answer_ids
 
     prompt = gold.record().prompt(target.tokenizer)
-    return len(prompt.tokens) + len(answer_ids(target, gold.answer)) <= target.context_length
+    return len(prompt.tokens) + (new or len(answer_ids(target, gold.answer))) <= target.context_length
 
 
 def _score(target: Any, gold: QuotedAnswer, name: str) -> dict[str, list[QuoteScore]] | None:

@@ -19,8 +19,8 @@ from decoders.study.attribute.export import markdown, to_json
 from decoders.study.attribute.quotes import QuotedAnswer
 from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
-from specviz.server.bodies import Body, Id, Listed, PageSession, needs
-from specviz.server.desk import Desk, Service, get, post
+from specviz.server.bodies import Body, Listed, PageSession, needs
+from specviz.server.desk import Desk, get, post
 from specviz.server.forms import PromptForm, Refusal
 from specviz.server.http import Owner, attachment
 from specviz.server.store import UnknownTrace
@@ -28,8 +28,7 @@ from specviz.shell.assets import plotly
 from specviz.views.examples import passages
 
 from .document import answer_digest, document, known_quotes, standalone
-from .scoring import MAX_ROWS, MIN_RUNS, Rows, Scorings
-from .signals import chosen_signals, unfit
+from .scoring import MAX_ROWS, MIN_RUNS, Scorings, chosen_signals, unfit
 
 if TYPE_CHECKING:
     from decoders import Prompt
@@ -75,7 +74,7 @@ class Question(Body):
     session: PageSession = None
 
 
-class Attribution(Service):
+class Attribution(Scorings):
     """Attributed runs, answers to attribute, and scorings of known quotes."""
 
     name, title, order = "attribution", "Attribution", 30
@@ -83,13 +82,9 @@ class Attribution(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self.scorings = Scorings(desk)
         self._gold: LRUCache[str, QuotedAnswer] = LRUCache(500)  # run → its known quotes
         self._digests: LRUCache[str, str] = LRUCache(1000)  # run → what tells that two runs wrote the same
         self._change = threading.Lock()
-
-    def close(self) -> None:
-        self.scorings.close()
 
     # --- what there is ---
 
@@ -190,21 +185,6 @@ class Attribution(Service):
             text = standalone(parts, min_run, counted)
         return attachment(text, FORMATS[format], f"attribution-{key}.{SUFFIXES[format]}")
 
-    @post("score")
-    def score(self, asked: Rows, owner: Owner) -> dict[str, Any]:
-        """Begin to score known quotes."""
-        return self.scorings.score(asked, owner)
-
-    @post("stop")
-    def stop(self, id: Id, owner: Owner) -> bool:
-        """Stop a scoring."""
-        return self.scorings.stop(id, owner)
-
-    @get("scores/{key}")
-    def scores(self, key: str, answers: bool = False) -> dict[str, Any]:
-        """The progress of a scoring."""
-        return self.scorings.state(key, answers)
-
     # --- runs ---
 
     @post("start")
@@ -220,7 +200,7 @@ class Attribution(Service):
             target, prompt, answer, title = self._again(asked.trace)
             gold = self._quotes_of(asked.trace)
         elif asked.scoring is not None:
-            gold = self.scorings.row(asked.scoring, asked.row)
+            gold = self.row(asked.scoring, asked.row)
             prompt, title = gold.record().prompt(target.tokenizer), gold.question
             answer = self._tokens(target, gold.answer)
         else:

@@ -57,8 +57,7 @@ def plain_key(trace: Trace) -> str:
 
 
 def reference_among(trace: Trace, others: Iterable[Trace]) -> list[int] | None:
-    """Plain decoding's output of the same model, prompt and settings: a run's among ``others``, else ``own_reference``.
-    """
+    """Plain decoding's output of the same model, prompt and settings: another run's, else ``own_reference``."""
     alike = (other.output_ids for other in others if is_plain(other) and plain_key(other) == plain_key(trace))
     return next(alike, own_reference(trace))
 

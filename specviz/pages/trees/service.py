@@ -221,15 +221,12 @@ def _compare(table: Table, ensemble: int, kept: int, latency: Latency | None) ->
     if latency is not None and any(point.ms is not None for point in points):
         best = best_size({point.size: point.trees for point in points}, latency)
     chosen = best or kept or DEFAULT_SIZE
+    shown = [(point.to_json(), point.trees.to_json()) for point in points]
     return {
-        "points": [{**point.to_json(), **_states(point.trees.to_json())} for point in points],
+        "points": [{**one, **{name: trees[name] for name in ("states", "transitions")}} for one, trees in shown],
         "best": best,
         "chosen": min((point.size for point in points), key=lambda size: abs(size - chosen)),
     }
-
-
-def _states(trees: dict[str, Any]) -> dict[str, Any]:
-    return {"states": trees["states"], "transitions": trees["transitions"]}
 
 
 def _within(table: Table) -> list[dict[str, Any]]:
