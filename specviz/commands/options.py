@@ -83,7 +83,7 @@ def add_model(
 
 
 def opening(args: argparse.Namespace) -> dict[str, Any]:
-    """How the model is opened, as ``add_model``'s options say it."""
+    """Arguments of ``load_target`` (and the threads), as ``add_model``'s options say them."""
     names = ("device", "dtype", "engine", "weights", "threads")
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 

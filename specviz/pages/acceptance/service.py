@@ -80,7 +80,7 @@ class AcceptancePage(Service):
         Runs of given answers are left out: ``forced`` is how many. Raises Refusal where no run is chosen; UnknownTrace
         for one that is not there.
         """
-        counted = [self._count(key) for key in _chosen(ids, "pool them by method")]
+        counted = [self._count(key) for key in _require_runs(ids, "pool them by method")]
         return {"sets": pooled_by_method(counted), "forced": sum(run.forced for run in counted)}
 
     @post("lengths")
@@ -88,7 +88,7 @@ class AcceptancePage(Service):
         """Of runs that are over, by method: other servers' draft lengths replayed, and the method in batches, where
         this machine's load was measured for the model in use. Errors as of ``runs``.
         """
-        chosen = _chosen(ids, "pool them by method")
+        chosen = _require_runs(ids, "pool them by method")
         from decoders.study.measure.load import kept_load
 
         target = self.desk.loader.target
@@ -103,7 +103,7 @@ class AcceptancePage(Service):
 
         Raises Refusal where no run is chosen, or none can be judged; UnknownTrace for one that is not there.
         """
-        answer = self._pool(_chosen(ids, "judge their drafts together"), self.desk.trace, self.desk.has)
+        answer = self._pool(_require_runs(ids, "judge their drafts together"), self.desk.trace, self.desk.has)
         if answer["state"] == "ready" and not answer["runs"]:
             raise Refusal("runs", " ".join(answer["faults"]))
         return answer
@@ -208,7 +208,7 @@ class AcceptancePage(Service):
         return ", ".join(f"{n}:{ms:.4g}" for n, ms in zip(latency.rows, latency.median, strict=True))
 
 
-def _chosen(ids: Iterable[str], purpose: str) -> list[str]:
+def _require_runs(ids: Iterable[str], purpose: str) -> list[str]:
     """Runs that were chosen, each once. Raises Refusal where there is none."""
     if not (keys := [*dict.fromkeys(ids)]):
         raise Refusal("runs", f"No run is chosen: choose one, or several to {purpose}.")
