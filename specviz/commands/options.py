@@ -85,7 +85,7 @@ def add_model(
 def opening(args: argparse.Namespace) -> dict[str, Any]:
     """Arguments of ``load_target`` (and the threads), as ``add_model``'s options say them."""
     names = ("device", "dtype", "engine", "weights", "threads")
-    return {name: value for name in names if (value := getattr(args, name, None)) is not None}
+    return {name: getattr(args, name) for name in names if hasattr(args, name)}
 
 
 def add_plugin(parser: argparse.ArgumentParser, what: str = "method") -> None:
