@@ -19,8 +19,6 @@ from .own_cache import OwnCache
 if TYPE_CHECKING:
     from decoders.model.state.memory import Context
 
-    from .compiled_draft import CompiledDraft
-
 READ_ROWS = 1024  # most rows of a forward that reads a text
 DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
 
@@ -37,12 +35,13 @@ class DraftRun:
 
     A position's state depends on the tokens and the target's keys before it alone, so any cut of a run, or another
     text, is picked up where it departs from what was read. Accepted positions are recomputed, as they were drafted
-    with the target's keys of drafted tokens missing (GLIDE §4.1).
+    with the target's keys of drafted tokens missing (GLIDE §4.1). ``compiled`` are the model's compiled forwards
+    (``CompiledDraft``), where there are any.
     """
 
     def __init__(
         self, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]],
-        compiled: CompiledDraft | None = None,
+        compiled: Any = None,
     ) -> None:  # fmt: skip
         self.model, self.rotary, self.compiled = model, rotary, compiled
         self.limit = 1 << 30  # no longest text: rotary positions go on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +18,6 @@ from .draft_run import READ_ROWS, common_prefix
 from .eagle_head import EagleHead
 from .own_cache import OwnCache
 
-if TYPE_CHECKING:
-    from .eagle_compiled import CompiledEagle
-
 DRAFT_ROWS = 1024  # cache rows behind the committed pairs: a frontier per level of a tree
 
 
@@ -30,9 +27,10 @@ class EagleRun:
     Pair j is the target's state at position j with the token at j + 1; the last one has the root. What a pair leads to
     depends on the text up to its token alone, so any cut of a run is picked up where it departs from what was read.
     Only committed pairs are kept: accepted tokens are read again, with the target's own states in place of the head's.
+    ``compiled`` are the head's compiled forwards (``CompiledEagle``), where there are any.
     """
 
-    def __init__(self, head: EagleHead, compiled: CompiledEagle | None = None) -> None:
+    def __init__(self, head: EagleHead, compiled: Any = None) -> None:
         config = head.config
         self.head, self.config, self.compiled = head, config, compiled
         self.tokens = np.zeros(0, dtype=np.int64)

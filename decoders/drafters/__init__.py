@@ -143,7 +143,7 @@ def find_method(name: str) -> Method:
     base, mark, judge = name.partition(UNDER)
     if mark and base in _methods:
         return under(_methods[base], find_verifier(judge))
-    return _found("method", name, _methods)
+    return _entry("method", name, _methods)
 
 
 def verifiers() -> dict[str, VerifierCard]:
@@ -154,10 +154,10 @@ def verifiers() -> dict[str, VerifierCard]:
 
 def find_verifier(name: str) -> VerifierCard:
     """The verifier called ``name``; UserError lists those that exist, and says which plug-ins were left out."""
-    return _found("verifier", name, verifiers())
+    return _entry("verifier", name, verifiers())
 
 
-def _found(noun: str, name: str, cards: Mapping[str, Any]) -> Any:
+def _entry(noun: str, name: str, cards: Mapping[str, Any]) -> Any:
     if name not in cards:
         left_out = "".join(f"; {problem}" for problem in _plugins.problems)
         raise UserError(f"there is no {noun} {name!r}: choose one of {', '.join(cards)}{left_out}")

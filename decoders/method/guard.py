@@ -69,7 +69,7 @@ class Guard:
         return PluginError(f"the plug-in {self.name} ({self.place}) failed in {duty}{late}: {why}")
 
     def build(self, kind: type, make: Callable[..., Any], *arguments: Any) -> Any:
-        """What the plug-in's ``build`` made; PluginError where it is not of the kind that is wanted."""
+        """The result of the plug-in's ``build``. PluginError where it is not of the kind that is wanted."""
         made = self.call("build", make, *arguments)
         if not isinstance(made, kind):
             raise self.fault("build", f"it made a {type(made).__name__}, not a {kind.__name__}")
