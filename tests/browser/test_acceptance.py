@@ -158,8 +158,8 @@ def test_two_outputs_are_judged_by_the_model_in_use(old_address: Visit, target: 
 
 @pytest.mark.slow("the page opened again")
 def test_the_calculator_answers_as_it_is_moved(old_address: Visit) -> None:
-    page = old_address("speedup", ".svp-lab .svd-numbers dd")
-    speedup = page.locator(".svd-numbers dd").nth(2)
+    page = old_address("speedup", ".svp-lab .svp-numbers dd")
+    speedup = page.locator(".svp-numbers dd").nth(2)
     expect(speedup).to_have_text("2.35×")  # (1 - .7^6) / .3 / (5 * .05 + 1)
     page.fill(".svd-rows", "1:30, 6:60")
     expect(speedup).to_have_text("1.31×")
@@ -168,11 +168,11 @@ def test_the_calculator_answers_as_it_is_moved(old_address: Visit) -> None:
     page.problems[:] = [problem for problem in page.problems if "status of 422" not in problem]
     page.fill(".svd-rows", "")
     expect(speedup).to_have_text("2.35×")
-    slider = page.locator(".svd-slider input").nth(2)
+    slider = page.locator(".svp-slider input").nth(2)
     slider.focus()
     for _ in range(2):
         page.keyboard.press("ArrowRight")
-    expect(page.locator(".svd-slider output").nth(2)).to_have_text("7")
+    expect(page.locator(".svp-slider output").nth(2)).to_have_text("7")
     expect(speedup).to_have_text("2.33×")  # (1 - .7^8) / .3 / 1.35
     expect(page.locator(".svd-charts .main-svg").first).to_be_visible()
 
@@ -180,7 +180,7 @@ def test_the_calculator_answers_as_it_is_moved(old_address: Visit) -> None:
 @pytest.mark.matrix("every part of the page")
 @pytest.mark.parametrize("view", ["definitions", "calibration", "outputs", "speedup"])
 def test_it_fits_a_phone(old_address: Visit, view: str) -> None:
-    ready = {"outputs": ".svp-compare[data-ready]", "speedup": ".svp-lab .svd-numbers dd"}
+    ready = {"outputs": ".svp-compare[data-ready]", "speedup": ".svp-lab .svp-numbers dd"}
     fits(old_address(view, ready.get(view, ".svp-acceptance[data-ready]")), 400)
 
 

@@ -120,7 +120,7 @@ def test_back_leads_to_the_recipe_that_was_chosen_before(app: Any) -> None:
 
 
 def test_back_leads_from_chosen_runs_to_the_library_and_from_a_race_to_the_form(app: Any) -> None:
-    open_of_two("Acceptance", ".svd-view")(app)
+    open_of_two("Acceptance", ".svd-views button")(app)
     app.locator("[data-view=calibration]").click()
     at(app, acceptance="calibration")
     app.go_back()

@@ -192,7 +192,7 @@ def test_the_keyboard_alone_leads_from_the_list_to_a_run(visit: Visit) -> None:
 def test_a_recipe_is_explained_and_drawn_beside_the_paper(visit: Visit) -> None:
     page = visit("?tab=lab&lab=own")
     page.click("[data-name='adapld-table4']")
-    expect(page.locator(".svl-cite")).to_contain_text("AdaPLD, table 4")
+    expect(page.locator(".svp-asked .ui-soft")).to_contain_text("AdaPLD, table 4")
     expect(page.locator(".svl-estimate")).to_contain_text("adapld")  # the stub has no such method
     expect(page.locator("#svl-run")).to_be_disabled()
     page.click("[data-name='pldplus-table8']")

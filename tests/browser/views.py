@@ -25,7 +25,7 @@ DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition)
 NO_APP = "/api/status"  # an address of the app's site at which no app starts
 OPENED = "1-class-docstring-adapld"
 ACCEPTANCE = ("definitions", "calibration", "lengths", "judges")
-TOOLS = {"batch": ".svb-methods", "trees": ".svt-cite", "speedup": ".main-svg"}
+TOOLS = {"batch": ".svb-methods", "trees": ".svp-trees .svp-question", "speedup": ".main-svg"}
 CURVE = {"points": [[100_000, 0.2], [200_000, 0.25]], "doubling": 0.05, "low": -0.21, "high": 0.31}
 REFUSED = {"error": "there is no model at no/such model: name a folder, a GGUF file or a hub id"}
 
@@ -131,7 +131,7 @@ def open_of_two(name: str, selector: str) -> Callable[[Any], None]:
 
 
 def acceptance(view: str) -> Callable[[Any], None]:
-    runs = open_of_two("Acceptance", ".svd-view")
+    runs = open_of_two("Acceptance", ".svd-views button")
     return click_through(runs, f"[data-view={view}]", f"[data-ready={view}] .svd-body table")
 
 

@@ -65,7 +65,7 @@ export function drawCalibration(place) {
       cell(one.auroc),
     ),
   );
-  const grid = h("div.svd-charts");
+  const grid = h("div.svd-charts.ui-tiles");
   place.replaceChildren(
     h(
       "p.svd-lead",

@@ -72,7 +72,7 @@ function key(changed) {
   });
   const many = buttons.length > COLORS.length;
   const how = `${COLORS.length} of ${buttons.length} methods are drawn, those that drafted most: swap them here.`;
-  return h("div.svd-key", { role: "group", "aria-label": "Lines drawn" }, buttons, many && h("small", how));
+  return h("div.ui-row", { role: "group", "aria-label": "Lines drawn" }, buttons, many && h("small", how));
 }
 
 /** Acceptance by depth and the accepted lengths, a line or bar per method. @returns {Chart[]} */
@@ -155,7 +155,7 @@ function grouped(name) {
   );
   const names = keys.map((one) => named(name, one));
   return h(
-    "section.svd-group",
+    "section.ui-stack",
     h("h3", title),
     scrolled(title, table({ class: "svd-table" }, heads([what], names), rows)),
   );
@@ -163,7 +163,7 @@ function grouped(name) {
 
 /** @param {HTMLElement} place */
 export function drawDefinitions(place) {
-  const grid = h("div.svd-charts");
+  const grid = h("div.svd-charts.ui-tiles");
   const names = /** @type {AcceptanceGroups[]} */ (Object.keys(GROUPS));
   const any = page.sets.some((set) => set.depths.length);
   chooseCharted();
@@ -184,7 +184,7 @@ export function drawDefinitions(place) {
     compared(),
     any && lines,
     grid,
-    any ? h("div.svd-groups", names.map(grouped)) : h("p.svd-soft", "These runs drafted nothing."),
+    any ? h("div.svd-groups.ui-tiles", names.map(grouped)) : h("p.ui-soft", "These runs drafted nothing."),
   ]);
   if (any) redraw();
 }

@@ -62,16 +62,16 @@ export function judgesTable(answer) {
     ? `At some position ${(100 * answer.rest).toFixed(0)} % of p or q is not recorded: ranges are what that leaves ` +
       "open. Runs of specviz run --first-choices N hold more."
     : "";
-  const faults = answer.faults.map((words) => h("p.svd-soft", words));
+  const faults = answer.faults.map((words) => h("p.ui-soft", words));
   if (!answer.runs) return faults;
   const head = [
     heads(["verifier", "output"], ["tokens per step"]),
     heads([""], ["accepted", "other tokens", "steps that differ", "open"]),
   ];
   return [
-    h("p.svd-soft", `${plural(answer.runs, "run")}, ${plural(steps, "step")} with a draft. ${WORDS}`),
+    h("p.ui-soft", `${plural(answer.runs, "run")}, ${plural(steps, "step")} with a draft. ${WORDS}`),
     scrolled("The drafts under every verifier", table({ class: "svd-table svd-judges" }, head, rows)),
-    ...(rest ? [h("p.svd-soft", rest)] : []),
+    ...(rest ? [h("p.ui-soft", rest)] : []),
     ...faults,
   ];
 }

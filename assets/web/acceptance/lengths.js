@@ -106,14 +106,14 @@ function bestLengths({ title, tiers }) {
     ),
   );
   const titles = heads(["batch"], ["best length", "speedup", "break-even α, 1 token", "this length"]);
-  const grid = h("div.svd-charts");
+  const grid = h("div.svd-charts.ui-tiles");
   drawCharts(grid, () => curves(title, tiers));
   return [
-    h("p.svd-soft", `Chains with α = ${percentage(tiers.alpha)} and c = ${tiers.cost.toFixed(3)}, as in these runs.`),
+    h("p.ui-soft", `Chains with α = ${percentage(tiers.alpha)} and c = ${tiers.cost.toFixed(3)}, as in these runs.`),
     grid,
     scrolled("Best lengths", table({ class: "svd-table" }, titles, rows)),
-    h("p.svd-soft", "The same for vLLM's --speculative-config, and SGLang's --speculative-adaptive-config:"),
-    h("div.svd-text", h("pre", tiers.vllm), h("pre", tiers.sglang)),
+    h("p.ui-soft", "The same for vLLM's --speculative-config, and SGLang's --speculative-adaptive-config:"),
+    h("div.svd-text", h("pre.ui-pre", tiers.vllm), h("pre.ui-pre", tiers.sglang)),
   ];
 }
 
@@ -133,15 +133,15 @@ export async function drawLengths(place) {
       h("b", "Regret"),
       " = its milliseconds ÷ the oracle's − 1, by the runs' own times; the oracle knows what stands.",
     ),
-    h("div.svd-groups", answer.sets.map((set) =>
+    h("div.svd-groups.ui-tiles", answer.sets.map((set) =>
       h(
-        "section.svd-group",
+        "section.ui-stack",
         h("h3", `${set.title}, ${plural(set.runs, "run")}`),
-        set.why ? h("p.svd-soft", set.why) : policies(set),
-        set.batches.length ? [h("p.svd-soft", BATCHES), batches(set)] : null,
+        set.why ? h("p.ui-soft", set.why) : policies(set),
+        set.batches.length ? [h("p.ui-soft", BATCHES), batches(set)] : null,
         bestLengths(set),
       ))),
-    answer.measured ? "" : h("p.svd-soft", UNMEASURED),
+    answer.measured ? "" : h("p.ui-soft", UNMEASURED),
   );
 }
 

@@ -16,11 +16,11 @@ import { app } from "specviz/shell/state.js";
 const DRAWN = { definitions: drawDefinitions, calibration: drawCalibration, lengths: drawLengths, judges: drawJudges };
 const names = /** @type {View[]} */ (Object.keys(VIEWS));
 const tabs = h(
-  "div.svd-views",
+  "div.svd-views.ui-seg",
   { role: "group", "aria-label": "What is shown of the runs" },
-  names.map((name) => h("button.svd-view", { "data-view": name, onclick: () => choose(name) }, VIEWS[name])),
+  names.map((name) => h("button", { "data-view": name, onclick: () => choose(name) }, VIEWS[name])),
 );
-const body = h("div.svd-body");
+const body = h("div.svd-body.ui-stack");
 let counting = false;
 
 /** Another view of the same runs. @param {View} view */
@@ -37,7 +37,7 @@ function draw(view) {
     button.setAttribute("aria-pressed", String(button.dataset.view === view));
   if (counting) return; // drawn when the answer is there
   if (page.sets.length) DRAWN[view](body);
-  else body.replaceChildren(h("p.svd-soft", { role: "status" }, page.forced ? GIVEN : NOTHING));
+  else body.replaceChildren(h("p.ui-soft", { role: "status" }, page.forced ? GIVEN : NOTHING));
   page.box.dataset.ready = view;
 }
 

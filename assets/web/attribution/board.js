@@ -21,7 +21,7 @@ export class Board {
   /** @param {import("specviz/attribution/view.js").Attribution} view */
   constructor(view) {
     this.view = view;
-    this.summary = h("div.sv-a-summary");
+    this.summary = h("div.sv-a-summary.ui-line");
     const shortest = { type: "range", min: 1, max: 12, step: 1, "aria-label": "Shortest run shown, in tokens" };
     this.slider = h("input.sv-a-range", shortest);
     this.slider.addEventListener("input", () => this.view.set({ minRun: Number(this.slider.value) }));
@@ -38,13 +38,13 @@ export class Board {
     this.restButton = button(rest, toggle, rest);
     this.view.tip.add(this.restButton, "Mark what was not found in the sources: the answer's own words.");
     const controls = h(
-      "div.sv-a-controls",
+      "div.ui-row",
       h(
-        "label.sv-a-min",
+        "label.sv-a-min.ui-line",
         h("span", "minimum length ", this.sliderText),
         h("span.sv-a-slide", this.lengths, this.slider),
       ),
-      h("div.sv-a-seg", { role: "radiogroup", "aria-label": "What counts as copied" }, this.countedButtons),
+      h("div.ui-seg", { role: "radiogroup", "aria-label": "What counts as copied" }, this.countedButtons),
       this.restButton,
     );
     this.lanes = h("div.sv-a-lanes");
@@ -63,8 +63,8 @@ export class Board {
     const all = doc.output_tokens;
     const wrong = found.not_verbatim;
     const stands = at(signal.verbatim, minRun);
-    const bar = h("div.sv-a-bar", { role: "img" });
-    const list = h("ul.sv-a-shares");
+    const bar = h("div.sv-a-bar.ui-bar", { role: "img" });
+    const list = h("ul.ui-legend");
     /** @type {(name: string, text: string, count: number, number: string) => void} */
     const row = (name, text, count, number) => {
       if (!count) return;
@@ -98,7 +98,12 @@ export class Board {
     if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the run's.");
     this.summary.replaceChildren(
       this.view.tip.add(
-        h("div.sv-a-big", { tabindex: "0" }, h("b", percent(stands.copied_tokens, all)), h("span", "word for word")),
+        h(
+          "div.sv-a-big",
+          { tabindex: "0" },
+          h("b", percent(stands.copied_tokens, all)),
+          h("p.ui-soft", "word for word"),
+        ),
         "Tokens of the answer whose words stand in the sources in the same order, in runs of two words or more, ÷ " +
           "all tokens. By the text alone: no method, no signal.",
       ),
@@ -118,11 +123,11 @@ export class Board {
     /** @type {(name: string, formula: string, value: number) => HTMLElement} */
     const cell = (name, formula, value) =>
       this.view.tip.add(
-        h("div", { tabindex: "0" }, h("dt", name), h("dd", thousandths(value))),
+        h("div", { tabindex: "0" }, h("dt.ui-soft", name), h("dd", thousandths(value))),
         `Tokens ${formula}. Quoted: the known quotes, drawn with a line above.`,
       );
     return h(
-      "dl.sv-a-gold-box",
+      "dl.sv-a-gold-box.ui-line",
       { "aria-label": "Against the known quotes" },
       cell("precision", "found and quoted ÷ found", score.precision),
       cell("recall", "found and quoted ÷ quoted", score.recall),
@@ -224,9 +229,9 @@ export class Board {
     const row = h(
       "button.sv-a-lane",
       { "aria-pressed": String(chosen), "aria-description": `${text}. Tokens by source: ${tokens || "none"}`, onclick },
-      h("span.sv-a-lane-name", name),
+      h("span.ui-clip", name),
       none ? h("span.sv-faint", "no source recorded") : this.strip(length, spans),
-      h("span.sv-a-ranked", best || "–"),
+      h("span.ui-clip", best || "–"),
       h("span", percent(copied, length)),
       h("span", last),
     );
@@ -247,7 +252,7 @@ export class Board {
     return h(
       "div.sv-a-lane.sv-a-lane-gold",
       { role: "img", "aria-label": `Known quotes: ${percent(quoted, length)} of the answer` },
-      h("span.sv-a-lane-name", "known quotes"),
+      h("span.ui-clip", "known quotes"),
       this.strip(length, spans),
       h("span"),
       h("span", percent(quoted, length)),

@@ -18,16 +18,16 @@ export function checks(group) {
   const usual = (stored.get("signals") ?? "").split(",");
   if (!signals.some(({ name }) => usual.includes(name))) for (const one of signals) if (one.usual) usual.push(one.name);
   return h(
-    "fieldset.sva-checks",
+    "fieldset.sva-checks.ui-row",
     h("legend", "Signals"),
     signals.map(({ name, title, missing, tells }) => {
       const tick = { value: name, disabled: Boolean(missing), checked: !missing && usual.includes(name) };
       return h(
-        "label.sva-check",
+        "label.ui-check",
         { title: missing || tells },
         h("input", { type: "checkbox", name: `sva-${group}`, ...tick }),
         ` ${short(title)}`,
-        missing && h("small", " not available"),
+        missing && h("small.ui-soft", " not available"),
       );
     }),
   );
@@ -40,7 +40,7 @@ export const choices = (name) => part(name).querySelector(".sva-checks")?.replac
 /** @param {string} name @param {string} label @param {number} rows @param {string} [hint] */
 export function area(name, label, rows, value = "", hint) {
   const field = h("textarea", { name, rows, placeholder: hint, spellcheck: "false" }, value);
-  return { field, label: h("label.sva-field", h("span", label), field) };
+  return { field, label: h("label.sva-field.ui-above", h("span", label), field) };
 }
 
 /** Does ``work`` while the button rests; says in ``bad`` what went wrong. */

@@ -29,14 +29,14 @@ export function answerForm() {
   const answer = area("answer", "Answer", 5, SAMPLE.answer, "The text to attribute, as it stands.");
   const context = area("context", "Sources", 9, SAMPLE.context, CONTEXT_HINT);
   const question = area("question", "Question", 1, SAMPLE.question);
-  const instead = h("label.sva-check", write, " The model writes the answer instead");
+  const instead = h("label.ui-check", write, " The model writes the answer instead");
   const go = h("button.svp-button.sva-go", { type: "submit" }, "Attribute");
   const bad = h("p.svp-note", { role: "status" });
   const box = h(
-    "form.sva-form",
+    "form.sva-form.ui-stack",
     { "aria-label": "An answer of your own" },
-    h("div.sva-two", context.label, h("div.sva-stack", question.label, answer.label, instead)),
-    h("div.sva-row", checks("own"), go),
+    h("div.ui-halves", context.label, h("div.ui-stack", question.label, answer.label, instead)),
+    h("div.sva-row.ui-row", checks("own"), go),
     bad,
   );
   box.addEventListener("submit", async (event) => {

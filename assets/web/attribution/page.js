@@ -19,10 +19,10 @@ function frame() {
   /** @type {(name: string, text: string) => HTMLElement} */
   const opens = (name, text) =>
     h("button.svp-button", { "data-opens": name, "aria-expanded": "false", onclick: () => toggle(name) }, text);
-  const host = h("div.sva-host");
+  const host = h("div");
   page.box.replaceChildren(
     h(
-      "div.sva-head",
+      "div.sva-head.ui-row",
       h("select.svp-select.sva-runs", {
         "aria-label": "Run to attribute",
         onchange: ({ currentTarget }) => {
@@ -34,15 +34,15 @@ function frame() {
       opens("quotes", "Score quotes"),
       h("span.sva-exports", { role: "group", "aria-label": "Export" }),
     ),
-    h("section.sva-own.sva-card", { hidden: true }),
-    h("section.sva-quotes.sva-card", { hidden: true }),
+    h("section.sva-own.sva-card.ui-stack", { hidden: true }),
+    h("section.sva-quotes.sva-card.ui-stack", { hidden: true }),
     h("p.sva-say.svp-note", { role: "status" }),
-    h("p.sva-made.svm-offer", { hidden: true }),
-    h("div.sva-signals", { hidden: true }),
+    h("p.sva-made.svm-offer.ui-row.ui-soft", { hidden: true }),
+    h("div.sva-signals.ui-row", { hidden: true }),
     host,
   );
   part("own").append(answerForm());
-  part("quotes").append(scoreForm(), h("div.sva-scores"));
+  part("quotes").append(scoreForm(), h("div.sva-scores.ui-stack"));
   page.view = new Attribution(host);
   page.view.changed = ({ minRun, counted, active }) => {
     Object.assign(page, { minRun, counted, chosen: ordered()[active]?.id });

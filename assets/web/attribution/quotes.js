@@ -43,16 +43,16 @@ export function scoreForm() {
   const demo = h("button.svp-button", { type: "submit", value: "demo", title }, "Score the demo's quotes");
   const bad = h("p.svp-note", { role: "status" });
   const box = h(
-    "form.sva-form",
+    "form.sva-form.ui-stack",
     { "aria-label": "Score known quotes", novalidate: true },
     h(
-      "p.sva-soft",
+      "p.ui-soft",
       "Every answer is given to each signal, and the tokens it links to a passage are compared with " +
         "the quoted ones: precision, recall and F1 per answer, then averaged (PLD+ table 10).",
     ),
     text.label,
-    h("div.sva-row", file, h("label.sva-check", "at most ", limit, " answers")),
-    h("div.sva-row", checks("quotes"), go, demo),
+    h("div.sva-row.ui-row", file, h("label.ui-check", "at most ", limit, " answers")),
+    h("div.sva-row.ui-row", checks("quotes"), go, demo),
     bad,
   );
   box.addEventListener("submit", async (event) => {
@@ -110,11 +110,11 @@ export function drawScores() {
   const chart = box.querySelector(".sva-chart") ?? h("div.sva-chart");
   replace(box, [
     h("h3", `${told.name}: ${plural(told.done, "answer")}${state}`),
-    going && h("div.sva-row", progress),
+    going && h("div.sva-row.ui-row", progress),
     told.error && alertNote(told.error),
     told.notes.map((text) => h("p.sva-bad", coded(text))),
     h("div.sva-tabs", { role: "radiogroup", "aria-label": "What counts as found" }, tabs),
-    h("div.sva-pair", h("div.sva-scroll", sweepTable(told, counted)), chart),
+    h("div.ui-halves", h("div.sva-scroll", sweepTable(told, counted)), chart),
     answersTable(told, counted),
   ]);
   drawChart(chart, told, counted);
@@ -178,10 +178,10 @@ function answersTable(told, counted) {
     );
   });
   return h(
-    "details.sva-answers",
+    "details.sva-answers.ui-fold",
     { open: told.state === "done" },
     h("summary", "Answer by answer, the worst first (F1 at minimum length 2)"),
-    h("div.sva-scroll", table({}, heads(["question"], ["quotes", ...methods.map(titleOf)]), rows)),
+    h("div.sva-scroll", table({ class: "ui-picked" }, heads(["question"], ["quotes", ...methods.map(titleOf)]), rows)),
   );
 }
 

@@ -165,7 +165,7 @@ export function drawSignals() {
   const none = reason || !page.docs.size;
   const box = part("signals");
   const busy = [...page.waiting.keys()].map((name) =>
-    h("span.sva-busy", { role: "status" }, h("i.svp-spin", { "aria-hidden": "true" }), titleOf(name)),
+    h("span.ui-check.ui-soft", { role: "status" }, h("i.svp-spin", { "aria-hidden": "true" }), titleOf(name)),
   );
   /** @type {(text: string, added: SignalCard[], attributes: Attributes<HTMLButtonElement>) => HTMLElement} */
   const adding = (text, added, attributes) => {
@@ -180,11 +180,11 @@ export function drawSignals() {
   const missing = left.filter((signal) => signal.missing);
   const waits = left.filter((signal) => !page.waiting.has(signal.name));
   replace(box, [
-    (waits.length > 0 || busy.length > 0) && h("span.sva-label", "Other signals on this answer"),
+    (waits.length > 0 || busy.length > 0) && h("span.ui-soft", "Other signals on this answer"),
     waits.map(one),
     can.length > 1 && adding(`+ all ${can.length}`, can, { class: "svp-call" }),
     busy,
-    waits.length > 0 && reason && h("span.sva-soft", coded(reason)),
+    waits.length > 0 && reason && h("span.ui-soft", coded(reason)),
     missing.map((signal) => h("p", h("b", `${short(signal.title)}: `), coded(signal.missing))),
     page.notes.map((text) => h("p.sva-bad", coded(text))),
   ]);

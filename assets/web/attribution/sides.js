@@ -135,7 +135,7 @@ export class Sides {
       { "aria-expanded": String(open), onclick: flip },
       h("span.sv-a-key", tag(source)),
       h("b.sv-a-passage-name", source.name),
-      h("span.sv-a-note", note),
+      h("span.sv-a-note.ui-clip", note),
       h("b.sv-a-used", used),
       stretched("sv-a-map", count, 6, marks),
     );
@@ -146,7 +146,7 @@ export class Sides {
     );
     const told = { "data-source": key, "aria-label": `${source.name}: ${used} used, ${note}` };
     const looks = `${look(source, index)} ${open ? "" : "sv-a-folded"}`;
-    return h("article.sv-a-passage", { class: looks, ...told }, head, body);
+    return h("article.sv-a-passage.ui-box", { class: looks, ...told }, head, body);
   }
 
   /** @type {(number: number, side: string) => HTMLElement[]} */

@@ -43,10 +43,10 @@ export class Attribution {
     this.sides = new Sides(this);
     this.layer = s("svg.sv-a-links", { "aria-hidden": "true" });
     this.root.append(
-      h("header.sv-a-head", this.heading),
+      h("header.ui-row", this.heading),
       this.board.element,
-      h("div.sv-a-grid", this.sides.answer.element, this.sides.sources.element),
-      h("p.sv-a-keys", ...keys()),
+      h("div.sv-a-grid.ui-halves", this.sides.answer.element, this.sides.sources.element),
+      h("p.sv-a-keys.ui-soft", ...keys()),
       this.layer,
     );
     this.host.replaceChildren(this.root);
@@ -121,11 +121,11 @@ export class Attribution {
 
   drawHead() {
     const { run } = this.doc;
-    const by = h("div.sv-by", h("b", run.method_title), h("span", run.model));
+    const by = h("div.sv-by.ui-row", h("b", run.method_title), h("span", run.model));
     const given = "The model did not write this answer: it was given, and each draft was kept where it agreed.";
     if (run.forced) by.append(this.tip.explained("span.sv-chip", given, "answer given"));
     if (run.signal === "attention") by.append(h("span.sv-chip", "by where the draft model looked"));
-    this.heading.replaceChildren(h("h2.sv-title", this.signal.title || "Untitled answer"), by);
+    this.heading.replaceChildren(h("h2.sv-title.ui-clip", this.signal.title || "Untitled answer"), by);
   }
 
   // ---- one run ---------------------------------------------------------------------------------------------------

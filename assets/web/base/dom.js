@@ -274,7 +274,7 @@ export const fact = (name, value, title) => h("div", { title }, h("dt", name), h
 
 /** A titled panel. @param {string} name @param {string} title @param {Child[]} tools */
 export function card(name, title, ...tools) {
-  const note = h("span.sv-note");
+  const note = h("span.sv-note.ui-clip");
   const heading = h("h3.sv-heading", title);
   const bar = h("header.sv-bar", heading, note, h("span.sv-grow"), ...tools);
   const body = h("div.sv-body", { tabindex: "0", role: "group", "aria-label": title });
@@ -319,6 +319,10 @@ export const tabled = (head, rows) => [h("thead", h("tr", head)), h("tbody", row
 /** A grid: its row of heads, its rows, and what else it holds. */
 /** @type {(attributes: Attributes, head: Child[], rows: Child, ...more: Child[]) => HTMLTableElement} */
 export const table = (attributes, head, rows, ...more) => h("table.svp-grid", attributes, tabled(head, rows), more);
+
+/** What is asked, in words. @type {(title: string, question: string, above?: Child, below?: Child) => HTMLElement} */
+export const titled = (title, question, above, below) =>
+  h("header.svp-asked", above, h("h2", title), h("p.svp-question", question), below);
 
 /** What may be wider than the page: it scrolls by itself, with the keyboard, too. */
 /** @type {(name: string, ...inside: Child[]) => HTMLElement} */

@@ -95,7 +95,7 @@ export function field(control, value, changed, released, prefix = "") {
     "div",
     { class: `svf-row svf-${kind}` },
     h("label", { for: id }, label),
-    h("div.svf-value", made.parts),
+    h("div.svf-value.ui-row", made.parts),
     made.wrong,
     h("p.svf-help", { id: `${id}-help` }, help),
   );

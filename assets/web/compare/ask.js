@@ -56,10 +56,10 @@ function drawLanes() {
   rules = [];
   place.replaceChildren(
     h(
-      "div.svc-form-card.svc-base",
+      "div.svc-form-card.ui-row.ui-box",
       letter(0),
       h("b", baseline ? baseline.title : "Plain decoding"),
-      h("span.svc-help", "always runs: the baseline"),
+      h("span.svc-help.ui-soft", "always runs: the baseline"),
     ),
     ...page.wanted.map((one, n) => laneCard(one, n)),
   );
@@ -95,21 +95,21 @@ function laneCard(one, n) {
   one.read = () => valuesOf(rows);
   one.wrong = () => rows.some(({ row }) => row.querySelector('[aria-invalid="true"]'));
   const inside = [...(rule ? [rule] : []), ...rows].map(({ row }) => row);
-  const details = h("details", { open: one.open }, h("summary", "Parameters"), inside);
+  const details = h("details.ui-fold", { open: one.open }, h("summary", "Parameters"), inside);
   details.addEventListener("toggle", () => {
     one.open = details.open;
   });
   return h(
-    "div.svc-form-card",
+    "div.svc-form-card.ui-stack.ui-box",
     h(
-      "div.svc-form-head",
+      "div.svc-form-head.ui-line",
       letter(n + 1),
       select,
       badge(method),
       page.wanted.length > 1 &&
         h("button.svp-x.svc-remove", { "aria-label": `Remove ${lane}`, title: "Remove", onclick: remove }, "×"),
     ),
-    h("p.svc-help", method.summary, trained(method.trained) && h("b", ` ${trained(method.trained)}.`)),
+    h("p.svc-help.ui-soft", method.summary, trained(method.trained) && h("b", ` ${trained(method.trained)}.`)),
     inside.length > 0 && details,
   );
 }
@@ -120,7 +120,7 @@ function drawSettings() {
   page.readSettings = () => valuesOf(rows);
   const length = rows.filter(({ name }) => name === "max_new_tokens").map(({ row }) => row);
   const rest = rows.filter(({ name }) => name !== "max_new_tokens").map(({ row }) => row);
-  const sampling = rest.length ? h("details", h("summary", "Sampling"), rest) : "";
+  const sampling = rest.length ? h("details.ui-fold", h("summary", "Sampling"), rest) : "";
   part("settings").replaceChildren(...length, sampling, missingMethods(methods()));
 }
 

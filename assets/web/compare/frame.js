@@ -23,7 +23,7 @@ function card(name, title, help, ...inside) {
   return h(
     "section",
     { class: `svc-card svc-card-${name}`, "aria-label": title },
-    h("header", h("h3", title), help ? h("span.svc-help", help) : null),
+    h("header.ui-row", h("h3", title), help ? h("span.svc-help.ui-soft", help) : null),
     inside,
   );
 }
@@ -56,7 +56,7 @@ export function frame() {
     "div.sv.svc",
     { role: "group", tabindex: "-1", "aria-label": "Comparison", onkeydown: key },
     h(
-      "header.svc-head",
+      "header.svc-head.ui-row",
       h("h2.svc-title"),
       h("span.svc-about"),
       h("button.svp-button.svc-stop", { hidden: true, onclick: () => page.host.stop() }, "■ Stop all lanes"),
@@ -69,18 +69,18 @@ export function frame() {
       h(
         "div.svc-controls",
         h("button.svp-button.svc-play", playing, "▶ Race"),
-        h("fieldset.svc-clocks", h("legend.svp-unseen", "Clock"), clocks),
+        h("fieldset.svc-clocks.ui-seg", h("legend.svp-unseen", "Clock"), clocks),
         slider,
         h("output.svc-at"),
         lasts,
       ),
-      h("p.svc-help.svc-turns", { role: "status", hidden: true }, TURNS),
+      h("p.svc-help.svc-turns.ui-soft", { role: "status", hidden: true }, TURNS),
       h("ol.svc-lanes"),
     ),
     card(
       "ruler", "By output position", null,
       h(
-        "ul.svc-key",
+        "ul.svc-key.ui-legend",
         { "aria-label": "Legend" },
         h("li", h("i.svc-k-acc"), "accepted draft, in one forward"),
         h("li", h("i.svc-k-own"), "the target's own token"),
@@ -92,22 +92,22 @@ export function frame() {
       h("p.svc-reached", { "aria-live": "off" }),
     ),
     h(
-      "div.svc-pair",
+      "div.ui-halves",
       card(
         "stretches", "Where do they differ most?",
         "Stretches in which one method needs fewer forwards than all others.",
-        h("div.svc-stretches", h("p.svc-help", "Known when all lanes are over.")),
+        h("div.svc-stretches.ui-stack", h("p.svc-help.ui-soft", "Known when all lanes are over.")),
       ),
       card(
         "lens", "Against plain decoding", "Is every output what the target writes by itself?",
-        h("div.svc-lens-rows", h("p.svc-help", "Checked when all lanes are over.")),
+        h("div.svc-lens-rows.ui-stack", h("p.svc-help.ui-soft", "Checked when all lanes are over.")),
       ),
     ),
     card(
       "numbers", "Numbers", "Hover or focus a name for its formula.",
-      h("div.svc-table.svl-scroll", h("p.svc-help", "Known when all lanes are over.")),
+      h("div.svc-table.svl-scroll", h("p.svc-help.ui-soft", "Known when all lanes are over.")),
     ),
-    h("div.svc-charts"),
+    h("div.svc-charts.ui-tiles"),
   );
   part("results").replaceChildren(root);
   page.tip = new Tooltip(root);

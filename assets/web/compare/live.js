@@ -187,7 +187,7 @@ function over(ticket) {
   if (!idsOf(drawn()).length) {
     drawStretches();
     for (const name of ["table", "lens-rows"])
-      part(name).replaceChildren(h("p.svc-help", "No lane wrote anything."));
+      part(name).replaceChildren(h("p.svc-help.ui-soft", "No lane wrote anything."));
     return;
   }
   asked("stretches", ticket, "stretches", ({ stretches }) => {

@@ -8,14 +8,14 @@ const HIGH = 2.5;
 
 /** The words beside a lane, empty; they explain themselves. @param {CompareLane} lane */
 export function words(lane) {
-  const element = h("span.svc-oracle", { tabindex: "0" });
+  const element = h("span.svc-oracle.ui-soft", { tabindex: "0" });
   page.tip?.add(element, () => {
     const oracle = page.numbers[lane.id]?.oracle;
     const metric = page.data.metrics.find((one) => one.key === "ranking_cost");
     if (!oracle || !metric) return [];
     if ("why" in oracle) return [oracle.why];
     const needs = `The oracle needs ${oracle.needs} of the ${oracle.recorded} steps.`;
-    return [h("b", metric.label), h("div", `= ${metric.formula}`), h("div", needs), h("div.svc-help", metric.help)];
+    return [h("b", metric.label), h("div", `= ${metric.formula}`), h("div", needs), h("div.ui-soft", metric.help)];
   });
   return element;
 }

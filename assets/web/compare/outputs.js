@@ -36,7 +36,7 @@ function text(a, which, name) {
     return h("span", { class: kind || null, title: about }, piece);
   });
   if (a.at === tokens.length) tokens.push(h("span.svd-first", { title: "it ended here" }, "∎"));
-  return h("figure.svd-text", h("figcaption", name), h("pre", tokens));
+  return h("figure.svd-text", h("figcaption.ui-soft", name), h("pre.ui-pre", tokens));
 }
 
 /** @param {OutputsAnswer} a */
@@ -52,10 +52,10 @@ function verdict(a) {
   return [
     h("p.svd-verdict", { "data-verdict": a.verdict, role: "status" }, WORDS[a.verdict](a)),
     CALLS[a.calls] && h("p.svd-calls", { "data-calls": a.calls }, CALLS[a.calls]),
-    h("p.svd-soft", [...facts, `judged by ${a.model}, read teacher-forced`].join(" · ")),
-    h("div.svd-pair", text(a, "plain", "without drafting"), text(a, "drafted", "with drafting")),
+    h("p.ui-soft", [...facts, `judged by ${a.model}, read teacher-forced`].join(" · ")),
+    h("div.ui-halves", text(a, "plain", "without drafting"), text(a, "drafted", "with drafting")),
     h(
-      "p.svd-soft",
+      "p.ui-soft",
       h("span.svd-first", "first difference"),
       " ",
       h("span.svd-far", "below the best logit by more than rounding explains"),
@@ -66,10 +66,10 @@ function verdict(a) {
 
 /** @param {HTMLElement} place */
 export function drawOutputs(place) {
-  const result = h("div.svd-result");
+  const result = h("div.svd-result.ui-stack");
   /** @type {(key: "prompt" | "plain" | "drafted", label: string, rows: number) => HTMLElement} */
   const area = (key, label, rows) =>
-    h("label.svd-field", h("b", label), bound(h("textarea.svc-area", { rows }), typed, key, able));
+    h("label.ui-above", h("b", label), bound(h("textarea.svc-area", { rows }), typed, key, able));
   const dtypes = ["float32", "bfloat16", "float16"].map((name) => h("option", { value: name }, name));
   const modes = [
     ["text", "as it is"],
@@ -88,7 +88,7 @@ export function drawOutputs(place) {
   }
   async function ask() {
     go.disabled = true;
-    result.replaceChildren(h("p.svd-soft", { role: "status" }, "The model reads both …"));
+    result.replaceChildren(h("p.ui-soft", { role: "status" }, "The model reads both …"));
     /** @type {OutputsAnswer | undefined} */
     const answer = await within(result, () => postJson("api/acceptance/outputs", typed));
     if (answer) result.replaceChildren(...verdict(answer));
@@ -104,13 +104,13 @@ export function drawOutputs(place) {
     ),
     area("prompt", "Prompt", 4),
     h(
-      "div.svd-row",
-      h("label", "It was sent ", bound(h("select.svp-select", modes), typed, "mode")),
-      h("label", "The server computes in ", bound(h("select.svp-select", dtypes), typed, "dtype")),
-      h("label", lossy, " the method is lossy by design"),
+      "div.ui-row",
+      h("label.ui-check", "It was sent ", bound(h("select.svp-select", modes), typed, "mode")),
+      h("label.ui-check", "The server computes in ", bound(h("select.svp-select", dtypes), typed, "dtype")),
+      h("label.ui-check", lossy, " the method is lossy by design"),
     ),
-    h("div.svd-pair", area("plain", "Output without drafting", 7), area("drafted", "Output with drafting", 7)),
-    h("div.svd-row", go),
+    h("div.ui-halves", area("plain", "Output without drafting", 7), area("drafted", "Output with drafting", 7)),
+    h("div.ui-row", go),
     result,
   );
 }

@@ -28,28 +28,28 @@ const HOW =
 function layout() {
   const show = { hidden: true, onclick: () => openRuns(example()?.map((one) => one.id) ?? []) };
   const asked = [
-    h("div.svc-lane-forms"),
-    h("div.svc-settings.svp-form"),
+    h("div.svc-lane-forms.ui-stack"),
+    h("div.svc-settings.svp-form.ui-stack"),
     h("p.svf-reason.svc-reason", { role: "status", hidden: true }),
     h("p.svp-note.svc-note", { role: "status" }),
-    h("div.svc-row", h("button.svl-run.svc-run", { onclick: () => run(begin) }, "Run")),
+    h("div.ui-line", h("button.svl-run.svc-run", { onclick: () => run(begin) }, "Run")),
   ];
   const recorded = [
     h("h3", "Recorded runs"),
-    h("p.svc-help", "Of one prompt; no model is needed."),
-    h("div.svc-recorded"),
+    h("p.svc-help.ui-soft", "Of one prompt; no model is needed."),
+    h("div.svc-recorded.ui-stack"),
   ];
   page.box.replaceChildren(
-    h("div.svc-empty", h("p", WHAT), h("button.svl-run.svc-example", show)),
+    h("div.svc-empty.ui-row", h("p", WHAT), h("button.svl-run.svc-example", show)),
     h(
       "details.svc-setup",
       { open: true },
-      h("summary", h("h2", "Compare methods on one prompt"), h("span.svc-help", HOW)),
+      h("summary.ui-row", h("h2", "Compare methods on one prompt"), h("span.svc-help.ui-soft", HOW)),
       h(
         "div.svc-columns",
-        h("div.svc-prompt-form", h("p.svm-offer.svc-made-with", { hidden: true })),
-        h("div.svc-lane-column", asked),
-        h("div.svc-recorded-column", recorded),
+        h("div.svc-prompt-form.ui-stack", h("p.svm-offer.svc-made-with.ui-row.ui-soft", { hidden: true })),
+        h("div.ui-stack", asked),
+        h("div.svc-recorded-column.ui-stack", recorded),
       ),
     ),
     h("div.svc-results"),
@@ -61,7 +61,7 @@ function layout() {
 function outputs() {
   const open = new URLSearchParams(location.search).has("outputs");
   const inside = h("div.svp-acceptance");
-  const summary = h("summary", h("h2", "Two outputs of a server"), h("span.svc-help", OUTPUTS));
+  const summary = h("summary.ui-row", h("h2", "Two outputs of a server"), h("span.svc-help.ui-soft", OUTPUTS));
   drawOutputs(inside);
   return h("details.svc-setup.svc-outputs", { open }, summary, inside);
 }

@@ -15,13 +15,13 @@ const STATES = { waiting: "waiting", running: "running", failed: "failed", stopp
 export const laneParts = (lane) => ({
   row: h("li.svc-lane", { style: tint(lane.n) }),
   name: h("b.svc-name"),
-  settings: h("span.svc-params"),
+  settings: h("span.ui-soft"),
   verdict: h("span.svc-verdict"),
   oracle: words(lane),
   fill: h("i.svc-fill"),
-  own: h("span.svc-numbers"),
+  own: h("span.svc-numbers.ui-soft"),
   text: h("code.svc-text"),
-  state: h("span.svc-state", { role: "status" }),
+  state: h("span.svc-state.ui-soft", { role: "status" }),
   error: h("p.svc-error", { role: "alert" }),
   inspect: h("button.svp-link.svc-inspect", { onclick: () => inspect(lane) }, "Inspect ↗"),
 });
@@ -50,8 +50,8 @@ export function drawRows() {
       ...page.lanes.map((lane) => {
         const p = (lane.parts = laneParts(lane));
         p.row.append(
-          h("div.svc-who", mark(lane), p.name, p.settings, p.state, p.verdict, p.oracle, p.inspect),
-          h("div.svc-track", { "aria-hidden": "true" }, p.fill),
+          h("div.svc-who.ui-row", mark(lane), p.name, p.settings, p.state, p.verdict, p.oracle, p.inspect),
+          h("div.svc-track.ui-bar", { "aria-hidden": "true" }, p.fill),
           p.own,
           p.text,
         );

@@ -65,7 +65,7 @@ export function drawRecorded() {
   const prompts = groups();
   if (!prompts.length)
     return place.replaceChildren(
-      h("p.svc-help", "Runs of one prompt by several methods appear here when there are any."),
+      h("p.svc-help.ui-soft", "Runs of one prompt by several methods appear here when there are any."),
     );
   const runs = prompts.find(([first]) => first.prompt === page.group) ?? prompts[0];
   page.group = runs[0].prompt ?? "";
@@ -82,7 +82,8 @@ export function drawRecorded() {
   const boxes = runs.map((one) =>
     h("input", { type: "checkbox", value: one.id, checked: first.includes(one), onchange: able }),
   );
-  const labels = runs.map((one, k) => h("label", boxes[k], h("span", one.method), h("small", about(one))));
+  const labels = runs.map((one, k) =>
+    h("label.ui-check", boxes[k], h("span", one.method), h("small.ui-soft", about(one))));
   const chosen = () => boxes.flatMap((box) => (box.checked ? [box.value] : []));
   const go = h("button.svp-button.svc-open", { onclick: () => openRuns(chosen()) }, "Compare these runs");
   function able() {
@@ -91,7 +92,7 @@ export function drawRecorded() {
     go.title = go.disabled ? `Choose 2 to ${page.data.most + 1} runs` : "";
   }
   able();
-  place.replaceChildren(select, h("div.svc-boxes", labels), go);
+  place.replaceChildren(select, h("div.svc-boxes.ui-stack", labels), go);
 }
 
 /** The button that opens the example. */

@@ -34,7 +34,7 @@ export function drawStretches() {
     const winner = lanes.find((lane) => lane.id === one.run);
     return winner ? [stretch(one, winner)] : [];
   });
-  part("stretches").replaceChildren(...(page.stretches.length ? rows : [h("p.svc-help", none)]));
+  part("stretches").replaceChildren(...(page.stretches.length ? rows : [h("p.svc-help.ui-soft", none)]));
 }
 
 /** What a lane gains where it wins. @type {(one: Advantage, winner: DrawnLane) => HTMLElement} */
@@ -49,15 +49,15 @@ function stretch(one, winner) {
     "aria-label": `Open ${name(winner)} on Inspect at token ${from}`,
   };
   return h(
-    "div.svc-stretch",
+    "div.svc-stretch.ui-line",
     { style: tint(winner.n) },
     h(
-      "button.svc-go",
+      "button.svp-bare.svc-go",
       { onclick: () => show(one) },
       mark(winner),
       h("span.svc-gain", h("b", `−${one.gain}`), one.gain === 1 ? " forward" : " forwards"),
       h("span.svc-where", `${place}: ${name(winner)} ${forwards}, ${theirs}`),
-      h("code", winner.lane.pieces.phrase(winner.lane.output.slice(one.from, one.to), 90)),
+      h("code.ui-clip", winner.lane.pieces.phrase(winner.lane.output.slice(one.from, one.to), 90)),
     ),
     h("button.svp-link", open, "Inspect ↗"),
   );
@@ -104,14 +104,14 @@ export function drawLens() {
       mark(lane),
       h("b", name(lane)),
       h("span.svc-verdict", { "data-verdict": state }, `${sign} ${baseline ? "plain decoding" : words}`),
-      h("span.svc-more", more),
+      h("span.svc-more.ui-soft", more),
     );
     return check?.state === "differs" ? [row, diff(lane, check)] : [row];
   });
   part("lens-rows").replaceChildren(
     ...rows.flat(),
     h(
-      "p.svc-help",
+      "p.svc-help.ui-soft",
       "A near tie: neither token, nor any later one, lies more than rounding below the " +
         "best logit. A bug: a lossless method wrote what the target would not have.",
     ),
@@ -145,7 +145,8 @@ function divergence(lane, check) {
 /** The lane's output against plain decoding's, folded until asked for. */
 /** @type {(lane: DrawnLane, check: LaneDivergence) => HTMLElement} */
 function diff(lane, check) {
-  const holder = h("details.svc-diff.sv-compared", h("summary", `${name(lane)} and plain decoding, token by token`));
+  const title = h("summary", `${name(lane)} and plain decoding, token by token`);
+  const holder = h("details.svc-diff.ui-fold.sv-compared", title);
   holder.addEventListener("toggle", () => {
     if (!holder.open || holder.querySelector(".sv-diff")) return;
     const pieces = Object.create(lane.lane.pieces, {
@@ -183,7 +184,7 @@ function doubted(cell, why, sign = "‡") {
 function rowHead({ label = "", unit = "", formula = "", help = "" }) {
   const said = !["", "share", "×"].includes(unit) && h("small", ` ${unit}`);
   const head = h("th", { scope: "row", tabindex: "0" }, label, said);
-  page.tip?.add(head, () => [h("b", label), h("div", `= ${formula}`), h("div.svc-help", help)]);
+  page.tip?.add(head, () => [h("b", label), h("div", `= ${formula}`), h("div.svc-help.ui-soft", help)]);
   return head;
 }
 
@@ -225,13 +226,13 @@ export function drawTable() {
     return h("th.svp-num", col, mark(lane), " ", name(lane), set && h("small", ` ${set}`));
   });
   const corner = h("th", { scope: "col" }, h("span.svp-unseen", "Number"));
-  part("table").replaceChildren(h("table.svp-grid", h("thead", h("tr", corner, heads)), h("tbody", rows)));
+  part("table").replaceChildren(h("table.svp-grid.svp-sheet", h("thead", h("tr", corner, heads)), h("tbody", rows)));
 }
 
 /** A bar per depth, the first ten, and the numbers for those who listen. @param {CompareLane} lane */
 function depths(lane) {
   const rows = page.numbers[lane.id].depths;
-  if (!rows.length) return h("span.svc-help", "–");
+  if (!rows.length) return h("span.svc-help.ui-soft", "–");
   const first = rows.slice(0, 10);
   const said = first.map(([d, reached, accepted]) => `${d}: ${percent(accepted, reached)}`).join(", ");
   const bars = h(

@@ -35,7 +35,7 @@ export class Ruler {
   /** @param {(position: number) => void} scrub called when somebody points at a position */
   constructor(scrub) {
     this.scrub = scrub;
-    this.whole = h("canvas.sv-ruler-whole", { "aria-hidden": "true" });
+    this.whole = h("canvas", { "aria-hidden": "true" });
     this.window = h("canvas.sv-ruler-window", { "aria-hidden": "true" });
     this.frame = h("div.sv-ruler-frame", { "aria-hidden": "true" });
     this.names = h("div.sv-ruler-names", { "aria-hidden": "true" });

@@ -15,16 +15,16 @@ let news = null;
 let asking = false;
 
 const title = h("h2.svv-title");
-const state = h("span.svv-state", { role: "status" });
+const state = h("span.svv-state.ui-soft", { role: "status" });
 const problem = h("div.svv-problem", { hidden: true });
 const rules = h("ul.svv-rules");
-const summary = h("p.svv-summary");
+const summary = h("p.svv-summary.ui-soft");
 const steps = h("div.svv-steps", { tabindex: "0", role: "region", "aria-label": "Steps, the worst first" });
 const prompt = h("select.svp-select", {
   "aria-label": "The prompt it is run on",
   onchange: ({ currentTarget }) => postJson("api/dev/prompt", { run: Number(currentTarget.value) }).catch(failed),
 });
-const ran = h("div.svv-ran", { role: "status" });
+const ran = h("div", { role: "status" });
 const stage = h("div.svv-stage");
 /** @type {Inspector | null} */
 let inspector = null;
@@ -41,14 +41,14 @@ function failed(error) {
 }
 
 /** Python's own lines of what was raised, behind a click. @param {string} details */
-const trace = (details) => details && h("details", h("summary", "Traceback"), h("pre.svv-trace", details));
+const trace = (details) => details && h("details", h("summary", "Traceback"), h("pre.svv-trace.ui-pre", details));
 
 // ---- what a save is worth ---------------------------------------------------------------------------------------
 
 /** @param {DevNews} told */
 function draw(told) {
   const { method, file } = told;
-  title.replaceChildren(method ? method.title : "Your method", h("code.svv-file", { title: file }, file));
+  title.replaceChildren(method ? method.title : "Your method", h("code.svv-file.ui-soft", { title: file }, file));
   const save = told.saves ? `save ${told.saves}` : "";
   state.textContent = [save, told.state && `${told.state} …`].filter(Boolean).join(" · ");
   problem.hidden = !told.problem;
@@ -68,14 +68,14 @@ function drawRules({ rules: all }) {
   rules.replaceChildren(
     ...(all ?? []).map(({ rule, faults }) =>
       h(
-        "li",
+        "li.ui-line",
         { class: faults.length ? "svv-broken" : "svv-kept" },
         h("b", { role: "img", "aria-label": faults.length ? "broken" : "kept" }, faults.length ? "✗" : "✓"),
         h(
           "div",
           rule,
           faults.map(({ words, prompt, details }) =>
-            h("div.svv-fault", words, prompt === null ? "" : ` (prompt ${prompt + 1})`, trace(details)),
+            h("div.svv-fault.ui-soft", words, prompt === null ? "" : ` (prompt ${prompt + 1})`, trace(details)),
           ),
         ),
       ),
@@ -117,7 +117,7 @@ function drawSteps({ rows, runs = [], won = 0, lost = 0, base, steps: count = 0,
     return h(
       "tr",
       { class: accepted === null ? "svv-raised" : change && change < 0 ? "svv-lost" : null },
-      h("th", { scope: "row" }, h("button.svv-step", go, name)),
+      h("th", { scope: "row" }, h("button.svp-link.svv-step", go, name)),
       cell(row.recorded),
       against ? cell(row.against) : null,
       cell(row.before),
@@ -140,7 +140,7 @@ function drawRun({ ran: run, failed: why, runs = [] }) {
   if (why) ran.replaceChildren(h("span.svp-error", why));
   if (!run) return;
   const go = () => onInspect(run.id, { step: inspector?.number ?? 0 });
-  if (!why) ran.replaceChildren(h("button.svv-open", { onclick: go }, "Open in Inspect"));
+  if (!why) ran.replaceChildren(h("button.svp-button", { onclick: go }, "Open in Inspect"));
   if (run.id !== drawn) show(run.id);
 }
 
@@ -184,13 +184,13 @@ async function follow() {
 /** @param {Part} part */
 export function mount({ element }) {
   place(element, "dev").append(
-    h("header.svv-head", title, state),
+    h("header.svv-head.ui-row", title, state),
     problem,
     h(
-      "div.svv-parts",
+      "div.svv-parts.ui-halves",
       section("Contract", rules),
       section("Recorded runs, drafted anew", summary, steps),
-      section("What it drafts", h("div.svv-run", h("label", "Run at every save on ", prompt), ran), stage),
+      section("What it drafts", h("div.svv-run.ui-row", h("label", "Run at every save on ", prompt), ran), stage),
     ),
   );
   on("tab", follow);

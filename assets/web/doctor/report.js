@@ -11,11 +11,11 @@ import { Table } from "specviz/ui/table.js";
 const signed = (value, digits = 2) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 
 /** @param {{ finding: DoctorFinding }} props */
-const Finding = ({ finding: { level, cause, number, control, advice } }) => html`<li class="svdr-finding"
+const Finding = ({ finding: { level, cause, number, control, advice } }) => html`<li class="svdr-finding ui-box"
   data-level=${level}>
   <h4><span class="svdr-level">${level}</span> ${cause}</h4>
   <p>${number}</p>
-  <p class="svdr-soft">Control: ${control}</p>
+  <p class="ui-soft">Control: ${control}</p>
   <p class="svdr-advice">${capital(advice)}.</p>
 </li>`;
 
@@ -28,7 +28,7 @@ function Positions({ base }) {
     { head: "Position", cell: ({ place }) => String(place), number: true },
     { head: "Behind the text's own tokens", cell: ({ rate }) => rate.toFixed(3), number: true,
       tip: "How often the drafted token is the text's, behind tokens that are the text's own" },
-    { head: "", cell: ({ rate }) => html`<i class="svdr-bar" aria-hidden="true">
+    { head: "", cell: ({ rate }) => html`<i class="ui-bar svdr-bar" aria-hidden="true">
       <b style="width:${100 * rate}%" /></i>` },
     { head: "Of all drafts", cell: ({ all }) => all.toFixed(3), number: true,
       tip: "How many drafts stand so far: vLLM's acceptance per position" },
@@ -41,7 +41,7 @@ function Controls({ controls }) {
   /** @type {ControlColumns} */
   const columns = [
     { head: "Cause, and what is changed", cell: ({ cause, change }) => html`${cause}
-      <small class="svdr-soft">${change}</small>` },
+      <small class="ui-soft">${change}</small>` },
     { head: "Gain", cell: ({ gain, unit }) => `${signed(gain)} ${unit}`, number: true,
       tip: "nats: mean rise of the log-probability that the drafter gives to the text's tokens; β: Σ min(p, q)" },
     { head: "z", cell: ({ z }) => signed(z, 1), number: true,
@@ -58,11 +58,11 @@ export function Report({ id, report }) {
   const faults = findings.filter(({ level }) => level === "fault").length;
   const address = `api/doctor/of/${encodeURIComponent(id)}/report`;
   return html`<section class="svdr-report" aria-label="Report">
-    <div class="svdr-head">
+    <div class="svdr-head ui-row">
       <h3>${part} beside ${model}</h3>
       <span class="svdr-state" data-faults=${faults} role="status">
         ${faults ? `✗ ${plural(faults, "fault")} found` : "✓ no fault found"}</span>
-      <span class="svdr-files"><a class="svp-button" href="${address}?format=html" download>Report: HTML</a>
+      <span class="svdr-files ui-line"><a class="svp-button" href="${address}?format=html" download>Report: HTML</a>
         <a class="svp-button" href="${address}?format=json" download>JSON</a></span>
     </div>
     <p>${plural(places, "place")} of ${plural(texts, "greedy answer")} of the target itself. Acceptance length${" "}
@@ -70,16 +70,16 @@ export function Report({ id, report }) {
       mean of Σ min(p, q) at the first position, temperature ${temperature}; ${(100 * outside).toFixed(1)} % of the
       text's tokens cannot be drafted.</p>
     <h4>Findings</h4>
-    ${findings.length ? html`<ol class="svdr-findings">
+    ${findings.length ? html`<ol class="ui-stack">
         ${findings.map((one) => html`<${Finding} finding=${one} />`)}</ol>`
       : html`<p>None: with every control the drafter is as good as it is, or worse.</p>`}
     <h4>Acceptance by position</h4>
     <${Positions} base=${base} />
     <h4>Controls</h4>
-    <p class="svdr-soft">The same drafter with one thing changed. A gain says that the change is right and the setup
-      wrong: it is a fault from 0.1 nats on, at z ≥ 4.</p>
+    <p class="ui-soft">The same drafter with one thing changed. A gain says that the change is right and
+      the setup wrong: it is a fault from 0.1 nats on, at z ≥ 4.</p>
     <${Controls} controls=${controls} />
     ${skipped.length > 0 && html`<h4>Not examined</h4>
-      <ul class="svdr-skipped">${skipped.map((why) => html`<li>${capital(why)}.</li>`)}</ul>`}
+      <ul class="ui-soft">${skipped.map((why) => html`<li>${capital(why)}.</li>`)}</ul>`}
   </section>`;
 }

@@ -98,7 +98,7 @@ function Form({ of }) {
     value: id, label: title, group: own ? "Your own" : "Shipped",
   }));
   const sets = Object.entries({ ...of.sets, [FILE]: "A prompt file …" }).map(([value, label]) => ({ value, label }));
-  return html`<form class="svdr-form" onSubmit=${start}>
+  return html`<form class="svdr-form ui-stack" onSubmit=${start}>
     <${Choice} label="Part" value=${part} options=${parts} change=${change("part")}
       help=${`What drafts for ${of.model}. Another model is chosen by a click on its name at the top.`} />
     <${Curve} curve=${of.parts.find(({ id }) => id === part)?.curve ?? null} />
@@ -107,14 +107,14 @@ function Form({ of }) {
     ${prompts === FILE && html`<${Upload} label="Prompt file" name="prompts" accept=".jsonl,.ndjson,.json,.txt,.md"
       help="Plain text, or JSONL in Spec-Bench's form, among others." />`}
     <${Slider} label="How many" value=${count} low=${1} high=${48} change=${change("count")} />
-    <details>
+    <details class="ui-fold">
       <summary>More</summary>
       <${Slider} label="New tokens" value=${length} low=${8} high=${512} change=${change("max_new_tokens")} />
       <${Slider} label="Places" value=${places} low=${20} high=${5000} step=${20} change=${change("places")}
         help="At which drafts are made, of all answers together: more make z larger." />
       <${Slider} label="Temperature" value=${temperature} low=${0.05} high=${2} step=${0.05}
         change=${change("temperature")} help="Of the target, for greedy against drawn drafts." />
-      <label class="svdr-check"><input type="checkbox" checked=${raw}
+      <label class="svdr-check ui-check"><input type="checkbox" checked=${raw}
         onChange=${(/** @type {Event & { currentTarget: HTMLInputElement }} */ { currentTarget }) =>
           change("raw")(currentTarget.checked)} /> Send prompts without the chat template</label>
       <${Upload} label="Server's log" name="server" accept=".log,.txt,.json,.jsonl,.out"
@@ -141,7 +141,7 @@ const stateOf = ({ state, faults }) =>
   state !== "done" ? state : faults ? `${plural(faults, "fault")} found` : "no fault found";
 
 /** @param {{ cards: DoctorCard[] }} props */
-const Earlier = ({ cards }) => html`<nav class="svdr-earlier" aria-label="Examinations">
+const Earlier = ({ cards }) => html`<nav class="svdr-earlier ui-row" aria-label="Examinations">
   ${cards.map((card) => html`<button type="button" class="ui-button" key=${card.id}
     aria-current=${card.id === now.value?.id ? "true" : null} onClick=${() => show(card.id)}>
     ${card.title} beside ${card.model}: ${stateOf(card)}</button>`)}
@@ -162,10 +162,12 @@ function Doctor() {
     "(specviz parts add).";
   return html`
     <section class="svdr-setup">
-      <p class="svdr-cite">Drafter doctor</p>
-      <h2>Why does it accept so little?</h2>
-      <p class="svdr-question">A head or draft model drafts along the target's own answers, as it is and with one thing
-        changed at a time. A change that helps names the fault.</p>
+      <header class="svp-asked">
+        <p class="ui-soft">Drafter doctor</p>
+        <h2>Why does it accept so little?</h2>
+        <p class="svp-question">A head or draft model drafts along the target's own answers, as it is and with one thing
+          changed at a time. A change that helps names the fault.</p>
+      </header>
       ${of.reason ? html`<p class="svp-note">${of.reason}</p>`
         : of.parts.length ? html`<${Form} of=${of} />` : html`<p class="svp-note">${none}</p>`}
       ${wrong.value && html`<p class="svp-note svp-error" role="alert">${wrong.value}</p>`}

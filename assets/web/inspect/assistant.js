@@ -64,6 +64,6 @@ export function assistantPart(owner, view) {
     "div.sv-assistant",
     h("b", "Two vocabularies"),
     h("p", `${plural(own, "token")} of the draft model's own, and what their text is in the target's tokens`),
-    h("table", h("thead", head), h("tbody", lines)),
+    h("table.ui-dense", h("thead", head), h("tbody", lines)),
   );
 }

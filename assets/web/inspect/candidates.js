@@ -48,7 +48,7 @@ class Row {
     this.score = cell("sv-number");
     this.length = cell("sv-number");
     this.pips = cell("sv-pips");
-    this.pick = offered ? h("button.sv-try", "What if") : null;
+    this.pick = offered ? h("button.sv-button.sv-try", "What if") : null;
     this.element = h(
       "div.sv-crow",
       { role: "row" },
@@ -308,13 +308,13 @@ export class CandidateTable extends Panel {
     if (row.pipsKey === key) return;
     row.pipsKey = key;
     if (one.would < 0) {
-      cell.className = "sv-pips sv-faint";
+      cell.className = "sv-pips sv-faint ui-line";
       cell.textContent = run.asked ? "?" : run.complete ? "–" : "after the run";
       return;
     }
     const shown = Math.min(one.length, PIPS);
     const filled = one.length > PIPS ? Math.round((one.would / one.length) * PIPS) : one.would;
-    cell.className = "sv-pips sv-pip-bar";
+    cell.className = "sv-pips sv-pip-bar ui-line";
     cell.style.setProperty("--sv-filled", String(filled));
     cell.style.setProperty("--sv-shown", String(shown));
     cell.textContent = `${one.would}/${one.length}`;

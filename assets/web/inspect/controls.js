@@ -55,7 +55,7 @@ export function toolbar(inspector) {
     ),
   );
   const sift = h(
-    "select.sv-select.sv-sift",
+    "select.sv-select",
     {
       "aria-label": "Steps to bring out",
       onchange: (event) => inspector.timeline.sift(/** @type {StepFilter} */ (event.currentTarget.value)),
@@ -64,7 +64,7 @@ export function toolbar(inspector) {
   );
   const ask = keyed("Keyboard help", "?", () => inspector.showHelp(inspector.help.hidden), h("span", "?"));
   return h(
-    "div.sv-controls",
+    "div.sv-controls.ui-row",
     { role: "toolbar", "aria-label": "Step controls" },
     keyed("Previous step", "←", () => inspector.go(-1), icon("previous")),
     inspector.playButton,
@@ -72,7 +72,7 @@ export function toolbar(inspector) {
     inspector.counter,
     speed,
     h(
-      "span.sv-pair",
+      "span.sv-pair.ui-check",
       keyed("Previous miss", "[", () => inspector.timeline.miss(-1), h("kbd", "[")),
       sift,
       keyed("Next miss", "]", () => inspector.timeline.miss(1), h("kbd", "]")),

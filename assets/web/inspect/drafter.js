@@ -21,7 +21,7 @@ export class DrafterView extends LookPanel {
   /** @param {Inspector} owner */
   constructor(owner) {
     super(owner, "drafter", "Drafter", "Shade the text by where the draft model looked for this token");
-    this.strip = h("div.sv-places", { role: "group", "aria-label": "Drafted positions" });
+    this.strip = h("div.sv-places.ui-line", { role: "group", "aria-label": "Drafted positions" });
     this.parts = h("div.sv-drafter-parts");
     this.body.append(this.parts);
     this.body.before(this.strip);
@@ -121,7 +121,7 @@ export class DrafterView extends LookPanel {
         h("span.sv-sure", level(confidence)), " ", h("span.sv-sure-number", probability(confidence)),
       ];
       const place = h(
-        "button.sv-place-of",
+        "button.sv-button.sv-place-of",
         { onclick: () => this.choose(choiceOf(node)) },
         h("span.sv-place-text", h("small", `${node.depth} `), token, instead, more),
         sure,
@@ -171,14 +171,14 @@ export class DrafterView extends LookPanel {
     const looked = attention ? lookedAt(this, "Where the draft model looked") : null;
     this.parts.replaceChildren(
       h(
-        "div.sv-drafter-side",
+        "div.ui-stack",
         this.verdict(view, shown, node),
         this.sureness(view, node, any),
         looked,
         leftOut(this.owner, view),
       ),
       h(
-        "div.sv-drafter-main",
+        "div.sv-drafter-main.ui-stack",
         assistantPart(this.owner, view),
         mass(this.owner, place, list),
         ...(list.length || !view.drafted ? [pairs(this, place, list), residual(this, place, list)] : []),
@@ -211,7 +211,7 @@ export class DrafterView extends LookPanel {
       const stands = node.status === "accepted";
       const rule = "A uniform number below it lets the drawn token stand.";
       const tip = () => [formula("accept ratio = min(1, p ÷ q)"), h("div", rule)];
-      const words = owner.tip.explained("span.sv-draw", tip);
+      const words = owner.tip.explained("span", tip);
       append(words, [`draw ${format(draw, 2)} ${stands ? "<" : "≥"} p/q ${format(ratio, 2)}: `, status]);
       if (!stands) append(words, ["; the residual gave “", view.bonus < 0 ? "stop" : label(owner, view.bonus), "”"]);
       return say(quoted(owner, node.token), ` of ${which}, `, words, ".");
@@ -267,7 +267,8 @@ export class DrafterView extends LookPanel {
     const rank = numberOf(owner, node, "draft_rank");
     const theirs = node && node.rank >= 0 ? `, the target's no. ${node.rank + 1}` : "";
     const choices = rank === null ? null : h("p", `The drafter's no. ${rank + 1}${theirs}.`);
-    return h("div.sv-drafter-facts", box, choices, this.origin(node), this.delay(view, any), this.cosine(view));
+    const more = [this.origin(node), this.delay(view, any), this.cosine(view)];
+    return h("div.sv-drafter-facts.ui-stack", box, choices, more);
   }
 
   /** How near the states that a head made came to the target's own. @param {StepView} view */

@@ -13,11 +13,11 @@ export function pairs(panel, place, list) {
   const { owner } = panel;
   const drawn = place.view.route === "drawn";
   /** @type {(name: string, text: string) => HTMLElement} */
-  const key = (name, text) => h("span", h("i", { class: `sv-pair-key sv-pair-${name}` }), text);
+  const key = (name, text) => h("li", h("i", { class: `sv-pair-key sv-pair-${name}` }), text);
   const head = h(
-    "div.sv-pairs-head",
+    "div.sv-pairs-head.ui-row",
     h("h4", "Draft model against target"),
-    h("span.sv-pair-keys", key("q", "drafter q"), key("p", "target p"), key("both", "shared")),
+    h("ul.ui-legend", key("q", "drafter q"), key("p", "target p"), key("both", "shared")),
   );
   owner.tip.add(head, () => [
     drawn ? "Probabilities after the run's temperature, top-k and top-p." : "Probabilities at temperature 1.",
@@ -39,9 +39,9 @@ export function pairs(panel, place, list) {
     const again = panel.parts.querySelector(".sv-rare");
     if (again instanceof HTMLElement) again.focus();
   };
-  const look = { type: "button", class: "sv-go sv-rare", "aria-expanded": String(panel.rare), onclick: flip };
+  const look = { class: "sv-quiet sv-rare", "aria-expanded": String(panel.rare), onclick: flip };
   const words = panel.rare ? "fewer" : `${plural(rare.length, "more token")} below ${probability(LEAST)}`;
-  const more = rare.length ? h("button", look, words) : null;
+  const more = rare.length ? h("button.sv-button", look, words) : null;
   return h("section", head, place.beta === null ? null : overlap(owner, place.beta), table, more);
 }
 
@@ -55,7 +55,7 @@ const rowOf = (rank, here, token, bars, ...numbers) =>
     "div",
     { class: `sv-pair-row${here ? " sv-this" : ""}`, role: "row" },
     h("span.sv-pair-rank", { role: "cell" }, String(rank + 1)),
-    h("span.sv-pair-token", { role: "cell" }, token),
+    h("span.sv-pair-token.ui-row", { role: "cell" }, token),
     bars,
     numbers.map((number) => h("span.sv-pair-number", { role: "cell" }, probability(number))),
   );

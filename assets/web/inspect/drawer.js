@@ -17,12 +17,12 @@ export class Drawer {
   constructor(owner) {
     this.owner = owner;
     this.facts = new shares.StepFacts(owner);
-    this.metrics = h("dl.sv-metrics.sv-all-metrics");
-    this.parameters = h("div.sv-parameters");
-    this.run = h("div.sv-run-told");
-    this.compression = h("p.sv-compression");
+    this.metrics = h("dl.sv-metrics.sv-all-metrics.ui-row");
+    this.parameters = h("div.sv-parameters.ui-row");
+    this.run = h("div");
+    this.compression = h("p.sv-compression.ui-row");
     this.brief = h("p.sv-brief");
-    this.parts = h("div.sv-breakdown-parts");
+    this.parts = h("div.sv-breakdown-parts.ui-tiles");
     this.breakdown = h("div.sv-breakdown", this.brief, this.parts);
     const close = button("Close the details", { class: "sv-square sv-quiet", onclick: () => this.toggle(false) });
     close.append(icon("close"));
@@ -120,7 +120,7 @@ function part(owner) {
   ];
   const by = h("b", part.from === "trained here" && part.title ? `a ${part.title} that was trained here` : part.from);
   const chip = owner.tip.explained("span.sv-chip", () => told("Drafted by", ...lines), "Drafted by ", by);
-  return [chip, ...(part.warnings || []).map((words) => h("p.sv-warned", words))];
+  return [chip, ...(part.warnings || []).map((words) => h("p", words))];
 }
 
 /** The method's parameters, and which of them were left open. @param {Inspector} owner @returns {Child[]} */
@@ -146,7 +146,7 @@ function parameters(owner) {
 
 /** The hoped-for answer, opened by a click. @param {Run} run */
 function reference(run) {
-  const text = h("div.sv-reference-text", { tabindex: "0" }, run.reference);
+  const text = h("div.sv-reference-text.ui-pre", { tabindex: "0" }, run.reference);
   const whose = run.reference_of ? `${run.reference_of} reference` : "Reference";
-  return h("details.sv-reference", h("summary", `${whose}: the answer hoped for`), text);
+  return h("details.sv-reference.ui-fold", h("summary", `${whose}: the answer hoped for`), text);
 }

@@ -32,8 +32,8 @@ export class GuessWindow {
   /** @param {TreeView} tree */
   constructor(tree) {
     this.tree = tree;
-    this.title = h("div.sv-lookahead-title");
-    this.rows = h("div.sv-lookahead-rows");
+    this.title = h("div.sv-lookahead-title.ui-clip");
+    this.rows = h("div");
     const told = { hidden: true, role: "group", "aria-label": "Window" };
     this.element = h("div.sv-lookahead", told, this.title, this.rows);
     tree.element.append(this.element);

@@ -65,12 +65,12 @@ export class Inspector extends Listeners {
     this.tip = new Tooltip(this.root);
     this.player = new controls.Player(this);
     this.heading = h("div.sv-headline");
-    this.metrics = h("dl.sv-metrics");
+    this.metrics = h("dl.sv-metrics.ui-row");
     this.sentence = h("p.sv-sentence", { "aria-live": "polite" });
     this.counter = h("span.sv-counter");
-    this.legend = h("ul.sv-legend", { "aria-label": "Legend" });
+    this.legend = h("ul.sv-legend.ui-legend", { "aria-label": "Legend" });
     this.message = h("p.sv-message", { role: "status", hidden: true });
-    this.pinNote = h("span.sv-pin-note", { hidden: true });
+    this.pinNote = h("span.sv-pin-note.ui-line", { hidden: true });
     const { follow, heat, offers, whitespace } = controls.toggles(this);
     this.offerButton = offers;
     this.spaceButton = whitespace;

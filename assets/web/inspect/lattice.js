@@ -243,8 +243,8 @@ function column({ depth, written, candidates, drafted }, view, label, most) {
 /** How boxes and lines are told apart. */
 const legend = () =>
   h(
-    "ul.sv-lattice-legend",
-    h("li.sv-key-walk", "the walk that was drafted"),
+    "ul.sv-lattice-legend.ui-legend",
+    h("li", "the walk that was drafted"),
     h("li.sv-key-written", "what was written (dashed: no candidate)"),
     h("li.sv-key-transition", "darker: a larger transition score, among those of its position"),
   );

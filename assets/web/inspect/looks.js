@@ -132,7 +132,7 @@ export function lookedAt({ owner, head, layer, look }, words) {
   const title = owner.tip.explained("h4", () => told(attention?.label, about), words);
   const box = h("div.sv-looked", title);
   if (!look.length) return append(box, [h("p.sv-faint", "No large weight was recorded.")]);
-  const list = h("ul");
+  const list = h("ul.ui-row");
   for (const one of look.slice(0, PLACES)) {
     const word = h("code", label(owner, owner.model.id(one.position), 10));
     const go = goTo(owner, one.position, h("span.sv-place", owner.short(one.position)), " ");
@@ -145,7 +145,7 @@ export function lookedAt({ owner, head, layer, look }, words) {
 /** A button that goes to a place, and lights it while it is hovered. @type {GoTo} */
 export function goTo(owner, position, ...inside) {
   return h(
-    "button.sv-go",
+    "button.sv-button.sv-quiet.sv-go",
     {
       onclick: () => owner.reveal(position, true),
       onpointerenter: () => owner.light([position]),

@@ -64,7 +64,7 @@ export function mass(owner, place, list) {
     row("q", [...parts.shared.map(pieceOf("shared", both)), ...parts.surplus.map(pieceOf("surplus", "q − p"))]),
     row("p", [...parts.shared.map(pieceOf("shared", both)), ...parts.residual.map(pieceOf("residual", "p − q"))]),
     h(
-      "ul.sv-mass-words",
+      "ul.sv-mass-words.ui-legend",
       said("shared", "shared: ", h("b", probability(beta)), " of the drafter's tokens stand"),
       said("surplus", "too much of q: ", h("b", lost), " are rejected"),
       said("residual", "too little of q: rejected ones are drawn from these ", h("b", lost), " of p instead"),

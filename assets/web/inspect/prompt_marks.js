@@ -134,7 +134,7 @@ export function legend(owner) {
   const sample = (...inside) =>
     s("svg.sv-mini", { width: 26, height: 14, viewBox: "0 0 26 14", "aria-hidden": "true" }, ...inside);
   /** @type {(mini: SVGElement, text: Child, help: string) => HTMLElement} */
-  const entry = (mini, text, help) => owner.tip.add(h("li.sv-of", mini, h("span", text)), () => [help]);
+  const entry = (mini, text, help) => owner.tip.add(h("li", mini, h("span", text)), () => [help]);
   /** @type {(name: string) => SVGElement} */
   const row = (name) =>
     s("g", { class: `sv-hung ${name}`, transform: "translate(3 0)" }, s("path.sv-hung-marks", { d: chain(2) }));

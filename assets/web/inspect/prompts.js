@@ -13,7 +13,7 @@ export class PromptsView extends LookPanel {
   /** @param {Inspector} owner */
   constructor(owner) {
     super(owner, "prompts", "Prompt tokens", "Shade the text by where the chosen prompt token looked");
-    this.parts = h("div.sv-prompts-parts");
+    this.parts = h("div.sv-prompts-parts.ui-stack");
     this.body.append(this.parts);
     /** The prompt tokens of every node. @type {Map<number, PromptGuess[]>} */
     this.hung = new Map();
@@ -154,7 +154,7 @@ export class PromptsView extends LookPanel {
         h("td", this.became(row, right)),
       );
     });
-    const table = h("table.sv-guessed", { "aria-label": "Guessed and became" }, tabled(head, body));
+    const table = h("table.sv-guessed.ui-dense", { "aria-label": "Guessed and became" }, tabled(head, body));
     return h("div.sv-guessed-box", table);
   }
 
@@ -231,6 +231,6 @@ export class PromptsView extends LookPanel {
       const bar = h("span.sv-true-bar", { "aria-hidden": "true" }, levels);
       return h("div.sv-true", h("span", `distance ${k + 1}`), bar, h("span", shares));
     });
-    return h("section.sv-trues", title, rows);
+    return h("section", title, rows);
   }
 }

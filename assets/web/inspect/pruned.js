@@ -57,7 +57,7 @@ export function leftOut(owner, view) {
   const rows = prunedNodes(owner.model, view);
   const wrote = rows.find((one) => one.wrote);
   const all = owner.model.stepTerm(view.number, "scored");
-  if (!rows.length) return outside(owner, view) ? h("div.sv-left-out", missing(owner, view)) : null;
+  if (!rows.length) return outside(owner, view) ? h("div.sv-left-out.ui-fold", missing(owner, view)) : null;
   const items = rows.map((one) =>
     h(
       "li",
@@ -70,7 +70,7 @@ export function leftOut(owner, view) {
   const count = all === null ? rows.length : Math.max(all - view.drafted, rows.length);
   const shown = count > rows.length ? ` (the best ${rows.length} of them)` : "";
   return h(
-    "div.sv-left-out",
+    "div.sv-left-out.ui-fold",
     outside(owner, view) ? missing(owner, view) : null,
     wrote ? h("p", "The target wrote ", quoted(owner, view.bonus), ", which the head had and left out.") : null,
     paid ? h("p", gain(owner, view, paid)) : null,

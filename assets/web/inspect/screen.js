@@ -26,8 +26,8 @@ export function arrange(inspector) {
     words.help(),
     button("Close", { class: "sv-square sv-quiet", onclick: () => inspector.showHelp(false) }, icon("close")),
   );
-  const screen = h("div.sv-screen");
-  const whole = h("div.sv-whole");
+  const screen = h("div.sv-screen.ui-stack");
+  const whole = h("div.sv-whole.ui-stack");
   root.classList.toggle("sv-fit", options.drawer !== false);
   root.classList.toggle("sv-barred", !!options.bar);
   root.prepend(screen, whole, inspector.links.layer, help);
@@ -44,7 +44,7 @@ function Screen({ inspector, tools }) {
   const { drawer, options, output, pool, prompt, timeline, tree } = inspector;
   const drawn = options.drawer !== false;
   const resized = () => inspector.model && inspector.resized();
-  const sources = html`<${Held} class="sv-sources" of=${[prompt.element, pool.element]} />`;
+  const sources = html`<${Held} class="sv-sources ui-stack" of=${[prompt.element, pool.element]} />`;
   const texts = html`<${Split} name="texts" class="sv-texts" label="Height of the output" down=${true} share=${42}
     moved=${resized} first=${html`<${Held} class="sv-held" of=${output.element} />`} second=${sources} />`;
   const lower = html`<${Lower} inspector=${inspector} />`;
@@ -52,7 +52,7 @@ function Screen({ inspector, tools }) {
     share=${54} moved=${resized} first=${html`<${Held} class="sv-held" of=${tree.element} />`} second=${lower} />`;
   const steps = [tools, timeline.element, inspector.legend, inspector.sentence, !drawn && drawer.facts.element];
   return html`
-    <header class="sv-head">
+    <header class="sv-head ui-row">
       <${Held} class="sv-headline" of=${inspector.heading} />
       <${Held} class="sv-numbers" of=${inspector.metrics} />
       ${!options.bar && html`<${Actions} inspector=${inspector} />`}

@@ -14,7 +14,7 @@ const named = (term) => (term.label || term.key).replace(/ ms$/, "");
 function bar(owner, title, help, parts) {
   const whole = parts.reduce((sum, { value }) => sum + value, 0);
   const strip = h("div.sv-share-bar", { "aria-hidden": "true" });
-  const list = h("ul.sv-share-list");
+  const list = h("ul.sv-share-list.ui-legend");
   for (const { name, value, shown, tip, look } of parts) {
     const part = h("i", { class: `sv-share sv-share-${look}`, style: `flex:${value / (whole || 1)} 0 0` });
     const key = h("i", { class: `sv-share sv-share-key sv-share-${look}`, "aria-hidden": "true" });
@@ -111,7 +111,7 @@ export class StepFacts {
     this.terms = [];
     /** @type {(ReturnType<StepFacts["chip"]> & { column: PlainColumn })[]} */
     this.plains = [];
-    this.element = h("div.sv-step-facts");
+    this.element = h("div.sv-step-facts.ui-row");
   }
 
   /** @type {(label: string, tip: Tip) => { element: HTMLElement, value: HTMLElement, share: HTMLElement }} */

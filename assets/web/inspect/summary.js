@@ -158,7 +158,7 @@ function metric(owner, help, value) {
   const box = h("div.sv-metric", { tabindex: "0" }, h("dt", help.label || help.key));
   const glue = unit === "%" || unit === "×" ? "" : " ";
   const doubt = owner.model.report?.doubts?.[help.key];
-  const mark = doubt && h("small.sv-doubt", { "aria-label": `, ${doubt}` }, " ‡");
+  const mark = doubt && h("small", { "aria-label": `, ${doubt}` }, " ‡");
   box.append(h("dd", shown, unit && shown !== "–" ? h("small", glue + unit) : null, mark));
   box.dataset.key = help.key;
   const why = doubt ? [h("div", `‡ ${doubt}.`)] : [];
@@ -252,13 +252,13 @@ const FORCED =
 /** Title, method, model and badges. @param {Inspector} owner */
 export function heading(owner) {
   const { run } = owner.model;
-  const by = h("div.sv-by");
+  const by = h("div.sv-by.ui-row");
   const { method } = run;
   const model = run.model || {};
   const about = () => [h("div", method.summary || ""), h("div.sv-faint", method.paper || "")];
   const known = () => [facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)]))];
   by.append(
-    owner.tip.explained("b.sv-method", about, method.title || method.name),
+    owner.tip.explained("b", about, method.title || method.name),
     owner.tip.explained("span", known, model.name || ""),
     ...imported.badges(owner),
   );
@@ -275,7 +275,7 @@ export function heading(owner) {
   if (run.asked) by.append(h("span.sv-chip", "as it stood at this step"));
   else if (!run.complete) by.append(h("span.sv-live", run.error ? "stopped" : "running"));
   if (run.error) by.append(h("span.sv-lossy", run.error));
-  return [h("h2.sv-title", safe(run.title || "") || run.id || "Untitled run"), by];
+  return [h("h2.sv-title.ui-clip", safe(run.title || "") || run.id || "Untitled run"), by];
 }
 
 /** The origins of the run's nodes, with how many of them were accepted; none where there is nothing to tell apart. */
@@ -298,7 +298,7 @@ function originMarks(owner, where) {
     const origin = model.origin(name);
     const counts = [h("b", accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")}`];
     const text = h("span", `${beside[name] ?? origin.label} `, model.report && counts);
-    return owner.tip.add(h("li.sv-of", originSample(origin), text), () => [
+    return owner.tip.add(h("li", originSample(origin), text), () => [
       `${origin.sentence} Accepted of drafted; told by the node's outline and letter. ${where}`,
     ]);
   });

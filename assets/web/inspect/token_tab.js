@@ -38,14 +38,14 @@ export function TokenTab({ inspector }) {
   const known = layers && layers.step === number && layers.node === index ? layers.text : "";
   const lens = inspector.tabs.all.value.some((one) => one.name === "lens" && !one.off);
   return html`<div class="sv-token-tab">
-    <p class="sv-token-head">
+    <p class="sv-token-head ui-row">
       <code class="sv-token sv-state-${status}">${token === undefined || token < 0 ? "stop" : label(token)}</code>
       <b class="sv-state-${status}">${stands}</b>
       <span class="sv-faint">${index === null ? "" : `step ${number + 1}${node ? `, depth ${node.depth}` : ""}`}</span>
     </p>
     ${said && html`<p class="sv-why">${said}</p>`}
     ${known && html`<p class="sv-why">${known}</p>`}
-    ${places.length > 0 && html`<${Held} is="ul" class="sv-token-places" of=${places} />`}
+    ${places.length > 0 && html`<${Held} is="ul" class="sv-token-places ui-row" of=${places} />`}
     ${lens && node && node.index > 0 && !known && html`<p><button type="button" class="ui-link"
       onClick=${() => inspector.tabs.open("lens")}>At which layer was it decided? (Lens)</button></p>`}
     <${Held} class="sv-token-facts" of=${facts.map((one) => (one instanceof Node ? one : h("div", one)))} />

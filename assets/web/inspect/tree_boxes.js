@@ -52,7 +52,7 @@ export class Box {
   constructor() {
     this.shape = s("path.sv-box");
     this.label = s("text.sv-label", { y: 17 });
-    this.small = s("text.sv-small", { y: 33, "aria-hidden": "true" }); // its name says more
+    this.small = s("text", { y: 33, "aria-hidden": "true" }); // its name says more
     this.group = s("g", this.shape, this.label, this.small);
     boxes.set(this.group, this);
     /** What is drawn. @type {TreeItem} */

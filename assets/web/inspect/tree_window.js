@@ -39,19 +39,19 @@ export class TreeWindow {
     this.moved = false; // it was scrolled, by the user or by settle()
     /** @type {(label: string, key: string, act: () => void, text: string) => HTMLButtonElement} */
     const tool = (label, key, act, text) => {
-      const one = button(label, { class: "sv-quiet sv-zoom", onclick: act }, text);
+      const one = button(label, { class: "sv-quiet", onclick: act }, text);
       return tree.owner.tip.add(one, () => [`${label} `, h("kbd", key)]);
     };
     this.fitted = tool(FIT, "0", () => this.zoom(null), "fit");
     this.tools = h(
-      "span.sv-zooms",
+      "span.sv-zooms.ui-seg",
       { role: "group", "aria-label": "Size of the tree" },
       tool("Draw the tree smaller", "−", () => this.zoom(this.scale / STEP), "−"),
       this.fitted,
       tool("Draw the tree larger", "+", () => this.zoom(this.scale * STEP), "+"),
     );
     this.canvas = h("canvas");
-    this.hidden = h("button.sv-tree-rest", { onclick: () => this.whole() });
+    this.hidden = h("button.sv-button.sv-quiet.sv-tree-rest", { onclick: () => this.whole() });
     this.map = h("div.sv-tree-map", { hidden: true }, this.hidden, this.canvas);
     tree.owner.tip.add(this.hidden, () => ["Show the whole tree"]);
     tree.element.append(this.map);

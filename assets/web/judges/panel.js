@@ -125,7 +125,7 @@ export class JudgesPanel {
     });
     const chosen = chain.some((node) => node.index === this.node);
     if (!chosen && buttons.length) buttons[0].tabIndex = 0;
-    return h("div.svj-places", { role: "group", "aria-label": "Position that is looked at" }, buttons);
+    return h("div.svj-places.ui-row", { role: "group", "aria-label": "Position that is looked at" }, buttons);
   }
 
   /** @type {(view: StepView, step: JudgedStep) => HTMLElement} */
@@ -167,8 +167,8 @@ export class JudgesPanel {
       heads(HEADS),
       numbers.map(([name, words]) => this.owner.tip.explained("th.svp-num", () => [words], name)),
     ];
-    return h("div.svj-scroll", { tabindex: "0", role: "region", "aria-label": "This step under every verifier" },
-      table({ class: "svj-table" }, head, [own, ...body]));
+    return h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": "This step under every verifier" },
+      table({ class: "svj-table ui-dense" }, head, [own, ...body]));
   }
 
   /** Why the run's own verdict ended where it did. @param {StepView} view */

@@ -1,12 +1,12 @@
 /* Page "Lab", methods × prompts: which methods with which parameters, and the tables that come of it. */
 
-import { h, heads, must } from "specviz/base/dom.js";
+import { h, heads, must, titled } from "specviz/base/dom.js";
 import { bound } from "specviz/base/field.js";
 import { BASELINE } from "specviz/base/methods.js";
 import { plural, short } from "specviz/base/numbers.js";
 import { missingMethods } from "specviz/shell/methods.js";
 import {
-  allowed, catalog, field, file, formulaList, goesOn, lineName, link, list, state, tabled, titled, typed,
+  allowed, catalog, field, file, formulaList, goesOn, lineName, link, list, state, tabled, typed,
 } from "specviz/lab/state.js";
 import { cardOf, parted, ruleField } from "specviz/shell/verifiers.js";
 
@@ -94,12 +94,12 @@ function parameters(line, again, { check, redraw }) {
     change(0, { method: line.method, params: { ...line.params }, open: true }),
   );
   const details = h(
-    "details.svb-params",
+    "details.svb-params.ui-fold",
     { open: line.open },
     summary,
     rule?.row,
-    h("div.svl-form", fields),
-    h("div.svb-more", another, again ? link("Remove", () => change(1)) : null),
+    h("div.svl-form.ui-row", fields),
+    h("div.svb-more.ui-row.ui-soft", another, again ? link("Remove", () => change(1)) : null),
   );
   details.addEventListener("toggle", () => {
     line.open = details.open;
@@ -127,14 +127,14 @@ export function fields(changes) {
     return h(
       "div.svb-method",
       { "data-method": m.name },
-      h("label.svl-check", { title: `${m.name}: ${m.summary}` }, box, h("span", short(m.title)), lossy),
+      h("label.svl-check.ui-check", { title: `${m.name}: ${m.summary}` }, box, h("span", short(m.title)), lossy),
       h("div.svb-lines", fields),
     );
   });
   const plain = h("input", { type: "checkbox", checked: true, disabled: true, id: "svl-batch-plain" });
   const base = h(
     "div.svb-method",
-    h("label.svl-check", plain, h("span", lineName(BASELINE))),
+    h("label.svl-check.ui-check", plain, h("span", lineName(BASELINE))),
     h("div.svb-lines", h("small", "The baseline: it always runs.")),
   );
   return h("fieldset.svb-methods", h("legend", "Methods"), base, rows, missingMethods(methods()));
@@ -146,7 +146,7 @@ const TURNED = "A row per method, a column per category, as Spec-Bench and EAGLE
 
 /** A button that opens runs; without any the text alone. */
 /** @type {(runs: object[], text: Node, attributes: Attributes<HTMLButtonElement>) => Node} */
-const opens = (runs, text, attributes) => runs.length ? h("button.svb-open", { ...attributes }, text) : text;
+const opens = (runs, text, attributes) => runs.length ? h("button.svp-bare.svb-open", { ...attributes }, text) : text;
 
 /** @param {Pick<LabTable, "columns" | "counts" | "pooled">} table @param {LabTableLine} line @param {number} n */
 function cell(table, line, n) {
@@ -224,10 +224,10 @@ export function below(s, turned) {
   return [
     s.warnings.map((text) => h("div.svp-note.svp-error.svb-warning", { role: "alert" }, text)),
     s.about.notes.map((text) => h("p.svp-note", text)),
-    h("div.svb-tables", s.tables.map((table) => tableOf(s, table))),
-    turned.length ? h("details.svl-every", h("summary", TURNED), h("div.svb-tables", turned), turnedFiles()) : [],
+    h("div.svb-tables.ui-row", s.tables.map((table) => tableOf(s, table))),
+    turned.length ? h("details.ui-fold", h("summary", TURNED), h("div.svb-tables.ui-row", turned), turnedFiles()) : [],
     formulaList(s.formulas),
-    h("ul.svb-remarks", s.remarks.map((text) => h("li", text))),
+    h("ul.svb-remarks.ui-soft", s.remarks.map((text) => h("li", text))),
   ].flat();
 }
 

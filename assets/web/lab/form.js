@@ -1,7 +1,7 @@
 /* Page "Lab", what is asked: a recipe, a sweep of one's own, or methods × prompts. */
 
 import { emit } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
+import { h, titled } from "specviz/base/dom.js";
 import { bound } from "specviz/base/field.js";
 import { short } from "specviz/base/numbers.js";
 import { sentence } from "specviz/base/json.js";
@@ -9,7 +9,7 @@ import * as batch from "specviz/lab/batch.js";
 import { show } from "specviz/lab/results.js";
 import {
   BATCH, OWN, SHORT, allowed, catalog, closing, dialog, field, lab, note, parameters, parts, post, recipe, refresh,
-  state, suggested, titled, typed,
+  state, suggested, typed,
 } from "specviz/lab/state.js";
 import { app } from "specviz/shell/state.js";
 import { joined, parted, rulesOf } from "specviz/shell/verifiers.js";
@@ -72,12 +72,12 @@ function ruleChecks({ name: base, title }) {
       s.methods = box.checked ? [...chosen, name] : chosen.filter((one) => one !== name);
       drawMain();
     });
-    return h("label.svl-check", { title: rule.summary }, box, words);
+    return h("label.svl-check.ui-check", { title: rule.summary }, box, words);
   }));
   const of = chosen.filter((name) => parted(name).rule && parted(name).base === base).length;
   if (!checks.length) return null;
   const summary = h("summary", `${short(title)} under other verifiers`, of > 0 && ` (${of})`);
-  const details = h("details.svl-rules.svl-wide", { open: lab.rules.has(base) || of > 0 }, summary, checks);
+  const details = h("details.svl-rules.svl-wide.ui-fold", { open: lab.rules.has(base) || of > 0 }, summary, checks);
   details.addEventListener("toggle", () => lab.rules[details.open ? "add" : "delete"](base));
   return details;
 }
@@ -89,7 +89,7 @@ function workerFields() {
   const form = state();
   const options = kinds.map((kind) => h("option", { value: kind }, KINDS[kind] ?? kind));
   const select = bound(h("select.svp-select", { id: "svl-on" }, options), form, "on", check);
-  const kind = h("div.svl-field.svl-kind", h("label", { for: "svl-on" }, "which are"), select);
+  const kind = h("div.svl-field.svl-kind.ui-above", h("label", { for: "svl-on" }, "which are"), select);
   kind.hidden = !form.workers;
   const number = numberField("workers", "Workers", 0, { min: 1, max: 64, placeholder: "none" });
   number.title = "Each opens the model itself. None: the app's own model does all runs, one after another.";
@@ -104,7 +104,7 @@ function lengthField() {
   const options = [["", "fixed: all of a draft"], ["auto", "auto: what pays here"]];
   const choices = options.map(([value, text]) => h("option", { value }, text));
   const select = bound(h("select.svp-select", { id: "svl-length" }, choices), state(), "length", check);
-  return h("div.svl-field.svl-kind", h("label", { for: "svl-length" }, "Draft length"), select);
+  return h("div.svl-field.svl-kind.ui-above", h("label", { for: "svl-length" }, "Draft length"), select);
 }
 
 /** Names of a set's tasks. @param {string} set */
@@ -142,7 +142,7 @@ function promptFields({ prompts: set, count, max_new_tokens, repeats, training_s
     check();
   });
   return [
-    h("div.svl-field.svl-wide", h("label", { for: "svl-prompts" }, "Prompts"), select, picker),
+    h("div.svl-field.svl-wide.ui-above", h("label", { for: "svl-prompts" }, "Prompts"), select, picker),
     numberField("count", "How many", count, { max: 5000 }),
     numberField("max_new_tokens", "New tokens", max_new_tokens, { max: 4096 }),
     repeats ? numberField("repeats", "Repeats", repeats, { max: 100 }) : null,
@@ -169,7 +169,7 @@ function ownFields() {
   const usual = usable.find((m) => m.usual) ?? usable[0];
   const chosen = (s.methods ??= usual ? [usual.name] : []);
   const methods = h(
-    "fieldset.svl-methods.svl-wide",
+    "fieldset.svl-methods.svl-wide.ui-row",
     h("legend", "Methods"),
     usable.map(({ name, title, summary }) => {
       const tick = { value: name, checked: chosen.includes(name) };
@@ -180,7 +180,7 @@ function ownFields() {
         s.methods = (box.checked ? [...chosen, name] : others).sort((a, b) => place(a) - place(b));
         drawMain();
       });
-      return h("label.svl-check", { title: `${name}: ${summary}` }, box, short(title));
+      return h("label.svl-check.ui-check", { title: `${name}: ${summary}` }, box, short(title));
     }),
   );
   const rules = usable.filter(({ name }) => chosen.some((one) => parted(one).base === name)).map(ruleChecks);
@@ -196,7 +196,7 @@ function ownFields() {
     const hint = { placeholder: "1, 2, 4 or 0..1 step 0.1", "aria-label": "Values", disabled: !axis.param };
     const control = there[axis.param];
     return h(
-      "div.svl-field.svl-wide.svl-axis",
+      "div.svl-field.svl-wide.ui-above",
       h("label", { for: `svl-param-${n}` }, n ? "and" : "Vary"),
       select,
       bound(h("input.svp-input", { id: `svl-values-${n}`, ...hint }), axis, "values", check),
@@ -211,7 +211,7 @@ function ownFields() {
   });
   const measured = catalog().metrics.filter((m) => !m.trained);
   const metrics = measured.map((m) => h("option", { value: m.key, title: m.help }, m.label));
-  const formula = h("small.svl-formula");
+  const formula = h("small");
   const drawFormula = () => {
     formula.textContent = measured.find((m) => m.key === s.metric)?.formula ?? "";
   };
@@ -224,10 +224,10 @@ function ownFields() {
     methods,
     rules,
     axes,
-    h("div.svl-field.svl-wide", h("label", { for: "svl-metric" }, "Measure"), metric, formula),
+    h("div.svl-field.svl-wide.ui-above", h("label", { for: "svl-metric" }, "Measure"), metric, formula),
     temperatureField(),
     rest.length > 0 &&
-      h("details.svl-rest.svl-wide", { open }, h("summary", "Other parameters"), h("div.svl-form", others)),
+      h("details.svl-rest.ui-fold", { open }, h("summary", "Other parameters"), h("div.svl-form.ui-row", others)),
   ];
 }
 
@@ -253,7 +253,7 @@ function head(r) {
     ["Its numbers", papers],
     ["Note", r.note],
   ];
-  const cite = h("p.svl-cite", { title: catalog().papers[r.paper] }, `${SHORT[r.paper]}, ${r.figure}`);
+  const cite = h("p.ui-soft", { title: catalog().papers[r.paper] }, `${SHORT[r.paper]}, ${r.figure}`);
   const list = h("dl.svl-facts", facts.map(([name, value]) => value && [h("dt", name), h("dd", value)]));
   return titled(r.title, r.question, cite, list);
 }
@@ -270,8 +270,8 @@ export function drawMain() {
       : [...ownFields(), ...promptFields(OWN_PROMPTS)];
   parts.setup.replaceChildren(
     many ? batch.head() : head(r),
-    h("div.svl-form", form, r?.promptless ? null : lengthField(), workerFields()),
-    h("div.svl-go", parts.run, parts.estimate),
+    h("div.svl-form.ui-row", form, r?.promptless ? null : lengthField(), workerFields()),
+    h("div.svl-go.ui-row", parts.run, parts.estimate),
     parts.note,
   );
   note("");
@@ -327,6 +327,6 @@ async function start(yes = false) {
 
 /** @param {string} question */
 const ask = (question) =>
-  dialog(h("p", question), h("div.svl-row", closing("Start it", () => start(true), "svl-run"), closing("Not now")));
+  dialog(h("p", question), h("div.ui-line", closing("Start it", () => start(true), "svl-run"), closing("Not now")));
 
 parts.run.addEventListener("click", () => start());

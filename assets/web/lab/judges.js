@@ -7,9 +7,9 @@ import { getJson, within } from "specviz/base/json.js";
 /** Judges the runs of results that are over, while it is open. @param {string} id */
 export function otherJudges(id) {
   const select = h("select.svp-select", { "aria-label": "Whose drafts are judged", onchange: draw });
-  const table = h("div.svl-below");
-  const box = h("div.svl-judges.svl-below", table);
-  const details = h("details.svl-every", h("summary", "The same drafts under every verifier"), box);
+  const table = h("div.svl-below.ui-stack");
+  const box = h("div.svl-judges.svl-below.ui-stack", table);
+  const details = h("details.svl-every.ui-fold", h("summary", "The same drafts under every verifier"), box);
   details.addEventListener("toggle", () => details.open && !ready && draw());
   let ready = false;
   let drawn = 0;
@@ -37,7 +37,7 @@ export function otherJudges(id) {
   /** The lines to choose from, which the server says also while it judges the first. @param {string[]} lines */
   function offer(lines) {
     select.append(...lines.map((name) => h("option", { value: name }, name)));
-    if (lines.length > 1) box.prepend(h("label.svl-draw", "Drafts of ", select));
+    if (lines.length > 1) box.prepend(h("label.svl-draw.ui-check.ui-soft", "Drafts of ", select));
   }
   return details;
 }

@@ -30,14 +30,14 @@ function items() {
   /** @type {(name: string, tag: string, title: string, more: string) => HTMLElement} */
   const item = (name, tag, title, more) =>
     h(
-      "button.svl-item",
+      "button.svp-bare.svl-item",
       {
         "data-name": name,
         "aria-current": name === lab.choice ? "true" : null,
         onclick: () => choose(name),
         title: more,
       },
-      tag ? h("span.svl-tag", tag) : null,
+      tag ? h("span.ui-soft", tag) : null,
       h("span.svl-name", title),
     );
   const groups = Object.entries(papers)
@@ -49,11 +49,11 @@ function items() {
   const examples = recorded.filter((about) => !recipe(about.name)); // a recipe shows its own
   const earlier = [...results, ...examples].map((about) =>
     h(
-      "button.svl-item.svl-result",
+      "button.svp-bare.svl-item.svl-result",
       { "data-result": about.id, "aria-current": about.id === lab.id ? "true" : null, onclick: () => reopen(about) },
       h("span.svl-name", about.figure ? `${SHORT[about.paper] || ""} ${about.figure}: ${about.title}` : about.title),
       h(
-        "span.svl-when",
+        "span.svl-when.ui-soft",
         [when(about.created), about.state === "complete" ? "" : about.state].filter(Boolean).join(" · "),
       ),
     ),
@@ -67,7 +67,7 @@ function items() {
     item("doctor", "", TOOLS.doctor, "Why a head or draft model has little accepted"),
     item("trees", "", TOOLS.trees, "PPD's trees of every state: which size pays on this machine"),
     item("speedup", "", TOOLS.speedup, "What a draft of K tokens is expected to gain"),
-    ...(earlier.length ? [h("details.svl-earlier", { open }, h("summary", count), earlier)] : []),
+    ...(earlier.length ? [h("details.svl-earlier.ui-fold", { open }, h("summary", count), earlier)] : []),
     ...groups.flat(2),
   ];
 }
@@ -190,7 +190,7 @@ export async function mount({ element }) {
   await within(box, refresh);
   if (!lab.catalog) return;
   side.open = innerWidth >= 900;
-  box.replaceChildren(side, h("section.svl-main", parts.setup, parts.results, parts.tool), parts.dialog);
+  box.replaceChildren(side, h("section.ui-stack", parts.setup, parts.results, parts.tool), parts.dialog);
   await begin(new URLSearchParams(location.search));
   parts.list.querySelector(".svl-item[aria-current]")?.scrollIntoView({ block: "nearest" });
   on("address", (asked) => {

@@ -22,15 +22,15 @@ const ENDED = {
   error: "ended on an error",
 };
 
-const bar = h("div.svl-bar");
+const bar = h("div.svl-bar.ui-row");
 const meter = h("progress", { max: 1, "aria-label": "Progress" });
 const left = h("span.svl-left", { role: "status" });
 const stop = h("button.svp-button.svl-cancel", { onclick: cancel }, "Cancel");
-const crew = h("ul.svl-crew", { "aria-label": "Workers", hidden: true });
-const progress = h("div.svl-progress", { hidden: true }, meter, left, stop, crew);
-const grid = h("div.svl-charts");
+const crew = h("ul.svl-crew.ui-row.ui-soft", { "aria-label": "Workers", hidden: true });
+const progress = h("div.svl-progress.ui-row.ui-box", { hidden: true }, meter, left, stop, crew);
+const grid = h("div.svl-charts.ui-tiles");
 const caption = h("p.svl-caption");
-const under = h("div.svl-below");
+const under = h("div.svl-below.ui-stack");
 /** Of the results shown, the panel of other verifiers: it stays as it is while the rest is drawn again. */
 const drafts = h("div");
 
@@ -197,8 +197,8 @@ function drawBar({ about, state, measured, tables, rows }) {
     poll();
   });
   replace(bar, [
-    h("div.svl-about", h("b", recipe() ? "Results" : about.title), h("span", words)),
-    metrics.length > 0 && h("label.svl-draw", tables ? "Cells show " : "Draw ", select),
+    h("div.svl-about.ui-row", h("b", recipe() ? "Results" : about.title), h("span.ui-soft", words)),
+    metrics.length > 0 && h("label.svl-draw.ui-check.ui-soft", tables ? "Cells show " : "Draw ", select),
     rows > 0 && batch.files(lab.metrics),
     rows > 0 && [file("csv", "Runs: CSV"), file("parquet", "Parquet"), file("json", "JSON")],
     about.shipped && h("span.svl-shipped", "example result: run your own above"),
@@ -279,12 +279,13 @@ function pointTable(results) {
   // lines that could not be run say what would fill them; tables of lines × tasks have them in their own rows
   const missing = TABLED.has(results.about.chart) ? [] : Object.entries(results.about.absent ?? {});
   const wide = { colspan: String(places.length + columns.length) };
-  const empty = missing.map(([name, why]) => h("tr.svl-absent", h("th", { scope: "row" }, name), h("td", wide, why)));
+  const empty = missing.map(([name, why]) => h("tr", h("th", { scope: "row" }, name), h("td", wide, why)));
   return tabled({}, heads(places.map(([, head]) => head), [...labels, "runs"]), [...rows, ...empty]);
 }
 
 /** A table of every point below tables of lines × tasks, to look for its runs. @param {HTMLElement[]} table */
-const folded = (table) => h("details.svl-every", h("summary", "Every number with its spread and its runs"), table);
+const folded = (table) =>
+  h("details.svl-every.ui-fold", h("summary", "Every number with its spread and its runs"), table);
 
 /** What stands below the charts. @param {LabResults} results */
 function below(results) {

@@ -33,9 +33,9 @@ export function speedupView() {
 
 /** @param {HTMLElement} place */
 function drawSpeedup(place) {
-  const result = h("div.svd-result");
-  const numbers = h("dl.svd-numbers", { "aria-live": "polite" });
-  const grid = h("div.svd-charts");
+  const result = h("div.svd-result.ui-stack");
+  const numbers = h("dl.svp-numbers", { "aria-live": "polite" });
+  const grid = h("div.svd-charts.ui-tiles");
   /** @type {(key: "acceptance" | "cost" | "gamma", label: string, max: number, step: number, help: string)
    *   => HTMLElement} */
   const slider = (key, label, max, step, help) => {
@@ -53,7 +53,7 @@ function drawSpeedup(place) {
         ask();
       },
     });
-    return h("label.svd-slider", h("b", label), output, input, h("small", help));
+    return h("label.svp-slider", h("b", label), output, input, h("small", help));
   };
   const known = sets.filter((set) => set.pooled.tested_acceptance !== null);
   const from = h(
@@ -131,15 +131,15 @@ function drawSpeedup(place) {
         "Every position is taken for equally likely to stand; copied text is not so, and does better at large K. " +
         "K is the length of a chain: a tree as deep has more rows to check, and is likelier to stand at each position.",
     ),
-    h("div.svd-row", h("label", "α and c from recorded runs: ", from), h("small", costOf)),
+    h("div.ui-row", h("label.ui-check", "α and c from recorded runs: ", from), h("small", costOf)),
     h(
-      "div.svd-sliders",
+      "div.svd-sliders.ui-tiles",
       slider("acceptance", "Acceptance α", 1, 0.01, "chance that a drafted token stands where all before it did"),
       slider("cost", "Cost of a draft forward c", 1, 0.005, "÷ a one-row forward of the target; 0: copying"),
       slider("gamma", "Draft length K", 32, 1, "drafted tokens per step"),
     ),
     h(
-      "label.svd-field",
+      "label.ui-above",
       h("b", "L(n), rows:ms"),
       rows,
       h("small", data.rows ? "this machine's, as the Lab's trees measured it; or type another's" : UNMEASURED),

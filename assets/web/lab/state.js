@@ -48,11 +48,11 @@ export const parts = {
   chosen: h("summary"),
   setup: h("div.svl-setup"),
   run: h("button.svl-run", { id: "svl-run" }, "Run"),
-  estimate: h("span.svl-estimate", { role: "status" }),
+  estimate: h("span.svl-estimate.ui-soft", { role: "status" }),
   note: h("p.svp-note.svl-note", { role: "status" }),
-  results: h("div.svl-results"),
-  tool: h("div.svl-tool", { hidden: true }),
-  dialog: h("dialog.svl-dialog"),
+  results: h("div.svl-results.ui-stack"),
+  tool: h("div", { hidden: true }),
+  dialog: h("dialog.svl-dialog.ui-sheet"),
 };
 
 /** @type {(what: string, body: object) => Promise<any>} */
@@ -149,22 +149,18 @@ export function allowed({ kind, choices, low, high, optional }) {
 
 /** @type {(label: string, input: Child, help?: string) => HTMLElement} */
 export const field = (label, input, help) =>
-  h("label.svl-field", h("span", label), input, help ? h("small", help) : null);
+  h("label.svl-field.ui-above", h("span", label), input, help ? h("small", help) : null);
 
 /** A button that looks like a link. @param {string} text @param {() => void} onclick */
 export const link = (text, onclick) => h("button.svp-link", { onclick }, text);
 
 /** How the numbers are defined. @param {LabResults["formulas"]} formulas */
 export const formulaList = (formulas) =>
-  h("dl.svl-formulas", formulas.map((f) => [h("dt", f.label), h("dd", `= ${f.formula}. `, h("span", f.help))]));
-
-/** What is asked, in words. @type {(title: string, question: string, above?: Child, below?: Child) => HTMLElement} */
-export const titled = (title, question, above, below) =>
-  h("header.svl-head", above, h("h2", title), h("p.svl-question", question), below);
+  h("dl.svl-formulas.ui-soft", formulas.map((f) => [h("dt", f.label), h("dd", `= ${f.formula}. `, h("span", f.help))]));
 
 /** A table that scrolls by itself. @type {(...parts: Parameters<typeof table>) => HTMLElement} */
-export const tabled = ({ class: name, ...attributes }, ...inside) =>
-  scrolled("Results", table({ class: ["svl-table", name].filter(Boolean).join(" "), ...attributes }, ...inside));
+export const tabled = ({ class: name = "", ...attributes }, ...inside) =>
+  scrolled("Results", table({ class: `svl-table svp-sheet ${name}`, ...attributes }, ...inside));
 
 /** A sentence below the run button. @param {string} text @param {boolean} [error] */
 export const note = (text, error) => tell(parts.note, text, error);
@@ -214,10 +210,10 @@ export function list(title, runs) {
   const names = lab.shown?.names ?? {};
   const word = (/** @type {LabRun} */ run) =>
     run.word || [names[run.category] ?? run.category, run.params].filter(Boolean).join(" · ");
-  const rows = runs.map((run) => h("li", name(run), h("span", word(run))));
+  const rows = runs.map((run) => h("li.ui-line", name(run), h("span", word(run))));
   dialog(
     h("h3", `${plural(runs.length, "run")}: ${title}`),
     h("ul.svl-runs", rows),
-    h("div.svl-row", closing("Close")),
+    h("div.ui-line", closing("Close")),
   );
 }

@@ -48,7 +48,7 @@ export class Lesson {
     });
     /** @type {(label: string, act: () => void, ...inside: Child[]) => HTMLElement} */
     const tool = (label, act, ...inside) => button(label, { onclick: act }, ...inside);
-    this.dots = h("div.sv-dots", { role: "group", "aria-label": "Stops of this lesson" });
+    this.dots = h("div.sv-dots.ui-row", { role: "group", "aria-label": "Stops of this lesson" });
     const back = options.leave ? tool("All lessons", options.leave, icon("previous"), "Lessons") : null;
     const { link } = options;
     const label = h("span", "Copy link");
@@ -57,16 +57,16 @@ export class Lesson {
     this.all = tool("Show everything", () => this.showEverything(), "Show everything");
     const present = tool("Present F", () => this.presenter.toggle(), "Present ", h("kbd", "F"));
     const head = h(
-      "header.sv-lesson-head",
+      "header.sv-lesson-head.ui-row",
       back,
       h("h2.sv-lesson-title", lesson.title),
       this.dots,
-      h("span.sv-lesson-tools", this.all, share, present),
+      h("span.sv-lesson-tools.ui-line", this.all, share, present),
     );
-    this.words = h("div.sv-lesson-words", { "aria-live": "polite" });
+    this.words = h("div.sv-lesson-words.ui-stack", { "aria-live": "polite" });
     this.nav = h("nav.sv-lesson-nav", { "aria-label": "Lesson" });
     this.text = h("article.sv-card.sv-lesson-text", this.words, this.nav);
-    this.stage = h("div.sv-lesson-stage");
+    this.stage = h("div");
     this.problem = h("p.sv-message", { role: "alert", hidden: true });
     this.root.append(head, h("div.sv-lesson-body", this.text, h("div.sv-lesson-view", this.problem, this.stage)));
     this.host.replaceChildren(this.root);
@@ -267,7 +267,7 @@ export class Lesson {
     const go = { class: quiet, onclick: () => open?.(run, step) };
     const place = h("span", `${this.at + 1} of ${this.lesson.stops.length}`);
     replace(this.words, [
-      h("p.sv-lesson-place", place, this.away, open && button("Open in Inspect", go, "Open in Inspect")),
+      h("p.sv-lesson-place.ui-row.ui-soft", place, this.away, open && button("Open in Inspect", go, "Open in Inspect")),
       h("h3.sv-lesson-stop", title),
       paragraphs(text),
       ask && question(this, ask, revealed),

@@ -11,7 +11,7 @@ class LessonPage {
   host = later();
   /** @type {HTMLElement} */
   box = document.body; // until the page is there
-  place = h("div.svn-page", h("p.svp-empty", "Opening the lessons …"));
+  place = h("div", h("p.svp-empty", "Opening the lessons …"));
   /** @type {(LessonCard | FaultyLesson)[]} */
   lessons = [];
   /** @type {Lesson | null} */
@@ -57,33 +57,33 @@ function state(card) {
 function card(one, number) {
   if (one.faults)
     return h(
-      "li.svn-card.svn-faulty",
+      "li.svn-card.svn-faulty.ui-stack.ui-box",
       h("h3", one.id.replace(/^own-/, "")),
       h("p.svn-about", "This lesson cannot be shown yet:"),
-      h("ul.svn-faults", one.faults.map((text) => h("li", text))),
+      h("ul.ui-stack", one.faults.map((text) => h("li", text))),
     );
   const { words, at, done } = state(one);
   const finished = done >= 1;
   return h(
-    "li.svn-card",
+    "li.svn-card.ui-stack.ui-box",
     { class: finished && "svn-finished" },
     h(
-      "div.svn-top",
+      "div.svn-top.ui-line.ui-soft",
       h("span.svn-number", one.own ? "Own lesson" : String(number)),
       h("span.svn-minutes", finished ? "✓ done · " : "", plural(one.minutes, "minute")),
     ),
     h("h3", one.title),
     h("p.svn-about", one.about),
-    h("ul.svn-learn", one.learn.map((text) => h("li", text))),
+    h("ul.svn-learn.ui-stack.ui-soft", one.learn.map((text) => h("li", text))),
     h(
-      "div.svn-foot",
+      "div.svn-foot.ui-line",
       h("button.svp-button.svn-go", { "aria-label": `${words}: ${one.title}`, onclick: () => play(one.id, at) }, words),
       h(
-        "span.svn-progress",
+        "span.svn-progress.ui-bar",
         { role: "img", "aria-label": `${Math.round(100 * done)} % seen` },
         h("i", { style: `width:${100 * done}%` }),
       ),
-      h("span.svn-asked", plural(one.asked, "question")),
+      h("span.svn-asked.ui-soft", plural(one.asked, "question")),
     ),
   );
 }
@@ -95,7 +95,7 @@ function drawCards() {
   const total = ours.reduce((sum, one) => sum + (one.minutes || 0), 0);
   page.place.replaceChildren(
     h(
-      "header.svn-head",
+      "header.svn-head.ui-stack",
       h("h2", "Lessons"),
       h(
         "p",
@@ -135,7 +135,7 @@ async function play(id, at = 0, present = false) {
   const order = page.lessons.flatMap((one) => (one.faults ? [] : [one]));
   const after = order[order.findIndex((one) => one.id === id) + 1];
   const before = kept(id);
-  const host = h("div.svn-player");
+  const host = h("div");
   page.place.replaceChildren(host);
   const start = clamp(at, 0, lesson.stops.length);
   /** @param {LessonProgress} progress */

@@ -19,7 +19,7 @@ const server = {
   address: { tab: "lessons" },
   note: () =>
     h(
-      "p.svn-write",
+      "p.svn-write.ui-soft",
       "A lesson is a plain text file: put yours into the folder that ",
       h("code", "specviz lessons"),
       " names, and it appears here. ",

@@ -28,17 +28,18 @@ export function question(player, ask, fresh) {
     const mark = answered && state !== "other" && h("b.sv-option-mark", told, state === "right" ? "✓" : "✗");
     const words = h("span", inline(runs), place && " ", place);
     const key = h("kbd", String(k + 1));
-    return h("li", h("button.sv-option", { class: answered && `sv-option-${state}`, ...choice }, key, words, mark));
+    const look = answered && `sv-option-${state}`;
+    return h("li", h("button.sv-button.sv-option", { class: look, ...choice }, key, words, mark));
   };
   const state = answered ? `sv-ask-${right ? "right" : "wrong"}` : "";
   return h(
-    "section.sv-ask",
+    "section.sv-ask.ui-stack",
     { class: `${state} ${fresh ? "sv-fresh" : ""}`, "aria-label": "Question" },
     h("p.sv-ask-head", answered ? (right ? "You predicted it" : "Not this time") : "Predict"),
     paragraphs(ask.text),
-    h("ol.sv-options", ask.options.map(one)),
+    h("ol.sv-options.ui-stack", ask.options.map(one)),
     answered
-      ? h("div.sv-reveal", { role: "status" }, paragraphs(ask.reveal))
+      ? h("div.sv-reveal.ui-stack", { role: "status" }, paragraphs(ask.reveal))
       : h("p.sv-ask-hint", { hidden: true }, "Choose an answer first: press its number."),
   );
 }
@@ -53,17 +54,17 @@ export function drawEnd(player) {
     const said = ask.options[player.answers[k]];
     const before = said ? ["you said ", inline(said.runs), ", it was "] : "not answered; it was ";
     const words = h("span", before, inline(ask.options[ask.answer].runs));
-    const again = { class: "sv-missed", onclick: () => player.go(k) };
+    const again = { class: "sv-missed ui-stack", onclick: () => player.go(k) };
     return h("li", button(`Look again: ${title}`, again, h("b", title), words));
   });
   const praise = missed.length ? "What was missed, to look at again:" : asked.length > 0 && "Nothing was missed.";
   replace(player.words, [
-    h("p.sv-lesson-place", h("span", "The end")),
+    h("p.sv-lesson-place.ui-row.ui-soft", h("span", "The end")),
     h("h3.sv-lesson-stop", lesson.title),
     h("p.sv-score", asked.length ? [h("b", `${right.length} of ${asked.length}`), " predicted"] : "Done"),
     praise && h("p", praise),
-    rows.length > 0 && h("ul.sv-misses", rows),
+    rows.length > 0 && h("ul.sv-misses.ui-stack", rows),
     h("h4.sv-lesson-learnt", "You have seen"),
-    h("ul.sv-learnt", lesson.learn.map((one) => h("li", one))),
+    h("ul.sv-learnt.ui-stack", lesson.learn.map((one) => h("li", one))),
   ]);
 }

@@ -90,7 +90,7 @@ class Opening {
     this.frame = 0;
     this.lanes = [this.lane(race.plain, "Plain decoding"), this.lane(race.run, short(this.title))];
     this.words = h("p.svo-words", { role: "status" });
-    this.buttons = h("div.svo-buttons");
+    this.buttons = h("div.svo-buttons.ui-row");
     this.element = h(
       "section.svp.svo",
       { "aria-label": `Race: plain decoding against ${short(this.title)}` },
@@ -132,7 +132,8 @@ class Opening {
     const text = h("code.svo-text", { "aria-hidden": "true" });
     const count = h("b", "0");
     const facts = h("span.svo-facts");
-    const element = h("div.svo-lane", h("header", h("h3", name), h("span.svo-count", count, " tokens"), facts), text);
+    const head = h("header.ui-row", h("h3", name), h("span.svo-count", count, " tokens"), facts);
+    const element = h("div.svo-lane", head, text);
     return { element, text, count, facts, lane, parts: lane.stretches(), next: 0, steps: -1 };
   }
 

@@ -49,7 +49,7 @@ class Player {
       "div.sv.svq",
       h("header", h("h1", { dir: "auto" }, safe(run.title || "A run")), h("p", facts.filter(Boolean).join(" · "))),
       this.text,
-      h("div.svq-controls", controls),
+      h("div.svq-controls.ui-row", controls),
       this.sentence,
       this.tree,
       h("footer", legend(), more),
@@ -133,7 +133,7 @@ class Player {
     const own = bonus >= 0 ? chip(bonus, "own") : null;
     const shown = rows.slice(0, MOST_LINES).map(({ depth, nodes: line }) =>
       h(
-        "div.svq-line",
+        "div.svq-line.ui-row",
         { style: `--depth: ${Math.min(depth, 8)}` },
         line.map((node) => {
           const p = node.prob === null ? "" : `p = ${probability(node.prob)} by the target`;
@@ -144,7 +144,7 @@ class Player {
     );
     const left = rows.length - shown.length;
     replace(this.tree, [
-      !last && own && h("div.svq-line", own),
+      !last && own && h("div.svq-line.ui-row", own),
       shown,
       left > 0 && h("p", `and ${plural(left, "more branch", "more branches")}: see the inspector.`),
     ]);
@@ -191,7 +191,7 @@ class Player {
 }
 
 const legend = () =>
-  h("ul.svq-legend", { "aria-label": "Legend" }, Object.entries(STATUS).map(([name, [sign, words]]) =>
+  h("ul.svq-legend.ui-row", { "aria-label": "Legend" }, Object.entries(STATUS).map(([name, [sign, words]]) =>
     h("li", h("span.svq-chip", { class: `svq-is-${name}` }, h("i", sign)), " ", words)));
 
 async function begin() {

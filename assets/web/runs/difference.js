@@ -46,7 +46,7 @@ function gained(gains, [name, other], [id, otherId]) {
   return h(
     "section.svr-gains",
     { "aria-label": title },
-    h("h3", title, gains.length > 0 && h("small", sum)),
+    h("h3.ui-row", title, gains.length > 0 && h("small", sum)),
     gains.length > 0
       ? scrolled(title, table({}, head, rows))
       : empty,

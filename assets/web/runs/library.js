@@ -86,16 +86,16 @@ export function drawLibrary(box, look) {
     placeholder: "Search: words, method:pld, model:demo, tag:good, lossy, kept",
     "aria-label": "Search the runs",
   });
-  const room = h("span.svr-room");
-  const problem = h("p.svr-problem", { role: "alert" });
-  const tags = h("div.svr-tags");
-  const bar = h("div.svr-bar", { role: "group", "aria-label": "Selected runs", hidden: true });
+  const room = h("span.svr-room.ui-soft");
+  const problem = h("p.svp-note.svp-error.svr-problem", { role: "alert" });
+  const tags = h("div.svr-tags.ui-row");
+  const bar = h("div.svr-bar.ui-row.ui-box", { role: "group", "aria-label": "Selected runs", hidden: true });
   const all = h("input", { type: "checkbox", "aria-label": "Select all runs that are shown" });
   const heads = COLUMNS.map(({ key, head, kind }) =>
-    h("th", { scope: "col", class: kind }, h("button.svr-sort", { onclick: () => sortBy(key) }, head)),
+    h("th", { scope: "col", class: kind }, h("button.svp-bare.svr-sort", { onclick: () => sortBy(key) }, head)),
   );
   const acts = h("th", { scope: "col" }, h("span.svp-unseen", "Actions"));
-  const grid = table({}, [h("th.svr-check", all), heads, acts], []);
+  const grid = table({ class: "ui-picked" }, [h("th.svr-check", all), heads, acts], []);
   const [body] = grid.tBodies;
   const empty = h("p.svp-empty");
   const further = () => {
@@ -213,7 +213,7 @@ export function drawLibrary(box, look) {
         drawBar();
       },
     });
-    const chips = h("span.svr-chips", (run.tags || []).map((tag) => tagOf(run, tag)));
+    const chips = h("span.svr-chips.ui-row", (run.tags || []).map((tag) => tagOf(run, tag)));
     const name = h("td.svr-title", h("button.svp-link", title), chips);
     /** @type {(mark: string, label: string, fn: () => void, more?: object) => HTMLElement} */
     const button = (mark, label, fn, more) => {
@@ -249,7 +249,7 @@ export function drawLibrary(box, look) {
     h("button", { class: `svp-button ${kind}`, onclick: () => fn() }, text);
 
   // what was deleted leaves the list at once and the server a little later, so that it can be taken back
-  const gone = h("div.svr-bar.svr-gone", { role: "status", hidden: true });
+  const gone = h("div.svr-bar.svr-gone.ui-row.ui-box", { role: "status", hidden: true });
   /** @type {Set<string>} */
   const leaving = new Set();
   let timer = 0;
@@ -338,7 +338,7 @@ export function drawLibrary(box, look) {
     const own = count > others ? `${plural(count - others, "run")} of yours` : "No run of yours yet";
     const text = `${own} · room: ${count} of ${max_count} runs, ${mib}`;
     const share = Math.min(100, 100 * Math.max(count / max_count, bytes / max_bytes));
-    room.replaceChildren(text, h("i", { "aria-hidden": "true" }, h("b", { style: `width: ${share}%` })));
+    room.replaceChildren(text, h("i.ui-bar", { "aria-hidden": "true" }, h("b", { style: `width: ${share}%` })));
     room.title = "When it is full, the runs that were not looked at for longest make room; kept runs (★) stay. " +
       "Runs behind results of other pages, and other users', take room without being listed.";
   }
@@ -389,6 +389,6 @@ export function drawLibrary(box, look) {
   });
   on("runs", draw);
   on("current", draw);
-  box.append(h("div.svr-head", search, room), tags, problem, gone, bar, h("div.svr-scroll", grid), empty, more);
+  box.append(h("div.svr-head.ui-row", search, room), tags, problem, gone, bar, h("div.ui-scroll", grid), empty, more);
   draw();
 }

@@ -16,11 +16,11 @@ const LIBRARY = { acceptance: null, difference: null, runs: null }; // as the ad
 /** @param {Part} part */
 export function mount({ element }) {
   const box = place(element, "runs");
-  const library = h("div.svr-library");
+  const library = h("div.ui-stack");
   const title = h("h2");
   let inside = h("div");
   const back = h("button.svp-button", { onclick: toLibrary }, "← All runs");
-  const shown = h("div.svr-view", { hidden: true }, h("header.svr-head", back, title), inside);
+  const shown = h("div.svr-view.ui-stack", { hidden: true }, h("header.svr-head.ui-row", back, title), inside);
   /** @type {Element | null} */
   let before = null;
 
@@ -47,7 +47,7 @@ export function mount({ element }) {
     before = document.activeElement;
     const counted = ids.length ? ids : countable().map((run) => run.id);
     // a place of its own for each view: a late answer of the view before fills one that is gone
-    const fresh = h(what === "acceptance" ? "div.svp-acceptance" : "div.svr-difference");
+    const fresh = h(what === "acceptance" ? "div.svp-acceptance" : "div.svr-difference.ui-stack");
     inside.replaceWith(fresh);
     inside = fresh;
     title.textContent =

@@ -7,8 +7,8 @@ import { onInspect, open as openRun } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { current } from "specviz/shell/typed.js";
 import { Field, Slider } from "specviz/ui/field.js";
-import { batch, html, render, signal } from "specviz/ui/html.js";
-import { Sheet } from "specviz/ui/sheet.js";
+import { batch, html, signal } from "specviz/ui/html.js";
+import { Sheet, floating } from "specviz/ui/sheet.js";
 import { Table } from "specviz/ui/table.js";
 
 const LOOK_MS = 500;
@@ -146,7 +146,8 @@ function Numbers({ seen }) {
   return html`<${Table} label="The server's acceptance" columns=${columns} rows=${rows} />
     <ol class="sv-connect-places" aria-label="Acceptance by position, of all drafts">
       ${seen.by_position.map((share, k) => html`<li><span>position ${k + 1}</span>
-        <i aria-hidden="true"><b style="width:${100 * share}%" /></i><span>${Math.round(100 * share)} %</span></li>`)}
+        <i class="ui-bar" aria-hidden="true"><b style="width:${100 * share}%" /></i>
+        <span>${Math.round(100 * share)} %</span></li>`)}
     </ol>`;
 }
 
@@ -160,9 +161,9 @@ function Progress({ one }) {
     ${wrong.value && html`<p class="sv-connect-wrong svp-error" role="alert">${wrong.value}</p>`}
     ${one.note && html`<p>${one.note}</p>`}
     <${Numbers} seen=${one.acceptance} />
-    ${text.value && html`<pre class="sv-connect-text" tabindex="0" aria-label="The answer so far" dir="auto"
+    ${text.value && html`<pre class="sv-connect-text ui-pre" tabindex="0" aria-label="The answer so far" dir="auto"
       >${text.value}</pre>`}
-    <div class="sv-connect-acts">
+    <div class="ui-line">
       ${!one.done && html`<button type="button" class="ui-button" onClick=${stop}>Stop</button>`}
       ${one.traces.length > 0 && html`<button type="button" class="ui-button ui-call" onClick=${inspect}>
         Show the run</button>`}
@@ -178,11 +179,6 @@ const Connect = () => html`<${Sheet} title="Connect a server" open=${shown.value
 /** Opens the sheet; the focus goes back to ``opener``. @param {HTMLElement} opener */
 export function open(opener) {
   back = opener;
-  if (!document.querySelector(".sv-connect")) {
-    const place = document.createElement("div");
-    place.className = "svp"; // where the components' styles hold
-    document.body.append(place);
-    render(html`<${Connect} />`, place);
-  }
+  if (!document.querySelector(".sv-connect")) floating(html`<${Connect} />`);
   shown.value = true;
 }

@@ -74,7 +74,7 @@ export function mount({ element, props, watch, trigger }) {
     const [short, ...rest] = words[model.state].split(" · ");
     const coming = there(model) && model.coming;
     const more = coming
-      ? h("span.svp-coming", ` → ${coming.text}`)
+      ? h("span", ` → ${coming.text}`)
       : rest.length > 0 && h("span.svp-more", ` · ${rest.join(" · ")}`);
     name.replaceChildren(short, ...(more ? [more] : []));
     mark.textContent = coming ? MARKS.loading : MARKS[model.state];

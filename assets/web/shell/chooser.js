@@ -66,7 +66,7 @@ function Versus() {
     emit("compare");
   };
   const tip = "Runs plain decoding on the same prompt afterwards: its text beside the output, and the speedup.";
-  return html`<${Hint} is="label" class="svp-versus" tabindex="-1" tip=${tip}>
+  return html`<${Hint} is="label" class="svp-versus ui-line ui-soft" tabindex="-1" tip=${tip}>
     <input type="checkbox" id="svf-compare" checked=${request.settings.compare !== false} onChange=${flip} />
     vs plain</${Hint}>`;
 }

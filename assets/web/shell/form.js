@@ -28,7 +28,7 @@ export function mount({ element, props, trigger }) {
   let rule = null;
   const greedy = () => !Number(request.settings.temperature);
   const keptState = new KeptState();
-  const madeWith = h("p.svm-offer", { hidden: true }); // of the run shown, where another model made it
+  const madeWith = h("p.svm-offer.ui-row.ui-soft", { hidden: true }); // of the run shown, where another model made it
 
   /** The editor holds the run that is shown: its prompt comes from the server. @param {string} id */
   function hold(id) {
@@ -94,7 +94,7 @@ export function mount({ element, props, trigger }) {
     const sampling = common.filter((row) => !upFront.includes(row));
     /** @type {(name: string, text: string, rows: { row: HTMLElement }[], open: boolean) => Child} */
     const folded = (name, text, rows, open) =>
-      rows.length > 0 && h("details", { class: name, open }, h("summary", text), rows.map(({ row }) => row));
+      rows.length > 0 && h("details.ui-fold", { class: name, open }, h("summary", text), rows.map(({ row }) => row));
     const samplingOpen = Boolean(box.querySelector(".svf-sampling[open]"));
     const inside = [
       madeWith,

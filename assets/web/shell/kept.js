@@ -10,7 +10,7 @@ export class KeptState {
   constructor() {
     /** @type {MethodCard | undefined} */
     this.card = undefined;
-    this.element = h("p.svf-kept", { role: "status", hidden: true });
+    this.element = h("p.svf-kept.ui-row.ui-soft", { role: "status", hidden: true });
     on("runs", () => this.show(this.card)); // a run is over, perhaps
   }
 

@@ -54,7 +54,7 @@ export function methodGroups(methods) {
 /** Whether a method's output is plain decoding's. @param {MethodCard} method */
 export const badge = ({ lossless }) =>
   lossless
-    ? h("span.svf-badge.svf-lossless", { title: "Its output is exactly what plain decoding gives." }, "= lossless")
+    ? h("span.svf-badge", { title: "Its output is exactly what plain decoding gives." }, "= lossless")
     : h("span.svf-badge.svf-lossy", { title: "Its output may differ from plain decoding's." }, "≈ lossy");
 
 /** Those that cannot be chosen, and why. @param {MethodCard[]} methods */
@@ -62,7 +62,7 @@ export function missingMethods(methods) {
   const missing = methods.filter((method) => method.missing);
   return missing.length
     ? h(
-        "details.svf-missing",
+        "details.svf-missing.ui-fold",
         h("summary", `${missing.length} not available here`),
         missing.map((method) => h("p", h("b", method.title), ": ", coded(method.missing))),
       )

@@ -11,7 +11,7 @@ import { keepTry, strip } from "specviz/shell/tries.js";
 
 const banner = h("div.svp-banner", { role: "status", hidden: true });
 export const host = h("div.svp-host");
-export const stage = h("div.svp-stage", banner, host);
+export const stage = h("div", banner, host);
 let bannerHad = "";
 
 /** A sentence above the run. @param {string} text @param {"info" | "busy" | "error"} kind */
@@ -29,7 +29,7 @@ export function say(text, kind = "info") {
   const parts = [];
   if (kind === "busy") parts.push(h("span.svp-spin", { "aria-hidden": "true" }));
   if (text) parts.push(h("span.svp-words", text));
-  if (mine) parts.push(h("button.svp-stop", { onclick: stop }, "Stop"));
+  if (mine) parts.push(h("button.svp-button.svp-stop", { onclick: stop }, "Stop"));
   if (text && kind !== "busy")
     parts.push(h("button.svp-x", { "aria-label": "Dismiss", onclick: () => say("") }, "×"));
   banner.replaceChildren(...parts);

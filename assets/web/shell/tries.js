@@ -66,5 +66,6 @@ function draw(runs) {
     ),
   );
   const head = heads(table.map(([name]) => name));
-  strip.replaceChildren(h("table.svp-tried", { "aria-label": "Runs of this prompt" }, tabled(head, rows)));
+  const look = { class: "svp-tried ui-dense ui-picked", "aria-label": "Runs of this prompt" };
+  strip.replaceChildren(h("table", look, tabled(head, rows)));
 }

@@ -143,7 +143,8 @@ function Beside() {
     ${texts.value.length > 0 && html`<${Menu} label="Your texts" class="svp-earlier" items=${items} />`}
     ${alone.value && html`<button type="button" class="ui-button svp-connect" aria-haspopup="dialog" onClick=${connect}>
       Connect a server …</button>`}
-    ${recorded.value && html`<span class="svp-recorded">prompt of the run that is open, token by token</span>`}`;
+    ${recorded.value &&
+    html`<span class="svp-recorded ui-soft">prompt of the run that is open, token by token</span>`}`;
 }
 
 /** Moves the form to where it is used now. @param {Element | null} place */
@@ -154,7 +155,7 @@ export function moveForm(place) {
 
 /** Keeps what is typed from now on. */
 export function watch() {
-  const beside = h("div.svp.svp-texts");
+  const beside = h("div.svp.ui-row");
   document.getElementById("sv-prompt-part")?.prepend(beside);
   render(html`<${Beside} />`, beside);
   on("status", () => (alone.value = !!app.rules && !app.rules.public && !app.rules.accounts));

@@ -87,6 +87,6 @@ export function ruleField(catalog, name, greedy, choose, prefix = "") {
     help.textContent = aboutRule(catalog, name, drawn);
   };
   update();
-  const row = h("div.svf-row.svf-rule", h("label", { for: id }, "Verifier"), h("div.svf-value", select), help);
+  const row = h("div.svf-row.svf-rule", h("label", { for: id }, "Verifier"), h("div.svf-value.ui-row", select), help);
   return { row, update };
 }

@@ -44,7 +44,7 @@ function sets(all, number) {
   /** @param {string} one */
   const method = (one) => runs.find((run) => run.key === one)?.method ?? "?";
   return h(
-    "span.st-links",
+    "span.ui-row",
     "Compared: ",
     all.sets.map((set, at) =>
       link(set.runs.map(method).join(", "), to("compare", { prompt: key, set: at + 1 }), at === number)),
@@ -60,7 +60,7 @@ async function open() {
     document.title = `Compare: ${runs[0].title} · specviz`;
     page.box = main;
     page.data = { examples: [], most: 0, metrics: all.metrics, plotly: "plotly.js" };
-    main.replaceChildren(h("div.svc-empty", { hidden: true }), h("div.svc-results"));
+    main.replaceChildren(h("div.svc-empty.ui-row", { hidden: true }), h("div.svc-results"));
     host(all, number);
     begin(all.sets[number].runs.map((id) => ({ id })));
   } catch (problem) {

@@ -56,7 +56,7 @@ function Prompt({ runs }) {
     ${outcome && html`<p>${outcome} <a href=${to("compare", { prompt: runs[0].prompt })}>Compare</a></p>`}
     <ol>${sorted.map((run) => html`<li key=${run.key}>
       <a href=${to("run", { run: run.key })}>${run.method}</a>
-      <span class="st-bar" aria-hidden="true"><i style=${{ width: `${(100 * run.steps) / most}%` }} /></span>
+      <span class="st-bar ui-bar" aria-hidden="true"><i style=${{ width: `${(100 * run.steps) / most}%` }} /></span>
       <span>${plural(run.steps, "forward")} · ${decimal(run.per_step)} tokens per step${run.answer && html` ·${" "}
         <a href=${to("attribution", { answer: run.answer, run: run.key })}
           aria-label=${`sources of ${run.method}`}>sources</a>`}</span>
@@ -92,7 +92,7 @@ function Site() {
     <h1>${site.title}</h1>
     ${site.lessons.length > 0 && html`<p><a href="lessons.html">${plural(site.lessons.length, "lesson")}</a> show how
       speculative decoding works, on recorded runs.</p>`}
-    <div class="st-form">
+    <div class="st-form ui-row">
       <${Field} label="Search">${(/** @type {object} */ tied) => html`
         <input class="ui-input" type="search" value=${asked.text} onInput=${typed} ...${tied} />`}</${Field}>
       ${FILTERS.filter(([, , list]) => list.length).map(([name, label, list]) => html`<${Choice} key=${name}

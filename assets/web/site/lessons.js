@@ -25,7 +25,7 @@ const host = {
     }
   },
   address: {},
-  note: () => h("p.svn-write", "Every run of a lesson opens in the inspector, by the button beside its step."),
+  note: () => h("p.svn-write.ui-soft", "Every run of a lesson opens in the inspector, by the button beside its step."),
 };
 
 followSystem();

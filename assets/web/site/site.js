@@ -57,13 +57,14 @@ function views(run, here) {
 export function around(run, here, ...more) {
   if (asked.has("embed")) return;
   const back = h("a", { href: "index.html" }, `← ${site.title}`);
-  const links = run && h("span.st-links", views(run, here));
-  must(document.getElementById("around")).replaceChildren(h("nav.st-nav", { "aria-label": "Site" }, back, links, more));
+  const links = run && h("span.ui-row", views(run, here));
+  const nav = h("nav.st-nav.ui-row", { "aria-label": "Site" }, back, links, more);
+  must(document.getElementById("around")).replaceChildren(nav);
 }
 
 /** The runs of a prompt, that of the page without a link. @param {SiteRun} run */
 export function samePrompt(run) {
   const others = site.runs.filter((one) => one.prompt === run.prompt);
   const links = others.map((one) => link(one.method, to("run", { run: one.key }), one === run));
-  return links.length > 1 && h("span.st-links", "Same prompt: ", links);
+  return links.length > 1 && h("span.ui-row", "Same prompt: ", links);
 }

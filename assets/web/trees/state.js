@@ -16,18 +16,18 @@ export const page = {
 
 /** The parts that are filled as the page's numbers change. */
 export const parts = {
-  notes: h("div.svt-notes"),
-  numbers: h("dl.svt-numbers"),
+  notes: h("div.svt-notes.ui-stack"),
+  numbers: h("dl.svp-numbers"),
   best: h("button.svp-button.svt-best"),
-  use: h("span.svt-use"),
+  use: h("span.svt-use.ui-soft"),
   size: slider("size", 0, "Size", "Rows of a verify forward at most: root, candidates and prompt tokens."),
   m: slider("m", 1, "Prompt tokens m", "On a node at most: how far ahead its guesses reach."),
-  states: h("div.svt-states"),
+  states: h("div.svt-states.ui-tiles"),
   told: h("p.svt-told"),
   sum: h("p.svt-sum"),
-  charts: h("div.svt-charts"),
-  acceptance: h("section.svt-card.svt-acceptance"),
-  machine: h("section.svt-card.svt-machine"),
+  charts: h("div.svt-charts.ui-tiles"),
+  acceptance: h("section.svt-card"),
+  machine: h("section.svt-card"),
   sizes: h("div.svl-scroll.svt-sizes"),
 };
 
@@ -37,7 +37,7 @@ function slider(name, min, label, help) {
   const input = h("input", { type: "range", class: id, id, min, step: 1, "aria-describedby": `${id}-help` });
   const output = h("output", { class: `${id}-now`, for: id });
   const element = h(
-    "div.svt-slider",
+    "div.svp-slider",
     h("label", { for: id }, label),
     output,
     input,

@@ -190,9 +190,9 @@ export function drawStates() {
     head.replaceChildren(
       h("h3", `State ${k}`),
       h(
-        "span.svt-pi",
+        "span.ui-check",
         { title: "π: the share of steps in this state in the long run" },
-        h("i.svt-pi-bar", { "aria-hidden": "true" }, level(state.pi)),
+        h("i.ui-bar.svt-pi-bar", { "aria-hidden": "true" }, level(state.pi)),
         "π ",
         h("b", number(state.pi)),
       ),

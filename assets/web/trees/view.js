@@ -1,7 +1,7 @@
 /* The Lab's view of PPD's trees: every state by size and prompt budget, their worth on this machine. */
 
 import { on } from "specviz/base/bus.js";
-import { coded, h, heads, s, scrolled, table } from "specviz/base/dom.js";
+import { coded, h, heads, s, scrolled, table, titled } from "specviz/base/dom.js";
 import { alertNote, getJson, postJson, sentence, within } from "specviz/base/json.js";
 import { plural, probability } from "specviz/base/numbers.js";
 import { onTheme } from "specviz/base/plotly.js";
@@ -11,6 +11,9 @@ import { budget, data, fixed, page, parts, times } from "specviz/trees/state.js"
 import { diamonds, tell } from "specviz/trees/states.js";
 
 const POLL_MS = 700;
+const QUESTION =
+  "Each row of a verify forward is a guess to check, or a prompt token that makes guesses for the next step. " +
+  "Which split of how many rows pays on this machine?";
 const SIZES = "candidates,prompt tokens,R,τ designed,τ naive,τ random,L ms,τ ÷ L,speedup".split(",");
 
 function drawSizes() {
@@ -42,7 +45,7 @@ function drawSizes() {
     );
   });
   const caption = h("caption", `Sizes for ${plural(page.m, "prompt token")}`);
-  parts.sizes.replaceChildren(table({ class: "svt-grid" }, heads(["size"], SIZES), rows, caption));
+  parts.sizes.replaceChildren(table({ class: "svp-sheet" }, heads(["size"], SIZES), rows, caption));
 }
 
 function drawAcceptance() {
@@ -65,7 +68,7 @@ function drawAcceptance() {
       h("b", measured ? "Measured" : "Assumed"),
       coded(source.replace(/^(measured|assumed)/, "")),
     ),
-    scrolled("Shares by distance", table({ class: "svt-grid svt-heats" }, heads(["distance"], names), rows)),
+    scrolled("Shares by distance", table({ class: "svp-sheet svt-heats" }, heads(["distance"], names), rows)),
   );
 }
 
@@ -78,7 +81,7 @@ function drawMachine() {
     told.push(
       h("p", `${latency.model} · ${setup.dtype} · ${setup.device}${threads} · torch ${setup.torch}`),
       h(
-        "p.svt-soft",
+        "p.ui-soft",
         `${plural(latency.rows.length, "size")} from 1 to ` +
           `${latency.rows[latency.rows.length - 1]} rows, ` +
           `${plural(latency.rounds, "step")} each, behind ${latency.context.toLocaleString()} tokens of context.`,
@@ -96,7 +99,7 @@ function drawMachine() {
   const waits = measuring && !measuring.done;
   const progress = measuring
     ? h(
-        "span.svt-progress",
+        "span.svt-progress.ui-line.ui-soft",
         h("progress", { max: measuring.total, value: measuring.done, "aria-label": "Measuring" }),
         h(
           "span",
@@ -108,7 +111,7 @@ function drawMachine() {
       )
     : null;
   const had = document.activeElement?.classList.contains("svt-measure");
-  parts.machine.replaceChildren(h("h3", "This machine: L(n)"), ...told, h("div.svt-row", go, progress || ""));
+  parts.machine.replaceChildren(h("h3", "This machine: L(n)"), ...told, h("div.ui-row", go, progress || ""));
   if (had) go.focus();
   if (measuring) {
     clearTimeout(page.timer);
@@ -144,23 +147,17 @@ function frame(box) {
   box.replaceChildren(
     h(
       "section.svt-setup",
-      h("p.svt-cite", "Parallel prompt decoding (PPD)"),
-      h("h2", "Trees for prompt tokens"),
-      h(
-        "p.svt-question",
-        "Each row of a verify forward is a guess to check, or a prompt token that makes " +
-          "guesses for the next step. Which split of how many rows pays on this machine?",
-      ),
+      titled("Trees for prompt tokens", QUESTION, h("p.ui-soft", "Parallel prompt decoding (PPD)")),
       parts.notes,
-      h("div.svt-sliders", parts.size.element, parts.m.element),
+      h("div.svt-sliders.ui-halves", parts.size.element, parts.m.element),
       parts.numbers,
-      h("div.svt-row", parts.best, parts.use),
+      h("div.ui-row", parts.best, parts.use),
     ),
     h(
       "section",
       { "aria-label": "Trees of each state" },
       h(
-        "div.svt-key",
+        "div.svt-key.ui-row.ui-soft",
         h("b", "A tree per state"),
         h("span", "the state is the number of prompt tokens that the last accepted node had; columns: how far ahead"),
         h("span", h("b", "#1 .350"), " first guess, and the chance that the path to it is accepted"),
@@ -174,7 +171,7 @@ function frame(box) {
       parts.sum,
     ),
     parts.charts,
-    h("div.svt-pair", parts.acceptance, parts.machine),
+    h("div.svt-pair.ui-halves", parts.acceptance, parts.machine),
     parts.sizes,
   );
 }

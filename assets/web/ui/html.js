@@ -11,3 +11,6 @@ export { batch, computed, effect, signal, useComputed, useSignal, useSignalEffec
 
 /** Elements and components from a template. Text in ``${…}`` becomes text nodes, whatever it holds. */
 export const html = htm.bind(h);
+
+/** A sentence whose commands stand between backticks. @param {{ text: string }} props */
+export const Coded = ({ text }) => text.split("`").map((piece, k) => (k % 2 ? html`<code>${piece}</code>` : piece));

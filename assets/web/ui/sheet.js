@@ -1,6 +1,6 @@
 /* A sheet over the page: a dialog with a title; Esc, its cross and a click beside it close it. */
 
-import { html, useLayoutEffect, useRef } from "specviz/ui/html.js";
+import { html, render, useLayoutEffect, useRef } from "specviz/ui/html.js";
 
 /**
  * A sheet.
@@ -20,9 +20,19 @@ export function Sheet({ title, open, close, class: name = "", children }) {
   const beside = (event) => event.target === place.current && close();
   return html`<dialog class="ui-sheet ${name}" ref=${place} aria-label=${title} onClose=${close} onClick=${beside}>
     <div class="ui-sheet-inside">
-      <header><h2>${title}</h2><button type="button" class="ui-button ui-square" aria-label="Close"
-        onClick=${close}>×</button></header>
+      <header>
+        <h2 tabindex="-1" autofocus>${title}</h2>
+        <button type="button" class="ui-button ui-square" aria-label="Close" onClick=${close}>×</button>
+      </header>
       ${children}
     </div>
   </dialog>`;
+}
+
+/** Draws a sheet in a place of its own, at the end of the page. @param {import("preact").Drawn} sheet */
+export function floating(sheet) {
+  const place = document.createElement("div");
+  place.className = "svp"; // where the components' styles hold
+  document.body.append(place);
+  render(sheet, place);
 }

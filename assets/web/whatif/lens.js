@@ -46,15 +46,15 @@ export class LensView {
     note.setAttribute("role", "status");
     /** @type {(name: string, ranks: boolean) => HTMLButtonElement} */
     const scale = (name, ranks) =>
-      h("button.sv-button.sv-quiet", { "aria-pressed": String(!ranks), onclick: () => this.scaled(ranks) }, name);
+      h("button", { "aria-pressed": String(!ranks), onclick: () => this.scaled(ranks) }, name);
     this.scales = [scale("Probability", false), scale("Rank", true)];
     /** @type {(label: string, by: number, name: "previous" | "next") => HTMLButtonElement} */
     const steps = (label, by, name) =>
       button(label, { class: "sv-square sv-quiet", onclick: () => this.walk(by) }, icon(name));
     this.walks = [steps("Previous drafted token", -1, "previous"), steps("Next drafted token", 1, "next")];
-    bar.append(h("span.svo-scales", { role: "group", "aria-label": "Scale" }, this.scales), ...this.walks);
+    bar.append(h("span.svo-scales.ui-seg", { role: "group", "aria-label": "Scale" }, this.scales), ...this.walks);
     this.words = h("p.svo-words");
-    this.legend = h("ul.svo-legend");
+    this.legend = h("ul.ui-legend");
     this.chart = h("div.svo-chart");
     this.rows = h("div.svo-rows");
     body.append(this.words, this.legend, this.chart, this.rows);
@@ -231,10 +231,10 @@ export class LensView {
       ),
     );
     const names = lines.flatMap(({ course }) => [h("span", token(course.token), " p"), "rank"]);
-    const bottom = h("p.svo-limits", result.limits);
+    const bottom = h("p.svo-limits.ui-soft", result.limits);
     const check = `Check: the last layer, read so, is within ${format(result.apart, 2)} of the model's own logits.`;
     this.rows.replaceChildren(
-      table({ class: "svo-table" }, heads(["layer", "its first choice"], names), rows),
+      table({ class: "svo-table ui-dense" }, heads(["layer", "its first choice"], names), rows),
       append(bottom, [" ", check]),
     );
     this.draw();

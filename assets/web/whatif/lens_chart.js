@@ -16,7 +16,7 @@ export const layerName = (layer) => (layer ? String(layer) : "embedding");
 /** A line as it is drawn, for the legend. @param {LensLine["name"]} name */
 export const sample = (name) =>
   s(
-    "svg.svo-sample",
+    "svg",
     { width: 26, height: 10, "aria-hidden": "true" },
     s("path", { class: `svo-line svo-${name}`, d: "M1 5H25" }),
     mark(name, 13, 5),

@@ -52,7 +52,7 @@ export class WhatIf {
     this.note = note;
     element.classList.add("svw");
     note.setAttribute("role", "status");
-    const again = h("button.sv-button.sv-quiet.svw-again", { onclick: () => this.ask() }, "Draft again");
+    const again = h("button.sv-button.sv-quiet", { onclick: () => this.ask() }, "Draft again");
     this.goOn = h("button.sv-button.sv-quiet", { onclick: () => this.continue() }, "Continue from here");
     tip.add(this.goOn, () => [
       this.picked
@@ -64,15 +64,16 @@ export class WhatIf {
     this.select = h("select.svp-select", methods);
     this.byHand = h("option", { value: "" });
     this.controls = h("div.svw-fields");
-    this.parameters = h("details.svw-params", h("summary", "Parameters"), this.controls);
+    this.parameters = h("details.svw-params.ui-fold", h("summary", "Parameters"), this.controls);
     this.rule = h("div.svw-rule"); // by which verifier the draft is judged
     this.words = h("p.svw-words");
-    this.judged = h("details.svw-judged", { hidden: true });
+    this.judged = h("details.svw-judged.ui-fold", { hidden: true });
     this.notes = h("ul.svw-notes");
-    const choose = h("div.svw-choose", h("label", "Method ", this.select), this.rule, this.parameters);
-    this.made = h("p.svm-offer", { hidden: true }); // where another model made the run
-    body.append(this.made, choose, this.words, this.notes, this.judged, h("ul.svw-legend", LEGEND.map(([look, said]) =>
-      h("li", h("i", { class: `svw-key svw-key-${look}`, "aria-hidden": "true" }), said))));
+    const choose = h("div.svw-choose.ui-row", h("label.ui-check", "Method ", this.select), this.rule, this.parameters);
+    this.made = h("p.svm-offer.ui-row.ui-soft", { hidden: true }); // where another model made the run
+    const keys = LEGEND.map(([look, said]) =>
+      h("li", h("i", { class: `svw-key svw-key-${look}`, "aria-hidden": "true" }), said));
+    body.append(this.made, choose, this.words, this.notes, this.judged, h("ul.svw-legend.ui-legend", keys));
 
     this.offer();
     inspector.on("step", () => this.stepped());
@@ -347,7 +348,7 @@ export class WhatIf {
       " accepted → what if ",
       h("b", tokens(accepted)),
       `. ${verdict} `,
-      h("span.svw-time", this.time(result)),
+      h("span.ui-soft", this.time(result)),
     );
     this.words.title = this.words.textContent || ""; // on one screen its end may be cut
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
@@ -376,8 +377,8 @@ export class WhatIf {
     const label = "This draft under every verifier";
     replace(this.judged, [
       h("summary", `${label}: ${words}`),
-      h("div.svj-scroll", { tabindex: "0", role: "region", "aria-label": label },
-        table({ class: "svj-table" }, [heads.map((name) => h("th", { scope: "col" }, name))], body)),
+      h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label },
+        table({ class: "svj-table ui-dense" }, [heads.map((name) => h("th", { scope: "col" }, name))], body)),
     ]);
   }
 

@@ -24,8 +24,8 @@ export class Reading {
     this.select = h("select.svp-select", { "aria-label": "Method that drafts every step again" });
     this.go = h("button.sv-button", { onclick: () => this.read() }, "Read again");
     this.words = h("p", { role: "status" });
-    const choose = h("div.svo-reading", h("label", "Draft again with ", this.select), this.go);
-    body.append(choose, this.words, h("p.svo-limits", WHAT), h("p.svo-limits", DRAFTS));
+    const choose = h("div.svo-reading.ui-row", h("label.ui-row", "Draft again with ", this.select), this.go);
+    body.append(choose, this.words, h("p.svo-limits.ui-soft", WHAT), h("p.svo-limits.ui-soft", DRAFTS));
     inspector.on("able", () => this.described());
     this.described();
   }
