@@ -1,70 +1,11 @@
-/* Trees of prompt tokens: a size is picked, and its numbers and charts. */
+/* Trees of prompt tokens: the charts of all sizes. */
 
-import { fact, rested } from "specviz/base/dom.js";
-import { plural } from "specviz/base/numbers.js";
+import { h } from "specviz/base/dom.js";
 import { charts, layout } from "specviz/base/plotly.js";
-import { address, budget, data, number, page, parts, point, times } from "specviz/trees/state.js";
-import { drawStates } from "specviz/trees/states.js";
+import { budget, data, point, shown } from "specviz/trees/state.js";
 
-function drawNumbers() {
-  const { R, tokens_per_step, candidates, prompts, ms, speedup } = point();
-  const { best, points } = budget();
-  const rows = "time of one decode step of so many rows on this machine: drafting, the verify forward, the decision";
-  parts.numbers.replaceChildren(
-    fact("tokens per step τ", number(tokens_per_step), "1 + R: accepted candidates and the target's own token"),
-    fact("accepted R", number(R), "Σ π·f over the states"),
-    fact("candidates", String(candidates), `of the tree of state ${page.m}`),
-    fact("prompt tokens", String(prompts), `of the tree of state ${page.m}`),
-    fact("step L", ms === null ? "not measured" : `${number(ms)} ms`, rows),
-    fact("predicted speedup", times(speedup), "τ(n) · L(1) ÷ L(n), against plain decoding"),
-  );
-  parts.best.disabled = best === null || best === page.size;
-  parts.best.textContent =
-    best === null
-      ? "Best size: measure this machine first"
-      : best === page.size
-        ? `${best} rows: the best size for this machine`
-        : `Go to the best size for this machine: ${best} rows`;
-  const used = data().in_use;
-  const gains = best === null || (points.find(({ size }) => size === best)?.speedup ?? 0) > 1;
-  parts.use.textContent =
-    (gains ? "" : "With this acceptance, on this machine, no size is faster than plain decoding. ") +
-    (used ? `Runs of PPD use trees of ${used.rows} rows (${number(used.tokens_per_step)} tokens per step).` : "");
-}
-
-/** @type {(slider: (typeof parts)["m"], most: number, value: number, words: string) => void} */
-function setSlider({ input, output }, most, value, words) {
-  input.max = String(most);
-  input.value = String(value);
-  input.setAttribute("aria-valuetext", words);
-  output.textContent = words;
-}
-
-function drawSliders() {
-  const { points } = budget();
-  const place = points.findIndex(({ size }) => size === page.size);
-  setSlider(parts.size, points.length - 1, place, plural(page.size, "row"));
-  setSlider(parts.m, data().m, page.m, plural(page.m, "prompt token"));
-  parts.m.input.disabled = data().m < 2;
-}
-
-/** Another size or budget: trees and numbers at once, charts a bit later. @type {(m: number, size: number) => void} */
-export function pick(m, size) {
-  page.m = m;
-  const sizes = budget().points.map((p) => p.size);
-  page.size = sizes.reduce((near, one) => (Math.abs(one - size) < Math.abs(near - size) ? one : near));
-  drawSliders();
-  drawNumbers();
-  drawStates();
-  for (const row of parts.sizes.querySelectorAll("tbody tr"))
-    row.classList.toggle("svp-now", row.getAttribute("data-size") === String(page.size));
-  settle();
-}
-
-const settle = rested(() => {
-  address();
-  drawCharts();
-}, 120);
+/** Where the charts stand. */
+export const grid = h("div.svt-charts.ui-tiles");
 
 const [BLUE, VERMILLION, GREEN, GREY] = ["#0072B2", "#D55E00", "#009E73", "#8A8A8A"];
 
@@ -73,9 +14,9 @@ const series = (name, x, y, look) => ({ name, x, y, mode: "lines", hoverinfo: "s
 
 /** What is drawn: titles, units, plotly's traces. */
 function drawings() {
-  const { points, best } = budget();
+  const { points, best } = budget.value;
   const { latency } = data();
-  const now = point();
+  const now = point.value;
   const x = points.map((p) => p.size);
   /** @type {(name: string, key: TreeCurve, color: string, dash: string, symbol: string) => object} */
   const line = (name, key, color, dash, symbol) =>
@@ -145,8 +86,8 @@ function drawings() {
   ];
 }
 
-/** Draws the charts, or says why it cannot. */
-export const drawCharts = () => charts(parts.charts, data().plotly, dressed, ([first]) => pick(page.m, first.x));
+/** Draws the charts, or says why it cannot; a click picks a size. @param {(m: number, size: number) => void} pick */
+export const drawCharts = (pick) => charts(grid, data().plotly, dressed, ([first]) => pick(shown.value.m, first.x));
 
 const dressed = () =>
   drawings().map(({ key, title, unit, data }) => ({

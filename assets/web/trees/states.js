@@ -3,9 +3,16 @@
 import { closest, h, level, must, s } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { nth, plural, probability } from "specviz/base/numbers.js";
-import { number, parts, point } from "specviz/trees/state.js";
+import { number, point } from "specviz/trees/state.js";
 
 const BOX = { width: 112, height: 34, gap: 30, row: 42, margin: 8 };
+
+export const states = h("div.svt-states.ui-tiles");
+/** What the node under the hand is. */
+export const told = h("p.svt-told");
+export const sum = h("p.svt-sum");
+for (const name of ["pointerover", "focusin"]) states.addEventListener(name, tell);
+for (const name of ["pointerleave", "focusout"]) states.addEventListener(name, () => tell());
 
 /** @type {WeakMap<Element, PlacedNode>} */
 const nodeOf = new WeakMap();
@@ -51,7 +58,7 @@ function arranged(state) {
 }
 
 /** What a node is and what its numbers mean, in a sentence or two. @param {PlacedNode} node */
-function told(node) {
+function words(node) {
   const hangs = `${plural(node.prompts, "prompt token")} on it: state ${node.prompts} follows.`;
   const stops = probability(node.stop);
   if (!node.depth) return `The root: nothing of the tree is accepted with probability ${stops}; ${hangs}`;
@@ -98,7 +105,7 @@ function drawNode(group, node) {
   const wide = (/** @type {number} */ value) => Math.max(value > 0 ? 1 : 0, (BOX.width - 2) * value).toFixed(1);
   const [, p, stop, rank, chance, ends, hung, next] = group.children;
   node.group = group;
-  node.words = told(node);
+  node.words = words(node);
   nodeOf.set(group, node);
   set(group, {
     class: `svt-node${node.depth ? "" : " svt-root"}`,
@@ -145,9 +152,9 @@ function drawTree(svg, state, k) {
 }
 
 /** Says what a node is, or nothing. @param {Event} [event] */
-export function tell(event) {
+function tell(event) {
   const group = event && closest(event, ".svt-node");
-  parts.told.textContent = (group && nodeOf.get(group)?.words) ?? "";
+  told.textContent = (group && nodeOf.get(group)?.words) ?? "";
 }
 
 /** Right and left: along a path; up and down: all nodes. @param {KeyboardEvent & {currentTarget: Element}} event */
@@ -175,8 +182,8 @@ function walk(event) {
 
 /** The trees of every state at the size shown. */
 export function drawStates() {
-  const p = point();
-  const cards = fit(parts.states, p.states.length, () =>
+  const p = point.value;
+  const cards = fit(states, p.states.length, () =>
     h(
       "section.svt-state",
       h("header"),
@@ -212,10 +219,10 @@ export function drawStates() {
     drawTree(body.children[0], state, k);
   });
   tell();
-  const sum = p.states.map((state) => `${number(state.pi)}·${number(state.f)}`).join(" + ");
-  parts.sum.replaceChildren(
+  const products = p.states.map((state) => `${number(state.pi)}·${number(state.f)}`).join(" + ");
+  sum.replaceChildren(
     "R = Σ π·f = ",
-    sum,
+    products,
     " = ",
     h("b", number(p.R)),
     " accepted per step;  τ = 1 + R = ",
