@@ -112,6 +112,17 @@ def read_own(path: Path, of: Callable[[Any], T]) -> T | None:
         return None
 
 
+@contextmanager
+def reading(data: Any, schema: str, noun: str) -> Iterator[None]:
+    """Read a record of a schema: what goes wrong becomes one ValueError that names the noun."""
+    if not isinstance(data, dict) or data.get("schema") != schema:
+        raise ValueError(f"not a {noun} of this version ({schema})")
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"a damaged {noun} ({error})") from None
+
+
 def write_text(path: Path, text: str, *, private: bool = False) -> Path:
     """Write a text file as ``write_bytes`` does; its folder is made where there is none, its line ends stay."""
     if private:

@@ -18,7 +18,7 @@ Parameters have the names of the published checkpoints.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -141,9 +141,6 @@ class BlockConfig(Beside):
     def places(self) -> int:
         """Tokens that a block drafts."""
         return self.block if self.anchor else self.block - 1
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), **{name: list(getattr(self, name)) for name in ("features", "windows", "causal")}}
 
 
 def spread(layers: int, count: int) -> list[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from dataclasses import asdict
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float
@@ -14,6 +16,20 @@ UNLIKELY = -1e4  # logit of a token outside the draft vocabulary: finite, and it
 def drafted_count(draft_vocab: int, vocab: int) -> int:
     """The number of tokens that can be drafted as a configuration has it: 0 where it is all of the target's."""
     return draft_vocab if draft_vocab < vocab else 0
+
+
+class ConfigJson:
+    """Mixin of configurations, which are dataclasses: as JSON, and back."""
+
+    __slots__ = ()
+
+    def to_json(self: Any) -> dict[str, Any]:
+        return json.loads(json.dumps(asdict(self)))
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
+        return cls(**data)
 
 
 class Borrowing(nn.Module):

@@ -14,8 +14,8 @@ Parameters have the names of the published checkpoints, with ``layers.0`` for EA
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from decoders.model.files.shape import ROTARIES, ModelShape
 
-from .borrowing import Borrowing, drafted_count
+from .borrowing import Borrowing, ConfigJson, drafted_count
 from .network import Norm, attend, rotate
 from .own_cache import Remember
 
@@ -32,7 +32,7 @@ THETA = 10_000.0  # of the rotary positions of heads that are trained here
 MOST_LAYERS, MOST_FEATURES = 8, 16
 
 
-class Beside:
+class Beside(ConfigJson):
     """Mixin of configurations: the shape of a network of Llama layers that reads states of a target beside it."""
 
     __slots__ = ()
@@ -63,11 +63,6 @@ class Beside:
         if (self.shared or not self.own_embedding) and self.hidden != shape.hidden:
             return f"it is {self.hidden:,} numbers wide, and the embedding that it shares {shape.hidden:,}"
         return None
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
-        """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
-        return cls(**data)
 
     def rotary(self: Any, rows: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin ``[rows, head size]`` of the first positions, in the dtype and on the device of ``like``."""
@@ -157,9 +152,6 @@ class EagleConfig(Beside):
             mlp or shape.mlp, shape.norm_eps, third, fc_bias=not third, context_length=shape.context_length,
             draft_vocab=drafted_count(draft_vocab, shape.vocab), **options,
         )  # fmt: skip
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "features": list(self.features), "windows": list(self.windows)}
 
 
 def rotary(config: Any, rows: int, like: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ file holds residual blocks alone.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from decoders.errors import UserError
 from decoders.model.files.shape import ModelShape
 
-from .borrowing import Borrowing, drafted_count
+from .borrowing import Borrowing, ConfigJson, drafted_count
 from .eagle_head import EagleConfig
 from .heads_prefix import PrefixLayer
 
@@ -32,7 +32,7 @@ MOST_HEADS, MOST_BLOCKS = 16, 16
 
 
 @dataclass(frozen=True, slots=True)
-class HeadsConfig:
+class HeadsConfig(ConfigJson):
     """The shape of parallel heads: how many ``heads``, of so many residual ``blocks`` each.
 
     ``grounded``: Hydra's, which read the drafted tokens. ``mixed``: the residual connection of a grounded head's first
@@ -71,6 +71,8 @@ class HeadsConfig:
             raise UserError(str(error)) from None
 
     def __post_init__(self) -> None:
+        if isinstance(self.prefix, dict):  # as JSON has it
+            object.__setattr__(self, "prefix", EagleConfig.from_json(self.prefix))
         if not (1 <= self.heads <= MOST_HEADS and 1 <= self.blocks <= MOST_BLOCKS):
             raise ValueError(
                 f"{self.heads} heads of {self.blocks} blocks are not possible: 1 to {MOST_HEADS} heads of 1 to "
@@ -102,15 +104,6 @@ class HeadsConfig:
     def layer(self, shape: ModelShape) -> int:
         """Which of the target's states the heads read, as ``Needs.layers`` counts them."""
         return shape.layers - self.hidden_state_offset
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "prefix": None if self.prefix is None else self.prefix.to_json()}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> HeadsConfig:
-        """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
-        prefix = data.get("prefix")
-        return cls(**{**data, "prefix": None if prefix is None else EagleConfig.from_json(prefix)})
 
 
 class ResBlock(nn.Module):

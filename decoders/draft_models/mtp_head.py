@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,14 +21,14 @@ from decoders.errors import UserError, first_line
 from decoders.model.files.shape import FULL, ModelShape
 from decoders.model.state.attention import NAME as ATTENTION
 
-from .borrowing import Borrowing
+from .borrowing import Borrowing, ConfigJson
 
 MOST_LAYERS = 16
 READS = {"position_embeddings", "past_key_values"}  # what a decoder layer is given
 
 
 @dataclass(frozen=True, slots=True)
-class MtpConfig:
+class MtpConfig(ConfigJson):
     """The shape of a model's MTP layers.
 
     Args:
@@ -76,14 +76,6 @@ class MtpConfig:
         if self.features != (shape.layers,):
             return f"they read state {self.features[0]}, and the model has {shape.layers} layers"
         return None
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "features": list(self.features)}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> MtpConfig:
-        """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
-        return cls(**data)
 
     def layer_config(self) -> Any:
         """The transformers configuration that the decoder layers are built from: they attend to everything and are

@@ -16,6 +16,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.model.target.target import SPARE_ROWS, Target
 from decoders.prompt_tokens.latency import load_latency
+from decoders.trace.speedup import row_line
 
 SIZES = (1, 16, 4, 64, 8, 32, 128)  # rows that are timed where nothing was measured, the most useful first
 REPEATS, CONTEXT = 3, 64
@@ -37,11 +38,7 @@ class Curve:
         if sizes:
             padded = np.asarray(sizes)[np.minimum(np.searchsorted(sizes, rows), len(sizes) - 1)]
             rows = np.maximum(rows, padded)
-        table = np.interp(rows, self.rows, self.ms)
-        if len(self.rows) > 1 and rows[-1] > self.rows[-1]:
-            slope = max(0.0, (self.ms[-1] - self.ms[-2]) / (self.rows[-1] - self.rows[-2]))
-            table = table + slope * np.maximum(rows - self.rows[-1], 0)
-        return np.maximum.accumulate(table)
+        return np.maximum.accumulate(row_line(self.rows, self.ms, rows))
 
 
 class RowCosts:

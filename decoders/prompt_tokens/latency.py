@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from decoders.folders import read_own, settings_folder, write_json
+from decoders.folders import read_own, reading, settings_folder, write_json
 from decoders.model.files.catalog import precision_of
 from decoders.model.target.target import Target
 from decoders.trace.speedup import WIDEST
@@ -106,17 +106,13 @@ class Latency:
     @classmethod
     def from_json(cls, data: Any) -> Latency:
         """Back from ``to_json``. Raises ValueError in one sentence for anything else."""
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            raise ValueError(f"not a latency of this version ({SCHEMA})")
-        try:
+        with reading(data, SCHEMA, "latency"):
             rows = tuple(int(n) for n in data["rows"])
             times = {key: tuple(float(x) for x in data[key]) for key in ("median", "low", "high")}
             made = cls(
                 Setup(**data["setup"]), str(data["model"]), int(data["context"]), rows, times["median"], times["low"],
                 times["high"], int(data["rounds"]), int(data["attempts"]),
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"a damaged latency ({error})") from None
         increasing = len(rows) > 0 and rows[0] == 1 and all(a < b for a, b in pairwise(rows))
         sane = all(len(t) == len(rows) and all(0 < x < math.inf for x in t) for t in times.values())
         if not increasing or not sane:

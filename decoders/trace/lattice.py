@@ -7,7 +7,7 @@ up to there (accuracy); and how far would the best walk have gone (oracle length
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from .trace import Trace
@@ -26,9 +26,6 @@ class LatticeStep:
     oracle: int
     chosen: int
     right: int
-
-    def to_json(self) -> dict[str, int]:
-        return asdict(self)
 
 
 def lattice_steps(trace: Trace) -> list[LatticeStep]:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from decoders.folders import reading
+
 from .acceptance import Acceptance
 from .speedup import expected_tokens
 from .trace import Trace
@@ -94,16 +96,12 @@ class Load:
     @classmethod
     def from_json(cls, data: Any) -> Load:
         """Back from ``to_json``. Raises ValueError in one sentence for anything else."""
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            raise ValueError(f"not a measured load of this version ({SCHEMA})")
-        try:
+        with reading(data, SCHEMA, "measured load"):
             cells = tuple(
                 Cell(int(b), int(r), int(c), float(ms), float(low), float(high), None if e is None else float(e))
                 for b, r, c, ms, low, high, e in data["cells"]
             )
             return cls(str(data["model"]), dict(data["setup"]), cells, int(data["rounds"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"a damaged load ({error})") from None
 
 
 def _line(at: Sequence[int], values: np.ndarray, where: float) -> np.ndarray:

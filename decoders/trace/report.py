@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from . import metrics
@@ -60,7 +61,7 @@ def report(trace: Trace) -> dict[str, Any]:
         "depths": list(map(list, metrics.acceptance_by_depth(trace))),
         "regrets": [{"step": r.step, "chosen": r.chosen, "best": r.best, "tokens": r.tokens} for r in lost],
         "oracle": oracle_of(trace),
-        "lattices": [one.to_json() for one in lattice_steps(trace)],
+        "lattices": [asdict(one) for one in lattice_steps(trace)],
         "statuses": _statuses(trace),
         "origins": _origins(trace),
         "legend": recorded_origins(trace.run),

@@ -30,6 +30,12 @@ def expected_speedup(acceptance: float, cost: float, gamma: int, verify: float =
     return expected_tokens(acceptance, gamma) / (gamma * cost + verify)
 
 
+def row_line(rows: Sequence[int], ms: Sequence[float], at: int | np.ndarray) -> np.ndarray:
+    """Straight lines between measured points, beyond them the last slope, never falling."""
+    slope = (ms[-1] - ms[-2]) / (rows[-1] - rows[-2]) if len(rows) > 1 else 0.0
+    return np.interp(at, rows, ms) + max(0.0, slope) * np.maximum(at - np.int64(rows[-1]), 0)
+
+
 WIDEST = 0.25  # (upper − lower quartile) ÷ median from which a measurement counts as disturbed
 MOST_ROWS = 1_000_000  # of a forward
 
@@ -70,10 +76,7 @@ class RowTimes:
         return cls(rows, ms)
 
     def at(self, rows: int) -> float:
-        if rows <= self.rows[-1] or len(self.rows) == 1:
-            return float(np.interp(rows, self.rows, self.ms))
-        slope = (self.ms[-1] - self.ms[-2]) / (self.rows[-1] - self.rows[-2])
-        return self.ms[-1] + max(0.0, slope) * (rows - self.rows[-1])
+        return float(row_line(self.rows, self.ms, rows))
 
     def relative(self, rows: int) -> float:
         """L(n) ÷ L(1)."""

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .linear import PackedLinear, crossover, give_back, mapped_weights, owners_of, pack
+from .linear import PackedLinear, Unpacked, crossover, give_back, mapped_weights, owners_of, pack
 
 Build = Callable[[Tensor, Tensor | None], Any]  # of a weight [out, in] and a bias, a linear layer
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
@@ -41,7 +41,7 @@ class Joint:
         return last[1][index]
 
 
-class JointPart(nn.Module):
+class JointPart(Unpacked):
     """One of the layers, under its own name; ``weight`` and ``bias`` are unpacked at every reading."""
 
     def __init__(self, joint: Joint, index: int) -> None:
@@ -60,11 +60,6 @@ class JointPart(nn.Module):
 
     def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
         return self.joint.part(x, self.index)
-
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        destination[f"{prefix}weight"] = self.weight
-        if self.bias is not None:
-            destination[f"{prefix}bias"] = self.bias
 
 
 @torch.no_grad()

@@ -46,7 +46,16 @@ BLOCKS = (64, 48, 32, 24, 16, 8)  # outputs that oneDNN keeps side by side
 _clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-5 else time.perf_counter
 
 
-class PackedLinear(nn.Module):
+class Unpacked(nn.Module):
+    """A layer whose weights lie otherwise: its state dict has them as they are read."""
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        destination[f"{prefix}weight"] = self.weight
+        if self.bias is not None:
+            destination[f"{prefix}bias"] = self.bias
+
+
+class PackedLinear(Unpacked):
     """A linear layer with a oneDNN-packed copy of ``weight`` [out, in], used from ``packed_from`` rows on.
 
     Below that, plain ``F.linear`` is faster: how far below depends on the processor and the shape (``crossover``). From
@@ -74,11 +83,6 @@ class PackedLinear(nn.Module):
         if self.plain is not None and x.numel() < self.packed_from * self.in_features:
             return F.linear(x, self.plain, self.bias)
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
-
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        destination[f"{prefix}weight"] = self.weight
-        if self.bias is not None:
-            destination[f"{prefix}bias"] = self.bias
 
 
 class PackedEmbedding(nn.Module):

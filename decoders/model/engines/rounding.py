@@ -23,7 +23,7 @@ from decoders.errors import UserError
 from ..files.catalog import WEIGHTS
 from . import kernel
 from .joint import join
-from .linear import give_back, mapped_weights
+from .linear import Unpacked, give_back, mapped_weights
 from .norms import compute_in_double, exact_norm, fuse_norms
 
 BITS = {"int8": 8, "int4": 5}  # of a weight, with its share of scales and offsets
@@ -31,7 +31,7 @@ GROUP = 32  # weights of a row that share scale and offset in int4, as in GGUF's
 BLOCK = 16  # outputs that the int4 kernel takes at a time, and inputs that the int8 kernel does
 
 
-class RoundedLinear(nn.Module):
+class RoundedLinear(Unpacked):
     """A linear layer on int8 weights, each row with a scale, or int4 weights, each ``GROUP`` with a scale and an offset
     (w = (q - 8) · scale + offset, q from 0 to 15).
     """
@@ -68,11 +68,6 @@ class RoundedLinear(nn.Module):
                 return self.numbers.float() * self.scale.float()[:, None]
             ones = torch.eye(self.in_features, dtype=torch.bfloat16)
             return torch.ops.aten._weight_int4pack_mm_for_cpu(ones, self.numbers, GROUP, self.scale).float().mT
-
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        destination[f"{prefix}weight"] = self.weight
-        if self.bias is not None:
-            destination[f"{prefix}bias"] = self.bias
 
 
 class KernelLinear(RoundedLinear):

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from decoders.folders import read_own, settings_folder, write_json
+from decoders.folders import read_own, reading, settings_folder, write_json
 
 from .catalog import CALIBRATION, SHIPPED, current_key
 from .shape import ModelShape, rotaries
@@ -65,15 +65,11 @@ class Calibration:
     @classmethod
     def from_json(cls, data: Any) -> Calibration:
         """Back from ``to_json``. Raises ValueError in one sentence for anything else."""
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            raise ValueError(f"not a calibration of this version ({SCHEMA})")
-        try:
+        with reading(data, SCHEMA, "calibration"):
             steps = tuple(float(x) for x in data["tokens_per_step"])
             counts = tuple(tuple(int(n) for n in row) for row in data["head_counts"])
             numbers = {key: int(data[key]) for key in ("best_layer", "tokens_counted", "prompts", "draft_length")}
             made = cls(current_key(str(data["model_key"])), str(data["model"]), steps, head_counts=counts, **numbers)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"a damaged calibration ({error})") from None
         if not 0 <= made.best_layer < len(steps) or len(steps) != len(counts) + 1 or len(set(map(len, counts))) != 1:
             raise ValueError("a damaged calibration (its layers and heads do not fit together)")
         return made

@@ -17,7 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,6 @@ class GgufSource:
     sha256: str
     bytes: int
     types: dict[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"file": self.file, "sha256": self.sha256, "bytes": self.bytes, "types": self.types}
 
 
 def gguf_file(place: Path) -> Path | None:
@@ -202,7 +199,7 @@ def _convert(file: Path, key: str, dtype: torch.dtype, folder: Path, told: Progr
         with _lend(header, lambda share: told(f"Converting {file.name}: weights", 0.1 + 0.75 * share)):
             _write(file, header, dtype, new, told)
         source = GgufSource(file.name, key, file.stat().st_size, header.types)
-        (new / SOURCE).write_text(json.dumps({**source.to_json(), "notes": header.notes}, indent=1) + "\n", "utf-8")
+        (new / SOURCE).write_text(json.dumps({**asdict(source), "notes": header.notes}, indent=1) + "\n", "utf-8")
         new.rename(folder)
         for note in header.notes:
             log.warning("%s: %s", file.name, note)

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def load_target(
     target = Target(network, tokenizer, name, engine=chosen_engine(engine), weights=weights)
     source = source_of(Path(network.config._name_or_path))
     if source is not None:
-        target.info["dequantised"] = source.to_json()
+        target.info["dequantised"] = asdict(source)
     return target
 
 
