@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft_models import block_published
 from decoders.draft_models.block_drafter import NODE_TERMS, STEP_TERMS, BlockDrafter
@@ -19,10 +18,12 @@ from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.method.part import HEADS, Kind, Training
 from decoders.model.target.target import Target
-from decoders.parts import TrainedPart, load_part
+from decoders.parts import load_part
 from decoders.trace.origins import DRAFTER
 from decoders.verifiers.block import BlockVerifier
 from decoders.verifiers.residual import ResidualVerifier
+
+from .eagle import heads_of
 
 MATCH, RATIO, JOINT = "match", "ratio", "block"
 
@@ -57,14 +58,7 @@ def build_block(kind: str, target: Target, params: Any) -> BlockDrafter:
     return BlockDrafter(network, params.tokens, threshold, params.rule != MATCH)
 
 
-def drafts_blocks(kind: Kind) -> dict[str, Any]:
-    """A card's facts on block drafters of this kind: how they are built, what they read, the part."""
-    return {
-        "build": partial(build_block, kind.name),
-        "needs": lambda target, params: Needs(layers=load_part(target, kind.name, params.part).config.features),
-        "part": TrainedPart(kind),
-    }  # fmt: skip
-
+drafts_blocks = partial(heads_of, make=build_block)
 
 KIND = Kind(
     "dflash", "DFlash drafter", BlockConfig, BlockNetwork, partial(block_published.fit, "dflash"),

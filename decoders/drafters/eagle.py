@@ -6,7 +6,7 @@ tree with a head that reads three states of the target.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -235,10 +235,12 @@ def verifier_by_rule(params: Any, chooser: Chooser, stop_ids: Any) -> Verifier:
     return TurnsVerifier(chooser) if params.rule == "in turn" else ResidualVerifier(chooser)
 
 
-def heads_of(kind: Kind) -> dict[str, Any]:
-    """A card's facts on heads of this kind: how drafters are built, what they read, the part."""
+def heads_of(kind: Kind, make: Callable[[str, Target, Any], Drafter] = build) -> dict[str, Any]:
+    """A card's facts on networks of this kind, which read states of the target: how drafters are made of them, which
+    states they read, the part.
+    """
     return {
-        "build": partial(build, kind.name),
+        "build": partial(make, kind.name),
         "needs": lambda target, params: Needs(layers=load_part(target, kind.name, params.part).config.features),
         "part": TrainedPart(kind),
     }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -92,7 +93,7 @@ class Recorder:
     def __enter__(self) -> Self:
         if CURRENT in vars(self.model):
             raise UserError("this model is being recorded already: leave the first with block before the next")
-        makers = self._generate, self._processors, self._criteria, self._candidates
+        makers = self._generate, *map(self._after, (begin, StepCriteria, partial(watch, self)))
         wrapped = {name: make(getattr(self.model, name)) for name, make in zip(SEAM, makers, strict=True)}
         refused = {name: _refuse_batched(name) for name in BATCHED if hasattr(self.model, name)}
         for name, new in {CURRENT: self, **wrapped, **refused}.items():
@@ -155,39 +156,19 @@ class Recorder:
 
         return generate
 
-    def _processors(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        """Called once per generate(), when its settings are known and nothing was computed."""
+    def _after(self, act: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """The model's own method, after which ``act`` is told the call that is recorded, what came of the method and
+        what it was given, and gives what stands for it.
+        """
 
-        def get(*args: Any, **kwargs: Any) -> Any:
-            processors = own(*args, **kwargs)
-            call = self._current
-            if call is not None:
-                config = kwargs.get("generation_config", args[0] if args else None)
-                if problem := cannot_follow(config, kwargs.get("input_ids_seq_length")):
-                    raise UserError(problem)
-                call.config, call.processors = config, bool(processors)
-                call.mask = (kwargs.get("model_kwargs") or {}).get("attention_mask")
-                call.begin()
-            return processors
+        def wrap(own: Callable[..., Any]) -> Callable[..., Any]:
+            def get(*args: Any, **kwargs: Any) -> Any:
+                made, call = own(*args, **kwargs), self._current
+                return made if call is None else act(call, made, *args, **kwargs)
 
-        return get
+            return get
 
-    def _criteria(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        def get(*args: Any, **kwargs: Any) -> Any:
-            criteria = own(*args, **kwargs)
-            return criteria if self._current is None else StepCriteria(criteria, self._current)
-
-        return get
-
-    def _candidates(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        def get(*args: Any, **kwargs: Any) -> Any:
-            generator = own(*args, **kwargs)
-            call = self._current
-            if call is not None:
-                watch(generator, call, self)
-            return generator
-
-        return get
+        return wrap
 
     def _forward(self, model: Any, args: Any, output: Any) -> None:
         call = self._current
@@ -219,10 +200,21 @@ def _refuse_batched(name: str) -> Callable[..., Any]:
     return refuse
 
 
+def begin(call: Call, processors: Any, *args: Any, **kwargs: Any) -> Any:
+    """Once per generate(), when its settings are known and nothing was computed."""
+    config = kwargs.get("generation_config", args[0] if args else None)
+    if problem := cannot_follow(config, kwargs.get("input_ids_seq_length")):
+        raise UserError(problem)
+    call.config, call.processors = config, bool(processors)
+    call.mask = (kwargs.get("model_kwargs") or {}).get("attention_mask")
+    call.begin()
+    return processors
+
+
 class StepCriteria(StoppingCriteriaList):
     """The run's own criteria; each step ends when they are asked."""
 
-    def __init__(self, criteria: StoppingCriteriaList, call: Call) -> None:
+    def __init__(self, call: Call, criteria: StoppingCriteriaList, *_: Any, **__: Any) -> None:
         super().__init__(criteria)
         self.call = call
 
@@ -232,7 +224,7 @@ class StepCriteria(StoppingCriteriaList):
         return done
 
 
-def watch(generator: Any, call: Call, recorder: Recorder) -> None:
+def watch(recorder: Recorder, call: Call, generator: Any, *_: Any, **__: Any) -> Any:
     """Tell a call what a candidate generator gives. It stays what it is: generate() asks for its class."""
     propose, update = generator.get_candidates, generator.update_candidate_strategy
 
@@ -251,6 +243,7 @@ def watch(generator: Any, call: Call, recorder: Recorder) -> None:
 
     generator.get_candidates, generator.update_candidate_strategy = get_candidates, update_candidate_strategy
     call.generator = generator
+    return generator
 
 
 def cannot_record(model: Any) -> str | None:
