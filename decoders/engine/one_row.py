@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.model.target.target import Session, Target
+
+from .row_costs import forward_times
 
 PLACES = 5
 SHARE = 0.02  # of the time that runs take: so much goes into measuring it anew
@@ -71,16 +74,5 @@ def one_row_ms(session: Session) -> float:
 
 
 def _at(session: Session, length: int) -> float:
-    if length == session.length:
-        return _mean(session)
-    with session.at(length, Needs()) as part:
-        return _mean(part)
-
-
-def _mean(session: Session) -> float:
-    draft, taken = Draft.empty(session.context.root, "one row is timed"), []
-    for _ in range(4):
-        started = time.perf_counter()
-        int(session.score(draft).logits[0].argmax())  # waits for the device
-        taken.append((time.perf_counter() - started) * 1e3)
-    return statistics.fmean(taken[1:])
+    with nullcontext(session) if length == session.length else session.at(length, Needs()) as part:
+        return statistics.fmean(forward_times(part, Draft.empty(part.context.root, "one row is timed"), 3))

@@ -14,7 +14,7 @@ import torch
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
-from decoders.model.target.target import SPARE_ROWS, Target
+from decoders.model.target.target import SPARE_ROWS, Session, Target
 from decoders.prompt_tokens.latency import load_latency
 from decoders.trace.speedup import row_line
 
@@ -96,6 +96,16 @@ def static_sizes(target: Target) -> tuple[int, ...]:
     return tuple(static.sizes) if static is not None and target.engines.state[1] else ()
 
 
+def forward_times(session: Session, draft: Draft, count: int) -> list[float]:
+    """Milliseconds of verify forwards, one after another, behind one that is not timed."""
+    taken = []
+    for _ in range(1 + count):
+        started = time.perf_counter()
+        int(session.score(draft).logits[0].argmax())  # waits for the device
+        taken.append((time.perf_counter() - started) * 1e3)
+    return taken[1:]
+
+
 @torch.inference_mode()
 def measure(target: Target) -> Curve:
     """Verify forwards of some sizes behind a short context, timed now: medians of a few."""
@@ -111,11 +121,7 @@ def measure(target: Target) -> Curve:
         if size > 1 and (late or context + size > target.context_length):
             continue
         tokens = tuple((7 * n + 1) % vocab for n in range(size - 1))
-        draft, taken = Draft(DraftTree.chain(session.context.root, tokens)), []
-        for _ in range(1 + REPEATS):
-            begun = time.perf_counter()
-            int(session.score(draft).logits[0].argmax())  # waits for the device
-            taken.append((time.perf_counter() - begun) * 1e3)
-        times[size] = statistics.median(taken[1:])
+        draft = Draft(DraftTree.chain(session.context.root, tokens))
+        times[size] = statistics.median(forward_times(session, draft, REPEATS))
     rows = tuple(sorted(times))
     return Curve(rows, tuple(np.maximum.accumulate([times[n] for n in rows]).tolist()), "measured before the run")

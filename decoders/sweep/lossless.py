@@ -158,7 +158,6 @@ def check_lossless(
     numbers, drawn = format_of(target.info), sampling is not None and not sampling.greedy
     assert not (drawn and stock), "generate() draws otherwise"
     allowed = tolerance if tolerance is not None else 0.0 if numbers in FULL_PRECISION else tolerance_of(numbers)
-    settings = {PLAIN: methods.get(PLAIN), **methods}
     settings = {name: select_method(name, methods.get(name)) for name in (PLAIN, *methods)}
     options = {"sampling": sampling, "max_new_tokens": max_new_tokens}
     checks = {name: MethodCheck(name, PLAIN, method.lossless) for name, (method, _) in settings.items()}
