@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .linear import PackedLinear, Unpacked, crossover, give_back, mapped_weights, owners_of, pack
+from .linear import PackedLinear, WeightLayer, crossover, give_back, mapped_weights, owners_of, pack
 
 Build = Callable[[Tensor, Tensor | None], Any]  # of a weight [out, in] and a bias, a linear layer
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
@@ -41,7 +41,7 @@ class Joint:
         return last[1][index]
 
 
-class JointPart(Unpacked):
+class JointPart(WeightLayer):
     """One of the layers, under its own name; ``weight`` and ``bias`` are unpacked at every reading."""
 
     def __init__(self, joint: Joint, index: int) -> None:

@@ -46,7 +46,7 @@ BLOCKS = (64, 48, 32, 24, 16, 8)  # outputs that oneDNN keeps side by side
 _clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-5 else time.perf_counter
 
 
-class Unpacked(nn.Module):
+class WeightLayer(nn.Module):
     """A layer whose weights lie otherwise: its state dict has them as they are read."""
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
@@ -55,7 +55,7 @@ class Unpacked(nn.Module):
             destination[f"{prefix}bias"] = self.bias
 
 
-class PackedLinear(Unpacked):
+class PackedLinear(WeightLayer):
     """A linear layer with a oneDNN-packed copy of ``weight`` [out, in], used from ``packed_from`` rows on.
 
     Below that, plain ``F.linear`` is faster: how far below depends on the processor and the shape (``crossover``). From

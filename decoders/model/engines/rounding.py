@@ -23,7 +23,7 @@ from decoders.errors import UserError
 from ..files.catalog import WEIGHTS
 from . import kernel
 from .joint import join
-from .linear import Unpacked, give_back, mapped_weights
+from .linear import WeightLayer, give_back, mapped_weights
 from .norms import compute_in_double, exact_norm, fuse_norms
 
 BITS = {"int8": 8, "int4": 5}  # of a weight, with its share of scales and offsets
@@ -31,7 +31,7 @@ GROUP = 32  # weights of a row that share scale and offset in int4, as in GGUF's
 BLOCK = 16  # outputs that the int4 kernel takes at a time, and inputs that the int8 kernel does
 
 
-class RoundedLinear(Unpacked):
+class RoundedLinear(WeightLayer):
     """A linear layer on int8 weights, each row with a scale, or int4 weights, each ``GROUP`` with a scale and an offset
     (w = (q - 8) · scale + offset, q from 0 to 15).
     """
