@@ -6,12 +6,9 @@ are not importable here; transformers' own DFlash is (``test_blocks.py`` holds b
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from .eagle_oracle import normal
@@ -76,14 +73,6 @@ def configuration(kind: str, **more: Any) -> dict[str, Any]:
             "conv_kernel_size": TAPS, "conv_group_size": GROUP, "selector_rank": RANK, "selector_top_k": CANDIDATES,
         }  # fmt: skip
     return {**QWEN, "block_size": BLOCK, "num_target_layers": 3, "dflash_config": of_block, **more}
-
-
-def publish(folder: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> str:
-    """A checkpoint's folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config))
-    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / "model.safetensors")
-    return str(folder)
 
 
 def _norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:

@@ -18,7 +18,7 @@ from decoders.parts import Part, own_place, save_part
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 from decoders.training.drafter import draft_for
 
-from .models import network, tiny_tokenizer
+from .models import save_model
 
 
 def _random(made: Any, target: Target, seed: int, *, vectors: bool = True) -> Any:
@@ -103,13 +103,8 @@ def saved_drafters(places: Any) -> dict[str, str]:
     """Drafters on disk by family: the target itself, another one, one with sliding windows. ``places`` is pytest's
     ``tmp_path_factory``.
     """
-    made = {}
-    for family, seed in (("llama", 1), ("gpt2", 2), ("mistral-window", 3)):
-        folder = places.mktemp(family)
-        network(family, seed).save_pretrained(folder)
-        tiny_tokenizer().save_pretrained(folder)
-        made[family] = str(folder)
-    return made
+    seeds = {"llama": 1, "gpt2": 2, "mistral-window": 3}
+    return {family: save_model(places.mktemp(family), family, seed) for family, seed in seeds.items()}
 
 
 def learnt_states(target: Target, network: Any, texts: list[list[int]]) -> dict[str, torch.Tensor]:

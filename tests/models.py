@@ -104,6 +104,13 @@ def tiny_target(family: str = "llama", seed: int = 1, dtype: torch.dtype = torch
     return target
 
 
+def save_model(folder: Any, family: str = "llama", seed: int = 1, model: Any = None) -> str:
+    """A tiny model, or the one that is given, with the tokenizer, as a folder that commands load."""
+    (network(family, seed) if model is None else model).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
 def prompt_ids(seed: int, length: int = 60, spread: int = 30) -> list[int]:
     """Random ids from a narrow range, so that n-grams repeat and drafters find something."""
     generator = torch.Generator().manual_seed(seed)

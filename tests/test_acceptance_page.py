@@ -26,7 +26,7 @@ from specviz.pages.acceptance import judging as background
 from specviz.pages.acceptance import service
 
 from . import synthetic
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids
 from .stubs import StubDesk, app_of
 from .test_definitions import acceptance
 from .waiting import WAIT_S, until
@@ -169,11 +169,6 @@ def test_the_command_prints_the_same_numbers(
 # --- two outputs
 
 PROMPT = prompt_ids(3, 30)
-
-
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return tiny_target()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from decoders import load, save
 
 from . import synthetic
 from .command import refusal, specviz
-from .models import network, tiny_tokenizer
+from .models import network, save_model
 
 PASSAGES = ["the old lamp at the station", "was sold to the city museum"]
 ANSWER = "It says: the old lamp at the station. It was sold to the city museum"
@@ -24,12 +24,9 @@ ROW = {
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A tiny model with a tokenizer and an end of text, as a folder."""
-    folder = tmp_path_factory.mktemp("models") / "toy"
     made = network("llama")
     made.generation_config.eos_token_id = 1
-    made.save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return str(folder)
+    return save_model(tmp_path_factory.mktemp("models") / "toy", model=made)
 
 
 @pytest.fixture

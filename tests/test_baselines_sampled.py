@@ -4,11 +4,12 @@ drafts), and what if drafts a step again as it was.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
 from decoders import Prompt, Sampling, generate, record
 from decoders.engine.decoding import Decoding
@@ -17,10 +18,12 @@ from decoders.study.look.whatif import ReadRun
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser
 
+from .chance import first_tokens, p_value
+from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
 from .tiers import matrix
 
-RUNS, NEW = 1500, 16
+RUNS, NEW, LONGER = 1500, 16, 24
 WARM = Sampling(temperature=1.0, top_k=6, seed=3)
 METHODS: dict[str, dict[str, Any]] = {
     "recycling": {}, "sam": {"len_threshold": 1}, "suffix": {"tree": True, "factor": 2.0}, "logitspec": {},
@@ -44,6 +47,24 @@ def prompt(target: Any) -> Prompt:
     return Prompt(bare.tokens, bare.segments, pool=pool)
 
 
+OTHERWISE: list[tuple[str, dict[str, Any]]] = [
+    *(("sam", {"fallback": name, "len_threshold": 2}) for name in ("recycling", "eagle2", "adapld", "none")),
+    ("suffix", {}), ("suffix", {"tree": True, "factor": 2.0}), ("logitspec", {}),
+    ("lookahead", {}), ("lookahead", {"prompt": True, "n": 3, "w": 4}), ("lookahead", {"n": 2, "g": 0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "params"), OTHERWISE)
+@pytest.mark.parametrize("sampling", [None, Sampling(temperature=0.8, seed=2)])
+def test_output_is_plain_decodings(
+    target: Any, home: Path, method: str, params: dict[str, Any], sampling: Sampling | None
+) -> None:
+    save_tiny_part(target, "eagle")
+    prompt = Prompt.from_ids(prompt_ids(3))
+    plain = generate(target, prompt, sampling=sampling, max_new_tokens=LONGER)
+    assert generate(target, prompt, method, params, sampling=sampling, max_new_tokens=LONGER) == plain
+
+
 @pytest.mark.parametrize("method", matrix(METHODS, 2, "the other baselines"))
 def test_what_if_drafts_a_step_again_as_it_was(target: Any, prompt: Prompt, method: str) -> None:
     trace = record(target, prompt, method, METHODS[method], sampling=WARM, max_new_tokens=NEW)
@@ -60,14 +81,6 @@ def test_sampled_tokens_are_the_targets_own(target: Any, prompt: Prompt, method:
     assert [t for step in steps for t in step.emitted] == again
     step = max(steps, key=lambda one: one.draft.tree.drafted)
     assert step.draft.tree.drafted, "there is a draft to be judged"
-    counts = np.zeros(step.scored.logits.shape[-1])
-    for seed in range(RUNS):
-        verdict = MatchVerifier(Chooser(Sampling(temperature=1.0, top_k=6, seed=seed)))(step.draft, step.scored)
-        counts[step.draft.tree.tokens[verdict.path[1]] if verdict.accepted else verdict.bonus] += 1
+    counts = first_tokens(step.draft, step.scored, lambda seed: MatchVerifier(Chooser(replace(WARM, seed=seed))), RUNS)
     expected = Chooser(WARM).probabilities(step.scored.logits[:1])[0].double().numpy()
-    assert not counts[expected == 0].any()
-    likely = expected * RUNS >= 5
-    seen = np.append(counts[likely], counts[~likely].sum())
-    wanted = np.append(expected[likely], expected[~likely].sum()) * RUNS
-    keep = wanted > 0
-    assert chisquare(seen[keep], wanted[keep] * RUNS / wanted[keep].sum()).pvalue > 1e-3
+    assert p_value(counts, expected * RUNS) > 1e-3

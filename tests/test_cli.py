@@ -26,7 +26,7 @@ from specviz.views.examples import examples
 from specviz.words import column_texts
 
 from .command import refusal, specviz
-from .models import network, tiny_tokenizer
+from .models import tiny_tokenizer
 
 torch.set_num_threads(1)  # toys: more threads only cost
 
@@ -39,15 +39,6 @@ PROMPTS = [
     {"id": "edit", "instruction": "Copy", "context": "def total(items): return sum(items)", "question": "def total"},
     {"id": "long", "turns": ["museum 10 lamps " * 200]},
 ]
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory) -> str:
-    """A random Llama with a tokenizer, as a folder."""
-    folder = tmp_path_factory.mktemp("models") / "toy"
-    network("llama").save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return str(folder)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from specviz.server.store import TraceStore, UnknownTrace
 
 from . import synthetic
 from .drafters_for_tests import WildTrees, credulous, method_of
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids
 from .stubs import StubDesk, app_of
 from .waiting import WAIT_S
 
@@ -43,11 +43,6 @@ class Tiny(Desk):
         super().__init__(store, Runner(store), Loader(lambda: target), pages=pages())
         self.loader.start()
         assert self.loader.wait(WAIT_S)
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target()
 
 
 @pytest.fixture(scope="module")

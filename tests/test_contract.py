@@ -15,7 +15,7 @@ from decoders.study.judge import contract
 from decoders.study.judge.contract import NEW
 
 from .drafts import save_tiny_part
-from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import prompt_ids, save_model, tiny_target, tiny_tokenizer
 from .tiers import matrix
 
 NAMES = tuple(methods())
@@ -27,15 +27,13 @@ def target(tmp_path_factory):
     """A tiny target with untrained draft models and, for PPD on a drafter, a language model with prompt tokens offered
     as its drafter: every method has what it needs.
     """
-    made, folder = tiny_target("qwen3"), tmp_path_factory.mktemp("drafter")
-    network("qwen3", 2).save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
+    made, folder = tiny_target("qwen3"), save_model(tmp_path_factory.mktemp("drafter"), "qwen3", 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
         for kind in kinds():
             save_tiny_part(made, kind)
-        offer_drafter(made, str(folder))
-        save_tiny_part(open_drafter(made, str(folder)), "ppd")
+        offer_drafter(made, folder)
+        save_tiny_part(open_drafter(made, folder), "ppd")
         yield made
 
 

@@ -12,16 +12,11 @@ from decoders.study.look.whatif import ReadRun
 from specviz.cli import main
 
 from .command import refusal
-from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import prompt_ids, save_model
 from .test_plugins import COPIED, registry, write  # noqa: F401
 from .tiers import matrix
 
 PROMPT = Prompt.from_ids(prompt_ids(3, spread=5))
-
-
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target("llama")
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +59,7 @@ def test_the_worst_steps_come_first_and_are_against_the_last_save(tmp_path, targ
 
 
 def test_the_command_drafts_at_every_save_and_survives_a_broken_file(tmp_path, monkeypatch, capsys):
-    network("llama").save_pretrained(tmp_path / "toy")
-    tiny_tokenizer().save_pretrained(tmp_path / "toy")
-    model, path = ["--model", str(tmp_path / "toy")], write(tmp_path)
+    model, path = ["--model", save_model(tmp_path / "toy")], write(tmp_path)
     out = str(tmp_path / "run.spectrace")
     prompt = "the old lamp the old lamp the old lamp"
     assert main(["run", "--method", "pld", "--prompt", prompt, "--max-new-tokens", "24", "--out", out, *model]) == 0

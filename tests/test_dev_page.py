@@ -24,11 +24,6 @@ PROMPT = Prompt.from_ids(prompt_ids(3, spread=5))
 
 
 @pytest.fixture(scope="module")
-def target():
-    return tiny_target("llama")
-
-
-@pytest.fixture(scope="module")
 def trace(target):
     return record(target, PROMPT, "pld", {"k": 4}, max_new_tokens=40)
 

@@ -18,7 +18,7 @@ from decoders.model.state.transfer import fetch, rows_of, send, stretches
 from decoders.model.target.target import Target
 
 from .drafts import save_tiny_part
-from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import network, prompt_ids, save_model, tiny_target, tiny_tokenizer
 from .simulation import simulate
 from .tiers import matrix
 from .whatifs import whatif
@@ -44,17 +44,14 @@ COPIES = {
 def folder(request, tmp_path_factory):
     """A saved model with grouped heads, or without, and where it can be, parts and a drafter for it."""
     place = tmp_path_factory.mktemp(request.param)
-    network(request.param).save_pretrained(place)
-    tiny_tokenizer().save_pretrained(place)
+    save_model(place, request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
         if request.param == "qwen3":
             here = load_target(place, device="cpu")
             for kind in kinds():
                 save_tiny_part(here, kind)
-            network("qwen3", 2).save_pretrained(place / "drafter")
-            tiny_tokenizer().save_pretrained(place / "drafter")
-            save_tiny_part(open_drafter(here, str(place / "drafter")), "ppd")
+            save_tiny_part(open_drafter(here, save_model(place / "drafter", "qwen3", 2)), "ppd")
         yield place
 
 

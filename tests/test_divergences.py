@@ -26,15 +26,10 @@ from decoders.study.judge.divergences import (
 from decoders.verifiers.sampling import Sampling
 
 from .drafters_for_tests import WildTrees, credulous, method_of
-from .models import network, prompt_ids, tiny_target
+from .models import network, prompt_ids
 
 PROMPT = Prompt.from_ids(prompt_ids(3, 40))
 NEW = 24
-
-
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return tiny_target()
 
 
 @pytest.fixture(scope="module")

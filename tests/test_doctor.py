@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 
 from decoders import Prompt, UserError, find_method, generate
 from decoders.model.target.target import Target
+from decoders.names import QUICK
 from decoders.parts import load_part
 from decoders.prompt.files import PromptRecord
 from decoders.study.doctor.controls import ControlOutcome, controls
@@ -34,26 +35,16 @@ from specviz.views.doctor_page import doctor_page
 from . import synthetic
 from .command import refusal
 from .drafts import save_tiny_part
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids
 from .planting import FAULTS, examine_fault, finds, rare_vocabulary
 from .stubs import StubDesk, app_of
 from .waiting import WAIT_S, until
 
+pytestmark = pytest.mark.usefixtures("home")
 METHODS = {
     "eagle": ("eagle2", {"top_k": 1, "depth": 2, "total_tokens": 4}), "medusa": ("medusa", {"tree": "chain"}),
     "hydra": ("hydra", {"tree": "chain"}), "drafter": ("sps", {"gamma": 3}), "glide": ("glide", {"gamma": 3}),
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return tiny_target()
 
 
 def text_of(target: Target, drafting: Drafting, answer: int = 12) -> Text:
@@ -314,11 +305,12 @@ def test_a_planted_fault_is_found(fault: Any, healthy: dict[str, Any], tmp_path:
 
     if fault.change is rare_vocabulary:
         pytest.skip("the bundled drafter drafts every token: `python -m tests.planting` plants it in SmolLM2's")
-    settings: dict[str, Any] = {"max_new_tokens": 40, "places": 100}
     if "target" not in healthy:
         target = healthy["target"] = load_target("bundled", device="cpu")
-        healthy["prompts"] = [example.record.prompt(target.tokenizer) for example in examples.examples(True)[:8]]
+        prompts = healthy["prompts"] = [one.record.prompt(target.tokenizer) for one in examples.examples(True)[:8]]
+        healthy["answers"] = [generate(target, prompt, QUICK, max_new_tokens=40) for prompt in prompts]
     target, prompts = healthy["target"], healthy["prompts"]
+    settings: dict[str, Any] = {"answers": healthy["answers"], "places": 60}
     if fault.kind not in healthy:
         healthy[fault.kind] = examine(drafting_of(target, fault.kind), prompts, part=fault.kind, **settings)
     assert not healthy[fault.kind].faults

@@ -21,11 +21,6 @@ from .test_eagle import DRAFTED, states_of
 pytestmark = pytest.mark.usefixtures("home")
 
 
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target("llama")
-
-
 def without(weights, *names):
     return {name: tensor for name, tensor in weights.items() if name not in names}
 

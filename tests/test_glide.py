@@ -21,14 +21,9 @@ from .drafts import save_tiny_part, tiny_draft
 from .models import VOCAB, configs, prompt_ids, tiny_target
 from .tiers import matrix
 
+pytestmark = pytest.mark.usefixtures("home")
 NEW = 24
 FAMILIES = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    return tmp_path
 
 
 def context_of(target, tokens, cut=None):

@@ -8,12 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import transformers as hf
 from safetensors.torch import load_file, save_file
-from scipy.stats import chisquare
 
 import specviz
 from decoders import Prompt, Sampling, UserError, generate, record
@@ -37,10 +35,11 @@ from decoders.study.measure.together import decode_together
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser
 
+from .chance import first_tokens, p_value
 from .drafts import save_tiny_part
-from .families.cases import VOCAB, cases
+from .families.cases import cases
 from .families.compare import IDENTICAL, compare, network, open_case
-from .models import prompt_ids, tiny_tokenizer
+from .models import prompt_ids, save_model, tiny_tokenizer
 from .tiers import matrix
 
 HYBRIDS = {case.family: case for case in cases() if case.window == "hybrid"}
@@ -210,13 +209,8 @@ def test_sampled_tokens_are_the_targets_own(family: str) -> None:
     step = max(steps, key=lambda one: one.draft.tree.drafted)
     text = [*prompt.tokens, *again][: step.context_length]
     expected = Chooser(warm).probabilities(target.reference_logits(text, 1).float())[0].double().numpy()
-    counts, runs = np.zeros(VOCAB), 1500
-    for seed in range(runs):
-        verdict = MatchVerifier(Chooser(Sampling(temperature=1.0, top_k=6, seed=seed)))(step.draft, step.scored)
-        counts[step.draft.tree.tokens[verdict.path[1]] if verdict.accepted else verdict.bonus] += 1
-    keep = expected > 0
-    assert step.draft.tree.drafted and not counts[~keep].any()
-    assert chisquare(counts[keep], expected[keep] / expected[keep].sum() * runs).pvalue > 1e-3
+    counts = first_tokens(step.draft, step.scored, lambda seed: MatchVerifier(Chooser(replace(warm, seed=seed))), 1500)
+    assert step.draft.tree.drafted and p_value(counts, expected * 1500) > 1e-3
 
 
 def test_memory_of_states_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,16 +263,14 @@ def test_every_part_drafts_for_a_hybrid(family: str, tmp_path: Path, monkeypatch
         assert generate(target, prompt, method, max_new_tokens=14) == expected, method
     drafts: dict[str, Any] = {"medusa": {}}
     for seed in (1, 7):  # the target's own weights, so that drafts are accepted, and others
-        folder = tmp_path / f"drafter-{seed}"
-        network(HYBRIDS[family], seed).save_pretrained(folder)
-        tiny_tokenizer().save_pretrained(folder)
+        folder = save_model(tmp_path / f"drafter-{seed}", model=network(HYBRIDS[family], seed))
         for expansion in ("none", "fixed"):
-            params = {"drafter": str(folder), "expansion": expansion}
+            params = {"drafter": folder, "expansion": expansion}
             drafts[f"{seed} {expansion}"] = list(Decoding.of(target, prompt, "sps", params, max_new_tokens=14))
             assert [token for step in drafts[f"{seed} {expansion}"] for token in step.emitted] == expected
     assert sum(step.accepted for step in drafts["1 none"]) == 14 - len(drafts["1 none"])
     with pytest.raises(UserError, match="follows one text from forward to forward"):
-        generate(target, prompt, "sps", {"drafter": str(folder), "expansion": "beam 4"}, max_new_tokens=4)
+        generate(target, prompt, "sps", {"drafter": folder, "expansion": "beam 4"}, max_new_tokens=4)
 
 
 def test_a_head_of_a_model_without_states_is_refused_on_one_with_them(tmp_path: Path) -> None:
@@ -293,8 +285,7 @@ def test_a_head_of_a_model_without_states_is_refused_on_one_with_them(tmp_path: 
 def test_a_checkpoint_that_lacks_a_states_weights_is_refused(tmp_path: Path) -> None:
     """A layer that was left out would be random numbers; further weights, such as an MTP head's, are left alone."""
     model, ids = network(HYBRIDS["qwen3_next"]), prompt_ids(3, 40)
-    model.save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
+    save_model(tmp_path, model=model)
     file = tmp_path / "model.safetensors"
     weights = load_file(file)
     save_file({**weights, "mtp.fc.weight": torch.zeros(2, 2)}, file, {"format": "pt"})

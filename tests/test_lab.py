@@ -77,11 +77,6 @@ SWEEP = Experiment(
 pytestmark = pytest.mark.usefixtures("home")
 
 
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("llama")
-
-
 def made_cases(count: int = 2, reference: str = "") -> list[Case]:
     return [
         Case(f"p{n}", ("a", "b")[n % 2], replace(Prompt.from_ids(prompt_ids(n)), reference=reference))

@@ -24,6 +24,9 @@ torch.set_num_threads(1)
 VISIT = BEFORE + 1  # steps of a size one behind the other
 
 
+pytestmark = pytest.mark.usefixtures("home")
+
+
 class Machine:
     """A target whose steps take ``cost(rows, number of the step)`` seconds on its own clock."""
 
@@ -54,11 +57,6 @@ class Machine:
 
 def steady(rows: int, number: int) -> float:
     return 0.002 + 0.0001 * rows
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
 
 
 def test_an_untimed_step_changes_the_next_of_another_size_only():

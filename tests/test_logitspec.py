@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from decoders import Prompt, Sampling, generate
 from decoders.drafters.logitspec import LogitSpecDrafter, LogitSpecParams, branch_length, places_after
 
-from .models import prompt_ids, tiny_target
 from .work import lines
 
 NEW = 24
@@ -104,11 +102,3 @@ def test_a_long_prompt_costs_no_more_than_a_few_passes_over_it() -> None:
         context, drafter = context_of(text.tolist(), 1, list(range(64))), LogitSpecDrafter(LogitSpecParams())
         counted.append(lines(lambda d=drafter, c=context: (d.prepare(c), [d.propose(c, 64) for _ in range(5)])))
     assert counted[1] < 1.1 * counted[0] < 12_000
-
-
-@pytest.mark.parametrize("sampling", [None, Sampling(temperature=0.8, seed=2)])
-def test_output_is_plain_decodings(sampling: Sampling | None) -> None:
-    target, prompt = tiny_target("qwen3"), Prompt.from_ids(prompt_ids(3))
-    assert generate(target, prompt, "logitspec", sampling=sampling, max_new_tokens=NEW) == generate(
-        target, prompt, sampling=sampling, max_new_tokens=NEW
-    )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from decoders import Prompt, Sampling, generate, record
+from decoders import Prompt, generate, record
 from decoders.drafters.lookahead import LookaheadParams, NgramCache, rows_of, window_probes
 from decoders.engine.decoding import Decoding
 from decoders.study.look.whatif import ReadRun
@@ -71,15 +71,6 @@ def test_positions_and_what_the_rows_see() -> None:
     rows = window_probes((2, 3, 3))
     assert [offset for offset, _ in rows] == [1, 2, 1, 2, 3, 2, 3, 4]
     assert [sees for _, sees in rows] == [(), (0,), (), (0,), (0, 1), (2,), (0, 3), (0, 1, 4)]
-
-
-@pytest.mark.parametrize("sampling", [None, Sampling(temperature=0.8, seed=2)])
-@pytest.mark.parametrize("params", [{}, {"prompt": True, "n": 3, "w": 4}, {"n": 2, "g": 0}])
-def test_output_is_plain_decodings(target: Any, params: dict[str, Any], sampling: Sampling | None) -> None:
-    prompt = Prompt.from_ids(prompt_ids(3))
-    assert generate(target, prompt, "lookahead", params, sampling=sampling, max_new_tokens=NEW) == generate(
-        target, prompt, sampling=sampling, max_new_tokens=NEW
-    )
 
 
 def test_near_the_end_of_the_models_context_the_window_rests() -> None:

@@ -251,32 +251,26 @@ def test_would_accept_is_the_column_that_the_trace_declares():
     assert "would_accept" in {column.name for column in TABLES["candidates"]}
 
 
-def test_acceptance_of_a_draft_model_counts_its_chain_up_to_the_first_rejection():
-    trace = trace_of(
-        nodes={
-            "step": [0] * 5 + [1] * 2,
-            "parent": [-1, 0, 1, 2, 1, -1, 0],
-            "term:overlap": [None, 0.9, 0.5, 0.1, 0.5, None, 0.3],
-            "status": ["root", "accepted", "rejected", "unreached", "rejected", "root", "accepted"],
-            "origin": ["root", "drafter", "drafter", "drafter", "expansion", "root", "drafter"],
-        },
-    )  # fmt: skip
-    assert compute(trace)["beta"] == pytest.approx((0.9 + 0.5 + 0.3) / 3)
-    assert compute(trace_of())["beta"] is None
+CHAIN = {
+    "step": [0] * 5 + [1] * 2,
+    "parent": [-1, 0, 1, 2, 1, -1, 0],
+    "term:overlap": [None, 0.9, 0.5, 0.1, 0.5, None, 0.3],
+    "status": ["root", "accepted", "rejected", "unreached", "rejected", "root", "accepted"],
+    "origin": ["root", "drafter", "drafter", "drafter", "expansion", "root", "drafter"],
+}
+# a step whose second guess stood and whose next three did not: two positions, not five nodes nor a chain's one
+TREE = {
+    "step": [0] * 7 + [1] * 2,
+    "parent": [-1, 0, 0, 1, 2, 2, 2, -1, 0],
+    "term:overlap": [None, 0.9, 0.9, 0.2, 0.5, 0.5, 0.5, None, 0.1],
+    "status": ["root", "rejected", "accepted", "unreached", *["rejected"] * 3, "root", "rejected"],
+    "origin": ["root", "drafter", "expansion", "drafter", *["expansion"] * 3, "root", "head"],
+}
 
 
-def test_a_position_of_a_tree_counts_once_for_acceptance_whatever_stood_there():
-    """A step whose second guess stood and whose next three did not: two positions, not five nodes nor a chain's one."""
-    trace = trace_of(
-        nodes={
-            "step": [0] * 7 + [1] * 2,
-            "parent": [-1, 0, 0, 1, 2, 2, 2, -1, 0],
-            "term:overlap": [None, 0.9, 0.9, 0.2, 0.5, 0.5, 0.5, None, 0.1],
-            "status": ["root", "rejected", "accepted", "unreached", *["rejected"] * 3, "root", "rejected"],
-            "origin": ["root", "drafter", "expansion", "drafter", *["expansion"] * 3, "root", "head"],
-        },
-    )  # fmt: skip
-    assert compute(trace)["beta"] == pytest.approx((0.9 + 0.5 + 0.1) / 3)
+@pytest.mark.parametrize(("nodes", "beta"), [(CHAIN, (0.9 + 0.5 + 0.3) / 3), (TREE, (0.9 + 0.5 + 0.1) / 3), ({}, None)])
+def test_acceptance_counts_every_position_up_to_the_first_rejection(nodes, beta):
+    assert compute(trace_of(nodes=nodes))["beta"] == (beta if beta is None else pytest.approx(beta))
 
 
 def test_the_cost_of_a_draft_forward_is_in_forwards_of_the_target():

@@ -28,7 +28,7 @@ from specviz.model_records import MOST, list_records, places_of, remember
 from specviz.server.loader import Loader
 
 from .gguf_files import write_gguf
-from .models import network, tiny_target, tiny_tokenizer
+from .models import save_model, tiny_target
 from .stubs import StubTarget
 
 
@@ -125,10 +125,7 @@ def test_the_environment_names_another_default(wheel, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    place = tmp_path / "toy"
-    network("llama").save_pretrained(place)
-    tiny_tokenizer().save_pretrained(place)
-    return place
+    return Path(save_model(tmp_path / "toy"))
 
 
 NOT_BUNDLED = {"mtp", "dflash", "dspark", "dflash2"}  # published with targets, or trained for larger ones

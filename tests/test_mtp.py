@@ -14,7 +14,6 @@ import pytest
 import torch
 import transformers as hf
 from safetensors.torch import load_file, save_file
-from scipy.stats import chisquare
 from transformers.cache_utils import MtpCache
 from transformers.generation.candidate_generator import MTPCandidateGenerator
 from transformers.modeling_layers import MtpModel
@@ -28,9 +27,10 @@ from decoders.model.target.target import Target
 from decoders.parts import keep_published
 from decoders.verifiers.sampling import Chooser
 
+from .chance import first_tokens, p_value
 from .families.cases import VOCAB, cases
 from .families.compare import network
-from .models import prompt_ids, tiny_tokenizer
+from .models import prompt_ids, save_model
 from .tiers import matrix
 
 FAMILIES = {case.family: case for case in cases() if case.family in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")}
@@ -105,9 +105,7 @@ def places(tmp_path_factory):
     @functools.cache
     def place(family: str, layers: int) -> Path:
         folder = tmp_path_factory.mktemp(family)
-        model = network(FAMILIES[family])
-        model.save_pretrained(folder)
-        tiny_tokenizer().save_pretrained(folder)
+        save_model(folder, model=network(FAMILIES[family]))
         more = tensors(stock(folder, layers), layers)
         rewritten(folder, **{name.replace(".", "__"): tensor for name, tensor in more.items()})
         if family == "deepseek_v3":
@@ -278,17 +276,16 @@ def test_sampled_tokens_are_the_targets_own(rule, targets):
     step = next(iter(Decoding.of(target, Prompt.from_ids(prompt_ids(3, 60)), "mtp", params, sampling=warm)))
     expected = step.scored.logits[0].double().softmax(-1).numpy()
     entry, values = select_method("mtp", params)
-    counts, runs = np.zeros(VOCAB), 1500
-    for seed in range(runs):
-        verifier = entry.verifier(values, Chooser(Sampling(temperature=1.0, seed=seed)), frozenset())
-        verdict = verifier(step.draft, step.scored)
-        counts[step.draft.tree.tokens[verdict.path[1]] if verdict.accepted else verdict.bonus] += 1
-    often = expected * runs > 5
-    seen, wanted = [*counts[often], counts[~often].sum()], [*expected[often] * runs, expected[~often].sum() * runs]
+    runs = 1500
+
+    def verifier(seed: int) -> Any:
+        return entry.verifier(values, Chooser(Sampling(temperature=1.0, seed=seed)), frozenset())
+
+    counts = first_tokens(step.draft, step.scored, verifier, runs)
     drafted = {
         token for token, parent in zip(step.draft.tree.tokens, step.draft.tree.parents, strict=True) if parent == 0
     }
-    assert 0 < counts[[*drafted]].sum() < runs and chisquare(seen, wanted).pvalue > 1e-3
+    assert 0 < counts[[*drafted]].sum() < runs and p_value(counts, expected * runs) > 1e-3
 
 
 def test_what_is_recorded(targets, tmp_path):
@@ -371,10 +368,7 @@ def test_layers_of_another_model_are_refused(places, targets, tmp_path):
 
 
 def test_a_model_without_layers_says_so(tmp_path):
-    model = network(FAMILIES["qwen3_next"])
-    model.save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
-    target = load_target(tmp_path, engine="eager")
+    target = load_target(save_model(tmp_path, model=network(FAMILIES["qwen3_next"])), engine="eager")
     assert "there are no MTP layers for" in str(find_method("mtp").missing(target))
     with pytest.raises(UserError, match="there are no MTP layers for"):
         generate(target, Prompt.from_ids([5, 6, 7]), "mtp", max_new_tokens=4)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from decoders import Prompt, Sampling, generate, methods, record
 from specviz.commands import common
 
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids
 
 PROMPT = Prompt.from_ids(prompt_ids(2))
-
-
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target("llama")
 
 
 def test_it_is_lossless_and_all_is_accepted_at_one(target):

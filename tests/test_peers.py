@@ -31,7 +31,7 @@ from decoders.study.measure.stock import StockModel
 from decoders.sweep.bench import bench
 
 from .drafts import save_tiny_part
-from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import network, prompt_ids, save_model, tiny_target
 
 torch.set_num_threads(1)
 TOKENS = prompt_ids(1, 40, 12)
@@ -81,9 +81,7 @@ def test_the_assistant_drafts_as_many_tokens_as_sps(target: Target, tmp_path: Pa
     heuristic = peers.assistant_of(target, {"schedule": "heuristic"}).generation_config
     assert heuristic.num_assistant_tokens_schedule == "heuristic_transient"
     assert heuristic.assistant_confidence_threshold == 0
-    network(seed=2).save_pretrained(tmp_path / "small")
-    tiny_tokenizer().save_pretrained(tmp_path / "small")
-    other = peers.assistant_of(target, {"drafter": str(tmp_path / "small")})
+    other = peers.assistant_of(target, {"drafter": save_model(tmp_path / "small", seed=2)})
     assert torch.equal(other.lm_head.weight, network(seed=2).lm_head.weight)
     made = StockModel(network()).time_run(TOKENS, NEW, (), assistant=other)
     assert made.tokens == plain(target)

@@ -30,7 +30,7 @@ from specviz.server.loader import Loader, LoaderBusy
 from specviz.server.users import Users, hash_password, write_users
 
 from .gguf_files import write_gguf
-from .models import GROUPED, network, tiny_tokenizer
+from .models import GROUPED, network, save_model
 from .stubs import StubDesk, StubTarget, app_of
 from .waiting import WAIT_S, until
 
@@ -215,8 +215,7 @@ def folder_of(place: Path, layers: int = 3, seed: int = 1) -> Path:
     made = network("llama", seed) if layers == 3 else hf.LlamaForCausalLM(
         hf.LlamaConfig(**{**GROUPED, "num_hidden_layers": layers})
     )  # fmt: skip
-    made.save_pretrained(place)
-    tiny_tokenizer().save_pretrained(place)
+    save_model(place, model=made)
     return place
 
 

@@ -20,7 +20,7 @@ from specviz.server import desk as desks
 from specviz.server.limits import PUBLIC
 
 from .command import refusal
-from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import prompt_ids, save_model
 from .stubs import StubDesk
 from .tiers import matrix
 from .waiting import WAIT_S
@@ -40,11 +40,6 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(drafters, "_places", {})
     monkeypatch.setattr(drafters, "_plugins", drafters._Plugins())
     monkeypatch.setattr(sys, "path", list(sys.path))
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("llama")
 
 
 def write(folder: Path, *changes: tuple[str, str], name: str = "mine.py") -> Path:
@@ -213,8 +208,7 @@ def test_a_file_is_read_anew_and_its_earlier_methods_go(tmp_path):
 def test_the_commands_begin_check_and_run_a_method(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    network("llama").save_pretrained("toy")
-    tiny_tokenizer().save_pretrained("toy")
+    save_model("toy")
     assert main(["methods", "new", "my-method"]) == 0
     assert (
         main(["methods", "new", "my-method"]) == 2 and "there is a file my_method.py already" in capsys.readouterr().err

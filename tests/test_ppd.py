@@ -45,11 +45,6 @@ APART = {  # the ablations of appendix D.3, D.4 and D.7
 pytestmark = pytest.mark.usefixtures("home")
 
 
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target("llama")
-
-
 # --- prompt tokens
 
 

@@ -15,7 +15,6 @@ from decoders.errors import UserError
 from . import block_oracle
 from .drafts import tiny_heads
 from .eagle_oracle import LLAMA, publish, tensors
-from .models import tiny_target
 from .test_medusa import store
 from .tiers import matrix
 
@@ -91,11 +90,6 @@ OTHERS = {
     "rope_type": "yarn", "type": "linear", "layer_types": ["some_attention"], "mscale": 2.0, "truncate": False,
     "markov_head_type": "rnn",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target("llama")
 
 
 def heads_of(kind: str, target: Any) -> dict[str, torch.Tensor]:

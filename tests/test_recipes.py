@@ -31,14 +31,9 @@ from specviz.experiments.stages import BOTH, Epochs
 from specviz.experiments.variants import DraftVariant, training, variant_of
 
 from .drafts import save_tiny_part, saved_drafters
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids
 
 pytestmark = pytest.mark.usefixtures("home")
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("llama")
 
 
 def cases_of(count: int) -> list[Case]:

@@ -44,11 +44,6 @@ from .models import prompt_ids, tiny_target
 pytestmark = pytest.mark.usefixtures("home")
 
 
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target()
-
-
 class PoolDrafter(Drafter):
     """Drafts pool tokens 3 and 4 as two branches, and counts how often it prepared."""
 

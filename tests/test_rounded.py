@@ -26,7 +26,7 @@ from decoders.sweep.lossless import check_lossless
 
 from .families.cases import cases
 from .families.compare import network as hybrid
-from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import network, prompt_ids, save_model, tiny_target, tiny_tokenizer
 from .test_hybrid import HYBRIDS
 from .tiers import matrix
 
@@ -212,9 +212,7 @@ def test_what_is_refused(tmp_path: Path):
 
 
 def test_a_folder_is_opened_with_rounded_weights(tmp_path: Path):
-    network().save_pretrained(tmp_path / "model")
-    tiny_tokenizer().save_pretrained(tmp_path / "model")
-    target = load_target(tmp_path / "model", weights="int4")
+    target = load_target(save_model(tmp_path / "model"), weights="int4")
     kinds = [type(module).__name__ for module in target.model.modules()]
     counted = kinds.count("RoundedLinear"), kinds.count("JointPart")
     assert counted == (2 * target.shape.layers, 5 * target.shape.layers)

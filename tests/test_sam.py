@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoders import Prompt, Sampling, UserError, generate, record
+from decoders import Prompt, UserError, generate, record
 from decoders.drafters.pld import suffix_lengths
 from decoders.drafters.recycling import TEMPLATES
 from decoders.drafters.sam import MOST_SHOWN, SamDrafter, SamParams, far_enough
@@ -109,17 +109,6 @@ def test_a_place_with_more_behind_it_is_preferred() -> None:
     draft = draft_of(text, len_threshold=2, n_predicts=6)
     assert draft.tree.tokens[1:] == (20, 21, 22, 23, 24) and draft.candidates.chosen == 0
     assert draft.candidates.terms["matched"].tolist() == [3.0, 4.0]
-
-
-@pytest.mark.parametrize("fallback", ["recycling", "eagle2", "adapld", "none"])
-@pytest.mark.parametrize("sampling", [None, Sampling(temperature=0.8, seed=2)])
-def test_output_is_plain_decodings(target: Any, fallback: str, sampling: Sampling | None) -> None:
-    save_tiny_part(target, "eagle")
-    prompt = Prompt.from_ids(prompt_ids(3))
-    params = {"fallback": fallback, "len_threshold": 2}
-    assert generate(target, prompt, "sam", params, sampling=sampling, max_new_tokens=NEW) == generate(
-        target, prompt, sampling=sampling, max_new_tokens=NEW
-    )
 
 
 def test_the_fallback_learns_from_every_step_and_is_taken_up_again(target: Any) -> None:

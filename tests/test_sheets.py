@@ -19,7 +19,7 @@ from specviz.experiments.prompts import Case
 from specviz.experiments.sheets import in_a_cell
 from specviz.pages.lab.display import draw
 
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids
 
 WORDS = "there is no set of Medusa heads for tiny-llama: make one with `specviz train medusa` --model and this model"
 IN_A_CELL = "not there: specviz train medusa"
@@ -34,11 +34,6 @@ SHEET = Experiment(
 
 
 pytestmark = pytest.mark.usefixtures("home")
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("llama")
 
 
 CASES = [Case(f"p{n}", ("summary", "chat")[n % 2], Prompt.from_ids(prompt_ids(n))) for n in range(3)]

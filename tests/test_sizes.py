@@ -22,7 +22,7 @@ from decoders.model.target.size import check_fits, free_memory, gigabytes, size_
 from decoders.model.target.target import SPARE_ROWS
 
 from .gguf_files import write_gguf
-from .models import GROUPED, network, tiny_target, tiny_tokenizer
+from .models import GROUPED, network, save_model, tiny_target, tiny_tokenizer
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -51,8 +51,7 @@ def test_a_folder_is_as_large_as_the_target_it_becomes(tmp_path: Path, family: s
 @pytest.mark.parametrize("tied", [True, False])
 def test_rounded_weights_are_as_large_as_said(tmp_path: Path, weights: str, tied: bool, monkeypatch: Any) -> None:
     """While they are read, they are as large as ever."""
-    hf.LlamaForCausalLM(hf.LlamaConfig(**{**GROUPED, "tie_word_embeddings": tied})).save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
+    save_model(tmp_path, model=hf.LlamaForCausalLM(hf.LlamaConfig(**{**GROUPED, "tie_word_embeddings": tied})))
     size, plain = (size_of(tmp_path, device="cpu", weights=kind) for kind in (weights, None))
     model = load_target(tmp_path, weights=weights).model
     parts = {id(one.joint): one.joint.linear for one in model.modules() if isinstance(one, JointPart)}

@@ -22,17 +22,8 @@ from .drafts import save_tiny_part, saved_drafters
 from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
 from .tiers import matrix
 
+pytestmark = pytest.mark.usefixtures("home")
 NEW = 24
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-
-
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target("llama")
 
 
 @pytest.fixture(scope="module")

@@ -23,18 +23,9 @@ from .drafts import save_tiny_part, saved_drafters, tiny_prompts
 from .models import VOCAB, prompt_ids, tiny_target
 from .tiers import matrix
 
+pytestmark = pytest.mark.usefixtures("home")
 NEW = 20
 DRAWN = Sampling(temperature=0.9, top_p=0.9, seed=3)
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-
-
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target("llama")
 
 
 @pytest.fixture(scope="module")

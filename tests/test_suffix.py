@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoders import Prompt, Sampling, generate, record
+from decoders import Prompt, record
 from decoders.drafters.suffix import Answers, SuffixDrafter, SuffixParams
 from decoders.method.kept import kept_with
 from decoders.study.look.whatif import ReadRun
@@ -140,15 +140,6 @@ def test_old_answers_go_first() -> None:
     answers.begin(3)
     assert [text for text in answers.texts if text] == [[3], [4]] and len(answers) == 2
     assert Answers().index(8) is None
-
-
-@pytest.mark.parametrize("params", [{}, {"tree": True, "factor": 2.0}])
-@pytest.mark.parametrize("sampling", [None, Sampling(temperature=0.8, seed=2)])
-def test_output_is_plain_decodings(params: dict[str, Any], sampling: Sampling | None) -> None:
-    target, prompt = tiny_target("qwen3"), Prompt.from_ids(prompt_ids(3))
-    assert generate(target, prompt, "suffix", params, sampling=sampling, max_new_tokens=NEW) == generate(
-        target, prompt, sampling=sampling, max_new_tokens=NEW
-    )
 
 
 def test_a_warm_run_drafts_from_earlier_answers_and_says_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,15 +12,12 @@ from decoders import Prompt, UserError, generate, load_target
 from decoders.model.files.calibration import fingerprint
 from decoders.model.target.load import stock_network
 
-from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import prompt_ids, save_model, tiny_target
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model") / "my-llama"
-    network("llama").save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
+    return Path(save_model(tmp_path_factory.mktemp("model") / "my-llama"))
 
 
 def test_a_folder_opens(folder):

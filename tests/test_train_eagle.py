@@ -19,14 +19,9 @@ from decoders.training.heads import Lesson, Recipe
 from decoders.training.learning import muon_and_adamw
 
 from .drafts import learnt_states, tiny_eagle
-from .models import VOCAB, prompt_ids, tiny_target
+from .models import VOCAB, prompt_ids
 
 STEPS = 4
-
-
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target("llama")
 
 
 def lesson_of(target: Any, kind: str, seed: int = 1, **options: Any) -> tuple[Lesson, list[list[int]]]:

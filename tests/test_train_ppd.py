@@ -24,7 +24,7 @@ from specviz import cli
 from .command import refusal
 from .models import network, prompt_ids, tiny_target
 from .tiers import matrix
-from .training import run_of, save_model, source_for, train_kind
+from .training import run_of, source_for, train_kind
 
 TRAINABLE = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
 ALL = {"prefix": 2, "exits": 2, "head": "one-stage", "learned": True}
@@ -319,11 +319,6 @@ def test_families_that_cannot_be_trained_are_named(tmp_path, source, family, nam
 
 
 # --- the command
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> str:
-    return save_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.mark.slow("trains by the command, twice")

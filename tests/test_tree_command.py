@@ -17,7 +17,7 @@ from decoders.prompt_tokens.trees import FILE, load_trees, save_trees
 from decoders.study.measure import latency
 
 from .command import refusal, specviz
-from .models import network, prompt_ids, tiny_tokenizer
+from .models import prompt_ids, save_model
 
 torch.set_num_threads(1)
 TABLE = ((0.6, 0.2), (0.5, 0.1))
@@ -27,8 +27,7 @@ TABLE = ((0.6, 0.2), (0.5, 0.1))
 def base(tmp_path_factory):
     """A random Llama as a folder, and untrained prompt tokens for it."""
     folder = tmp_path_factory.mktemp("models")
-    network("llama").save_pretrained(folder / "toy")
-    tiny_tokenizer().save_pretrained(folder / "toy")
+    save_model(folder / "toy")
     tokens = PromptTokens(PromptConfig(2, 1, 64)).requires_grad_(False)
     tokens.embeddings.normal_(0, 0.5, generator=torch.Generator().manual_seed(2))
     key = load_target(folder / "toy").key
@@ -142,7 +141,6 @@ def test_mistakes_are_one_sentence(capsys, base, place, ask):
 
 
 def test_prompt_tokens_of_another_target(capsys, place, ask):
-    network("llama", seed=9).save_pretrained(place / "other")
-    tiny_tokenizer().save_pretrained(place / "other")
+    save_model(place / "other", seed=9)
     args = [place / "other" if i and ask[i - 1] == "--model" else a for i, a in enumerate(ask)]
     assert "was trained for toy" in refusal(capsys, *args)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from scipy.stats import chisquare
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers.generation import candidate_generator as hf_candidates
 
@@ -26,6 +25,7 @@ from decoders.study.look.whatif import ReadRun
 from decoders.study.measure.peers import assistant_of
 from decoders.verifiers.sampling import Chooser
 
+from .chance import p_value
 from .models import network, prompt_ids, tiny_tokenizer
 
 LOOP = " the old lamp museum was sold twice"
@@ -260,11 +260,8 @@ def test_drawn_drafts_of_shared_tokens_keep_the_targets_distribution(strangers):
         drafted[draft.tree.tokens[1]] += 1
         counts[draft.tree.tokens[verdict.path[1]] if verdict.accepted else verdict.bonus] += 1
     expected = (scored.logits[0].double() / 1.5).softmax(-1).numpy() * runs
-    often = expected > 5
-    assert draft.drawn and stood > 50
-    wanted = [*expected[often], expected[~often].sum()]
-    assert chisquare([*counts[often], counts[~often].sum()], wanted).pvalue > 1e-3
-    assert chisquare([*drafted[often], drafted[~often].sum()], wanted).pvalue < 1e-5  # negative control: all accepted
+    assert draft.drawn and stood > 50 and p_value(counts, expected) > 1e-3
+    assert p_value(drafted, expected) < 1e-5, "negative control: all accepted"
 
 
 def test_what_cannot_be_is_refused(strangers, home):

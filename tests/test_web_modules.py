@@ -14,6 +14,8 @@ import pytest
 
 from specviz.views import web
 
+from .test_house import circles as circles_of
+
 ROOT = Path(__file__).parents[1]
 WIDEST = 120
 HANDLE = "specviz/base/handle.js"  # documents and sets globalThis.specviz
@@ -45,21 +47,9 @@ def unresolved_imports(sources: Mapping[str, str]) -> list[str]:
 
 
 def circles(sources: Mapping[str, str]) -> list[list[str]]:
-    """Ways along imports that lead back to where they began."""
-    found: list[list[str]] = []
-    done: set[str] = set()
-
-    def visit(name: str, way: list[str]) -> None:
-        if name in way:
-            found.append([*way[way.index(name) :], name])
-        elif name not in done:
-            for other in web.imports(sources[name]):
-                visit(other, [*way, name])
-            done.add(name)
-
-    for name in sources:
-        visit(name, [])
-    return found
+    """Modules that import each other, directly or through others."""
+    imports = {name: dict.fromkeys(web.imports(source), 0) for name, source in sources.items()}
+    return [*circles_of(imports), *([name] for name, others in imports.items() if name in others)]
 
 
 def wide(sources: Mapping[str, str]) -> list[str]:

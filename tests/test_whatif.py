@@ -32,7 +32,7 @@ from specviz.server.store import TraceStore
 
 from .command import refusal
 from .drafts import save_tiny_part
-from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import prompt_ids, save_model, tiny_target, tiny_tokenizer
 from .stubs import app_of
 from .synthetic import step_ids
 from .tiers import matrix
@@ -114,11 +114,9 @@ def test_every_step_is_drafted_again_as_recorded(target, prompt, name, params, s
 def test_sps_by_ppd_near_the_end_of_a_run_that_ended_early(target, tmp_path, monkeypatch):
     """Its drafter is named by a folder, of which a trace keeps the name alone: given anew, the drafts are the same."""
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    folder = tmp_path / "drafter"
-    network("llama", 1).save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    save_tiny_part(open_drafter(target, str(folder)), "ppd")
-    given = {"drafter": str(folder)}
+    folder = save_model(tmp_path / "drafter")
+    save_tiny_part(open_drafter(target, folder), "ppd")
+    given = {"drafter": folder}
     asked = Prompt.from_ids(prompt_ids(3))
     whole = record(target, asked, "sps+ppd", given, max_new_tokens=NEW, stop_ids=())
     stop = whole.output_ids[-3]

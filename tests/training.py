@@ -12,6 +12,7 @@ from decoders.training.data import FileSource
 from decoders.training.loop import train
 
 from .models import network, tiny_tokenizer
+from .models import save_model as save_model
 
 HEAD_KINDS: dict[str, Any] = {
     name: kind.training.opened_lesson()
@@ -60,10 +61,3 @@ def train_kind(
 ) -> Path:
     """Train a part as its command does, by the tiny recipe."""
     return train(begun(kind, out, model, source, recipe, seed), **options)
-
-
-def save_model(folder: Path) -> str:
-    """A tiny model with its tokenizer, as a folder that commands load."""
-    network("llama").save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return str(folder)
