@@ -125,11 +125,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def target() -> Any:
-    """A tiny Llama of random weights, for a whole file: what its tests add to it is not another's."""
+def target(request: pytest.FixtureRequest) -> Any:
+    """A tiny model of random weights, a Llama or of the file's ``FAMILY``; what tests add to it stays in that file."""
     from .models import tiny_target
 
-    return tiny_target()
+    return tiny_target(getattr(request.module, "FAMILY", "llama"))
 
 
 @pytest.fixture(scope="session")

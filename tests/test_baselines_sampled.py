@@ -20,20 +20,16 @@ from decoders.verifiers.sampling import Chooser
 
 from .chance import first_tokens, p_value
 from .drafts import save_tiny_part
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids
 from .tiers import matrix
 
+FAMILY = "qwen3"  # of the tiny target
 RUNS, NEW, LONGER = 1500, 16, 24
 WARM = Sampling(temperature=1.0, top_k=6, seed=3)
 METHODS: dict[str, dict[str, Any]] = {
     "recycling": {}, "sam": {"len_threshold": 1}, "suffix": {"tree": True, "factor": 2.0}, "logitspec": {},
     "lookahead": {"prompt": True, "n": 2}, "llma": {}, "rest": {"shortest_suffix": 1},
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("qwen3")
 
 
 @pytest.fixture(scope="module")

@@ -38,14 +38,10 @@ from .models import prompt_ids, tiny_target
 from .test_hybrid import HYBRIDS
 from .tiers import matrix
 
+FAMILY = "qwen3"  # of the tiny target
 pytestmark = pytest.mark.usefixtures("home")
 KINDS, NEW = ("dflash", "dspark", "dflash2"), 24
 PROMPT = Prompt.from_ids(prompt_ids(3, 40))
-
-
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target("qwen3")
 
 
 def states_of(target, tokens):

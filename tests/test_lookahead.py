@@ -15,12 +15,8 @@ from decoders.study.look.whatif import ReadRun
 
 from .models import prompt_ids, tiny_target
 
+FAMILY = "qwen3"  # of the tiny target
 NEW = 20
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("qwen3")
 
 
 def writes(target: Any, text: list[int], window: list[list[int]]) -> list[int]:

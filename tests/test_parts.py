@@ -31,6 +31,7 @@ from decoders.parts import (
 from .drafts import save_tiny_part, tiny_draft
 from .models import prompt_ids, tiny_target
 
+FAMILY = "qwen3"  # of the tiny target
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -39,11 +40,6 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(parts, "PACKAGED", (tmp_path / "packaged",))
     return tmp_path
-
-
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target("qwen3")
 
 
 def test_a_part_comes_back_as_it_was(target, home):

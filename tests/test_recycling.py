@@ -18,8 +18,9 @@ from decoders.method.kept import MOST_OWNERS, PersistentState, kept_with, owner
 from decoders.study.look.whatif import ReadRun
 from decoders.verifiers.match import judged
 
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids
 
+FAMILY = "qwen3"  # of the tiny target
 NEW = 24
 # the released templates' nodes in their order, level by level: TokenRecycling's "2.2.2", SAMD's token_recycle.json
 RELEASED = {
@@ -30,11 +31,6 @@ RELEASED = {
     "040 100 101 102 110 111 120 130 200 210 300 400 500 0000 0001 0010 0100 1000 1001 1100 2000 00000 00001 00100 "
     "10000",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("qwen3")
 
 
 def test_the_tree_of_the_paper() -> None:

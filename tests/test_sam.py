@@ -17,15 +17,11 @@ from decoders.prompt.prompt import Pool
 from decoders.study.look.whatif import ReadRun
 
 from .drafts import save_tiny_part
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids
 
+FAMILY = "qwen3"  # of the tiny target
 NEW = 24
 pytestmark = pytest.mark.usefixtures("home")
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("qwen3")
 
 
 def longest_suffix(text: list[int], inside: list[int]) -> tuple[int, int]:

@@ -11,14 +11,11 @@ from decoders import Prompt, record
 from decoders.study.look.lens import lens
 from decoders.study.look.whatif import ReadRun
 from decoders.trace.trace import Trace
-from tests.models import prompt_ids, tiny_target
+from tests.models import prompt_ids
 from tests.stubs import gallery_desk, nothing_wrong, serving
 from tests.waiting import becomes, expect
 
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("qwen3")
+FAMILY = "qwen3"  # of the tiny target
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,13 @@ from decoders import Prompt, record
 from decoders.study.look.whatif import ReadRun
 from decoders.trace.metrics import regrets
 from decoders.trace.trace import Trace
-from tests.models import prompt_ids, tiny_target
+from tests.models import prompt_ids
 from tests.stubs import gallery_desk, nothing_wrong, serving
 from tests.waiting import becomes, expect
 
+FAMILY = "qwen3"  # of the tiny target
 MOST = 5  # clicks
 TAB_STOPS = 40  # from the steps to What if
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("qwen3")
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,11 @@ from decoders.study.look.whatif import ReadRun
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
 from specviz.views.export import standalone_html
-from tests.models import prompt_ids, tiny_target
+from tests.models import prompt_ids
 from tests.stubs import gallery_desk, nothing_wrong, serving
 from tests.waiting import becomes, expect
 
+FAMILY = "qwen3"  # of the tiny target
 PANEL = "section.svw"
 # the nodes that the other draft has, in the tree over the recorded one
 WOULD_NODES = "specviz.app.inspector.tree.view.nodes.filter(({ index, draft }) => index && draft !== 'recorded')"
@@ -30,11 +31,6 @@ NOTICE = """() => { const { made } = specviz.app.whatif;
     use.textContent = "Use SmolLM2-135M-Instruct";
     made.replaceChildren(words, use);
     made.hidden = false; }"""
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("qwen3")
 
 
 @pytest.fixture(scope="module")
