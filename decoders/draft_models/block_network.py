@@ -18,7 +18,7 @@ Parameters have the names of the published checkpoints.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from decoders.errors import UserError
 from decoders.model.files.shape import ModelShape
 
-from .borrowing import Borrowing, drafted_count
-from .eagle_head import MLP, THETA, Attention, Beside
+from .borrowing import Borrowing
+from .eagle_head import MLP, Attention, Beside
 from .network import Norm, attend, rotate
 
 MOST_BLOCK, MOST_LAYERS, MOST_FEATURES = 64, 16, 32
@@ -42,19 +42,11 @@ class BlockConfig(Beside):
     """The shape of a block drafter.
 
     Args:
-        vocab: The target's.
-        hidden: Its own width.
-        target_hidden: The width of the target's states.
-        features: Which of the target's states it reads, as ``Needs.layers`` counts them.
-        heads, kv_heads, head_dim, mlp, layers, eps: Of its decoder layers.
         block: Rows of a block, B.
         anchor: A row guesses the next token, so that the root's guesses too; else the row of a mask its own.
         mask_token: Whose embedding the masks have; -1: a vector of their own (``mask_embedding``).
-        qk_norm, qkv_bias, out_bias: Of its attention.
-        windows: Positions that each layer sees to one side, its own included (0: all); empty: all layers see all.
+        qk_norm: Its attention norms queries and keys.
         causal: Layers whose rows do not see later rows of the block.
-        rope, context_length: As of ``EagleConfig``.
-        shared, own_embedding, draft_vocab: As of ``EagleConfig``.
         embedding_scale, logits_scale, softcap: Of what goes in, and of logits (0: no cap).
         markov_rank: Of DSpark's Markov head (0: none).
         confidence, confidence_markov: DSpark's confidence head; whether it reads W1[x] of the token before.
@@ -62,29 +54,11 @@ class BlockConfig(Beside):
         selector_rank, selector_top_k: Of DFlash2's candidate selector (0: none).
     """
 
-    vocab: int
-    hidden: int
-    target_hidden: int
-    features: tuple[int, ...]
-    heads: int
-    kv_heads: int
-    head_dim: int
-    mlp: int
-    layers: int = 1
-    eps: float = 1e-6
     block: int = 8
     anchor: bool = False
     mask_token: int = -1
     qk_norm: bool = True
-    qkv_bias: bool = False
-    out_bias: bool = False
-    windows: tuple[int, ...] = ()
     causal: tuple[bool, ...] = ()
-    rope: dict[str, Any] = field(default_factory=lambda: {"rope_type": "default", "rope_theta": THETA})
-    context_length: int = 2048
-    shared: bool = True
-    own_embedding: bool = False
-    draft_vocab: int = 0
     embedding_scale: float = 1.0
     logits_scale: float = 1.0
     softcap: float = 0.0
@@ -97,8 +71,7 @@ class BlockConfig(Beside):
     selector_top_k: int = 0
 
     def __post_init__(self) -> None:
-        for name, kind in (("features", int), ("windows", int), ("causal", bool)):
-            object.__setattr__(self, name, tuple(map(kind, getattr(self, name))))
+        object.__setattr__(self, "causal", tuple(map(bool, self.causal)))
         self.check(MOST_LAYERS, MOST_FEATURES)
         if self.places < 1 or self.block > MOST_BLOCK:
             least = 1 if self.anchor else 2
@@ -129,11 +102,7 @@ class BlockConfig(Beside):
         """
         features = tuple(layer + 1 for layer in spread(shape.layers, max(layers, options.pop("states", layers))))
         try:
-            return cls(
-                shape.vocab, shape.hidden, shape.hidden, features, shape.heads, shape.kv_heads, shape.head_dim,
-                mlp or shape.mlp, layers, shape.norm_eps, context_length=shape.context_length,
-                draft_vocab=drafted_count(draft_vocab, shape.vocab), **options,
-            )  # fmt: skip
+            return cls.beside(shape, features, mlp=mlp, draft_vocab=draft_vocab, layers=layers, **options)
         except ValueError as error:
             raise UserError(str(error)) from None
 

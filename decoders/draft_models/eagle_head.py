@@ -15,7 +15,7 @@ Parameters have the names of the published checkpoints, with ``layers.0`` for EA
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -32,13 +32,60 @@ THETA = 10_000.0  # of the rotary positions of heads that are trained here
 MOST_LAYERS, MOST_FEATURES = 8, 16
 
 
+@dataclass(frozen=True, slots=True)
 class Beside(ConfigJson):
-    """Mixin of configurations: the shape of a network of Llama layers that reads states of a target beside it."""
+    """The shape of a network of Llama layers that reads states of a target beside it.
 
-    __slots__ = ()
+    Args:
+        vocab: The target's.
+        hidden: The network's own width.
+        target_hidden: The width of the target's states.
+        features: Which of the target's states it reads, as ``Needs.layers`` counts them.
+        heads, kv_heads, head_dim, mlp, layers, eps: Of its decoder layers.
+        qkv_bias, out_bias: Which linear layers of its attention have one.
+        windows: Positions that each layer sees (of a block to one side), its own included (0: all); empty where all
+            layers see everything.
+        rope: Kind and settings of its rotary positions, as transformers names them.
+        context_length: The longest text its rotary positions were made for.
+        shared: Its output layer is the target's head, which its file does not hold.
+        own_embedding: It has an embedding of its own; else the target's.
+        draft_vocab: How many tokens it can draft (0: all).
+    """
 
-    def check(self: Any, most_layers: int, most_features: int) -> None:
-        """Raise ValueError for sizes that are not possible."""
+    vocab: int
+    hidden: int
+    target_hidden: int
+    features: tuple[int, ...]
+    heads: int
+    kv_heads: int
+    head_dim: int
+    mlp: int
+    layers: int = 1
+    eps: float = 1e-6
+    qkv_bias: bool = False
+    out_bias: bool = False
+    windows: tuple[int, ...] = ()
+    rope: dict[str, Any] = field(default_factory=lambda: {"rope_type": "default", "rope_theta": THETA})
+    context_length: int = 2048
+    shared: bool = True
+    own_embedding: bool = False
+    draft_vocab: int = 0
+
+    @classmethod
+    def beside(
+        cls, shape: ModelShape, features: tuple[int, ...], *, mlp: int | None, draft_vocab: int, **options: Any
+    ) -> Self:
+        """A network to be trained for a target of this shape: of its width, with its embedding and head."""
+        return cls(
+            shape.vocab, shape.hidden, shape.hidden, features, shape.heads, shape.kv_heads, shape.head_dim,
+            mlp or shape.mlp, eps=shape.norm_eps, context_length=shape.context_length,
+            draft_vocab=drafted_count(draft_vocab, shape.vocab), **options,
+        )  # fmt: skip
+
+    def check(self, most_layers: int, most_features: int) -> None:
+        """Have tuples where JSON has lists. Raise ValueError for sizes that are not possible."""
+        for name in ("features", "windows"):
+            object.__setattr__(self, name, tuple(map(int, getattr(self, name))))
         sizes = (self.vocab, self.hidden, self.target_hidden, self.heads, self.kv_heads, self.head_dim, self.mlp)
         if min(sizes) < 1 or self.heads % self.kv_heads or self.head_dim % 2:
             raise ValueError(f"a network of the sizes {sizes} is not possible")
@@ -52,7 +99,7 @@ class Beside(ConfigJson):
         if (kind := self.rope.get("rope_type", "default")) not in ROTARIES:
             raise ValueError(f"rotary positions of kind {kind!r}: possible are {', '.join(ROTARIES)}")
 
-    def misfit(self: Any, shape: ModelShape) -> str | None:
+    def misfit(self, shape: ModelShape) -> str | None:
         """Why a network of this shape cannot run on such a target, in a clause; None if it can."""
         if self.target_hidden != shape.hidden:
             return f"it reads states of {self.target_hidden:,} numbers, and the model's have {shape.hidden:,}"
@@ -64,68 +111,45 @@ class Beside(ConfigJson):
             return f"it is {self.hidden:,} numbers wide, and the embedding that it shares {shape.hidden:,}"
         return None
 
-    def rotary(self: Any, rows: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    def rotary(self, rows: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin ``[rows, head size]`` of the first positions, in the dtype and on the device of ``like``."""
-        return rotary(self, rows, like, getattr(self, "offset", 0))
+        from transformers import LlamaConfig  # seconds, which whoever opens no head need not spend
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+        llama = LlamaConfig(
+            hidden_size=self.hidden, num_attention_heads=self.heads, head_dim=self.head_dim,
+            max_position_embeddings=self.context_length, rope_parameters=dict(self.rope),
+        )  # fmt: skip
+        positions = torch.arange(rows, device=like.device)[None] + getattr(self, "offset", 0)
+        cos, sin = LlamaRotaryEmbedding(llama).to(like.device)(like.float(), positions)
+        return cos[0].to(like.dtype), sin[0].to(like.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class EagleConfig(Beside):
-    """The shape of a head.
+    """The shape of a head. EAGLE-1's reads the target's last state.
 
     Args:
-        vocab: The target's.
-        hidden: The head's own width.
-        target_hidden: The width of the target's states.
-        features: Which of the target's states it reads, as ``Needs.layers`` counts them: the last one for EAGLE-1.
-        heads, kv_heads, head_dim, mlp, eps: Of its decoder layers.
         third: EAGLE-3's layer and feedback; else EAGLE-1's.
-        layers: Decoder layers.
-        fc_bias, qkv_bias, out_bias: Which linear layers have one.
+        fc_bias: Whether what joins state and embedding has one.
         norm_before_residual: What its attention is added to is the normed state (a variant of EAGLE-3).
         norm_before_fc, fc_norm: Norms in front of EAGLE-3's ``fc``: one over the target's joined states, or one each.
         norm_output: What goes back in is the state after the last norm (EAGLE-3.1).
-        windows: Positions that each layer sees, its own included (0: all); empty where all layers see everything.
         offset: Position of the first pair.
-        rope: Kind and settings of its rotary positions, as transformers names them.
-        context_length: The longest text its rotary positions were made for.
-        shared: Its output layer is the target's head, which its file does not hold.
-        own_embedding: It has an embedding of its own; else the target's.
-        draft_vocab: How many tokens it can draft (0: all).
         scaled: EAGLE-1's states are read and made in units of their spread, about their mean; its file has both. (A
             target may have dimensions that are tens of times larger than the others, in every state.)
     """
 
-    vocab: int
-    hidden: int
-    target_hidden: int
-    features: tuple[int, ...]
-    heads: int
-    kv_heads: int
-    head_dim: int
-    mlp: int
-    eps: float = 1e-6
     third: bool = False
-    layers: int = 1
     fc_bias: bool = False
-    qkv_bias: bool = False
-    out_bias: bool = False
     norm_before_residual: bool = False
     norm_before_fc: bool = False
     fc_norm: bool = False
     norm_output: bool = False
-    windows: tuple[int, ...] = ()
     offset: int = 0
-    rope: dict[str, Any] = field(default_factory=lambda: {"rope_type": "default", "rope_theta": THETA})
-    context_length: int = 2048
-    shared: bool = True
-    own_embedding: bool = False
-    draft_vocab: int = 0
     scaled: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "features", tuple(map(int, self.features)))
-        object.__setattr__(self, "windows", tuple(map(int, self.windows)))
         self.check(MOST_LAYERS, MOST_FEATURES)
         if self.scaled and (self.third or self.target_hidden != self.hidden):
             raise ValueError("only an EAGLE-1 head of the target's width has scaled states")
@@ -146,26 +170,7 @@ class EagleConfig(Beside):
         features = (n,)
         if third:
             features = (2, n // 2, n - 3) if 2 < n // 2 < n - 3 else tuple(sorted({n // 4, n // 2, n - 1}))
-        heads = shape.heads
-        return cls(
-            shape.vocab, shape.hidden, shape.hidden, features, heads, shape.kv_heads, shape.head_dim,
-            mlp or shape.mlp, shape.norm_eps, third, fc_bias=not third, context_length=shape.context_length,
-            draft_vocab=drafted_count(draft_vocab, shape.vocab), **options,
-        )  # fmt: skip
-
-
-def rotary(config: Any, rows: int, like: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
-    """cos and sin ``[rows, head size]`` of the positions from ``offset`` on, as a head's configuration has them."""
-    from transformers import LlamaConfig  # seconds, which whoever opens no head need not spend
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
-    llama = LlamaConfig(
-        hidden_size=config.hidden, num_attention_heads=config.heads, head_dim=config.head_dim,
-        max_position_embeddings=config.context_length, rope_parameters=dict(config.rope),
-    )  # fmt: skip
-    positions = torch.arange(rows, device=like.device)[None] + offset
-    cos, sin = LlamaRotaryEmbedding(llama).to(like.device)(like.float(), positions)
-    return cos[0].to(like.dtype), sin[0].to(like.dtype)
+        return cls.beside(shape, features, mlp=mlp, draft_vocab=draft_vocab, third=third, fc_bias=not third, **options)
 
 
 class Attention(nn.Module):

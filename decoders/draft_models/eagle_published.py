@@ -145,8 +145,8 @@ def _config(head: Published, third: bool, target: Target) -> EagleConfig:
     try:
         return EagleConfig(
             shape.vocab, hidden, shape.hidden, _layer_ids(head, target) if third else (shape.layers,), heads,
-            kv_heads, size, mlp, float(said.get("rms_norm_eps", 1e-6)), third, layers,
-            fc_bias=fc_bias, qkv_bias=qkv_bias, out_bias="layers.0.self_attn.o_proj.bias" in sizes,
+            kv_heads, size, mlp, layers, float(said.get("rms_norm_eps", 1e-6)), third=third, fc_bias=fc_bias,
+            qkv_bias=qkv_bias, out_bias="layers.0.self_attn.o_proj.bias" in sizes,
             **variants, windows=sliding, rope=rope, context_length=context_length,
             shared="lm_head.weight" not in sizes or not third, draft_vocab=drafted % shape.vocab if third else 0,
             own_embedding="embed_tokens.weight" in sizes,

@@ -130,6 +130,6 @@ def _prefix(head: Published, target: Target) -> EagleConfig:
     rope = {"rope_type": "default", **(rotaries(target.config) or [{}])[0]}
     return EagleConfig(
         shape.vocab, shape.hidden, shape.hidden, (shape.layers,), shape.heads, shape.kv_heads, shape.head_dim,
-        shape.mlp, shape.norm_eps, qkv_bias=f"{stored}self_attn.q_proj.bias" in head.shapes, rope=rope,
+        shape.mlp, eps=shape.norm_eps, qkv_bias=f"{stored}self_attn.q_proj.bias" in head.shapes, rope=rope,
         context_length=shape.context_length,
     )  # fmt: skip
