@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,17 @@ def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
     n = min(len(first), len(second))
     differs = first[:n] != second[:n]
     return int(differs.argmax()) if differs.any() else n
+
+
+def forwards_of(have: int, length: int, device: torch.device) -> Iterator[tuple[int, int, Tensor | None]]:
+    """The forwards that read a text behind its first ``have`` rows: where each begins and ends, and which row sees
+    which (None: each sees all before it without being told).
+    """
+    for start in range(have, length, READ_ROWS):
+        stop, mask = min(start + READ_ROWS, length), None
+        if start and stop - start > 1:
+            mask = torch.ones(stop - start, stop, dtype=torch.bool, device=device).tril(start)
+        yield start, stop, mask
 
 
 class DraftRun:
@@ -71,13 +82,9 @@ class DraftRun:
         self.context, self.tokens = context, context.tokens.copy()
         self.base, self.drafted = context.length, 0
         self.sees = np.zeros((0, 0), dtype=bool)
-        for start in range(have, context.length, READ_ROWS):
-            stop = min(start + READ_ROWS, context.length)
+        for start, stop, mask in forwards_of(have, context.length, self.device):
             self.queries = [[] for _ in self.queries]
             (ids,) = send(self.device, self.tokens[start:stop])
-            mask = None
-            if start and stop - start > 1:
-                mask = torch.ones(stop - start, stop, dtype=torch.bool, device=self.device).tril(start)
             logits = self.forward(ids, start, slice(start, stop), mask, last_only=True)[0]
         self.queries = [[query[:, :, -1:] for query in parts] for parts in self.queries]  # the root's
         return logits

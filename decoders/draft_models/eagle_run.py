@@ -14,7 +14,7 @@ from torch import Tensor
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import rows_of, send
 
-from .draft_run import READ_ROWS, common_prefix
+from .draft_run import common_prefix, forwards_of
 from .eagle_head import EagleHead
 from .own_cache import OwnCache
 
@@ -55,13 +55,9 @@ class EagleRun:
         self.places = []
         self.sees = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
         states = logits = torch.zeros(0)
-        for start in range(have, pairs, READ_ROWS):
-            stop = min(start + READ_ROWS, pairs)
+        for start, stop, mask in forwards_of(have, pairs, self.device):
             features = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
             (tokens,) = send(self.device, self.tokens[start + 1 : stop + 1])
-            mask = None
-            if start and stop - start > 1:
-                mask = torch.ones(stop - start, stop, dtype=torch.bool, device=self.device).tril(start)
             state = self.head.read(features.to(weight.dtype))
             states, logits = self.forward(state, tokens, start, slice(start, stop), mask, last_only=True)
         self.levels = [states]

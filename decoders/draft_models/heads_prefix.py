@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from decoders.model.state.memory import Context
 
-from .draft_run import READ_ROWS, common_prefix
+from .draft_run import common_prefix, forwards_of
 from .eagle_head import EagleConfig, EagleLayer
 from .network import Norm, attend
 from .own_cache import OwnCache, Remember
@@ -58,11 +58,7 @@ class PrefixRun:
         self.cache.make_room(len(context.buffer), have, weight)
         self.tokens = context.tokens[:count].copy()
         states = torch.zeros(1, 0, self.config.hidden)
-        for start in range(have, count, READ_ROWS):
-            stop = min(start + READ_ROWS, count)
-            mask = None
-            if start and stop - start > 1:
-                mask = torch.ones(stop - start, stop, dtype=torch.bool, device=weight.device).tril(start)
+        for start, stop, mask in forwards_of(have, count, weight.device):
             cos, sin = (angle[start:stop] for angle in (self.cache.cos, self.cache.sin))
             read = context.hidden_at(self.layer)[None, start:stop].to(weight.dtype)
             states = self.prefix(read, cos, sin, mask, self.cache.rows(start, stop))
