@@ -249,7 +249,7 @@ def test_only_the_owner_of_an_app_may_connect(client: TestClient, desk: StubDesk
         assert "Only the owner" in refuse(client, 403, address=server.address)
         desk.keep_to(Rules(accounts=True))
         assert "Only the owner" in refuse(client, 403, folder="/tmp")
-        desk.services["servers"]._connections[one["id"]].owner = "another browser"
+        desk.services["servers"]._tasks.find(one["id"]).owner = "another browser"
         assert client.get(f"/api/servers/of/{one['id']}").status_code == 404
         assert client.post("/api/servers/stop", json={"id": one["id"]}).status_code == 404
 

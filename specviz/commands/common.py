@@ -311,7 +311,7 @@ def read_traces(path: Path) -> list[Trace]:
     """The runs in a file: a trace, or what ``specviz import`` reads (a server's answer, a run's rounds). Raises
     TraceError, or ImportFault, with a sentence.
     """
-    from decoders.importers import NotALog, check_size, open_log
+    from decoders.importers import NotALog, open_log
     from decoders.trace.files import load
     from decoders.trace.tables import TraceError
 
@@ -320,11 +320,18 @@ def read_traces(path: Path) -> list[Trace]:
     except TraceError as fault:
         if not path.is_file() or path.suffix == ".spectrace":
             raise
-        check_size(path.stat().st_size, path.name)
         try:
-            return open_log(path.read_bytes(), path.name).traces
+            return open_log(read_log(path), path.name).traces
         except NotALog:
             raise fault from None
+
+
+def read_log(path: Path) -> bytes:
+    """A file of a server, unless it is too large. Raises ImportFault, OSError."""
+    from decoders.importers import check_size
+
+    check_size(path.stat().st_size, path.name)
+    return path.read_bytes()
 
 
 def pool_file(path: Path, target: Target) -> Pool:

@@ -46,6 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from decoders.study.judge.divergences import divergence
     from specviz.pages.compare.outcome import check_output, is_plain, lane_numbers, lane_title, outcome, own_reference
     from specviz.pages.compare.stretches import stretches
 
@@ -67,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
         reference = plain.output_ids if plain is not None and alike else own_reference(trace)
         check: dict[str, Any] = {"state": "unknown", "text": "plain decoding of this prompt was not recorded"}
         if reference is not None:
-            check = check_output(trace, reference, target and _judge(target, trace, reference))
+            judge = None if target is None else partial(divergence, target, trace, plain=reference)
+            check = check_output(trace, reference, judge)
         lanes[key] = {"method": trace.run["method"]["name"], "title": lane_title(trace), **lane_numbers(trace, plain),
                       "output": check, "output_ids": list(trace.output_ids)}  # fmt: skip
     named = {BASELINE if key == base else key: (lane["title"], lane) for key, lane in lanes.items()}
@@ -150,12 +152,6 @@ def _run(target: Target, name: str, values: dict[str, Any], prompt: Prompt, **se
     record(target, prompt, name, values, **{**settings, "max_new_tokens": most})
     trace = record(target, prompt, name, values, **settings)
     return Measurement(Sample.without_time(name, trace.output_ids), trace.output_ids, trace)
-
-
-def _judge(target: Target, trace: Trace, plain: list[int]) -> Any:
-    from decoders.study.judge.divergences import divergence
-
-    return lambda: divergence(target, trace, plain=plain)
 
 
 def _by_title(won: list[dict[str, Any]], lanes: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

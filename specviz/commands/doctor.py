@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decoders.errors import UserError, why
 from decoders.folders import write_json, write_text
 from specviz.words import counted
 
@@ -50,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.server is not None:
         from decoders.study.doctor.server import ServerNumbers
 
-        server = ServerNumbers.read(_bytes(args.server), args.server.name)
+        server = ServerNumbers.read(common.read_log(args.server), args.server.name)
     records = common.prompt_records(args)
     target = common.open_target(args)
     report, note = _examine(args, target, records, server)
@@ -92,16 +90,6 @@ def _examine(args: argparse.Namespace, target: Target, records: Any, server: Any
             temperature=args.temperature, forms=forms, exact=exact, server=server, skipped=skipped, progress=progress,
         )  # fmt: skip
     return report, note
-
-
-def _bytes(path: Path) -> bytes:
-    from decoders.importers import check_size
-
-    try:
-        check_size(path.stat().st_size, path.name)
-        return path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {why(error)}") from None
 
 
 def _show(report: Report) -> None:

@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.importers import check_size, open_log
+    from decoders.importers import open_log
     from decoders.importers.importer import ImportResult
     from decoders.trace.files import SUFFIX, load, save
 
@@ -47,8 +47,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"{args.log.name} is a run of this engine: open it with specviz view")
         opened = ImportResult(imported["source"], imported["title"], [trace], [], [])
     else:
-        check_size(args.log.stat().st_size, args.log.name)
-        opened = open_log(args.log.read_bytes(), args.log.name, args.kind)
+        opened = open_log(common.read_log(args.log), args.log.name, args.kind)
     traces = _read_again(args, opened.traces) if args.target else opened.traces
     out: Path = args.out or Path(args.log.stem + ("-read" if args.log.suffix == SUFFIX else "") + SUFFIX)
     names = [f"-{place}" for place in range(1, len(traces) + 1)] if len(traces) > 1 else [""]

@@ -16,7 +16,6 @@ from . import common
 
 if TYPE_CHECKING:
     from decoders import Method, Prompt, Target
-    from decoders.method.plugins import Plugin
 
 TEMPLATE = Path(__file__).parent / "method_template.txt"
 
@@ -44,6 +43,7 @@ def new(name: str) -> int:
 
 def check(args: argparse.Namespace) -> int:
     """0 where every method of the file keeps the contract, 1 where one does not."""
+    from decoders import find_method
     from decoders.drafters import add_plugin
     from decoders.method.plugins import Unusable
     from specviz.views.examples import check_prompts
@@ -60,14 +60,8 @@ def check(args: argparse.Namespace) -> int:
     args.model = args.model or "bundled"  # fast, and trained: drafts are accepted and rejected
     target = common.open_target(args)
     prompts = check_prompts(target.tokenizer)
-    return 0 if all([_check(method, target, prompts) for method in _of(plugin)]) else 1
-
-
-def _of(plugin: Plugin) -> list[Method]:
-    """The plug-in's methods as they are registered: guarded."""
-    from decoders import find_method
-
-    return [find_method(method.name) for method in plugin.methods]
+    methods = [find_method(method.name) for method in plugin.methods]  # as they are registered: guarded
+    return 0 if all([_check(method, target, prompts) for method in methods]) else 1
 
 
 def _check(method: Method, target: Target, prompts: list[Prompt]) -> bool:

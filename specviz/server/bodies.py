@@ -18,6 +18,13 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
+class SentFile(Body):
+    """A file that is sent as text."""
+
+    name: Annotated[str, Field(max_length=400)]
+    text: str
+
+
 def needs(text: str) -> WrapValidator:
     """The sentence for a value that does not fit its type; ``{given}`` in it stands for the value.
 

@@ -1,4 +1,4 @@
-"""Long work that a page asks for, in the background: one task after another, the last ones kept when they are over."""
+"""Long work that a page asks for, in the background: a few tasks at once, the last ones kept when they are over."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ T = TypeVar("T", bound=Task)
 
 
 class Tasks(Generic[T]):
-    """The tasks of a page. ``name`` is what the work is called in the log, ``gone`` says of a task that it is not kept
-    any more.
+    """The tasks of a page, of which ``at_once`` are done at a time and ``most`` are kept. ``name`` is what the work is
+    called in the log, ``gone`` says of a task that it is not kept any more.
     """
 
-    def __init__(self, name: str, gone: str) -> None:
-        self.name, self.gone = name, gone
+    def __init__(self, name: str, gone: str, *, at_once: int = 1, most: int = KEPT) -> None:
+        self.name, self.gone, self.most = name, gone, most
         self._tasks: OrderedDict[str, T] = OrderedDict()
-        self._change, self._turn = threading.Lock(), threading.Lock()
+        self._change, self._turn = threading.Lock(), threading.Semaphore(at_once)
 
     def close(self) -> None:
         """Stop all."""
@@ -72,7 +72,7 @@ class Tasks(Generic[T]):
         with self._change:
             check([one for one in self._tasks.values() if one.goes_on])
             over = [key for key, one in self._tasks.items() if not one.goes_on]
-            for key in over[: max(0, len(self._tasks) + 1 - KEPT)]:
+            for key in over[: max(0, len(self._tasks) + 1 - self.most)]:
                 del self._tasks[key]
             self._tasks[task.id] = task
         threading.Thread(target=self._work, args=(task, work), name=self.name, daemon=True).start()

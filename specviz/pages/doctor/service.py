@@ -13,7 +13,7 @@ from pydantic import Field
 from decoders.errors import UserError, capital
 from specviz.experiments.prompts import SETS, records, sent_records, short_name
 from specviz.places import new_id
-from specviz.server.bodies import Body, Id, needs
+from specviz.server.bodies import Body, Id, SentFile, needs
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import Missing
 from specviz.server.http import Owner, attachment, problem
@@ -34,18 +34,11 @@ MAX_LOG = 4 << 20  # characters of a server's log that is sent
 PUBLIC = "Nothing is examined on a public server: run specviz on a computer of your own."
 
 
-class File(Body):
-    """A file that is sent as text."""
-
-    name: Annotated[str, Field(max_length=400)]
-    text: str
-
-
 class Request(Body):
     """A part by its id in the list, the prompts (a set's name, or a file), and how much of them."""
 
     part: Annotated[str, Field(max_length=200), needs("choose a part of the list")]
-    prompts: Annotated[str | File, needs(f"the prompts are a file, or one of {', '.join(OFFERED)}")]
+    prompts: Annotated[str | SentFile, needs(f"the prompts are a file, or one of {', '.join(OFFERED)}")]
     count: Annotated[int, Field(ge=1, le=48), needs("the number of prompts is {given}: 1 to 48, please")] = 12
     max_new_tokens: Annotated[
         int, Field(ge=8, le=512), needs("the new tokens are {given}: a whole number from 8 to 512, please")
@@ -57,7 +50,7 @@ class Request(Body):
         float, Field(gt=0, le=2), needs("the temperature is {given}: a number above 0, up to 2, please")
     ] = 1.0
     raw: bool = False
-    server: File | None = None
+    server: SentFile | None = None
 
 
 @dataclass(eq=False, kw_only=True)
@@ -121,7 +114,7 @@ class Doctor(Service):
         if place is None:
             raise UserError(f"{target.name} has no such part to examine: choose one of the list")
         server = None if asked.server is None else _server(asked.server)
-        if isinstance(asked.prompts, File):
+        if isinstance(asked.prompts, SentFile):
             chosen = sent_records(asked.prompts.name, asked.prompts.text, asked.count)
         elif asked.prompts in OFFERED:  # a page names no files of this computer
             chosen = records(asked.prompts, asked.count, toy=self.desk.toy)
@@ -200,7 +193,7 @@ def _curve(place: Place) -> dict[str, Any] | None:
     return curve and curve.to_json()
 
 
-def _server(file: File) -> ServerNumbers:
+def _server(file: SentFile) -> ServerNumbers:
     from decoders.study.doctor.server import ServerNumbers
 
     if len(file.text) > MAX_LOG:

@@ -17,7 +17,7 @@ from specviz.experiments.experiment import Experiment
 from specviz.experiments.free import free
 from specviz.experiments.prompts import SETS, Case, cases, check_tokens, of_trace, records, sent_records, short_name
 from specviz.experiments.recipes import find_recipe
-from specviz.server.bodies import Body, needs
+from specviz.server.bodies import Body, SentFile, needs
 from specviz.server.desk import Desk
 from specviz.server.limits import Rules
 from specviz.server.store import UnknownTrace
@@ -85,17 +85,10 @@ class Batch(Body):
     repeats: Annotated[int | None, Count("repeats", MOST_REPEATS)] = None
 
 
-class File(Body):
-    """A prompt file that is sent as text."""
-
-    name: str
-    text: str
-
-
 class Source(Body):
     """Prompts that are no set: a file that is sent, or a recorded run's."""
 
-    file: Annotated[File, needs("no prompt file came through: choose one again")] | None = None
+    file: Annotated[SentFile, needs("no prompt file came through: choose one again")] | None = None
     trace: str | None = None
 
 

@@ -28,9 +28,10 @@ from decoders.trace.files import SUFFIX, load
 from specviz.places import new_id
 from specviz.server.bodies import Body, Id, needs
 from specviz.server.desk import Desk, Service, get, post
-from specviz.server.forms import Missing, PromptForm, Refusal
+from specviz.server.forms import PromptForm, Refusal
 from specviz.server.http import Owner, problem
 from specviz.server.server_files import import_runs
+from specviz.server.tasks import Task, Tasks
 from specviz.words import sentence
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ AT_ONCE, MOST_KEPT = 4, 16  # connections that go on, and that are remembered
 LOOK_S, RECORDER_S = 0.5, 20.0  # between two looks at the numbers; most seconds until a recorder's file is there
 MOST_TEXT = 200_000  # characters of an answer that are shown while it arrives
 MOST_RUNS = 50  # of a watched folder that arrive
+GONE = "This connection is over and forgotten: its runs are on the page Runs."
 SHARED = "Only the owner of an app may connect servers: run specviz on a computer of your own."
 
 Text = Annotated[str, Field(max_length=400_000)]
@@ -66,14 +68,12 @@ class PromptRequest(Body):
     temperature: Heat = 0.0
 
 
-@dataclasses.dataclass(eq=False)
-class Connection:
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Connection(Task):
     """A server that is asked, or a folder that is watched: what came of it so far. ``look`` gives its numbers, of which
     ``before`` were there at its start.
     """
 
-    id: str
-    owner: str
     title: str
     server: Server | None = None
     stream: Stream | None = None
@@ -86,12 +86,10 @@ class Connection:
     note: str = ""
     problem: str = ""
     taken: set[str] = dataclasses.field(default_factory=set)  # names of the recorder's files that became runs
-    done: threading.Event = dataclasses.field(default_factory=threading.Event)
-    stopped: threading.Event = dataclasses.field(default_factory=threading.Event)
 
     def stop(self) -> None:
         """End it; what came until then stays."""
-        self.stopped.set()
+        self.cancel.set()
         if self.stream is not None:
             self.stream.close()
 
@@ -108,7 +106,7 @@ class Connection:
         return {
             "id": self.id, "server": what, "text": self.text[after:], "length": len(self.text),
             "acceptance": {name: getattr(seen, name) for name in names}, "traces": self.traces, "note": self.note,
-            "problem": self.problem, "done": self.done.is_set(),
+            "problem": self.problem, "done": not self.goes_on,
         }  # fmt: skip
 
 
@@ -120,22 +118,21 @@ class Servers(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._connections: dict[str, Connection] = {}
-        self._lock = threading.Lock()
+        self._tasks = Tasks[Connection]("ask a server", GONE, at_once=AT_ONCE, most=MOST_KEPT)
 
     def close(self) -> None:
-        for one in list(self._connections.values()):
+        for one in self._tasks.all():
             one.stop()
 
     @get("of/{key}")
     def of(self, key: str, owner: Owner, after: int = 0) -> dict[str, Any]:
         """A connection as far as it went. Raises Missing."""
-        return self._mine(key, owner).show(max(0, after))
+        return self._tasks.find(key, owner).show(max(0, after))
 
     @post("stop")
     def stop(self, id: Id, owner: Owner) -> dict[str, Any]:
         """End a connection; what arrived becomes a run. Raises Missing."""
-        one = self._mine(id, owner)
+        one = self._tasks.find(id, owner)
         one.stop()
         return one.show()
 
@@ -149,9 +146,8 @@ class Servers(Service):
         folder = Folder(Path(asked.folder.strip()).expanduser()) if asked.folder.strip() else None
         if folder is None and not asked.address.strip():
             raise Refusal("file", "Give a server's address, a recorder's folder, or both.")
-        if sum(not one.done.is_set() for one in self._connections.values()) >= AT_ONCE:
-            raise Refusal("queue", f"{AT_ONCE} servers are being asked: wait for one of them, or stop it.", retry_s=5)
-        one = Connection(new_id(), owner, "a recorder's folder", folder=folder)
+        _check_room([one for one in self._tasks.all() if one.goes_on])
+        one = Connection(id=new_id(), owner=owner, title="a recorder's folder", folder=folder)
         if asked.address.strip():
             form = PromptForm(asked.mode, asked.instruction, asked.context, asked.question, asked.text)
             self.desk.check_size(form, asked.max_new_tokens)
@@ -162,19 +158,8 @@ class Servers(Service):
         one.look = self._source(one)
         with contextlib.suppress(UserError):
             one.before = one.look().since(Acceptance())  # a copy: a folder counts on in what it gave
-        with self._lock:
-            over = [key for key, old in self._connections.items() if old.done.is_set()]
-            for key in over[: max(0, len(self._connections) + 1 - MOST_KEPT)]:
-                del self._connections[key]
-            self._connections[one.id] = one
-        threading.Thread(target=self._follow, args=(one,), name="ask a server", daemon=True).start()
+        self._tasks.begin(one, self._follow, _check_room)
         return one.show()
-
-    def _mine(self, key: str, owner: str) -> Connection:
-        one = self._connections.get(key)
-        if one is None or one.owner != owner:
-            raise Missing("This connection is over and forgotten: its runs are on the page Runs.")
-        return one
 
     def _source(self, one: Connection) -> Callable[[], Acceptance]:
         """The source of its numbers: the recorder, the chunks (llama.cpp tells drafts in them), the metrics."""
@@ -193,8 +178,8 @@ class Servers(Service):
 
     # --- while it goes on ---
 
-    def _follow(self, one: Connection) -> None:
-        """The connection's thread: reads, looks, and puts the runs among the owner's."""
+    def _follow(self, one: Connection) -> bool:
+        """The connection's work: reads, looks, and puts the runs among the owner's."""
         begun = time.time()
         watcher = threading.Thread(target=self._watch, args=(one, begun), name="watch a server", daemon=True)
         watcher.start()
@@ -202,20 +187,20 @@ class Servers(Service):
             if one.stream is not None:
                 self._read(one, begun)
             else:
-                one.stopped.wait()
+                one.cancel.wait()
         except Exception:
             log.exception("following a server failed")
             one.problem = "Something went wrong here; the server's log says what."
         finally:
-            one.stopped.set()
+            one.cancel.set()
             watcher.join()
             if one.stream is None and one.folder is not None:
                 self._arrive(one, begun)
             one.refresh()
-            one.done.set()
+        return True
 
     def _watch(self, one: Connection, begun: float) -> None:
-        while not one.stopped.wait(LOOK_S):
+        while not one.cancel.wait(LOOK_S):
             one.refresh()
             if one.stream is None:
                 self._arrive(one, begun)
@@ -283,3 +268,8 @@ class Servers(Service):
             if one.owner:
                 library.describe(key, owner=one.owner)
         one.traces.append(key)
+
+
+def _check_room(going: Sequence[Connection]) -> None:
+    if len(going) >= AT_ONCE:
+        raise Refusal("queue", f"{AT_ONCE} servers are being asked: wait for one of them, or stop it.", retry_s=5)
