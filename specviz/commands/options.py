@@ -109,11 +109,8 @@ def add_methods(
     """``--methods`` and ``--set``, spelt alike in all commands; ``one``: only one method makes sense. ``--method``, an
     older spelling, is taken too.
     """
-    named: dict[str, Any] = {"action": "extend", "dest": "methods"}
-    parser.add_argument("--methods", nargs=1 if one else "+", metavar="NAME", help=help, **named)
-    parser.add_argument(
-        "--method", nargs="+" if not one else 1, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **named
-    )
+    parser.add_argument("--methods", nargs=1 if one else "+", metavar="NAME", action="extend", help=help)
+    alias(parser, "--method", "--methods")
     if sets:
         wide = "a parameter; of several methods K=V is for those that have it, METHOD.K=V for one; may be repeated"
         several(parser, "--set", "K=V", "a parameter of the method; may be repeated" if one else wide)
@@ -121,9 +118,7 @@ def add_methods(
 
 def alias(parser: argparse._ActionsContainer, older: str, option: str) -> None:
     """Take an option's ``older`` spelling too, which no help shows."""
-    action = parser._option_string_actions[option]
-    hidden: dict[str, Any] = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
-    parser.add_argument(older, dest=action.dest, nargs=action.nargs, type=action.type or str, **hidden)
+    parser._option_string_actions[older] = parser._option_string_actions[option]
 
 
 def add_verifier(parser: argparse._ActionsContainer, *, one: bool = False) -> None:

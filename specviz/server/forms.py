@@ -202,13 +202,8 @@ def checked_params(kind: type, sent: Mapping[str, Any]) -> Any:
         try:
             by_name[name].check(value)
         except (ValueError, OverflowError):
-            shown = (
-                "nothing"
-                if value in ("", None)
-                else repr(value)
-                if isinstance(value, str) and not numeric(value)
-                else value
-            )
+            typed = repr(value) if isinstance(value, str) and not numeric(value) else value
+            shown = "nothing" if value in ("", None) else typed
             needed = f"{by_name[name].label} needs {by_name[name].range_in_words()}"
             raise Refusal("method", f"{needed}; given was {shown}.") from None
     return make_params(kind, sent)
