@@ -310,7 +310,8 @@ def test_a_planted_fault_is_found(fault: Any, healthy: dict[str, Any], tmp_path:
         prompts = healthy["prompts"] = [one.record.prompt(target.tokenizer) for one in examples.examples(True)[:8]]
         healthy["answers"] = [generate(target, prompt, QUICK, max_new_tokens=40) for prompt in prompts]
     target, prompts = healthy["target"], healthy["prompts"]
-    settings: dict[str, Any] = {"answers": healthy["answers"], "places": 60}
+    # rates that a server reports are told apart at more places than a drafter's own faults need
+    settings: dict[str, Any] = {"answers": healthy["answers"], "places": 100 if fault.kind == "eagle" else 60}
     if fault.kind not in healthy:
         healthy[fault.kind] = examine(drafting_of(target, fault.kind), prompts, part=fault.kind, **settings)
     assert not healthy[fault.kind].faults
