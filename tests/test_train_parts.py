@@ -254,7 +254,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(kind, options, tmp_path, text):
 
 @pytest.mark.parametrize("kind", matrix(("medusa", "drafter", "ppd", "eagle3"), 1, "the other families of parts"))
 def test_a_run_begins_with_another_parts_weights(kind, tmp_path, text):
-    """What the part has learnt is there before the first step, and what it has seen counts."""
+    """The part's learning is there before the first step, and the tokens it has seen count."""
     model, source = network("llama"), source_for(kind, text)
     place = train_kind(kind, tmp_path / "first", model, source, steps=24, keep=False)
     first, run = read_part(place), begun(kind, tmp_path / "second", model, source)

@@ -197,11 +197,15 @@ function drawBar({ about, state, measured, tables, rows }) {
     poll();
   });
   replace(bar, [
-    h("div.svl-about.ui-row", h("b", recipe() ? "Results" : about.title), h("span.ui-soft", words)),
+    h(
+      "div.svl-about.ui-row",
+      h("b", recipe() ? "Results" : about.title),
+      h("span.ui-soft", words),
+      about.shipped && h("span.svl-shipped", "example result: run your own above"),
+    ),
     metrics.length > 0 && h("label.svl-draw.ui-check.ui-soft", tables ? "Cells show " : "Draw ", select),
     rows > 0 && batch.files(lab.metrics),
     rows > 0 && [file("csv", "Runs: CSV"), file("parquet", "Parquet"), file("json", "JSON")],
-    about.shipped && h("span.svl-shipped", "example result: run your own above"),
     about.recorded?.rough && h("span.svl-rough", roughly(about.recorded)),
     !goesOn(state) && !about.shipped && h("button.svp-button", { onclick: remove, title: REMOVES }, "Delete"),
   ]);
