@@ -325,13 +325,13 @@ def test_a_method_that_rewrites_the_prompt_is_compared_with_plain_decoding_of_th
 def test_a_recorded_run_has_its_whole_prompt_everywhere(target, tmp_path, method):
     """Comparing, the Lab, redrafting and a run again read it as the run did: pool, passages, reference, compression."""
     from specviz.experiments.prompts import of_trace as case_of
-    from specviz.pages.compare.service import _form_of
+    from specviz.server.forms import PromptForm
 
     prompt = replace(prompt_of(12), reference="the old lamp", reference_of="yours", compression={"kept_tokens": 3})
     save(record(target, prompt, method, max_new_tokens=12, title="one"), tmp_path / "a.spectrace")
     trace = load(tmp_path / "a.spectrace")
     wanted = codec.to_json(prompt)
-    every = [codec.of_trace(trace), case_of(trace).prompt, _form_of(trace).whole(None, pooled=True)]
+    every = [codec.of_trace(trace), case_of(trace).prompt, PromptForm.of_trace(trace).whole(None, pooled=True)]
     every += [ReadRun(target, trace).prompt, codec.from_json(json.loads(json.dumps(wanted)))]
     assert [codec.to_json(one) for one in every] == [wanted] * 5
     again = record(target, every[0], method, max_new_tokens=12)

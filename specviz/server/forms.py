@@ -16,6 +16,7 @@ from specviz.words import numeric, sentence
 
 if TYPE_CHECKING:
     from decoders import Prompt
+    from decoders.trace.trace import Trace
 
 MODES = {"segments": "Segments", "chat": "Chat", "text": "Plain text"}
 MAX_PROMPT = 400_000  # characters
@@ -92,6 +93,13 @@ class PromptForm:
     pool_name: str = ""
     reference_of: str = ""
     recorded: Prompt | None = None
+
+    @classmethod
+    def of_trace(cls, trace: Trace) -> PromptForm:
+        """A recorded run's prompt."""
+        from decoders.prompt.codec import of_trace
+
+        return cls("text", text=trace.text(trace.prompt_ids), recorded=of_trace(trace))
 
     @property
     def typed_text(self) -> str:

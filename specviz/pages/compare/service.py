@@ -14,7 +14,6 @@ from fastapi import Response
 from pydantic import AfterValidator, Field
 
 from decoders.errors import UserError
-from decoders.prompt.codec import of_trace
 from decoders.trace.trace import Trace
 from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
@@ -164,8 +163,7 @@ class Compare(Service):
         if target is not None:
             target = self.desk.target_of(trace.run)
             check_tokens(target, trace)
-        form = PromptForm("text", text=trace.text(trace.prompt_ids), recorded=of_trace(trace))
-        return form, str(trace.run.get("title") or "Recorded prompt"), target
+        return PromptForm.of_trace(trace), str(trace.run.get("title") or "Recorded prompt"), target
 
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> int:
