@@ -31,7 +31,7 @@ OTHER = {  # the same word for another thing, by file
     "decoders/importers/vllm_log.py": {"rest"},  # the rest of a line
     "decoders/study/judge/judge.py": {"rest"},  # of the mass that a trace does not hold
     "decoders/study/measure/peers.py": {"plain", "pld", "pld+h", "sps"},  # which program of others does the same
-    "specviz/views/frames.py": {"plain"}, "specviz/pages/compare/service.py": {"plain"},  # the table
+    "specviz/views/frames.py": {"plain"},  # the table
     "specviz/pages/compare/outcome.py": {"plain"}, "specviz/pages/acceptance/service.py": {"plain", "rest"},
     "specviz/pages/acceptance/judging.py": {"rest"}, "specviz/site/documents.py": {"plain"},
     "specviz/commands/run.py": {"plain"}, "specviz/commands/compare.py": {"plain"},
