@@ -33,8 +33,8 @@ OTHER = {  # the same word for another thing, by file
     "decoders/study/measure/peers.py": {"plain", "pld", "pld+h", "sps"},  # which program of others does the same
     "specviz/views/frames.py": {"plain"},  # the table
     "specviz/pages/compare/outcome.py": {"plain"}, "specviz/pages/acceptance/service.py": {"plain", "rest"},
-    "specviz/pages/acceptance/judging.py": {"rest"}, "specviz/site/documents.py": {"plain"},
-    "specviz/commands/run.py": {"plain"}, "specviz/commands/compare.py": {"plain"},
+    "specviz/pages/acceptance/judging.py": {"rest"},
+    "specviz/commands/run.py": {"plain"},
     "specviz/commands/load.py": {"plain"},
     "specviz/experiments/experiment.py": {"adapld", "casd", "glide", "ppd", "eagle2", "eagle3"},  # papers
     "assets/web/compare/outputs.js": {"plain"},
