@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -75,6 +77,12 @@ def prompt():
     )
 
 
+def ties(probs):
+    """Places whose neighbour has the same probability but for rounding: which comes first is not decided."""
+    near = [i for i, (p, q) in enumerate(pairwise(probs)) if p is not None and q is not None and abs(p - q) < 1e-6]
+    return {*near, *(i + 1 for i in near)}
+
+
 @pytest.mark.parametrize("drawn", matrix([False, True], 1, "every method once more"))
 @pytest.mark.parametrize("name", matrix(methods(), FIRST, "the other methods"))
 def test_every_method_runs_there_as_on_a_cpu(folder, here, prompt, name, drawn):
@@ -107,7 +115,9 @@ def test_every_method_runs_there_as_on_a_cpu(folder, here, prompt, name, drawn):
             assert again.rows(table) == trace.rows(table)
             for column in ("token", "status", "rank", "position"):
                 if column in trace.tables[table] and table != "attention":
-                    assert again.tables[table][column] == trace.tables[table][column], (table, column)
+                    tied = ties(trace.tables[table]["draft_prob"]) if (table, column) == ("guesses", "token") else ()
+                    both = zip(again.tables[table][column], trace.tables[table][column], strict=True)
+                    assert all(a == b or i in tied for i, (a, b) in enumerate(both)), (table, column)
 
 
 def test_attention_that_plans_at_every_step_is_off_once_a_target_is_open(folder):

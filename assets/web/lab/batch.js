@@ -225,7 +225,9 @@ export function below(s, turned) {
     s.warnings.map((text) => h("div.svp-note.svp-error.svb-warning", { role: "alert" }, text)),
     s.about.notes.map((text) => h("p.svp-note", text)),
     h("div.svb-tables.ui-row", s.tables.map((table) => tableOf(s, table))),
-    turned.length ? h("details.ui-fold", h("summary", TURNED), h("div.svb-tables.ui-row", turned), turnedFiles()) : [],
+    turned.length
+      ? h("details.svl-every.ui-fold", h("summary", TURNED), h("div.svb-tables.ui-row", turned), turnedFiles())
+      : [],
     formulaList(s.formulas),
     h("ul.svb-remarks.ui-soft", s.remarks.map((text) => h("li", text))),
   ].flat();
