@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from decoders.draft_models.borrowing import Borrowing
 from decoders.draft_models.fit import Fit
 from decoders.draft_models.part_files import PartFiles, Source
 from decoders.draft_models.published import Published
+from decoders.draft_models.stored_weights import read_weights, stored_form
 from decoders.folders import settings_folder
 from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, kinds
 from decoders.model.engines.linear import pack, pack_if_faster, packable
@@ -36,9 +36,6 @@ log = logging.getLogger(__name__)
 SCHEMA = "specpart/1"
 PACKAGED = tuple(folder / "parts" for folder in SHIPPED.values())
 DESCRIPTION, WEIGHTS = "part.json", "part.safetensors"
-SCALE = ".scale"  # ends the name of a matrix's scales, where it is stored in int8 or in four bits
-GROUP = 64  # weights of a row that share a scale in four bits
-CLIPPED = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)  # shares of a group's largest weight that its scale may reach to
 MOST_JSON = 1 << 20
 
 
@@ -97,63 +94,10 @@ def save_part(part: Part, weights: Mapping[str, Tensor], folder: Path, *, dtype:
     from safetensors.torch import save_file
 
     with replacing(folder) as new:
-        save_file(_store(weights, dtype), new / WEIGHTS, metadata={"format": "pt"})
+        save_file(stored_form(weights, dtype), new / WEIGHTS, metadata={"format": "pt"})
         (new / DESCRIPTION).write_text(json.dumps(part.to_json(), indent=1) + "\n", encoding="utf-8")
         (new / WEIGHTS).chmod(0o644)
     return folder
-
-
-def _store(weights: Mapping[str, Tensor], dtype: torch.dtype, bits: int = 8) -> dict[str, Tensor]:
-    """A part's tensors as its file holds them; matrices in int8, or in four ``bits`` where ``GROUP`` divides a row."""
-    stored: dict[str, Tensor] = {}
-    for name, tensor in weights.items():
-        tensor = tensor.detach().cpu()
-        if dtype == torch.int8 and tensor.is_floating_point() and tensor.ndim == 2:
-            four = bits == 4 and tensor.shape[1] % GROUP == 0
-            stored[name], stored[name + SCALE] = (_in_four_bits if four else _in_int8)(tensor.float())
-        else:
-            kept = torch.float16 if dtype == torch.int8 else dtype
-            stored[name] = tensor.to(kept if tensor.is_floating_point() else None).contiguous()
-    return stored
-
-
-def _in_int8(matrix: Float[Tensor, "out in"]) -> tuple[Tensor, Float[Tensor, " out"]]:
-    """w[i, j] ≈ int8[i, j] · scale[i]."""
-    scale = (matrix.abs().amax(1) / 127).clamp_min(2**-24).half()
-    return (matrix / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8), scale
-
-
-def _in_four_bits(matrix: Float[Tensor, "out in"]) -> tuple[Tensor, Float[Tensor, "out groups"]]:
-    """w[i, j] ≈ (q[i, j] − 8) · scale[i, j // GROUP], q from 0 to 15, two to a byte, the first of them in its low half;
-    of the scales that ``CLIPPED`` allows a group has the one with the least squared error.
-    """
-    groups = matrix.unflatten(1, (-1, GROUP))
-    largest = groups.abs().amax(-1, keepdim=True)
-    scales = torch.stack([(largest * share / 7).clamp_min(2**-24).half() for share in CLIPPED]).float()
-    rounded = (groups / scales).round().clamp(-8, 7)
-    best = (rounded * scales - groups).square().sum(-1, keepdim=True).argmin(0, keepdim=True)
-    numbers = rounded.gather(0, best.expand(1, *groups.shape))[0].flatten(1)
-    pairs = (numbers + 8).to(torch.uint8).unflatten(1, (-1, 2))
-    return pairs[..., 0] | (pairs[..., 1] << 4), scales.gather(0, best)[0, ..., 0].half()
-
-
-def _full(numbers: Tensor, scale: Tensor) -> Float[Tensor, "out in"]:
-    """A stored matrix in fp32."""
-    if numbers.dtype == torch.uint8:
-        numbers = torch.stack([numbers & 15, numbers >> 4], -1).flatten(1).float() - 8
-    scale = scale.float() if scale.ndim == 2 else scale.float()[:, None]
-    return (numbers.float().unflatten(1, (scale.shape[1], -1)) * scale[..., None]).flatten(1)
-
-
-def _read_weights(file: Path) -> dict[str, Tensor]:
-    """The tensors of a part's file, rounded ones in fp32. Raises SafetensorError for a damaged one."""
-    from safetensors.torch import load_file
-
-    stored = load_file(file)
-    scales = {name.removesuffix(SCALE): stored.pop(name) for name in [*stored] if name.endswith(SCALE)}
-    for name, scale in scales.items():
-        stored[name] = _full(stored[name], scale)
-    return stored
 
 
 def part_weights(folder: Path) -> dict[str, Tensor]:
@@ -161,7 +105,7 @@ def part_weights(folder: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
 
     try:
-        return _read_weights(folder / WEIGHTS)
+        return read_weights(folder / WEIGHTS)
     except (OSError, SafetensorError, KeyError, RuntimeError) as error:
         raise UserError(f"{folder} holds no usable part: {error}") from None
 
@@ -176,7 +120,7 @@ def shrink_part(folder: Path, bits: int = 8) -> tuple[int, int]:
     file, weights = folder / WEIGHTS, part_weights(folder)
     before = file.stat().st_size
     if any(tensor.ndim == 2 for tensor in weights.values()):  # prompt tokens are small as they are
-        write_bytes(file, save(_store(weights, torch.int8, bits), metadata={"format": "pt"}))
+        write_bytes(file, save(stored_form(weights, torch.int8, bits), metadata={"format": "pt"}))
     return before, file.stat().st_size
 
 
@@ -239,6 +183,21 @@ def read_part(folder: Path) -> Part:
         raise UserError(f"there is no trained part in {folder}: give the folder that holds {DESCRIPTION}") from None
     except ValueError as error:
         raise UserError(f"{folder} holds no usable part: {error}") from None
+
+
+def read_part_for(place: Path, kind: str, key: str, model: str) -> Part:
+    """A part's description. Raises UserError for one of another kind, or of another model than that with the
+    fingerprint ``key``, called ``model``.
+    """
+    part = read_part(place)
+    if part.kind != kind:
+        raise UserError(f"{place} holds a {kinds()[part.kind].title}, not a {kinds()[kind].title}")
+    if part.model_key != key:
+        raise UserError(
+            f"the {kinds()[kind].title} in {place} was trained for {part.model} (fingerprint {part.model_key}), "
+            f"not for {model} ({key}): train one for it with `specviz train {kind} --model ...`"
+        )
+    return part
 
 
 def training_facts(training: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,14 +271,7 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
         raise UserError(str(missing_part(target, kind)))
     if (fit := kinds()[kind].published) is not None and not is_part(place):
         return _open_checkpoint(target, kind, str(folder), fit)
-    part = read_part(place)
-    if part.kind != kind:
-        raise UserError(f"{place} holds a {kinds()[part.kind].title}, not a {kinds()[kind].title}")
-    if part.model_key != target.key:
-        raise UserError(
-            f"the {kinds()[kind].title} in {place} was trained for {part.model} (fingerprint {part.model_key}), "
-            f"not for {target.name} ({target.key}): train one for it with `specviz train {kind} --model ...`"
-        )
+    part = read_part_for(place, kind, target.key, target.name)
     weights = place / WEIGHTS
     if not weights.is_file():
         raise UserError(f"{place} holds no usable part: {WEIGHTS} is missing")
@@ -415,7 +367,7 @@ def _open(part: Part, weights: Path, target: Target) -> nn.Module:
         raise UserError(f"{weights} does not fit {target.name}: {reason}")
     model: Any = kinds()[part.kind].network(part.config)
     try:
-        model.load_state_dict(_read_weights(weights))
+        model.load_state_dict(read_weights(weights))
     except (RuntimeError, KeyError, SafetensorError) as error:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
     to_target(model, target)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from decoders.model.target.target import Target
-from decoders.parts import WEIGHTS, _read_weights, find_part, read_part, save_part
+from decoders.parts import find_part, part_weights, read_part, save_part
 from decoders.prompt.prompt import Prompt
 from decoders.study.doctor.doctor import Report, examine
 from decoders.study.doctor.forced_drafts import Drafting
@@ -119,7 +119,7 @@ def plant(fault: Fault, target: Target, folder: Path) -> str:
     place = find_part(target.key, fault.kind)
     assert place is not None, f"there is no {fault.kind} for {target.name}"
     part = read_part(place)
-    config, weights = fault.change(target, part.config, _read_weights(place / WEIGHTS))
+    config, weights = fault.change(target, part.config, part_weights(place))
     return str(save_part(replace(part, config=config), weights, folder))
 
 

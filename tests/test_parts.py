@@ -11,13 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from decoders import Prompt, UserError, find_method, generate, methods, parts, record
+from decoders.draft_models.stored_weights import GROUP, SCALE, full_matrix, in_four_bits, in_int8
 from decoders.parts import (
-    GROUP,
-    SCALE,
     WEIGHTS,
-    _full,
-    _in_four_bits,
-    _in_int8,
     find_part,
     keep_published,
     load_part,
@@ -175,10 +171,10 @@ def test_what_is_shipped_travels_light():
 
 def test_a_part_in_four_bits_is_a_quarter_as_large_and_read_as_it_is_stored(target, home):
     wide = torch.randn(24, 2 * GROUP, generator=torch.Generator().manual_seed(3))
-    numbers, scale = _in_four_bits(wide)
+    numbers, scale = in_four_bits(wide)
     assert (numbers.dtype, numbers.shape) == (torch.uint8, (24, GROUP))
     assert (scale.dtype, scale.shape) == (torch.float16, (24, 2))
-    full = _full(numbers, scale)
+    full = full_matrix(numbers, scale)
     for row, column in ((0, 0), (5, 63), (5, 64), (23, 127)):  # the format by hand
         byte = int(numbers[row, column // 2])
         q = (byte >> 4 if column % 2 else byte & 15) - 8
@@ -187,7 +183,7 @@ def test_a_part_in_four_bits_is_a_quarter_as_large_and_read_as_it_is_stored(targ
     plain = (wide.unflatten(1, (-1, GROUP)).abs().amax(-1) / 7)[..., None]
     nearest = ((wide.unflatten(1, (-1, GROUP)) / plain).round() * plain).flatten(1)
     assert float(error) < 0.12 and error <= (nearest - wide).square().mean().sqrt()
-    assert torch.equal(_full(*_in_int8(full)).argmax(1), full.argmax(1))
+    assert torch.equal(full_matrix(*in_int8(full)).argmax(1), full.argmax(1))
     folder = save_tiny_part(target, "glide", layers=2)
     half = (folder / WEIGHTS).stat().st_size
     _, after = shrink_part(folder, 4)
@@ -196,7 +192,7 @@ def test_a_part_in_four_bits_is_a_quarter_as_large_and_read_as_it_is_stored(targ
     packed = [name for name, tensor in stored.items() if tensor.dtype == torch.uint8]
     assert after < half and narrow + packed and all(stored[name].shape[1] % GROUP for name in narrow)
     weights = load_part(target, "glide").state_dict()
-    assert all(torch.equal(weights[name], _full(stored[name], stored[name + SCALE])) for name in narrow + packed)
+    assert all(torch.equal(weights[name], full_matrix(stored[name], stored[name + SCALE])) for name in narrow + packed)
 
 
 def test_a_part_in_int8_is_half_as_large_and_nearly_the_same(target, home):

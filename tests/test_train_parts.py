@@ -276,8 +276,8 @@ def test_only_a_part_of_the_same_kind_target_and_shape_is_begun_with(tmp_path, t
     source = source_for("medusa", text)
     place = train_kind("medusa", tmp_path / "first", network("llama"), source, steps=2, keep=False)
     for kind, family, change, reason in (
-        ("hydra", "llama", {}, "holds a set of Medusa heads for tiny: give a set of Hydra heads for tiny"),
-        ("medusa", "qwen2", {}, "give a set of Medusa heads for tiny to begin with"),
+        ("hydra", "llama", {}, "first/part holds a set of Medusa heads, not a set of Hydra heads"),
+        ("medusa", "qwen2", {}, r"was trained for tiny \(fingerprint \w+\), not for tiny"),
         ("medusa", "llama", {"heads": 3}, "has heads 2, not 3: give the options it was made with"),
     ):
         run = begun(kind, tmp_path / "second", network(family), source, replace(TINY[kind], **change))

@@ -29,9 +29,7 @@ class GrowingTree:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def add(
-        self, parent: int, token: int, origin: str, source: int = -1, place: int = -1, **terms: float
-    ) -> int:
+    def add(self, parent: int, token: int, origin: str, source: int = -1, place: int = -1, **terms: float) -> int:
         """The child of ``parent`` with ``token``, made where there is none: copied from position ``source`` of the text
         or ``place`` of the pool, if from anywhere (-1). ``terms`` are numbers of it; of each the first stays.
         """

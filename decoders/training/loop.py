@@ -24,7 +24,7 @@ from decoders.errors import UserError, first_line
 from decoders.folders import replacing
 from decoders.method.part import kinds
 from decoders.model.files.calibration import fingerprint
-from decoders.parts import Part, own_place, part_weights, read_part, save_part, training_facts
+from decoders.parts import Part, own_place, part_weights, read_part_for, save_part, training_facts
 
 from .batches import Batch, batches_of
 from .data import Source
@@ -225,13 +225,10 @@ class PartRun(TrainingRun):
         super().open(resume)
         if self.origin is None or self.step:
             return
-        part, title = read_part(self.origin), kinds()[self.kind].title
-        if (part.kind, part.model_key) != (self.kind, self.key):
-            other = f"{kinds()[part.kind].title} for {part.model}"
-            raise UserError(f"{self.origin} holds a {other}: give a {title} for {self.name} to begin with")
+        part = read_part_for(self.origin, self.kind, self.key, self.name)
         theirs, mine = part.config.to_json(), self.config.to_json()
         if other := [f"{name} {theirs[name]!r}, not {mine[name]!r}" for name in mine if theirs[name] != mine[name]]:
-            raise UserError(f"the {title} in {self.origin} has {'; '.join(other)}: give the options it was made with")
+            raise UserError(f"the part in {self.origin} has {'; '.join(other)}: give the options it was made with")
         self.trained.load_state_dict(part_weights(self.origin))
         self.tokens = training_facts(part.training).get("tokens", 0)
 

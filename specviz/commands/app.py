@@ -98,6 +98,6 @@ def run(args: argparse.Namespace) -> int:
         logging.getLogger(ours).setLevel(logging.INFO)
     serve(
         args.model, args.host, args.port, args.trace, args.open, drafter=args.drafter, backends=behind,
-        assistants=args.mcp, read_only=read_only, **options.opening(args), **sharing_options(args),
+        assistants=args.mcp, read_only=read_only, **options.model_arguments(args), **sharing_options(args),
     )  # fmt: skip
     return 0

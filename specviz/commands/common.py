@@ -88,7 +88,7 @@ def open_target(args: argparse.Namespace) -> Target:
     settle(args.threads)
     from decoders import load_target
 
-    source, chosen = model_source(args), options.opening(args)
+    source, chosen = model_source(args), options.model_arguments(args)
     chosen.pop("threads", None)
     with opening() as progress:
         target = load_target(source, progress=progress, **chosen)

@@ -77,7 +77,7 @@ def _page(args: argparse.Namespace) -> int:
         page.watch(args.file, method=options.one_method(args), against=args.against, traces=args.traces)
         return page.name
 
-    serve(args.model, port=args.port, open_browser=True, prepare=watch, **options.opening(args))
+    serve(args.model, port=args.port, open_browser=True, prepare=watch, **options.model_arguments(args))
     return 0
 
 

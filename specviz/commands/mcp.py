@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
         from specviz.mcp import server_of
     except ModuleNotFoundError:
         raise UserError("the package mcp is not installed: pip install -e '.[mcp]'") from None
-    desk = open_desk(args.model, args.trace, **options.opening(args))
+    desk = open_desk(args.model, args.trace, **options.model_arguments(args))
     desk.begin()
     try:
         server_of(desk).run("stdio")

@@ -82,7 +82,7 @@ def add_model(
         add_plugin(parser)
 
 
-def opening(args: argparse.Namespace) -> dict[str, Any]:
+def model_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Arguments of ``load_target`` (and the threads), as ``add_model``'s options say them."""
     names = ("device", "dtype", "engine", "weights", "threads")
     return {name: getattr(args, name) for name in names if hasattr(args, name)}

@@ -105,7 +105,7 @@ def _recording_notes(results: Results) -> list[str]:
     cores, load = recorded["machine"]["cores"], recorded["load"]
     day = about["created"][:10]
     said = [f"An example result, recorded on {day} on {counted(cores, 'core')}, engine {recorded['engine']}."]
-    if any(results.rough(results.quantity(key)) for key in about["metrics"]):
+    if results.any_rough:
         said.append(f"Other work kept these busy (load {load:g}): times and speedups are rough.")
     return said
 

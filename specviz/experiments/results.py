@@ -98,6 +98,11 @@ class Results:
         """A mark for what a busy machine disturbed while an example result was recorded; nothing for all else."""
         return ", rough" if (self.about.get("recorded") or {}).get("rough") and needs_clock(quantity) else ""
 
+    @property
+    def any_rough(self) -> bool:
+        """True where a drawn quantity has that mark."""
+        return any(self.rough(self.quantity(key)) for key in self.about["metrics"])
+
     def to_csv(self) -> str:
         """Every run, as CSV; text that a spreadsheet would run as a formula gets an apostrophe."""
         frame = self.frame

@@ -175,7 +175,7 @@ def example(path: Path) -> Results:
     if recipe is not None:
         today = recipe.describe(about["model"])
         about |= {name: today[name] for name in TEXTS}
-    about["recorded"]["rough"] = any(results.rough(results.quantity(key)) for key in about["metrics"])
+    about["recorded"]["rough"] = results.any_rough
     results.about["compared"] = comparisons(path.parent).get(path.stem, "")
     return results
 

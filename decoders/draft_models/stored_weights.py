@@ -1,0 +1,67 @@
+"""The numbers of a trained part as its file holds them: as they are, in int8, or in four bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+SCALE = ".scale"  # ends the name of a matrix's scales, where it is stored in int8 or in four bits
+GROUP = 64  # weights of a row that share a scale in four bits
+CLIPPED = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)  # shares of a group's largest weight that its scale may reach to
+
+
+def stored_form(weights: Mapping[str, Tensor], dtype: torch.dtype, bits: int = 8) -> dict[str, Tensor]:
+    """A part's tensors as its file holds them; matrices in int8, or in four ``bits`` where ``GROUP`` divides a row."""
+    stored: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        tensor = tensor.detach().cpu()
+        if dtype == torch.int8 and tensor.is_floating_point() and tensor.ndim == 2:
+            four = bits == 4 and tensor.shape[1] % GROUP == 0
+            stored[name], stored[name + SCALE] = (in_four_bits if four else in_int8)(tensor.float())
+        else:
+            kept = torch.float16 if dtype == torch.int8 else dtype
+            stored[name] = tensor.to(kept if tensor.is_floating_point() else None).contiguous()
+    return stored
+
+
+def in_int8(matrix: Float[Tensor, "out in"]) -> tuple[Tensor, Float[Tensor, " out"]]:
+    """w[i, j] ≈ int8[i, j] · scale[i]."""
+    scale = (matrix.abs().amax(1) / 127).clamp_min(2**-24).half()
+    return (matrix / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8), scale
+
+
+def in_four_bits(matrix: Float[Tensor, "out in"]) -> tuple[Tensor, Float[Tensor, "out groups"]]:
+    """w[i, j] ≈ (q[i, j] − 8) · scale[i, j // GROUP], q from 0 to 15, two to a byte, the first of them in its low half;
+    of the scales that ``CLIPPED`` allows a group has the one with the least squared error.
+    """
+    groups = matrix.unflatten(1, (-1, GROUP))
+    largest = groups.abs().amax(-1, keepdim=True)
+    scales = torch.stack([(largest * share / 7).clamp_min(2**-24).half() for share in CLIPPED]).float()
+    rounded = (groups / scales).round().clamp(-8, 7)
+    best = (rounded * scales - groups).square().sum(-1, keepdim=True).argmin(0, keepdim=True)
+    numbers = rounded.gather(0, best.expand(1, *groups.shape))[0].flatten(1)
+    pairs = (numbers + 8).to(torch.uint8).unflatten(1, (-1, 2))
+    return pairs[..., 0] | (pairs[..., 1] << 4), scales.gather(0, best)[0, ..., 0].half()
+
+
+def full_matrix(numbers: Tensor, scale: Tensor) -> Float[Tensor, "out in"]:
+    """A stored matrix in fp32."""
+    if numbers.dtype == torch.uint8:
+        numbers = torch.stack([numbers & 15, numbers >> 4], -1).flatten(1).float() - 8
+    scale = scale.float() if scale.ndim == 2 else scale.float()[:, None]
+    return (numbers.float().unflatten(1, (scale.shape[1], -1)) * scale[..., None]).flatten(1)
+
+
+def read_weights(file: Path) -> dict[str, Tensor]:
+    """The tensors of a part's file, rounded ones in fp32. Raises SafetensorError for a damaged one."""
+    from safetensors.torch import load_file
+
+    stored = load_file(file)
+    scales = {name.removesuffix(SCALE): stored.pop(name) for name in [*stored] if name.endswith(SCALE)}
+    for name, scale in scales.items():
+        stored[name] = full_matrix(stored[name], scale)
+    return stored
