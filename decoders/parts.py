@@ -111,7 +111,7 @@ def part_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def shrink_part(folder: Path, bits: int = 8) -> tuple[int, int]:
-    """Store a part's matrices in ``bits`` (8 or 4), in place; gives its file's bytes before and after. Raises
+    """Store a part's matrices in ``bits`` (8, 6 or 4), in place; gives its file's bytes before and after. Raises
     UserError.
     """
     from safetensors.torch import save

@@ -59,6 +59,8 @@ FAR = {**THIRD, "d2t": THIRD["d2t"] + 300}
         ("eagle3", LLAMA, {**THIRD, "fc_norm.0.weight": torch.ones(64)}, r"a variant that is not read: it has fc_n"),
         ("eagle3", {**LLAMA, "hidden_act": "gelu"}, THIRD, r"says hidden_act = 'gelu', and 'silu' or 's"),
         ("eagle3", LLAMA, without(THIRD, "norm.weight"), r"is incomplete: it lacks norm.weight"),
+        ("eagle3", LLAMA, without(THIRD, "midlayer.self_attn.k_proj.weight"), r"lacks layers.0.self_attn.k_proj"),
+        ("eagle", LLAMA, without(FIRST, "layers.0.mlp.gate_proj.weight"), r"lacks layers.0.mlp.gate_proj.weight"),
         (
             "eagle3", LLAMA, {**THIRD, "midlayer.mlp.down_proj.weight": torch.zeros(64, 50)},
             r"does not fit together: layers.0.mlp.down_proj.weight is 64 × 50, where 64 × 48 is wanted",

@@ -14,7 +14,7 @@ from decoders.model.files.shape import ModelShape
 from decoders.parts import load_part, own_place, read_part
 from decoders.training.batches import PROMPT, RESPONSE, Document, pad
 from decoders.training.heads import RANKS, Lesson, Recipe, places_of, rank_tokens
-from decoders.training.learning import HeadDivergence, muon_and_adamw, position_weights
+from decoders.training.learning import HeadDivergence, divergences, muon_and_adamw, position_weights
 from decoders.training.prompt_tokens import label_weights
 from decoders.training.states import States
 from specviz import cli
@@ -116,6 +116,9 @@ def test_a_heads_divergence_is_exact_in_any_number_of_rows():
     assert got.item() == pytest.approx(want.item(), rel=1e-5)
     mine, theirs = (torch.autograd.grad(loss * 3, states, retain_graph=True)[0] for loss in (got, want))
     assert torch.allclose(mine, theirs, atol=1e-5)
+    apart, slopes = divergences(states @ head.T, p[index], weights)  # as a GPU computes it
+    assert ((apart - entropy[index]) * weights).sum().item() == pytest.approx(want.item(), rel=1e-5)
+    assert torch.allclose(slopes @ head * 3, theirs, atol=1e-5)
 
 
 def test_ranks_and_places():

@@ -71,9 +71,9 @@ def test_the_demos_tasks_never_repeat_between_learning_and_validation():
 
 def test_files_give_every_document_once_an_epoch(text):
     source = FileSource(tiny_tokenizer(), [text], 0, length=64, documents=7)
-    total = len(source._train)
+    total = len(source.learnt)
     seen = [d for i in range(-(-2 * total // 7)) for d in source.chunk(i)]
-    assert sorted(d.ids for d in seen[:total]) == sorted(d.ids for d in source._train)
+    assert sorted(d.ids for d in seen[:total]) == sorted(d.ids for d in source.learnt)
     assert [d.ids for d in seen[:total]] != [d.ids for d in seen[total : 2 * total]]
     assert len(source.held_out()) == max(1, (total + len(source.held_out())) // 10)
     assert all(set(d.kinds) == {RESPONSE} and len(d.ids) <= 64 for d in seen)
@@ -89,7 +89,7 @@ def test_conversations_from_json_lines(tmp_path):
     records += [{"turns": [f"hello {i}"]} for i in range(3)]  # no answer: left out
     path.write_text("\n".join(json.dumps(r) for r in records) + "\n\n")
     source = FileSource(tiny_tokenizer(), [path], 0)
-    documents = source._train + source.held_out()
+    documents = source.learnt + source.held_out()
     assert len(documents) == 8
     for document in documents:
         learnt = [i for i, kind in zip(document.ids, document.kinds, strict=True) if kind == RESPONSE]

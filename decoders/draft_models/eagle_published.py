@@ -124,6 +124,9 @@ def _config(head: Published, third: bool, target: Target) -> EagleConfig:
     hidden, heads = sizes["fc.weight"][0], head.setting("num_attention_heads")
     size = head.setting("head_dim", hidden // heads)
     drafted = sizes["lm_head.weight"][0] if "lm_head.weight" in sizes else 0
+    for name in ("self_attn.k_proj.weight", "mlp.gate_proj.weight"):
+        if f"layers.0.{name}" not in sizes:
+            raise UserError(f"{head.place} is incomplete: it lacks layers.0.{name}; bring the whole checkpoint")
     layers = 1 + max(int(name.split(".")[1]) for name in sizes if name.startswith("layers."))
     kv_heads = sizes["layers.0.self_attn.k_proj.weight"][0] // size
     mlp = sizes["layers.0.mlp.gate_proj.weight"][0]

@@ -1,4 +1,4 @@
-"""The numbers of a trained part as its file holds them: as they are, in int8, or in four bits."""
+"""The numbers of a trained part as its file holds them: as they are, in int8, or in six or four bits."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-SCALE = ".scale"  # ends the name of a matrix's scales, where it is stored in int8 or in four bits
-GROUP = 64  # weights of a row that share a scale in four bits
+SCALE = ".scale"  # ends the name of a matrix's scales, where it is stored in int8 or in fewer bits
+GROUP = 64  # weights of a row that share a scale in six or four bits
+PACKED = 4  # weights that fill whole bytes, in six bits as in four
 CLIPPED = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)  # shares of a group's largest weight that its scale may reach to
 
 
 def stored_form(weights: Mapping[str, Tensor], dtype: torch.dtype, bits: int = 8) -> dict[str, Tensor]:
-    """A part's tensors as its file holds them; matrices in int8, or in four ``bits`` where ``GROUP`` divides a row."""
+    """A part's tensors as its file holds them; matrices in int8, or in fewer ``bits`` where ``GROUP`` divides a row."""
     stored: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         tensor = tensor.detach().cpu()
         if dtype == torch.int8 and tensor.is_floating_point() and tensor.ndim == 2:
-            four = bits == 4 and tensor.shape[1] % GROUP == 0
-            stored[name], stored[name + SCALE] = (in_four_bits if four else in_int8)(tensor.float())
+            whole = bits == 8 or tensor.shape[1] % GROUP
+            stored[name], stored[name + SCALE] = in_int8(tensor.float()) if whole else in_bits(tensor.float(), bits)
         else:
             kept = torch.float16 if dtype == torch.int8 else dtype
             stored[name] = tensor.to(kept if tensor.is_floating_point() else None).contiguous()
@@ -34,24 +35,29 @@ def in_int8(matrix: Float[Tensor, "out in"]) -> tuple[Tensor, Float[Tensor, " ou
     return (matrix / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8), scale
 
 
-def in_four_bits(matrix: Float[Tensor, "out in"]) -> tuple[Tensor, Float[Tensor, "out groups"]]:
-    """w[i, j] ≈ (q[i, j] − 8) · scale[i, j // GROUP], q from 0 to 15, two to a byte, the first of them in its low half;
-    of the scales that ``CLIPPED`` allows a group has the one with the least squared error.
+def in_bits(matrix: Float[Tensor, "out in"], bits: int) -> tuple[Tensor, Float[Tensor, "out groups"]]:
+    """w[i, j] ≈ (q[i, j] − 2ᵇ⁻¹) · scale[i, j // GROUP], q from 0 to 2ᵇ − 1 in b ``bits``, 6 or 4: a row's q one after
+    another, the first in the lowest bits. Of the scales that ``CLIPPED`` allows a group has the one with the least
+    squared error.
     """
-    groups = matrix.unflatten(1, (-1, GROUP))
+    groups, most = matrix.unflatten(1, (-1, GROUP)), 1 << bits - 1
     largest = groups.abs().amax(-1, keepdim=True)
-    scales = torch.stack([(largest * share / 7).clamp_min(2**-24).half() for share in CLIPPED]).float()
-    rounded = (groups / scales).round().clamp(-8, 7)
+    scales = torch.stack([(largest * share / (most - 1)).clamp_min(2**-24).half() for share in CLIPPED]).float()
+    rounded = (groups / scales).round().clamp(-most, most - 1)
     best = (rounded * scales - groups).square().sum(-1, keepdim=True).argmin(0, keepdim=True)
-    numbers = rounded.gather(0, best.expand(1, *groups.shape))[0].flatten(1)
-    pairs = (numbers + 8).to(torch.uint8).unflatten(1, (-1, 2))
-    return pairs[..., 0] | (pairs[..., 1] << 4), scales.gather(0, best)[0, ..., 0].half()
+    numbers = (rounded.gather(0, best.expand(1, *groups.shape))[0].flatten(1) + most).int()
+    words = (numbers.unflatten(1, (-1, PACKED)) << bits * torch.arange(PACKED)).sum(-1, keepdim=True)
+    packed = words >> 8 * torch.arange(PACKED * bits // 8) & 255
+    return packed.to(torch.uint8).flatten(1), scales.gather(0, best)[0, ..., 0].half()
 
 
 def full_matrix(numbers: Tensor, scale: Tensor) -> Float[Tensor, "out in"]:
     """A stored matrix in fp32."""
     if numbers.dtype == torch.uint8:
-        numbers = torch.stack([numbers & 15, numbers >> 4], -1).flatten(1).float() - 8
+        bits = 8 * numbers.shape[1] // (GROUP * scale.shape[1])
+        some = numbers.int().unflatten(1, (-1, PACKED * bits // 8))
+        words = (some << 8 * torch.arange(some.shape[2])).sum(-1, keepdim=True)
+        numbers = (words >> bits * torch.arange(PACKED) & (1 << bits) - 1).flatten(1) - (1 << bits - 1)
     scale = scale.float() if scale.ndim == 2 else scale.float()[:, None]
     return (numbers.float().unflatten(1, (scale.shape[1], -1)) * scale[..., None]).flatten(1)
 

@@ -9,14 +9,14 @@ import torch
 
 from decoders.draft_models.borrowing import Borrowing
 
-from .data import Source
+from .data import Source, vocabulary_documents
 from .learning import commonest, cosine_factor
 from .loop import PartRun
 
 
 class BorrowingRun(PartRun):
     """A training run of ``network`` beside its frozen target ``model``, whose embedding and head it takes. What it can
-    draft are the commonest tokens of the first chunk, or those of the checkpoint that is gone on from.
+    draft are the commonest tokens of the data, or those of the checkpoint that is gone on from.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class BorrowingRun(PartRun):
         self.model = model.eval().requires_grad_(False)
         self.trained = self.network = network.to(self.device)
         if network.drafted is not None:
-            network.drafted.copy_(commonest(source.chunk(0), self.config, model.generation_config))
+            network.drafted.copy_(commonest(vocabulary_documents(source), self.config, model.generation_config))
         self._share()
 
     def factor(self, done: float) -> float:

@@ -66,8 +66,8 @@ class FileSource:
         count = max(1, min(HELD_OUT, len(read) // 10))
         marked = [document for document in read if document.held_out]
         self._held_out = marked[:HELD_OUT] or read[:count]
-        self._train = [document for document in read if not document.held_out] if marked else read[count:]
-        if not self._train:
+        self.learnt = [document for document in read if not document.held_out] if marked else read[count:]
+        if not self.learnt:
             raise UserError(f"all documents of {self.label} are held out for validation: nothing is left to learn")
 
     def chunk(self, index: int) -> list[Document]:
@@ -75,9 +75,9 @@ class FileSource:
         orders: dict[int, list[Document]] = {}
         chosen = []
         for i in range(index * self.documents, (index + 1) * self.documents):
-            epoch, place = divmod(i, len(self._train))
+            epoch, place = divmod(i, len(self.learnt))
             if epoch not in orders:
-                orders[epoch] = list(self._train)
+                orders[epoch] = list(self.learnt)
                 random.Random(f"specviz epoch {self.seed} {epoch}").shuffle(orders[epoch])
             chosen.append(orders[epoch][place])
         return chosen
@@ -88,7 +88,7 @@ class FileSource:
     @property
     def epoch(self) -> int:
         """Documents of one epoch."""
-        return len(self._train)
+        return len(self.learnt)
 
 
 class DistilledSource:
@@ -118,6 +118,13 @@ class DistilledSource:
             Document((*prompt, *answer), (*document.kinds[: len(prompt)], *[RESPONSE] * len(answer)))
             for document, prompt, answer in zip(documents, prompts, answers, strict=True)
         ]
+
+
+def vocabulary_documents(source: Source) -> list[Document]:
+    """The documents that a draft vocabulary is chosen by: all that files teach; the first chunk of what has no end, or
+    has to be answered.
+    """
+    return source.learnt if isinstance(source, FileSource) else source.chunk(0)
 
 
 def _prompt_of(document: Document) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.draft_models.eagle_head import EagleConfig, EagleHead
-from decoders.draft_models.network import attend
 from decoders.model.files.shape import ModelShape
 
 from .heads import HeadKind, Lesson, Recipe
@@ -41,7 +40,9 @@ class Unroll:
         self.step = 0
         memory = list[tuple[Tensor, Tensor]]()
         self.states = self._first(features, memory)
-        self.keys, self.values = memory[0]
+        self.text = memory[0]
+        self.own = list[tuple[Tensor, Tensor]]()  # keys and values of the steps after it
+        self.seen = torch.arange(length, device=features.device) <= self.columns[..., None]
 
     def _first(self, features: Tensor, memory: list[tuple[Tensor, Tensor]]) -> Float[Tensor, "rows length hidden"]:
         def remember(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,14 +80,28 @@ class Unroll:
         embedded = head.embedding(tokens).to(before.dtype)
         read, residual = layer.into_attention(head.fuse(before, embedded), embedded)
         cos, sin = (angle[at + self.step][:, None] for angle in self.angles)
-        query, keys, values = layer.self_attn.project(read, cos, sin)
-        self.keys, self.values = (
-            torch.cat([old, new.to(old.dtype)], 2) for old, new in ((self.keys, keys), (self.values, values))
-        )
-        own = torch.eye(at.shape[1], dtype=torch.bool, device=at.device).repeat(1, self.step)
-        seen = torch.arange(length, device=at.device) <= at[..., None]
-        mask = torch.cat([seen, own.expand(len(at), -1, -1)], -1)[:, None]
-        self.states = layer.out_of_attention(residual, attend(query, self.keys, self.values, mask))
+        query, *own = layer.self_attn.project(read, cos, sin)
+        self.own.append((own[0], own[1]))
+        self.states = layer.out_of_attention(residual, attend_columns(query, *self.text, self.own, self.seen))
+
+
+def attend_columns(
+    query: Float[Tensor, "batch heads columns size"], keys: Float[Tensor, "batch kv_heads length size"],
+    values: Float[Tensor, "batch kv_heads length size"], own: Sequence[tuple[Tensor, Tensor]],
+    seen: Bool[Tensor, "batch columns length"],
+) -> Float[Tensor, "batch columns width"]:  # fmt: skip
+    """Attention of columns over what each has ``seen`` of a text, and over keys and values of its ``own`` (batch,
+    kv_heads, columns, size): each looks at length + steps keys, and not at the other columns'.
+    """
+    query = query.unflatten(1, (keys.shape[1], -1)) * query.shape[-1] ** -0.5
+    own_keys, own_values = (torch.stack(some, 3).to(query.dtype) for some in zip(*own, strict=True))
+    group, count = query.shape[2:4]
+    over = (query.flatten(2, 3) @ keys.to(query.dtype).mT).unflatten(2, (group, count))
+    over = over.masked_fill(~seen[:, None, None], -torch.inf)
+    scores = torch.cat([over, torch.einsum("bkgcd,bkcsd->bkgcs", query, own_keys)], -1)
+    text, mine = scores.float().softmax(-1).to(query.dtype).split([keys.shape[2], len(own)], -1)
+    out = (text.flatten(2, 3) @ values.to(query.dtype)).unflatten(2, (group, count))
+    return (out + torch.einsum("bkgcs,bkcsd->bkgcd", mine, own_values)).flatten(1, 2).transpose(1, 2).flatten(2)
 
 
 def columns(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, cast
 
 import torch
@@ -102,6 +103,14 @@ def rank_of(logits: Float[Tensor, "rows vocab"], wanted: Int[Tensor, " rows"]) -
     return ((logits > own) | ((logits == own) & before)).sum(-1)
 
 
+def divergences(
+    logits: Float[Tensor, "rows vocab"], told: Float[Tensor, "rows vocab"], weights: Float[Tensor, " rows"]
+) -> tuple[Float[Tensor, " rows"], Float[Tensor, "rows vocab"]]:
+    """Cross-entropies of rows on a GPU, in fp32, and the slopes of these times ``weights`` by the logits."""
+    logs, told = logits.float().log_softmax(-1), told.float()
+    return -(told * logs).sum(-1), ((logs.exp() - told) * weights[:, None]).to(logits.dtype)
+
+
 class HeadDivergence(torch.autograd.Function):
     """Σ weight · KL(p ‖ softmax(states · headᵀ)) of a frozen head, a few rows at a time: neither logits nor their
     gradients are ever there for all rows.
@@ -116,10 +125,16 @@ class HeadDivergence(torch.autograd.Function):
         weights: Float[Tensor, " rows"],
     ) -> Float[Tensor, ""]:  # fmt: skip
         read, slopes = states.to(head.dtype), torch.empty_like(states)
-        most = rows_at_once(states.device)
-        loss, (room, told_room) = states.new_zeros(()), weights.new_empty(2, most, len(head))
+        most, loss = rows_at_once(states.device), states.new_zeros(())
+        on_cpu = states.device.type == "cpu"
+        room, told_room = weights.new_empty(2, most if on_cpu else 0, len(head))
         for start in range(0, len(states), most):
             rows = slice(start, start + most)
+            if not on_cpu:
+                apart, slope = divergences(F.linear(read[rows], head), told[index[rows]], weights[rows])
+                loss += ((apart - entropy[index[rows]]) * weights[rows]).sum()
+                slopes[rows] = (slope @ head).to(slopes.dtype)
+                continue
             logits, own = _logits(read[rows], head, room), told_room[: len(read[rows])].copy_(told[index[rows]])
             told_of = (own[:, None] @ logits[..., None])[:, 0, 0]
             scale = _softmax_in_place(logits)[:, 0]
@@ -167,10 +182,8 @@ def commonest(documents: Iterable[Document], config: Any, generation: Any) -> In
     """The ``config.draft_vocab`` tokens that answers and prompts hold most often, then those with low ids, which
     tokenizers learn first; and all that end a text, as ``generation`` names them. Ascending.
     """
-    seen = torch.zeros(config.vocab)
-    for document in documents:
-        ids, kinds = torch.tensor(document.ids), torch.tensor(document.kinds)
-        seen += torch.bincount(ids, torch.where(kinds == RESPONSE, 1.0, 0.1), minlength=config.vocab)
+    ids, kinds = (torch.tensor([*chain(*some)]) for some in zip(*((d.ids, d.kinds) for d in documents), strict=True))
+    seen = torch.bincount(ids, torch.where(kinds == RESPONSE, 1.0, 0.1).double(), minlength=config.vocab)
     seen -= torch.arange(config.vocab) * 1e-9
     seen[list(token_ids(generation.eos_token_id))] = math.inf
     return seen.topk(config.draft_vocab).indices.sort().values.to(torch.int32)

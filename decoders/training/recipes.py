@@ -13,7 +13,7 @@ from decoders.names import MASKS
 RECIPES = ("ours", "paper")
 ONE_STAGE, TWO_STAGES = "one-stage", "two-stage"
 HEADS = ("target", ONE_STAGE, TWO_STAGES)
-COMMONEST = "draft only the N commonest tokens of the first chunk: a smaller head; 0: all"
+COMMONEST = "draft only the N commonest tokens of the data: a smaller head; 0: all"
 
 
 def _check_vocab(count: int) -> None:

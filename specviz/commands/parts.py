@@ -31,11 +31,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     keep.add_argument("head", metavar="HEAD", help="a folder, a file or a hub id such as org/name; or a part's folder")
     options.add_model(keep, plugins=False)
     shrink = actions.add_parser(
-        "shrink", help="store a trained part in int8", description="Store a part's matrices in int8, with a scale "
-        "per row: half of half precision's bytes; or in four bits, with one per 64 weights: a quarter. It is computed "
-        "with as before; what it drafts may differ by a little, so compare with `specviz verify` or `doctor`."
+        "shrink", help="store a trained part in int8, or smaller", description="Store a part's matrices in int8, with "
+        "a scale per row: half of half precision's bytes; or in six or four bits, with one per 64 weights. It is "
+        "computed with as before; what it drafts may differ by a little, so compare with `specviz verify` or `doctor`."
     )  # fmt: skip
-    shrink.add_argument("--bits", type=int, choices=(8, 4), default=8, help="of a weight: 8 (the default) or 4")
+    shrink.add_argument("--bits", type=int, choices=(8, 6, 4), default=8, help="of a weight: 8 (default), 6 or 4")
     shrink.add_argument("folder", nargs="+", type=Path, metavar="FOLDER", help="a part's folder (it holds part.json)")
     write = actions.add_parser("export", help="write a trained part for servers", description=EXPORT)
     write.add_argument("part", metavar="PART", help="a part's folder, or the kind of the model's own (such as eagle3)")
