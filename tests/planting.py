@@ -108,7 +108,7 @@ FAULTS = (
     Fault("hydra", "hidden_state_offset 1", ("layer ids",), setting(hidden_state_offset=1)),
     Fault("medusa", "without its first head", ("anchor", "record"), dropped_head),
     Fault("drafter", "a draft vocabulary of rare tokens", ("draft vocabulary",), rare_vocabulary),
-    Fault("eagle", "a server whose prompts come from a prefix cache unread", ("server",), server="prompt unread"),
+    Fault("eagle3", "a server whose prompts come from a prefix cache unread", ("server",), server="prompt unread"),
 )  # fmt: skip
 
 
