@@ -106,7 +106,7 @@ def part_weights(folder: Path) -> dict[str, Tensor]:
 
     try:
         return read_weights(folder / WEIGHTS)
-    except (OSError, SafetensorError, KeyError, RuntimeError) as error:
+    except (OSError, SafetensorError, LookupError, RuntimeError) as error:
         raise UserError(f"{folder} holds no usable part: {error}") from None
 
 

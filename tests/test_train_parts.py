@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -19,13 +20,13 @@ from decoders.draft.needs import Needs
 from decoders.model.files.calibration import fingerprint
 from decoders.parts import find_part, own_place, read_part, training_facts
 from decoders.training.batches import RESPONSE
-from decoders.training.data import DistilledSource, FileSource, encode
+from decoders.training.data import DistilledSource, FileSource, encode, vocabulary_documents
 from decoders.training.demo.source import DemoSource, source_of
 from decoders.training.demo.tasks import stream
 from decoders.training.demo.tokenizer import train_tokenizer
 from decoders.training.drafter import epoch_steps, reached_mean
 from decoders.training.frozen_target import FrozenTarget
-from decoders.training.learning import cosine_factor
+from decoders.training.learning import commonest, cosine_factor
 from decoders.training.loop import PartRun, try_to_save
 from decoders.training.precision import has_bf16_products
 from decoders.training.states import Shelf
@@ -33,7 +34,7 @@ from decoders.training.teacher import Teacher
 from specviz import cli
 
 from .command import refusal
-from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
 from .tiers import matrix
 from .training import TINY, begun, run_of, save_model, source_for, train_kind
 
@@ -77,6 +78,17 @@ def test_files_give_every_document_once_an_epoch(text):
     assert [d.ids for d in seen[:total]] != [d.ids for d in seen[total : 2 * total]]
     assert len(source.held_out()) == max(1, (total + len(source.held_out())) // 10)
     assert all(set(d.kinds) == {RESPONSE} and len(d.ids) <= 64 for d in seen)
+
+
+def test_a_draft_vocabulary_is_counted_over_all_of_a_file(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text("\n".join(json.dumps({"text": chr(97 + i) * 400 + " " + chr(65 + i) * 400}) for i in range(20)))
+    source = FileSource(tiny_tokenizer(), [path], 0, length=64, documents=1)
+    counts = Counter(token for document in source.learnt for token in document.ids)
+    assert len(counts) > len({*source.chunk(0)[0].ids}), "the first chunk does not hold them all"
+    config, generation = SimpleNamespace(vocab=VOCAB, draft_vocab=20), SimpleNamespace(eos_token_id=VOCAB - 1)
+    want = sorted([*sorted(counts, key=lambda token: (-counts[token], token))[:19], VOCAB - 1])
+    assert commonest(vocabulary_documents(source), config, generation).tolist() == want
 
 
 def test_conversations_from_json_lines(tmp_path):
