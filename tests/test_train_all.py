@@ -85,12 +85,15 @@ def test_a_large_part_is_stored_in_int8(
     assert small < 0.6 * large and "stored in int8" in capsys.readouterr().err
 
 
-def test_the_command_of_a_training_names_what_its_kind_takes() -> None:
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_command_of_a_training_names_what_its_kind_takes(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decoders.model.target.load.chosen_device", lambda given: device)
     parser = argparse.ArgumentParser()
     train_all.add(parser)
     given = "--budget 2m --kv-layer 3 --rate 0.02 --draft-vocab 99 --fast --fp32"
     args = parser.parse_args(given.split())
     made = {part: train_all.command(args, Path("o"), part, 1.5) for part in train_all.worths()}
+    sizes = dict[str, tuple[int, int]]()
     for part, words in made.items():
         cli_parser = argparse.ArgumentParser()
         from specviz.commands import train
@@ -98,8 +101,12 @@ def test_the_command_of_a_training_names_what_its_kind_takes() -> None:
         train.add(cli_parser)
         read = cli_parser.parse_args(words[words.index("train") + 1 :])
         assert read.part == part and read.minutes == 1.5 and read.best and read.apart and read.fast and read.fp32
+        sizes[part] = read.batch_tokens, getattr(read, "positions", read.batch_tokens)
     assert "--kv-layer" in made["glide"] and "--kv-layer" not in made["drafter"]
     assert "--rate" in made["eagle"] and "--states" not in made["ppd"]
+    large = device == "cuda"  # a step of so many tokens, from so many positions
+    assert sizes["eagle3"] == ((16384, 8192) if large else (2048, 1024)) and sizes["dflash"][1] == 256
+    assert sizes["glide"][0] == (16384 if large else 5120) and sizes["ppd"][0] == (8192 if large else 2048)
 
 
 def test_the_best_part_is_put_in_place(text: Path, tmp_path: Path) -> None:

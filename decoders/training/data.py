@@ -94,8 +94,9 @@ class FileSource:
 class DistilledSource:
     """Another source's prompts with the target's own greedy answers (sequence-level distillation, Kim & Rush 2016)."""
 
-    def __init__(self, source: Source, model: Any, tokenizer: Any, rows: int = 16) -> None:
-        self.source, self.model, self.rows = source, model, rows
+    def __init__(self, source: Source, model: Any, tokenizer: Any, rows: int = 0) -> None:
+        self.source, self.model = source, model
+        self.rows = rows or (16 if model.device.type == "cpu" else 128)  # a GPU takes as long for a few as for many
         self.padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
         self.label = f"{source.label}, answered by the target"
 

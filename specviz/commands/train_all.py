@@ -23,7 +23,7 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.folders import write_json, write_text
-from decoders.method.part import DRAFT_MODELS, HEADS, kinds, training_of
+from decoders.method.part import DRAFT_MODELS, HEADS, PROMPT_TOKENS, kinds, training_of
 from specviz.words import counted, decimal
 
 from . import common, options
@@ -32,6 +32,12 @@ OUT = Path("runs") / "all"
 MOST_BYTES = 14_000_000  # of a part's file: above it its matrices are stored in int8
 COMPUTING = 0.8  # of a part's time; the rest is for opening the target, validations and the end
 GRACE_S = 20.0  # after which a training that is over its time is asked to stop, and again to end
+# sizes of a step on a GPU, where no more than a fraction of it would be busy with a CPU's; a kind's own stay
+ON_GPU: Mapping[str, Mapping[str, int]] = {
+    HEADS: {"batch_tokens": 16384, "positions": 8192},
+    DRAFT_MODELS: {"batch_tokens": 16384},
+    PROMPT_TOKENS: {"batch_tokens": 8192, "rows": 16384},
+}
 STATE, CURVE = "all.json", "acceptance.csv"
 COLUMNS: tuple[str, ...] = ("part", "tokens", "seconds", "step", "acceptance", "held_out_loss")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -168,6 +174,8 @@ def _state(out: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 def command(args: argparse.Namespace, out: Path, part: str, minutes: float) -> list[str]:
     """The command of one training."""
+    from decoders.model.target.load import chosen_device
+
     training = training_of(part)
     family = training.family
     made = [sys.executable, "-m", "specviz.cli", "train", part, "--out", str(out / part), "--best"]
@@ -186,6 +194,9 @@ def command(args: argparse.Namespace, out: Path, part: str, minutes: float) -> l
         made += ["--kv-layer", str(args.kv_layer)]
     if family == HEADS and args.rate is not None:
         made += ["--rate", f"{args.rate:g}"]
+    if chosen_device(args.device).startswith("cuda"):
+        sizes = {name: size for name, size in ON_GPU[family].items() if name not in training.defaults}
+        made += [word for name, size in sizes.items() for word in (f"--{name.replace('_', '-')}", str(size))]
     return made
 
 
