@@ -25,7 +25,7 @@ from specviz.groups import group
 from specviz.pages.attribution.document import answer_digest
 from specviz.pages.lessons.service import card
 from specviz.views import web
-from specviz.views.export import PAGE_STYLE, page
+from specviz.views.export import BEGIN, PAGE_STYLE, page
 
 from .documents import attribution, comparison, lessons, verdicts
 from .player import player_document
@@ -49,21 +49,7 @@ EMBED = """/* <script src="embed.js" data-run="KEY"></script> plays a run where 
   me.replaceWith(frame);
 })();
 """
-# modules are data: URLs in an import map, which a classic script can set from disk before the first import
-BEGIN = """(async () => {{
-  const bytes = Uint8Array.from(atob("{packed}"), (sign) => sign.charCodeAt(0));
-  const text = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
-  const {{ imports, style }} = JSON.parse(text);
-  const [map, sheet] = ["script", "style"].map((name) => document.createElement(name));
-  map.type = "importmap";
-  map.textContent = JSON.stringify({{ imports }});
-  sheet.textContent = style;
-  document.head.append(sheet, map);
-  await import("{entry}");
-}})().catch((problem) => {{
-  document.querySelector("main").textContent = "This page needs a browser of 2023 or later: " + problem.message;
-}});
-"""
+STYLE = 'document.head.append(Object.assign(document.createElement("style"), { textContent: style }))'
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +69,8 @@ class Page:
         names = (self.entry, *self.later)
         modules = {name: where for entry in names for name, where in web.inline_map(entry).items()}
         style = web.sheets(*self.sheets) if self.sheets else web.styles(modules)
-        return BEGIN.format(packed=web.gzip_json({"imports": modules, "style": style}), entry=self.entry)
+        packed = f'"{web.gzip_json({"imports": modules, "style": style})}"'
+        return BEGIN.format(packed=packed, name="style", take=STYLE, entry=self.entry) + "\n"
 
 
 AROUND = '<div id="around" class="svp"></div>'

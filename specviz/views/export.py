@@ -27,19 +27,21 @@ body { margin: 0; padding: 14px 16px 20px; }
 """
 
 
-# unpacks data, modules and their import map, which a classic script can set before the first import
-UNPACK = """(async () => {{
-  const place = document.getElementById("{name}");
-  const bytes = Uint8Array.from(atob(place.textContent), (sign) => sign.charCodeAt(0));
+# unpacks modules, which are data: URLs in an import map, as a classic script can set one before the first import; and
+# what comes with them, which it takes
+BEGIN = """(async () => {{
+  const bytes = Uint8Array.from(atob({packed}), (sign) => sign.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const {{ imports, data }} = await new Response(stream).json();
-  place.textContent = data;
+  const {{ imports, {name} }} = await new Response(stream).json();
+  {take};
   const map = document.createElement("script");
   map.type = "importmap";
   map.textContent = JSON.stringify({{ imports }});
   document.head.append(map);
   await import("{entry}");
-}})();"""
+}})().catch((problem) => {{
+  document.querySelector("main").textContent = "This page needs a browser of 2023 or later: " + problem.message;
+}});"""
 
 
 def standalone_page(title: str, main: str, data: tuple[str, Any], entry: str) -> str:
@@ -51,7 +53,8 @@ def standalone_page(title: str, main: str, data: tuple[str, Any], entry: str) ->
     inside = {"imports": web.inline_map(entry), "data": json.dumps(value, separators=(",", ":"), ensure_ascii=False)}
     style = f"<style>{PAGE_STYLE}{web.styles(web.reachable(entry))}</style>"
     packed = f'<script type="application/json" id="{name}">{web.gzip_json(inside)}</script>'
-    begin = f"<script>{UNPACK.format(name=name, entry=entry)}</script>"
+    text = f'document.getElementById("{name}").textContent'
+    begin = f"<script>{BEGIN.format(packed=text, name='data', take=f'{text} = data', entry=entry)}</script>"
     return page(f"{title} · specviz", style, f"{main}\n{packed}\n{begin}", POLICY)
 
 

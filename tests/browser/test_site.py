@@ -35,7 +35,7 @@ def open_site(page: Any, place: Path, query: str = "") -> Any:
 
 def test_the_list_is_searched_and_leads_to_a_run_and_on_to_another_of_its_prompt(page, site):
     open_site(page, site / "index.html")
-    expect(page.get_by_role("status")).to_have_text("16 runs of 7 prompts")
+    expect(page.get_by_role("status")).to_have_text("17 runs of 7 prompts")
     expect(page.locator(".st-prompt").first).to_contain_text("plain decoding")  # who won
     page.get_by_label("Search").fill("class adapld")
     expect(page.get_by_role("status")).to_have_text("1 run of 1 prompt")

@@ -1,6 +1,6 @@
 /* A button that opens a menu: arrows walk, Enter acts, Esc closes and gives the focus back. */
 
-import { html, useEffect, useRef, useState } from "specviz/ui/html.js";
+import { html, useLayoutEffect, useRef, useState } from "specviz/ui/html.js";
 
 /** @type {Record<string, number>} */
 const BY_KEY = { ArrowDown: 1, ArrowUp: -1 };
@@ -26,7 +26,7 @@ export function Menu({ label, name, items, class: look = "", children, failed = 
   const wrap = useRef(null);
   /** @type {() => HTMLElement[]} */
   const entries = () => Array.from(wrap.current?.querySelectorAll('[role="menuitem"]') ?? []);
-  useEffect(() => {
+  useLayoutEffect(() => { // before it is seen: it would jump
     if (!open) return;
     const menu = /** @type {HTMLElement} */ (wrap.current?.querySelector(".ui-menu"));
     const { left } = menu.getBoundingClientRect();
