@@ -57,7 +57,7 @@ def head(model, folder):
     from vllm import SamplingParams
 
     llm = engine(model, speculative_config={"method": "eagle3", "model": folder, "num_speculative_tokens": 5})
-    rows = [[{"role": "user", "content": text}] for text in TEXTS]
+    rows = [[{"role": "user", "content": f"{text}{end}"}] for text in TEXTS for end in ("", " Explain it, too.")]
     params = SamplingParams(max_tokens=32, temperature=0, extra_args={"specviz": 1})
     answers = [list(answer.outputs[0].token_ids) for answer in llm.chat(rows, params, use_tqdm=False)]
     return {"answers": answers, "counters": counters(llm)}

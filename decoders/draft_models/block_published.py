@@ -24,7 +24,7 @@ from .block_network import BlockConfig, BlockNetwork
 from .block_run import visible
 from .fit import Fit, Trial, about_of, agreement, read_text, rope_of, same_table, shifts, take_best, tensors_of
 from .published import CONFIG, Published
-from .published_fields import check_equal, check_fields, flag, option
+from .published_fields import check_equal, check_fields, check_there, flag, option
 
 FIRST_ROOT, ROOT_EVERY = 8, 3  # of the short text: where blocks are tried
 
@@ -88,9 +88,7 @@ def features_of(head: Published, target: Target) -> tuple[int, ...]:
 
 def _config(head: Published, target: Target) -> BlockConfig:
     said, shape, sizes = head.layer, target.shape, head.shapes
-    if "fc.weight" not in sizes or "layers.0.self_attn.q_proj.weight" not in sizes:
-        lacks = "fc.weight" if "fc.weight" not in sizes else "layers.0.self_attn.q_proj.weight"
-        raise UserError(f"{head.place} is incomplete: it lacks {lacks}; bring the whole checkpoint")
+    check_there(head, "fc.weight", "layers.0.self_attn.q_proj.weight")
     features = features_of(head, target)
     hidden, reads = sizes["fc.weight"]
     width, rest = divmod(reads, len(features))

@@ -22,7 +22,7 @@ from decoders.model.target.target import Target
 from .eagle_head import EagleConfig, EagleHead
 from .fit import CLEARLY, Fit, Trial, about_of, agreement, read_text, rope_of, same_table, shifts, take_best, tensors_of
 from .published import Published
-from .published_fields import check_equal, check_fields, flag, option, windows
+from .published_fields import check_equal, check_fields, check_there, flag, option, windows
 
 
 def fit(third: bool, head: Published, target: Target) -> Fit:
@@ -55,9 +55,7 @@ def fit(third: bool, head: Published, target: Target) -> Fit:
             "false left away the norm in front of its head"
         )
     config = replace(config, own_embedding=own)
-    about = about_of(
-        head, weights, config, offset=config.offset, verifier=_verifier(head.config), warnings=warnings
-    )
+    about = about_of(head, weights, config, offset=config.offset, verifier=_verifier(head.config), warnings=warnings)
     options = {"target": target, "warnings": warnings, "unsure": unsure}
     return Fit(config, weights, about, partial(settle, **options) if third else None)
 
@@ -124,9 +122,7 @@ def _config(head: Published, third: bool, target: Target) -> EagleConfig:
     hidden, heads = sizes["fc.weight"][0], head.setting("num_attention_heads")
     size = head.setting("head_dim", hidden // heads)
     drafted = sizes["lm_head.weight"][0] if "lm_head.weight" in sizes else 0
-    for name in ("self_attn.k_proj.weight", "mlp.gate_proj.weight"):
-        if f"layers.0.{name}" not in sizes:
-            raise UserError(f"{head.place} is incomplete: it lacks layers.0.{name}; bring the whole checkpoint")
+    check_there(head, "layers.0.self_attn.k_proj.weight", "layers.0.mlp.gate_proj.weight")
     layers = 1 + max(int(name.split(".")[1]) for name in sizes if name.startswith("layers."))
     kv_heads = sizes["layers.0.self_attn.k_proj.weight"][0] // size
     mlp = sizes["layers.0.mlp.gate_proj.weight"][0]

@@ -203,6 +203,12 @@ def check_fields(head: Published) -> None:
         raise UserError(f"{head.place} is of a variant that is not read: {fault}")
 
 
+def check_there(head: Published, *names: str) -> None:
+    """Raise UserError for a tensor that a checkpoint lacks and its configuration is read off."""
+    if missing := [name for name in names if name not in head.shapes]:
+        raise UserError(f"{head.place} is incomplete: it lacks {missing[0]}; bring the whole checkpoint")
+
+
 def check_equal(head: Published, name: str, value: Any, stored: Any) -> None:
     """Raise UserError where a field says something else than the tensors; None says nothing."""
     if value is not None and value != stored:

@@ -126,20 +126,18 @@ class HeadDivergence(torch.autograd.Function):
     ) -> Float[Tensor, ""]:  # fmt: skip
         read, slopes = states.to(head.dtype), torch.empty_like(states)
         most, loss = rows_at_once(states.device), states.new_zeros(())
-        on_cpu = states.device.type == "cpu"
-        room, told_room = weights.new_empty(2, most if on_cpu else 0, len(head))
+        rooms = weights.new_empty(2, most, len(head)) if states.device.type == "cpu" else None
         for start in range(0, len(states), most):
             rows = slice(start, start + most)
-            if not on_cpu:
-                apart, slope = divergences(F.linear(read[rows], head), told[index[rows]], weights[rows])
-                loss += ((apart - entropy[index[rows]]) * weights[rows]).sum()
-                slopes[rows] = (slope @ head).to(slopes.dtype)
-                continue
-            logits, own = _logits(read[rows], head, room), told_room[: len(read[rows])].copy_(told[index[rows]])
-            told_of = (own[:, None] @ logits[..., None])[:, 0, 0]
-            scale = _softmax_in_place(logits)[:, 0]
-            loss += ((scale - told_of - entropy[index[rows]]) * weights[rows]).sum()
-            slope = logits.sub_(own).mul_(weights[rows, None])
+            own = told[index[rows]]
+            if rooms is None:
+                apart, slope = divergences(F.linear(read[rows], head), own, weights[rows])
+            else:
+                logits, own = _logits(read[rows], head, rooms[0]), rooms[1, : len(own)].copy_(own)
+                told_of = (own[:, None] @ logits[..., None])[:, 0, 0]
+                apart = _softmax_in_place(logits)[:, 0] - told_of
+                slope = logits.sub_(own).mul_(weights[rows, None])
+            loss += ((apart - entropy[index[rows]]) * weights[rows]).sum()
             slopes[rows] = (slope.to(head.dtype) @ head).to(slopes.dtype)
         ctx.save_for_backward(slopes)
         return loss
