@@ -39,6 +39,7 @@ def test_configs_are_not_shared_between_targets(folder):
         ("./nowhere", {}, r"there is no model folder 'nowhere'"),
         ("", {"dtype": "int3"}, r"dtype 'int3' is unknown: use one of float32"),
         ("", {"device": "tpu9"}, r"device 'tpu9' is not there: use cpu"),
+        ("", {"device": "cuda:99"}, r"device 'cuda:99' is not there: use cpu"),
     ],
 )
 def test_wrong_arguments_say_what_is_allowed(folder, model, options, said):

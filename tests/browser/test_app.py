@@ -284,7 +284,7 @@ def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> N
     for name in ("instruction", "context"):
         page.fill(f"#sv-{name} textarea", "")
     page.click("#sv-run")
-    for note in ("prompt", "run"):  # what the click gives comes to both: a later answer would cover what comes next
+    for note in ("prompt", "run"):
         page.wait_for_selector(f"#sv-{note}-note .svp-error:has-text('The prompt is empty')")
     page.fill("#sv-context textarea", "x" * 2500)
     page.wait_for_selector("#sv-prompt-note .svp-error:has-text('2,500 tokens and the model')")

@@ -26,6 +26,7 @@ const loading = computed(() => looks.value || !!now.value.coming || now.value.st
 /** @type {HTMLElement | null} */
 let back = null;
 let number = 0; // of the model that was in use when the picker was opened
+let mine = false; // the choice made last, here and not by somebody else
 let drawn = false;
 
 /** Bytes as disks and memory are sold. @param {number} count */
@@ -115,7 +116,7 @@ async function refresh() {
     if (weights.value !== asked) return; // others were chosen meanwhile
     list.value = found;
     weights.value ||= found.weights;
-    if (found.refused) wrong.value = found.refused.text; // else what was said meanwhile stays
+    if (mine && found.refused) wrong.value = found.refused.text; // else what was said meanwhile stays
   } catch (problem) {
     wrong.value = sentence(problem);
   }
@@ -124,7 +125,7 @@ async function refresh() {
 /** @param {string} model */
 async function use(model) {
   if (loading.value || !model.trim()) return;
-  looks.value = true;
+  looks.value = mine = true;
   wrong.value = "";
   /** @type {HTMLElement | null} */ (document.querySelector(".svm h2"))?.focus(); // the button goes off under it
   await choose(model, weights.value).catch((problem) => (wrong.value = sentence(problem)));
@@ -153,6 +154,7 @@ on("status", () => {
   now.value = app.model;
   if (app.model.number !== number) {
     typed.value = "";
+    mine = false;
     close(); // the model is there
   } else if (was && !loading.value) refresh(); // it could not be loaded
 });

@@ -125,11 +125,15 @@ def chosen_device(device: str | None) -> str:
     if device in (None, "", "auto"):
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.zeros(1, device=device)
+        where = torch.device(device)
+        if where.type == "cuda":  # counted, not tried: a tensor would keep a context of half a GB in this process
+            there = (where.index or 0) < torch.cuda.device_count()
+        else:
+            there = torch.zeros(1, device=where) is not None
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise UserError(
-            f"device {device!r} is not there: use cpu, cuda (where torch sees one) or leave it out"
-        ) from None
+        there = False
+    if not there:
+        raise UserError(f"device {device!r} is not there: use cpu, cuda (where torch sees one) or leave it out")
     return str(device)
 
 

@@ -50,7 +50,6 @@ class FormActions:
         form = _form(sent)
         used = references.apply(whose, form)
         kept = used.reference.strip() == form.reference.strip()
-        # as Run says, whichever comes last
         counted = self.count(form) if form.typed_text.strip() else note(EMPTY, error=True)
         return [counted, gr.skip() if kept else used.reference, note(references.describe(whose, used))]
 
@@ -119,13 +118,13 @@ class FormActions:
         """Message to the page: another prompt stands in the form, a "run"'s or an "example"'s, or none came ("")."""
         return tell(by=by, n=secrets.token_hex(4))
 
-    def start(self, request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
-        """View, note at the prompt, at the pool, at the button. ``rest``: the fields, whose reference, the pool."""
+    def start(self, request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any]:
+        """View, note at the pool, at the button. ``rest``: the fields, whose reference, the pool."""
         wished, example = payload_of(settings), _example_of(chosen, self.desk.toy)
         *typed, whose, (pool_text, pool_name) = rest
         prompt = references.apply(whose, _form(tuple(typed)))
 
-        def begin() -> tuple[Any, Any, Any, Any]:
+        def begin() -> tuple[Any, Any, Any]:
             pool = {"pool_text": pool_text, "pool_name": pool_name} if wished.get("pooled") is True else {}
             form = dataclasses.replace(prompt, **pool)
             job = self.desk.submit(
@@ -138,12 +137,11 @@ class FormActions:
                 session=request.session_hash or "",
             )
             shown = tell(trace=job.id, own=True, prompt=form.key, n=secrets.token_hex(4))
-            return shown, gr.skip(), gr.skip(), note()
+            return shown, gr.skip(), note()
 
-        def refuse(place: str, words: str) -> tuple[Any, Any, Any, Any]:
-            if place == "prompt":
-                return gr.skip(), words, gr.skip(), words  # at the button too: the prompt may be scrolled out of sight
-            return gr.skip(), gr.skip(), words if place == "pool" else gr.skip(), words
+        def refuse(place: str, words: str) -> tuple[Any, Any, Any]:
+            # at the button: the prompt may be scrolled out of sight, and the note there is ``on_change``'s alone
+            return gr.skip(), words if place == "pool" else gr.skip(), words
 
         return _attempt(begin, refuse)
 

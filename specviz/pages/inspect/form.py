@@ -153,7 +153,7 @@ def _connect(act: FormActions, bar: RunBar, prompt: PromptFields, form: Any, vie
     form.again(act.again, form, [prompt.example, *filled], **AT_ONCE)
     inputs = [prompt.example, form, *prompt.form_fields, prompt.belongs, more.pool]
     for begins in (bar.run.click, form.run):
-        begins(act.start, inputs, [view, prompt.prompt_note, more.pool_note, bar.run_note], **AT_ONCE)
+        begins(act.start, inputs, [view, more.pool_note, bar.run_note], **AT_ONCE)
     bar.stop.click(None, None, None, js='() => document.dispatchEvent(new CustomEvent("specviz:stop"))', **QUIET)
     more.pool_file.upload(act.take, more.pool_file, [more.pool, more.pool_note], **AT_ONCE)
     more.pool_clear.click(lambda: (NO_POOL, note()), None, [more.pool, more.pool_note], **AT_ONCE)
