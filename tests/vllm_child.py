@@ -1,7 +1,7 @@
 """Run by tests/test_vllm_live.py in vLLM's own environment: chats of a real engine, as JSON on its last line.
 
-python vllm_child.py MODEL_FOLDER chats|crowd|signatures
-python vllm_child.py MODEL_FOLDER head HEAD_FOLDER
+python vllm_child.py MODEL_FOLDER chats|crowd
+python vllm_child.py MODEL_FOLDER heads HEAD_FOLDER ...
 SPECVIZ_RECORD=FOLDER python vllm_child.py MODEL_FOLDER overhead PROMPTS.jsonl PAIRS    (Spec-Bench's form)
 """
 
@@ -33,34 +33,46 @@ def engine(model, **more):
     )  # fmt: skip
 
 
+def register_kernels_once():
+    """After the first engine: a second one of the process would register its kernels again, and fail."""
+    from vllm.platforms import current_platform
+
+    type(current_platform).register_triton_kernel_overrides = classmethod(lambda _: None)
+
+
 def counters(llm):
     found = {m.name: m.value for m in llm.get_metrics() if "spec_decode" in m.name and hasattr(m, "value")}
     return {name.split("spec_decode_num_")[-1]: value for name, value in found.items()}
 
 
 def chats(model):
-    """Greedy and drawn chats: what was answered, the server's counters, and processor time."""
+    """Greedy and drawn chats: what was answered, the server's counters, processor time, and `signatures`."""
     from vllm import SamplingParams
 
-    llm = engine(model)
+    known, llm = signatures(), engine(model)
     rows = [[{"role": "user", "content": text}] for text in TEXTS]
     clock, result = time.process_time(), {}
     sampling = {"greedy": {"temperature": 0}, "drawn": {"temperature": 0.8, "top_p": 0.9, "seed": 3}}
     for name, settings in sampling.items():
         params = SamplingParams(max_tokens=48, extra_args={"specviz": 1}, **settings)
         result[name] = [list(a.outputs[0].token_ids) for a in llm.chat(rows, params, use_tqdm=False)]
-    return {**result, "counters": counters(llm), "cpu": time.process_time() - clock}
+    return {**result, "counters": counters(llm), "cpu": time.process_time() - clock, "signatures": known}
 
 
-def head(model, folder):
-    """Greedy chats drafted with an EAGLE-3 head that specviz exported, five tokens at a time."""
+def heads(model, *folders):
+    """Greedy chats drafted with each EAGLE-3 head that specviz exported, five tokens at a time."""
     from vllm import SamplingParams
 
-    llm = engine(model, speculative_config={"method": "eagle3", "model": folder, "num_speculative_tokens": 5})
     rows = [[{"role": "user", "content": f"{text}{end}"}] for text in TEXTS for end in ("", " Explain it, too.")]
-    params = SamplingParams(max_tokens=32, temperature=0, extra_args={"specviz": 1})
-    answers = [list(answer.outputs[0].token_ids) for answer in llm.chat(rows, params, use_tqdm=False)]
-    return {"answers": answers, "counters": counters(llm)}
+    params, results, engines = SamplingParams(max_tokens=32, temperature=0, extra_args={"specviz": 1}), [], []
+    for folder in folders:
+        llm = engine(model, speculative_config={"method": "eagle3", "model": folder, "num_speculative_tokens": 5})
+        register_kernels_once()
+        engines.append(llm)  # one that goes takes what all of a process share with it
+        before = counters(llm)
+        answers = [list(answer.outputs[0].token_ids) for answer in llm.chat(rows, params, use_tqdm=False)]
+        results.append({"answers": answers} | {name: n - before.get(name, 0) for name, n in counters(llm).items()})
+    return results
 
 
 def crowd(model):
@@ -93,7 +105,6 @@ def overhead(model, prompts, pairs):
     clocks.
     """
     from vllm import SamplingParams
-    from vllm.platforms import current_platform
 
     from decoders.servers import recorder, vllm
 
@@ -106,7 +117,7 @@ def overhead(model, prompts, pairs):
     ):
         setattr(owner, name, _clock(getattr(owner, name), own))
     engines = [engine(model, enable_prefix_caching=False)]
-    type(current_platform).register_triton_kernel_overrides = classmethod(lambda _: None)  # not twice in a process
+    register_kernels_once()
     engines.append(engine(model, enable_prefix_caching=False))
     rows = [json.loads(line) for line in Path(prompts).read_text(encoding="utf-8").splitlines()]
     chats = [[{"role": "user", "content": row["turns"][0][:1200]}] for row in rows[:: len(rows) // 16][:16]]
@@ -162,7 +173,7 @@ def _clock(inner, total):
     return call
 
 
-def signatures(model):
+def signatures():
     """Why the plugin would wrap nothing, runner by runner; None where the signatures are the known ones."""
     from decoders.servers import vllm as plugin
 
@@ -179,6 +190,6 @@ def _taps():
 
 if __name__ == "__main__":
     result = globals()[sys.argv[2]](sys.argv[1], *sys.argv[3:])
-    if os.environ.get("SPECVIZ_RECORD") and sys.argv[2] != "signatures":
+    if os.environ.get("SPECVIZ_RECORD"):
         _taps().recorder.close()
     print("\n" + json.dumps(result))
