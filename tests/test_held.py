@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from decoders import Needs, Prompt, record
-from decoders.engine.memory_use import drafter_bytes
 from decoders.model.state.memory import Memory
+from decoders.model.state.storage import drafter_bytes
 
 from .drafters_for_tests import WildTrees, method_of
 from .models import network, prompt_ids, tiny_target

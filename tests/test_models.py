@@ -190,5 +190,5 @@ def test_a_recorded_run_is_drafted_again_by_its_own_model():
 
 
 def test_a_gallery_run_opens_the_bundled_target():
-    assert places_of(catalog.bundled_key()) == [BUNDLED] and places_of("") == places_of("unknown") == []
-    assert load_target(BUNDLED).key == catalog.bundled_key()
+    assert places_of(catalog.shipped_key(BUNDLED)) == [BUNDLED] and places_of("") == places_of("unknown") == []
+    assert load_target(BUNDLED).key == catalog.shipped_key(BUNDLED)

@@ -216,9 +216,29 @@ class Decoding:
         return min(self.max_new_tokens, self.target.context_length - session.prompt_length)
 
     def propose(self, session: Session, choose: bool = True) -> Draft:
-        """The drafter's proposal at the session's end; with ``choose``, what of it is verified."""
-        written = session.length - session.prompt_length
-        return self._propose(session.context, self.room(session) - written - 1, session.reach, choose)
+        """The drafter's proposal at the session's end, inside the budget (tokens that may be drafted before the bonus)
+        and the session's reach; with ``choose``, what of it is verified.
+        """
+        context, reach = session.context, session.reach
+        budget = self.room(session) - (session.length - session.prompt_length) - 1
+        if budget < 1:
+            return Draft.empty(context.root, "only one more token may be written", route="none")
+        if reach < 1:
+            return Draft.empty(context.root, "the model's rotary positions change behind this token", route="none")
+        budget = min(budget, reach)
+        if self.length is None:
+            draft = self.drafter.propose(context, budget)
+        else:
+            draft = self.length.propose(self.drafter, context, budget, choose)
+        name = type(self.drafter).__name__
+        if len(draft.tree) - 1 > budget and max(draft.tree.depths) > budget:
+            raise ValueError(
+                f"{name} drafted {max(draft.tree.depths)} tokens deep; its budget was {budget}: propose() must keep to "
+                "it (DraftTree.within_depth cuts a tree)"
+            )
+        if len(draft.tree) + len(draft.probes) > SPARE_ROWS:
+            raise ValueError(f"{name} drafted {len(draft.tree)} nodes; at most {SPARE_ROWS} rows fit one forward")
+        return draft
 
     def attempt(self, session: Session) -> Attempt:
         """Draft at the session's end, score and verify; nothing is committed."""
@@ -241,30 +261,8 @@ class Decoding:
         ms = self.length.learn(
             draft, verdict, rows=rows, emitted=emitted, drafting_ms=drafting, target_ms=verifying + committing
         )
-        if learned is None:
-            return Learned(notes={"length_ms": ms})
+        learned = learned or Learned()
         return replace(learned, notes={**learned.notes, "length_ms": ms})
-
-    def _propose(self, context: Context, budget: int, reach: int, choose: bool) -> Draft:
-        """The drafter's proposal, inside the budget (tokens that may be drafted before the bonus) and the reach."""
-        if budget < 1:
-            return Draft.empty(context.root, "only one more token may be written", route="none")
-        if reach < 1:
-            return Draft.empty(context.root, "the model's rotary positions change behind this token", route="none")
-        budget = min(budget, reach)
-        if self.length is None:
-            draft = self.drafter.propose(context, budget)
-        else:
-            draft = self.length.propose(self.drafter, context, budget, choose)
-        if len(draft.tree) - 1 > budget and max(draft.tree.depths) > budget:
-            raise ValueError(
-                f"{type(self.drafter).__name__} drafted {max(draft.tree.depths)} tokens deep; its budget was {budget}: "
-                "propose() must keep to it (DraftTree.within_depth cuts a tree)"
-            )
-        if len(draft.tree) + len(draft.probes) > SPARE_ROWS:
-            name = type(self.drafter).__name__
-            raise ValueError(f"{name} drafted {len(draft.tree)} nodes; at most {SPARE_ROWS} rows fit one forward")
-        return draft
 
 
 def read_once(runs: Sequence[Decoding]) -> Session | None:

@@ -173,11 +173,11 @@ class AutoLength:
     def choose(self, draft: Draft, context: Context) -> Draft:
         """The draft, with only the nodes that pay."""
         made, order = self.estimate(draft, context)
-        if draft.drawn:
-            return self.cut(draft, made, order, self.drawn_stay(draft, made))
-        return self.cut(
-            draft, made, order, self.or_trial(self._paying(made.survival, order, draft), made, order, draft)
-        )
+        if draft.drawn:  # of a tree all of it is verified
+            stay = self._stop(made.conditional) + 1 if made.shape.chain else len(draft.tree)
+        else:
+            stay = self.or_trial(self._paying(made.survival, order, draft), made, order, draft)
+        return self.cut(draft, made, order, stay)
 
     def estimate(self, draft: Draft, context: Context) -> tuple[Estimate, Sequence[int]]:
         """The nodes' survival, and the order in which they stay: likeliest first, each behind its parent."""
@@ -188,10 +188,6 @@ class AutoLength:
         if made.shape.chain or draft.drawn:
             return made, order
         return made, sorted(order, key=made.survival.__getitem__, reverse=True)
-
-    def drawn_stay(self, draft: Draft, made: Estimate) -> int:
-        """The number of nodes of a drawn draft that are verified: of a tree all."""
-        return self._stop(made.conditional) + 1 if made.shape.chain else len(draft.tree)
 
     def or_trial(self, stay: int, made: Estimate, order: Sequence[int], draft: Draft) -> int:
         """The number of nodes verified where ``stay`` pay: of many drafts of which none does, a part of one is, as an

@@ -20,6 +20,7 @@ from decoders.draft.settings import AUTO
 from decoders.drafters import select_method
 from decoders.method.method import Method
 from decoders.model.engines.linear import machine
+from decoders.model.state.storage import drafter_bytes
 from decoders.model.target.load import versions
 from decoders.model.target.target import Target
 from decoders.names import BASELINE
@@ -44,7 +45,6 @@ from decoders.verifiers.verifier import DISTANCE
 
 from .decoding import Decoding, Step
 from .length import TERMS as LENGTH_TERMS
-from .memory_use import drafter_bytes
 from .one_row import OneRow
 from .rows import Recording
 

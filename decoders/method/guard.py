@@ -44,9 +44,7 @@ class Guard:
         started = time.perf_counter()
         try:
             return function(*arguments)
-        except UserError:
-            raise
-        except (KeyboardInterrupt, GeneratorExit, MemoryError):
+        except (UserError, KeyboardInterrupt, GeneratorExit, MemoryError):
             raise
         except BaseException as problem:  # SystemExit too: a plug-in does not end the app
             log.info("%s: %s failed", self.name, duty, exc_info=problem)
@@ -107,7 +105,7 @@ def draft_fault(context: Context, draft: Any, budget: int, origins: Sequence[str
 class GuardedDrafter(Drafter):
     """A plug-in's drafter: every duty is called by the guard, every draft checked."""
 
-    def __init__(self, inner: Drafter, guard: Guard, origins: Sequence[str], part: Any = None) -> None:
+    def __init__(self, inner: Drafter, guard: Guard, origins: Sequence[str], part: Any) -> None:
         self.inner, self.guard, self.origins = inner, guard, origins
         self.part = part  # of a drafter written for an earlier version
 
@@ -154,10 +152,10 @@ def guard(method: Method, place: str, own: str) -> Method:
 
     def build(target: Any, params: Any) -> Drafter:
         drafter = guard.build(Drafter, method.build, target, params)
-        if method.part is None and (part := getattr(drafter, "part", None)):
+        part = getattr(drafter, "part", None) if method.part is None else None
+        if part:
             log.warning("the plug-in %s (%s): %s", method.name, shown, PART_OF_DRAFTER)
-            return GuardedDrafter(drafter, guard, origins, part)
-        return GuardedDrafter(drafter, guard, origins)
+        return GuardedDrafter(drafter, guard, origins, part)
 
     def available(target: Any) -> str | None:
         try:

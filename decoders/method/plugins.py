@@ -84,11 +84,8 @@ def load(source: Source) -> Plugin:
         methods = tuple(entry for entry in entries if not isinstance(entry, VerifierCard))
         if not entries:
             raise Unusable("it defines no method: METHOD = Method(…) is wanted, or METHODS, a tuple; or a VERIFIER")
-        for card in judges:
-            if fault := verifier_fault(card):
-                raise Unusable(fault)
-        for method in methods:
-            if fault := method_fault(method):
+        for fault in (*map(verifier_fault, judges), *map(method_fault, methods)):
+            if fault:
                 raise Unusable(fault)
     except Unusable as problem:
         raise Unusable(f"plug-in {source.place} is left out: {problem}") from problem.__cause__
@@ -120,16 +117,14 @@ def _entries(loaded: Any) -> Iterator[Any]:
             yield loaded.METHOD
         yield from getattr(loaded, "METHODS", ())
         if hasattr(loaded, "VERIFIER"):
-            yield loaded.VERIFIER if isinstance(loaded.VERIFIER, VerifierCard) else _wrong(loaded.VERIFIER)
+            if not isinstance(loaded.VERIFIER, VerifierCard):
+                raise Unusable(verifier_fault(loaded.VERIFIER))
+            yield loaded.VERIFIER
         yield from getattr(loaded, "VERIFIERS", ())
     elif isinstance(loaded, (tuple, list)):
         yield from loaded
     else:
         yield loaded
-
-
-def _wrong(card: object) -> Any:
-    raise Unusable(verifier_fault(card))
 
 
 def _failure(source: Source, problem: BaseException) -> str:

@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import platform
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 import torch
 
 from decoders.folders import read_own, reading, settings_folder, write_json
+from decoders.model.engines.linear import processor_name
 from decoders.model.files.catalog import precision_of
 from decoders.model.target.target import Target
 from decoders.trace.speedup import WIDEST
@@ -141,10 +141,4 @@ def device_name(device: torch.device) -> str:
     """The processor or accelerator by its maker's name, with its cores; no name of a host."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    name = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
-    except OSError:
-        pass  # not on every system
-    return f"{name}, {os.cpu_count() or 1} cores"
+    return f"{processor_name()}, {os.cpu_count() or 1} cores"

@@ -7,12 +7,14 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import re
 from pathlib import Path
 
 from decoders.draft.params import card_fault
 
 from .verifier import VerifierCard
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _added: dict[str, VerifierCard] = {}
 
 
@@ -45,9 +47,6 @@ def verifier_fault(card: object) -> str:
     """The reason why an object cannot be registered as a verifier, in plain words; "" where nothing does."""
     if not isinstance(card, VerifierCard):
         return f"VERIFIER is a {type(card).__name__}, and a decoders.VerifierCard is wanted"
-    if not (isinstance(card.name, str) and card.name and set(card.name) <= NAMED and card.name[0].isalnum()):
+    if not isinstance(card.name, str) or not NAME.fullmatch(card.name):
         return f"its verifier is called {card.name!r}, and a name has letters, digits, _ . or -"
     return card_fault(card, ("title", "source", "summary"), "params, chooser and stop ids")
-
-
-NAMED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")

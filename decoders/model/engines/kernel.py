@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from decoders.folders import cache_folder, write_bytes
 
 from .compiling import FOLDER, compiler
-from .linear import machine
+from .linear import cpu_fact, machine
 
 log = logging.getLogger(__name__)
 
@@ -86,11 +86,7 @@ class AttentionPointers(Structure):
 @functools.cache
 def _instructions() -> frozenset[str]:
     """The processor's instruction sets, as Linux lists them."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return frozenset()
-    return frozenset(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
+    return frozenset(cpu_fact("flags").split())
 
 
 class Kernels:

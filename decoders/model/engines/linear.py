@@ -164,15 +164,23 @@ def _notes() -> dict[str, dict[str, int]]:
     return {name: shapes for name, shapes in notes.items() if isinstance(shapes, dict)} if type(notes) is dict else {}
 
 
-def machine() -> str:
-    """Facts besides its shape that the speed of a linear layer depends on."""
+def cpu_fact(name: str) -> str:
+    """A fact on the first processor, as Linux lists it; "" on another system."""
     try:
         listed = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # another system
-        listed = []
-    name = next((line.partition(":")[2].strip() for line in listed if line.startswith("model name")), "")
-    name = name or platform.processor() or platform.machine()
-    return f"{name}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in listed if line.startswith(name)), "")
+
+
+def processor_name() -> str:
+    """The processor by its maker's name."""
+    return cpu_fact("model name") or platform.processor() or platform.machine()
+
+
+def machine() -> str:
+    """Facts besides its shape that the speed of a linear layer depends on."""
+    return f"{processor_name()}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
 
 
 def _try(outputs: int, inputs: int) -> int:

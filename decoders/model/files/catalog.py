@@ -101,22 +101,13 @@ def shipped_key(model: str) -> str:
         return ""
 
 
-def bundled_key() -> str:
-    """``shipped_key`` of the bundled target."""
-    return shipped_key(BUNDLED)
-
-
 def model_name(model: str | Path) -> str:
     """A model's name before it is opened."""
     if str(model) == SMOLLM2:
         return "SmolLM2-135M-Instruct"
-    return (
-        BUNDLED_FOLDER.parent.name
-        if str(model) == BUNDLED
-        else Path(model).name
-        if Path(model).exists()
-        else str(model)
-    )
+    if str(model) == BUNDLED:
+        return BUNDLED_FOLDER.parent.name
+    return Path(model).name if Path(model).exists() else str(model)
 
 
 def toy_note(*, picked: bool = False) -> str:

@@ -14,9 +14,16 @@ PLAIN = (int, float, str, bytes, bool, type(None))  # most of what collections h
 PACKAGE = __name__.partition(".")[0]
 
 
-def storages(module: torch.nn.Module) -> frozenset[int]:
-    """Addresses of a module's parameters and buffers."""
-    return frozenset(storage_sizes([module]))
+def drafter_bytes(drafter: Any, target: Any, session: Any) -> int:
+    """Bytes of the tensors and arrays that a drafter reaches, each once: weights, caches, indexes.
+
+    Those of the target and its session do not count, nor does a context.
+    """
+    reachable = storage_sizes([drafter], but=(target, session, target.model))
+    if not reachable:
+        return 0
+    others = target.storages | storage_sizes([session], but=(target, target.model)).keys()
+    return sum(size for place, size in reachable.items() if place not in others)
 
 
 def storage_sizes(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:

@@ -57,15 +57,13 @@ def load_network(
     """The transformers model as it is, its tokenizer and its name; arguments and errors as of ``load_target``."""
     where = torch.device(chosen_device(device))
     kind = chosen_dtype(dtype, where)
-    source, name = model_place(model), str(model)
-    folder = Path(source).expanduser()
-    if folder.exists() or source.startswith((".", "/", "~")) or source.count("/") > 1 or folder.suffix == ".gguf":
-        if (file := gguf_file(folder)) is not None:
-            folder, name = convert(file, kind, progress), file.stem
+    source, name = local_place(model), str(model)
+    if isinstance(source, Path):
+        if source.is_file():
+            source, name = convert(source, kind, progress), source.stem
         else:
-            check_folder(folder)
-            name = _folder_name(folder)
-        source = str(folder)
+            name = _folder_name(source)
+        source = str(source)
     try:
         config = AutoConfig.from_pretrained(source).get_text_config(decoder=True)
         ModelShape.of(config)  # refuses a family before its weights are read
@@ -153,26 +151,30 @@ def chosen_engine(engine: str | None) -> str:
     return engine or os.environ.get("SPECVIZ_ENGINE") or DEFAULT
 
 
-def check_folder(folder: Path) -> None:
-    """Raise UserError for a model folder that is not there, or lacks configuration, weights or tokenizer."""
+def local_place(model: str | Path) -> Path | str:
+    """The folder or GGUF file of a model that is on this machine; a hub id as it is. Raises UserError for a folder that
+    is not there, or lacks configuration, weights or tokenizer.
+    """
+    place = model_place(model)
+    folder = Path(place).expanduser()
+    if not (folder.exists() or place.startswith((".", "/", "~")) or place.count("/") > 1 or folder.suffix == ".gguf"):
+        return place
+    if (file := gguf_file(folder)) is not None:
+        return file
     if not folder.is_dir():
         raise UserError(
             f"there is no model folder {str(folder)!r}: give the folder that holds config.json, "
             "a GGUF file, or a hub id such as org/name"
         )
+    tokenizers = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
     missing = [] if (folder / "config.json").is_file() else ["config.json"]
-    if (
-        not any(folder.glob("*.safetensors"))
-        and not any(folder.glob("*.safetensors.index.json"))
-        and not any(folder.glob("*.bin"))
-    ):
+    if not any(any(folder.glob(weights)) for weights in ("*.safetensors", "*.safetensors.index.json", "*.bin")):
         missing.append("the weights (*.safetensors)")
-    if not any(
-        (folder / f).is_file() for f in ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
-    ):
+    if not any((folder / name).is_file() for name in tokenizers):
         missing.append("the tokenizer (tokenizer.json)")
     if missing:
         raise UserError(f"the model folder {str(folder)!r} is incomplete: it lacks {' and '.join(missing)}")
+    return folder
 
 
 def _folder_name(folder: Path) -> str:

@@ -18,12 +18,11 @@ from decoders.errors import TooLarge, UserError, first_line
 
 from ..engines.kernel import KERNELS
 from ..engines.rounding import BITS
-from ..files.catalog import model_place
-from ..files.gguf import check_magic, gguf_file, is_converted
+from ..files.gguf import check_magic, is_converted
 from ..files.headers import tensor_sizes
 from ..files.shape import ModelShape
 from ..state.room import free_memory, gigabytes
-from .load import check_folder, chosen_device, chosen_dtype, chosen_engine
+from .load import chosen_device, chosen_dtype, chosen_engine, local_place
 
 TEXT = 2048  # tokens whose keys and values are counted
 SPARE_ROWS = 512  # cache rows beside them
@@ -85,21 +84,16 @@ def size_of(
     """
     where = torch.device(chosen_device(device))
     kind = chosen_dtype(dtype, where)
-    engine, place = chosen_engine(engine), model_place(model)
-    folder = Path(place).expanduser()
-    if folder.exists() or place.startswith((".", "/", "~")) or place.count("/") > 1 or folder.suffix == ".gguf":
-        if (file := gguf_file(folder)) is not None:
-            stat = file.stat()
-            count, cached = _read_gguf(file, stat.st_size, stat.st_mtime_ns)
-            opened = is_converted(file, kind)
-            dequantised = 0 if opened else count * torch.float32.itemsize
-            return _size(count, cached, kind, where, weights, engine, dequantised=dequantised)
-        check_folder(folder)
-        place = str(folder)
+    engine, place = chosen_engine(engine), local_place(model)
+    if isinstance(place, Path) and place.is_file():
+        stat = place.stat()
+        count, cached = _read_gguf(place, stat.st_size, stat.st_mtime_ns)
+        dequantised = 0 if is_converted(place, kind) else count * torch.float32.itemsize
+        return _size(count, cached, kind, where, weights, engine, dequantised=dequantised)
     try:
-        config = AutoConfig.from_pretrained(place, local_files_only=not fetch).get_text_config(decoder=True)
+        config = AutoConfig.from_pretrained(str(place), local_files_only=not fetch).get_text_config(decoder=True)
         cached = CacheFacts.of(config)
-        count = _count_stored(folder) or parameters or _count_parameters(config)
+        count = _count_stored(Path(place)) or parameters or _count_parameters(config)
     except UserError:
         raise
     except Exception as error:

@@ -41,7 +41,7 @@ from ..state.observe import observe_target
 from ..state.reading import read_with
 from ..state.recurrent import SPACING
 from ..state.room import RunSize, check_room
-from ..state.storage import storages
+from ..state.storage import storage_sizes
 from ..state.transfer import rows_of, send, stretches
 from .anatomy import decoder_stack, one_device, put_in_place
 from .reference import reference_logits
@@ -128,7 +128,7 @@ class Target:
     @cached_property
     def storages(self) -> frozenset[int]:
         """Addresses of the model's weights."""
-        return storages(self.model)
+        return frozenset(storage_sizes([self.model]))
 
     @cached_property
     def pieces(self) -> Pieces | None:
