@@ -95,7 +95,7 @@ def test_the_first_ones_loss_imitates_the_next_states(target, monkeypatch, own_s
         wanted += 0.8**step * float(((apart + 0.1 * told) * weights).sum() / weights.sum())
     assert float(Eagle().loss(lesson)) == pytest.approx(wanted, rel=1e-3)
     monkeypatch.setattr(torch, "rand_like", lambda x: torch.ones_like(x))
-    noisy = Unroll(lesson, Eagle().features(lesson) + 0.1 * 512 / 22).guess
+    noisy = Unroll(lesson, lesson.features + 0.1 * 512 / 22).guess
     assert not torch.allclose(noisy, guesses[0], atol=1e-2)
     assert float(Eagle().loss(lesson)) != pytest.approx(wanted, rel=1e-3)
 
@@ -134,7 +134,7 @@ def test_a_new_head_begins_as_the_targets_own_next_choice(target, kind):
     entry.begin(head, target.model)
     head.share(target.embeddings.weight, target.head.weight)
     lesson, _ = lesson_of(target, kind)
-    features = entry.features(lesson)
+    features = lesson.features
     cos, sin = head.config.rotary(22, features)
     states = head(head.read(features), lesson.ids, cos, sin)
     last = features[..., -64:]

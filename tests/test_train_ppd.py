@@ -174,7 +174,8 @@ def test_hard_labels_are_the_texts_own_tokens(tmp_path, source):
     ids = torch.tensor([prompt_ids(1, 20)])
     weights = torch.zeros(1, 20, 3)
     weights[0, 5] = 1.0
-    losses, guesses, *_ = run.losses(ids, choose_points(weights, 9, run.chunk, torch.Generator()), True)
+    points = choose_points(weights, 9, run.chunk, torch.Generator())
+    losses, (guesses, *_) = run.losses(ids, points, True), run.guess(ids, points)
     expected = -guesses[0].log_softmax(-1)[torch.arange(3), ids[0, 7:10]]
     torch.testing.assert_close(losses[0], expected)
 

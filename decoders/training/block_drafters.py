@@ -56,9 +56,6 @@ class Blocks(HeadKind):
         embedding = model.get_input_embeddings().weight.float()
         network.mask_embedding.copy_(embedding.mean(0))
 
-    def fit(self, network: Any, states: Any) -> None:
-        """Nothing: its norms even the target's states out."""
-
     def distances(self, recipe: Recipe) -> int:
         return recipe.block - 1
 
@@ -70,8 +67,7 @@ class Blocks(HeadKind):
 
     def _blocks(self, network: BlockNetwork, lesson: Lesson) -> Float[Tensor, "positions block hidden"]:
         """Blocks behind each of the lesson's positions; the root is the token after it."""
-        config, length = network.config, lesson.ids.shape[1]
-        states = torch.cat([lesson.kept.get(f"hidden.{layer}", lesson.states) for layer in config.features], -1)
+        config, length, states = network.config, lesson.ids.shape[1], lesson.features
         cos, sin = config.rotary(length + config.block, states)
         read = network.context(network.read(states), cos[:length], sin[:length])
         context = [(keys[lesson.rows], values[lesson.rows]) for keys, values in read]

@@ -26,7 +26,7 @@ from decoders.verifiers.residual import overlap
 from .batches import RESPONSE, Batch, pad
 from .borrowing import BorrowingRun
 from .data import Source
-from .learning import adamw_alone, muon_and_adamw, position_weights, weighted_loss
+from .learning import Optimisers, adamw, muon_and_adamw, position_weights, weighted_loss
 from .recipes import DraftModelRecipe as Recipe
 from .states import Shelf, States
 from .teacher import Teacher
@@ -77,7 +77,7 @@ class Run(BorrowingRun):
         elif shelf is not None and recipe.half:
             self.states = shelf.open(model, self.config.kv_layers)
         self.optimisers = (
-            adamw_alone(self.draft, PAPER_RATE) if recipe.recipe == "paper" else
+            Optimisers(adamw(self.draft.parameters(), PAPER_RATE)) if recipe.recipe == "paper" else
             muon_and_adamw(self.draft, self.draft.layers, recipe.matrix_lr, recipe.vector_lr, half=recipe.half)
         )  # fmt: skip
         self.cost = measured_cost(self.teacher, self.draft)
@@ -261,12 +261,6 @@ def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: i
         wait(device)
         return time.perf_counter() - started
 
-    taken = [
-        (
-            seconds(lambda: draft.head(draft(ids, seen))),
-            seconds(target),
-        )
-        for _ in range(times)
-    ]
+    taken = [(seconds(lambda: draft.head(draft(ids, seen))), seconds(target)) for _ in range(times)]
     drafts, targets = zip(*taken[3:], strict=True)  # the first ones warm up
     return statistics.median(drafts) / statistics.median(targets)

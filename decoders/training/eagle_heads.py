@@ -163,19 +163,14 @@ class Eagle(HeadKind):
     def distances(self, recipe: Recipe) -> int:
         return recipe.unroll
 
-    def features(self, lesson: Lesson) -> Float[Tensor, "rows length read"]:
-        """The target's states that the head reads, joined."""
-        config = lesson.network.config
-        return torch.cat([lesson.kept.get(f"hidden.{layer}", lesson.states) for layer in config.features], -1)
-
     def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
-        unrolled = Unroll(lesson, self.features(lesson))
+        unrolled = Unroll(lesson, lesson.features)
         for _ in unrolled.steps(lesson.weights.shape[1]):
             yield unrolled.guess
 
     def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
         head: Any = lesson.network
-        features = self.features(lesson)
+        features = lesson.features
         noise = (torch.rand_like(features) - 0.5) * NOISE * NOISE_LENGTH / features.shape[1]
         unrolled = Unroll(lesson, features + (noise * head.spread if head.config.scaled else noise))
         losses = list[Tensor]()

@@ -256,7 +256,7 @@ def rotate(x: Float[Tensor, "*batch rows size"], cos: Tensor, sin: Tensor) -> Fl
 
 
 def _write(x: Tensor, attended: Tensor, layer: Layer, act: Any, dtype: torch.dtype) -> Tensor:
-    """``FrozenTarget.written``."""
+    """``FrozenTarget.finish_layer``."""
     x = x + F.linear(attended.transpose(1, 2).flatten(2), *layer.out).float()
     h = F.linear(_norm(x, layer.mlp_norm, layer.eps).to(dtype), *layer.gate_up)
     gate, up = h.chunk(2, -1)

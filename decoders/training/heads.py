@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -24,6 +24,7 @@ from torch import Tensor
 from decoders.draft_models.borrowing import Borrowing
 from decoders.errors import UserError
 from decoders.model.files.shape import ModelShape
+from decoders.prompt_tokens.trees import RANKS
 
 from .batches import IGNORED, Batch
 from .borrowing import BorrowingRun
@@ -38,11 +39,10 @@ from .learning import (
     rank_of,
     rows_at_once,
 )  # fmt: skip
-from .prompt_tokens import label_weights
+from .prompt_tokens import label_weights, next_labels, rank_shares
 from .recipes import HeadRecipe as Recipe
 from .states import States
 
-RANKS = 10  # ranks of the guesses whose accuracy is logged
 FITTED = 4  # batches whose states a new head is fitted to
 VALIDATED = 2048  # positions validated at once
 LEAST_SPREAD = 1e-3  # of a dimension, beside the median: one that never changes is not divided by 0
@@ -71,6 +71,11 @@ class Lesson:
     def states(self) -> Float[Tensor, "rows length hidden"]:
         """The target's last states, after its norm."""
         return self.kept["states"]
+
+    @cached_property
+    def features(self) -> Float[Tensor, "rows length read"]:
+        """The target's states that the network reads, joined."""
+        return torch.cat([self.kept.get(f"hidden.{layer}", self.states) for layer in self.network.config.features], -1)
 
     def behind(self, places: int) -> Int[Tensor, " positions"]:
         """The positions so many places further on, inside the text."""
@@ -102,23 +107,16 @@ class Lesson:
         p, entropy, _ = distributions(lambda some: torch.nn.functional.linear(some, self.head), states, self.dtype)
         return p, entropy, index
 
-    def weights_of(self, distance: int) -> Float[Tensor, " positions"]:
-        """Weights of guesses at this distance: 0 where the hard label cannot be drafted."""
-        weights = self.weights[:, distance - 1]
-        if not self.hard:
-            return weights
-        told, _, index = self._target_probs
-        return weights * (told.sum(-1) > 0)[index[:, distance - 1]]
-
     def loss(self, distance: int, states: Float[Tensor, "positions hidden"]) -> Float[Tensor, ""]:
         """The weighted mean loss of what the target's head says of ``states``, at this distance: KL(target ‖ head) over
         the tokens that can be drafted or, with hard labels, the cross-entropy of the text's own token.
         """
-        (told, entropy, index), weights = self._target_probs, self.weights_of(distance)
+        told, entropy, every = self._target_probs
+        weights, index = self.weights[:, distance - 1], every[:, distance - 1]
+        if self.hard:  # a label that cannot be drafted counts nothing
+            weights = weights * (told.sum(-1) > 0)[index]
         weights = weights / weights.sum().clamp_min(1e-9)
-        made = HeadDivergence.apply(states.float(), self.head, told, entropy, index[:, distance - 1], weights)
-        assert isinstance(made, Tensor)
-        return made
+        return cast(Tensor, HeadDivergence.apply(states.float(), self.head, told, entropy, index, weights))
 
 
 def places_of(tokens: Int[Tensor, "*rows"], drafted: Int[Tensor, " drafted"] | None) -> Int[Tensor, "*rows"]:
@@ -154,7 +152,7 @@ class HeadKind(ABC):
         """Fit a new head to the target's last states of some text: by default it takes their mean and spread,
         where it is scaled.
         """
-        if network.config.scaled:
+        if getattr(network.config, "scaled", False):
             spread, center = torch.std_mean(states().float(), 0)
             network.center.copy_(center)
             network.spread.copy_(spread.clamp_min(LEAST_SPREAD * spread.median()))
@@ -225,20 +223,15 @@ class HeadsRun(BorrowingRun):
         return Lesson(self.network, ids, kept, rows, at, counted, self.recipe.hard_labels, dtype, self.recipe)
 
     def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
-        recipe = self.recipe
-        for batch in self.feed:
-            counts = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
-            weights = label_weights(batch, counts, self.distances)
-            places = (weights[..., 0] > 0).nonzero()
-            if len(places):
-                generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
-                chosen = torch.randperm(len(places), generator=generator)[: recipe.positions].sort().values
-                lesson = self.lesson(batch, self.states.read(batch), weights, places[chosen])
-                with self.half(), torch.random.fork_rng(devices=[]):
-                    torch.manual_seed(self.seed * 1_000_003 + self.step)  # of noise: a resumed run draws the same
-                    loss = self.entry.loss(lesson)
-                return batch, loss, loss
-        raise AssertionError("a feed has no end")
+        batch, weights = next_labels(self.feed, self.recipe, self.distances, self.seed, self.step)
+        places, seed = (weights[..., 0] > 0).nonzero(), self.seed * 1_000_003 + self.step
+        chosen = torch.randperm(len(places), generator=torch.Generator().manual_seed(seed))
+        chosen = chosen[: self.recipe.positions].sort().values
+        lesson = self.lesson(batch, self.states.read(batch), weights, places[chosen])
+        with self.half(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)  # of noise: a resumed run draws the same
+            loss = self.entry.loss(lesson)
+        return batch, loss, loss
 
     @cached_property
     @torch.no_grad()
@@ -276,12 +269,7 @@ class HeadsRun(BorrowingRun):
                     count[i] += n
                     rank = rank_tokens(states[weighted], lesson.head, best).cpu()
                     hits[i] += torch.bincount(rank, minlength=RANKS + 1)[:RANKS]
-        ranks = (hits / count.clamp_min(1)[:, None]).tolist()
-        return {
-            "held_out_loss": round(float((total / count.clamp_min(1)).sum()), 4),
-            **{f"top{most}": [round(sum(row[:most]), 4) for row in ranks] for most in (1, 5)},
-            "ranks": [[round(share, 4) for share in row] for row in ranks],
-        }
+        return {"held_out_loss": round(float((total / count.clamp_min(1)).sum()), 4), **rank_shares(hits, count)}
 
 
 def rank_tokens(

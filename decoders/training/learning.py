@@ -211,7 +211,7 @@ class Optimisers:
 
 
 def adamw(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.AdamW:
-    """AdamW for embeddings, norms and the like."""
+    """AdamW with β .9 and .95: for embeddings, norms and the like, or all (GLIDE's authors, Medusa's)."""
     return torch.optim.AdamW(parameters, rate, betas=(0.9, 0.95), weight_decay=0.0)
 
 
@@ -223,11 +223,6 @@ def muon_and_adamw(
     others = [p for p in model.parameters() if not any(p is m for m in matrices)]
     dtype = torch.bfloat16 if half else torch.float32
     return Optimisers(Muon(matrices, matrix_rate, weight_decay=0.01, dtype=dtype), adamw(others, vector_rate))
-
-
-def adamw_alone(model: nn.Module, rate: float) -> Optimisers:
-    """AdamW (β .9 and .95) for everything, as GLIDE's authors train."""
-    return Optimisers(adamw(model.parameters(), rate))
 
 
 def cosine_factor(step: int, done: float, warmup_steps: int) -> float:

@@ -9,9 +9,10 @@ designed from: per distance, how often the guess of each rank was the target's f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +22,7 @@ from torch import Tensor
 from decoders.errors import UserError
 from decoders.model.files.shape import ModelShape
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens, visibility
+from decoders.prompt_tokens.trees import RANKS
 
 from .batches import IGNORED, Batch
 from .data import Source
@@ -41,7 +43,6 @@ from .recipes import PromptTokenRecipe as Recipe
 from .states import Shelf
 
 CHUNK_ROWS = 48  # rows of insertion points of one document that run together, about
-RANKS = 10  # ranks of the guesses whose accuracy is logged
 FIRST_STAGE = 0.5  # of the budget; in PPD appendix D.4 it is 2 epochs, followed by it does not say how many
 SECOND_RATE = 0.1  # of the learning rate, in the second stage; the paper says smaller, its code's multiplier is this
 
@@ -101,6 +102,29 @@ def label_weights(
         same = same & (kinds[:, distance + 1 : distance + 1 + length] == first)
         out.append(following * same)
     return torch.stack(out, -1)
+
+
+def next_labels(
+    feed: Iterator[Batch], recipe: Any, distances: int, seed: int, step: int
+) -> tuple[Batch, Float[Tensor, "rows length distances"]]:
+    """The next batch with anything to learn, and the weights of guesses in it: of seed and step alone."""
+    while True:
+        batch = next(feed)
+        counts = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, seed, step)
+        weights = label_weights(batch, counts, distances)
+        if bool((weights[..., 0] > 0).any()):
+            return batch, weights
+
+
+def rank_shares(
+    hits: Float[Tensor, "distances ranks"], count: Float[Tensor, " distances"]
+) -> dict[str, list[float] | list[list[float]]]:
+    """Shares of ``count`` guesses per distance that hit by each rank, by the first, and by one of the first 5."""
+    ranks = (hits / count.clamp_min(1)[:, None]).tolist()
+    return {
+        **{f"top{most}": [round(sum(row[:most]), 4) for row in ranks] for most in (1, 5)},
+        "ranks": [[round(share, 4) for share in row] for row in ranks],
+    }
 
 
 def choose_points(
@@ -182,18 +206,6 @@ class Run(PartRun):
             return cosine_factor(self.step, done / FIRST_STAGE, 1)
         return SECOND_RATE * cosine_factor(self.step, (done - FIRST_STAGE) / (1 - FIRST_STAGE), 1)
 
-    def _next_points(self) -> tuple[Batch, Points]:
-        """The next batch with anything to learn, and where prompt tokens go in it: of seed and step alone."""
-        recipe = self.recipe
-        for batch in self.feed:
-            counts = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
-            weights = label_weights(batch, counts, recipe.tokens)
-            if bool((weights[..., 0] > 0).any()):
-                generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
-                most = max(1, recipe.rows // self.config.rows)
-                return batch, choose_points(weights, most, self.chunk, generator)
-        raise AssertionError("a feed has no end")
-
     # --- learning
 
     def read(self, batch: Batch) -> Text:
@@ -240,15 +252,14 @@ class Run(PartRun):
 
     def losses(
         self, ids: Tensor, points: Points, hard: bool, text: Text | None = None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The loss per point in use and distance, with the logits it comes from: guesses, labels and their index."""
+    ) -> Float[Tensor, "used distances"]:
+        """The loss per point in use and distance; with ``hard`` labels, by the text's own tokens."""
         guesses, labels, index = self.guess(ids, points, text)
         if not hard:
-            losses = self.kl(labels, index.flatten(), guesses.flatten(0, 1))
-            return losses.view(index.shape), guesses, labels, index
+            return self.kl(labels, index.flatten(), guesses.flatten(0, 1)).view(index.shape)
         after = points.at[points.mask][:, None] + 1 + torch.arange(1, self.recipe.tokens + 1, device=ids.device)
         said = ids[points.rows, after.clamp_max(ids.shape[1] - 1)]
-        return F.cross_entropy(guesses.transpose(1, 2), said, reduction="none"), guesses, labels, index
+        return F.cross_entropy(guesses.transpose(1, 2), said, reduction="none")
 
     def shares(self, points: Points) -> Float[Tensor, "used distances"]:
         """The weight of each loss in Σ αⁱ⁻¹ · mean loss at distance i ÷ m (PPD eq. 1)."""
@@ -257,8 +268,10 @@ class Run(PartRun):
         return weights / weights.sum(0).clamp_min(1e-9) * decay / self.recipe.tokens
 
     def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
-        batch, points = self._next_points()
-        points = _move(points, self.device)
+        batch, weights = next_labels(self.feed, self.recipe, self.recipe.tokens, self.seed, self.step)
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
+        most = max(1, self.recipe.rows // self.config.rows)
+        points = _move(choose_points(weights, most, self.chunk, generator), self.device)
         if self.prompts.head is not None:
             self.prompts.head.requires_grad_(self.recipe.head == ONE_STAGE or self.second(done))
         self.points += int(points.mask.sum())
@@ -268,14 +281,13 @@ class Run(PartRun):
     def _loss(self, batch: Batch, text: Text, points: Points) -> Float[Tensor, ""]:
         head = self.target.own_head
         if self.recipe.hard_labels or self.prompts.head is not None or head.bias is not None:
-            losses, *_ = self.losses(batch.ids.to(self.device), points, self.recipe.hard_labels, text)
+            losses = self.losses(batch.ids.to(self.device), points, self.recipe.hard_labels, text)
             return (losses * self.shares(points)).sum()
         joined, told, index = self.look(text, points)
         p, entropy, _ = distributions(self.target.head, text.states.flatten(0, 1)[told], self.target.dtype)
         shares = self.shares(points).flatten()
-        made = HeadDivergence.apply(joined.flatten(0, 1), head.weight, p, entropy, index.flatten(), shares)
-        assert isinstance(made, Tensor)
-        return made
+        states = joined.flatten(0, 1)
+        return cast(Tensor, HeadDivergence.apply(states, head.weight, p, entropy, index.flatten(), shares))
 
     @torch.no_grad()
     def validate(self) -> dict[str, Any]:
@@ -302,11 +314,9 @@ class Run(PartRun):
                     count[i] += chosen.sum().cpu()
                     hits[i] += torch.bincount(rank[chosen, i].clamp_max(RANKS), minlength=RANKS + 1)[:RANKS].cpu()
         decay = self.recipe.alpha ** torch.arange(m)
-        ranks = (hits / count.clamp_min(1)[:, None]).tolist()
         return {
             "held_out_loss": round(float((total / count.clamp_min(1) * decay).sum() / m), 4),
-            **{f"top{most}": [round(sum(row[:most]), 4) for row in ranks] for most in (1, 5)},
-            "ranks": [[round(share, 4) for share in row] for row in ranks],
+            **rank_shares(hits, count),
             "points_per_second": round(self.pace.tokens_per_second * self.points / max(1, self.tokens)),
         }
 

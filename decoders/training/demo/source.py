@@ -34,14 +34,11 @@ class DemoSource:
         return [encode(self.tokenizer, e.messages) for e in islice(stream("held_out", self.seed, 2), HELD_OUT)]
 
 
-def source_of(
-    data: Sequence[str], tokenizer: Any, seed: int, model: Any = None, *, documents: int = 256, length: int = 512
-) -> Source:
+def source_of(data: Sequence[str], tokenizer: Any, seed: int, model: Any = None, *, documents: int = 256) -> Source:
     """The source that was asked for: "demo" or files. With ``model``, its answers are what is learnt."""
     if list(data) == [DEMO]:
         source: Source = DemoSource(tokenizer, seed, documents)
     else:
         files = [Path(name).expanduser() for name in data]
-        answered = model is not None
-        source = FileSource(tokenizer, files, seed, length=length, documents=documents, answered=answered)
+        source = FileSource(tokenizer, files, seed, documents=documents, answered=model is not None)
     return source if model is None else DistilledSource(source, model, tokenizer)
