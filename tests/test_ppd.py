@@ -22,7 +22,7 @@ from decoders.engine.decoding import Decoding
 from decoders.model.state.attention import NAME
 from decoders.names import TREE_KINDS
 from decoders.parts import load_part, read_part
-from decoders.prompt_tokens.design import default_trees
+from decoders.prompt_tokens.design import trees_for
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens, visibility
 from decoders.prompt_tokens.trees import PromptTree, PromptTrees, save_trees
 from decoders.trace.files import load, save
@@ -228,7 +228,7 @@ def test_lossless_where_everything_is_accepted(family):
     plain = generate(target, prompt, max_new_tokens=NEW)
     for options in ({}, *(APART.values() if family == "qwen3" else [APART["all"]])):
         prompts = tiny_prompts(target, **options)
-        drafter = Knowing(prompts, default_trees(3, 30, ensemble=prompts.config.vectors), target.context_length)
+        drafter = Knowing(prompts, trees_for(None, 3, 30, ensemble=prompts.config.vectors), target.context_length)
         drafter.known, drafter.prompt_length = tuple(plain), len(prompt.tokens)
         steps = list(Decoding.of(target, prompt, method_of(drafter), max_new_tokens=NEW))
         assert [t for step in steps for t in step.emitted] == plain
@@ -294,7 +294,7 @@ def test_prompt_tokens_keep_inside_the_context(family):
 
 
 def drafter_of(target, trees: PromptTrees | None = None, **options) -> PpdDrafter:
-    return PpdDrafter(tiny_prompts(target, **options), trees or default_trees(3, 20), target.context_length)
+    return PpdDrafter(tiny_prompts(target, **options), trees or trees_for(None, 3, 20), target.context_length)
 
 
 def test_states_follow_the_accepted_nodes_prompt_tokens(target):
@@ -329,7 +329,7 @@ def test_states_follow_the_accepted_nodes_prompt_tokens(target):
 
 
 def test_trees_are_listed_depth_first_and_cut_to_the_budget(target):
-    drafter = drafter_of(target, default_trees(3, 40))
+    drafter = drafter_of(target, trees_for(None, 3, 40))
     plan = drafter.plan(3, 9, 99)
     tree = DraftTree(tuple(range(len(plan.parents))), plan.parents)
     assert all(tree.path(node) == sorted(tree.path(node)) for node in range(len(tree)))
@@ -367,10 +367,10 @@ def test_a_chain_instead_of_a_tree(target):
 def test_trees_from_files(target, home):
     save_tiny_part(target, "ppd", tokens=2)
     prompt = Prompt.from_ids(prompt_ids(2))
-    file = save_trees(default_trees(2, 12), home / "trees.json")
+    file = save_trees(trees_for(None, 2, 12), home / "trees.json")
     steps = list(Decoding.of(target, prompt, "ppd", {"trees": str(file)}, max_new_tokens=6))
     assert len(steps[1].draft.tree) + len(steps[1].draft.probes) == 12
-    wide = save_trees(default_trees(3, 12), home / "wide.json")
+    wide = save_trees(trees_for(None, 3, 12), home / "wide.json")
     refused = {
         "want 3 prompt tokens per node; there are 2": {"trees": str(wide)},
         "there is no tree file": {"trees": str(home / "none.json")},

@@ -17,7 +17,6 @@ from decoders.prompt_tokens.design import (
     best_size,
     candidates,
     compare_sizes,
-    default_trees,
     design,
     design_sizes,
     naive_trees,
@@ -237,17 +236,14 @@ def test_sizes_are_compared_with_their_time():
 
 
 def test_trees_without_a_measured_table():
-    trees = default_trees(3, 24)
+    trees = trees_for(None, 3, 24)
     assert trees.m == 3 and trees.size <= 24 and trees.label == "assumed acceptance"
-    assert default_trees(1, 24, TABLE).acceptance == (TABLE[0],)
-    with pytest.raises(UserError, match="2 distances; 3 prompt tokens need 3"):
-        default_trees(3, 24, TABLE)
 
 
 @pytest.mark.parametrize("size", [4, 0, -3, MOST_ROWS + 1])
 def test_sizes_that_no_tree_has(size):
     with pytest.raises(UserError, match=f"tree size of {size} is not allowed.* at least 5 rows"):
-        default_trees(3, size)
+        design(assumed_acceptance(3), size)
 
 
 def test_the_largest_size_is_that_of_a_forward():
@@ -333,7 +329,7 @@ def test_the_table_of_the_training_serves_until_trees_are_designed(tmp_path):
 
 def test_what_a_run_uses(tmp_path):
     """Kept trees as they are; another size, m, ensemble or machine from the kept table; else the assumed one."""
-    assert trees_for(None, 3) == trees_for(tmp_path, 3) == default_trees(3)
+    assert trees_for(None, 3) == trees_for(tmp_path, 3)
     assert trees_for(tmp_path, 3, 12).size == 12
     kept = design(TABLE, 9)
     save_trees(kept, tmp_path / FILE)

@@ -16,7 +16,7 @@ from decoders.draft_models.drafter import drawn_at, likeliest, one_by_one
 from decoders.drafters.sps import LanguageModelRun, offer_drafter, open_drafter
 from decoders.drafters.sps_ppd import MOST_PENDING, PromptedRun
 from decoders.engine.decoding import Decoding
-from decoders.prompt_tokens.design import default_trees
+from decoders.prompt_tokens.design import trees_for
 from decoders.verifiers.sampling import Chooser
 
 from .drafts import save_tiny_part, saved_drafters, tiny_prompts
@@ -66,7 +66,7 @@ def runs(target, folder, sampling=None, knows=True, **options):
     given = {"drafter": folder, "tree_size": 20}
     run = Decoding.of(target, prompt, "sps+ppd", given, sampling=sampling, max_new_tokens=NEW)
     if knows:
-        trees = default_trees(3, 20, ensemble=options.get("vectors", 1))
+        trees = trees_for(None, 3, 20, ensemble=options.get("vectors", 1))
         told = Oracle(drafter, tiny_prompts(drafter, **options), trees, VOCAB)
         told.chains = {step.context_length: step.draft.tree.tokens[1:] for step in plain}
         drafts: Any = run.drafter
@@ -127,7 +127,7 @@ def test_what_is_recorded(target, folders):
 def test_it_follows_any_text(target):
     """Cut back, gone on, another text, a long one: each chain is that of a drafter that never read anything else."""
     drafter = tiny_target("mistral-window", seed=3)
-    run = PromptedRun(drafter, tiny_prompts(drafter), default_trees(3, 20), VOCAB)
+    run = PromptedRun(drafter, tiny_prompts(drafter), trees_for(None, 3, 20), VOCAB)
     first = prompt_ids(1, 40)
 
     def context(tokens):
@@ -149,7 +149,7 @@ def test_it_follows_any_text(target):
 
 def test_it_keeps_inside_the_drafters_context(target):
     drafter = tiny_target("gpt2")
-    run = PromptedRun(drafter, tiny_prompts(drafter), default_trees(3, 20), VOCAB)
+    run = PromptedRun(drafter, tiny_prompts(drafter), trees_for(None, 3, 20), VOCAB)
     tokens = prompt_ids(1, drafter.context_length - 5)
     session = tiny_target("gpt2").session(Needs(), drafter.context_length)
     session.prefill(tokens)

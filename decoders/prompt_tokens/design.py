@@ -225,19 +225,6 @@ def random_trees(acceptance: Table, size: int, ensemble: int = 1, seed: int = 0)
     return PromptTrees(tuple(states), designed.acceptance, ensemble, "random")
 
 
-def default_trees(m: int, size: int = DEFAULT_SIZE, acceptance: Table | None = None, ensemble: int = 1) -> PromptTrees:
-    """Trees of at most ``size`` rows for m prompt tokens, from a measured table or, without one, an assumed one.
-
-    Raises UserError for a size that is not allowed and for a table with fewer than m distances.
-    """
-    if acceptance is None:
-        trees = design(assumed_acceptance(m), size, ensemble)
-        return PromptTrees(trees.states, trees.acceptance, ensemble, ASSUMED)
-    if len(acceptance) < m:
-        raise UserError(f"the acceptance table has {len(acceptance)} distances; {m} prompt tokens need {m}")
-    return design(acceptance[:m], size, ensemble)
-
-
 def check_size(size: int, m: int, ensemble: int = 1) -> None:
     """Raise UserError unless trees for m prompt tokens can have ``size`` rows."""
     least = least_size(m, ensemble)

@@ -26,7 +26,6 @@ from decoders.trace.speedup import WIDEST
 SCHEMA = "speclatency/2"  # 1 timed the forward alone
 
 
-
 @dataclass(frozen=True, slots=True)
 class Setup:
     """The setting that a latency belongs to; measured again when any of it differs."""
@@ -110,8 +109,8 @@ class Latency:
             rows = tuple(int(n) for n in data["rows"])
             times = {key: tuple(float(x) for x in data[key]) for key in ("median", "low", "high")}
             made = cls(
-                Setup(**data["setup"]), str(data["model"]), int(data["context"]), rows, times["median"], times["low"],
-                times["high"], int(data["rounds"]), int(data["attempts"]),
+                Setup(**data["setup"]), str(data["model"]), int(data["context"]), rows, **times,
+                rounds=int(data["rounds"]), attempts=int(data["attempts"]),
             )  # fmt: skip
         increasing = len(rows) > 0 and rows[0] == 1 and all(a < b for a, b in pairwise(rows))
         sane = all(len(t) == len(rows) and all(0 < x < math.inf for x in t) for t in times.values())

@@ -10,7 +10,7 @@ that only prompt tokens see (D.3), a head of their own (D.4), the joined states 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from decoders.draft.draft import Probe, Reading
+from decoders.draft_models.borrowing import ConfigJson
 from decoders.model.files.shape import ModelShape
 from decoders.names import MASKS
 
@@ -28,7 +29,7 @@ KIND = "prompt"
 
 
 @dataclass(frozen=True, slots=True)
-class PromptConfig:
+class PromptConfig(ConfigJson):
     """Shape of prompt tokens: ``tokens`` (m) of ``vectors`` (n, EPTs) each, of the target's ``hidden`` size.
 
     ``mask`` says which vectors of the same group a vector sees; ``learned``: the n logits, and the states of several
@@ -70,6 +71,7 @@ class PromptConfig:
         return made
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "cached", tuple(map(int, self.cached)))
         if not 1 <= self.tokens <= MOST_TOKENS or not 1 <= self.vectors <= MOST_VECTORS or self.hidden < 1:
             raise ValueError(
                 f"prompt tokens of shape {self.tokens} × {self.vectors} × {self.hidden} are not possible: 1 to "
@@ -118,21 +120,6 @@ class PromptConfig:
         weighed = self.vectors * (self.vectors > 1) + self.exits * (self.exits > 1)
         prefixes = 2 * layers * heads * self.tokens * self.prefix * size
         return self.rows * self.hidden + weighed * self.learned + prefixes + self.vocab * self.hidden
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "cached": list(self.cached)}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> PromptConfig:
-        """Back from ``to_json``, also of a version without prefix tokens, exits and heads. Raises KeyError, TypeError
-        or ValueError for anything else.
-        """
-        layers, heads, size = data.get("cached", (0, 0, 0))
-        return cls(
-            int(data["tokens"]), int(data["vectors"]), int(data["hidden"]), str(data["mask"]), bool(data["learned"]),
-            int(data.get("prefix", 0)), (int(layers), int(heads), int(size)), int(data.get("exits", 1)),
-            int(data.get("vocab", 0)),
-        )  # fmt: skip
 
 
 def visibility(config: PromptConfig) -> Bool[np.ndarray, "rows rows"]:

@@ -228,13 +228,13 @@ class PromptVariant(Variant):
     def finish(self, part: Path) -> None:
         """Trees for its own accuracy at the last validation; where no guess held, none can be designed."""
         from decoders.parts import read_part
-        from decoders.prompt_tokens.design import DEFAULT_SIZE, default_trees
+        from decoders.prompt_tokens.design import DEFAULT_SIZE, design
         from decoders.prompt_tokens.trees import FILE, least_size, save_trees
 
         size = max(DEFAULT_SIZE, least_size(self.tokens, self.vectors))
         with contextlib.suppress(UserError):
             ranks = read_part(part).training["log"][-1]["ranks"]
-            save_trees(default_trees(self.tokens, size, ranks, self.vectors), part / FILE)
+            save_trees(design(ranks, size, self.vectors), part / FILE)
 
 
 def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
