@@ -44,10 +44,13 @@ def fit(kind: str, head: Published, target: Target) -> Fit:
     if reason := config.misfit(target.shape):
         raise UserError(f"{head.place} was made for another target than {target.name}: {reason}")
     weights = tensors_of(head, BlockNetwork, config, target)
-    for name, table in (("embed_tokens.weight", target.embeddings), ("lm_head.weight", target.head)):
+    for name, table, instead in (
+        ("embed_tokens.weight", target.embeddings, {"own_embedding": False}),
+        ("lm_head.weight", target.head, {"shared": True}),
+    ):
         if name in weights and config.hidden == target.shape.hidden and same_table(weights[name], table):
             del weights[name]
-            config = replace(config, **({"own_embedding": False} if name.startswith("embed") else {"shared": True}))
+            config = replace(config, **instead)
     warnings = list[str]()
     about = about_of(head, weights, config, anchor=config.anchor, block=config.block, warnings=warnings)
     return Fit(config, weights, about, partial(settle, target=target, warnings=warnings))
@@ -117,22 +120,17 @@ def _config(head: Published, target: Target) -> BlockConfig:
         head, "block_size", option(head, "block_size"), 1 if anchor else 2, 64,
         "a block holds its root and the masks behind it, and with one row nothing is drafted: bring the original",
     )  # fmt: skip
-    own_mask = "mask_embedding" in sizes
     mask = -1
-    if not own_mask:
+    if "mask_embedding" not in sizes:
         rows = sizes.get("embed_tokens.weight", (vocab,))[0]
         mask = _whole(
             head, "mask_token_id", option(head, "mask_token_id"), 0, rows - 1, "the masks' embedding is looked up there"
         )
     windows, causal = seen_by(head, layers)
-    numbers = {
-        name: option(head, name) or 0
-        for name in ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
-    }
     markov = head.config.get("markov_rank") or 0
     confidence = "confidence_head.proj.weight" in sizes
-    for name in ("markov_head_type", "confidence_head_with_markov"):
-        if head.config.get(name) and not (markov if name == "markov_head_type" else confidence):
+    for name, there in (("markov_head_type", markov), ("confidence_head_with_markov", confidence)):
+        if head.config.get(name) and not there:
             raise UserError(f"{head.place} does not fit together: its {CONFIG} says {name}, and it has no such head")
     if markov and head.config.get("markov_head_type", "vanilla") != "vanilla":
         raise UserError(
@@ -140,7 +138,9 @@ def _config(head: Published, target: Target) -> BlockConfig:
             f"{head.config['markov_head_type']!r}, and 'vanilla' is read"
         )
     check_equal(head, "enable_confidence_head", head.config.get("enable_confidence_head"), confidence)
+    sized = ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
     try:
+        taps, group, rank, top_k = (int(option(head, name) or 0) for name in sized)
         return BlockConfig(
             vocab, hidden, width, features, heads, kv_heads, size, mlp, layers, float(said.get("rms_norm_eps", 1e-6)),
             block=block, anchor=anchor, mask_token=mask, qk_norm="layers.0.self_attn.q_norm.weight" in sizes,
@@ -151,8 +151,7 @@ def _config(head: Published, target: Target) -> BlockConfig:
             logits_scale=float(option(head, "output_multiplier") or 1),
             softcap=float(option(head, "final_logit_softcapping") or 0), markov_rank=int(markov), confidence=confidence,
             confidence_markov=confidence and flag(head, "confidence_head_with_markov"),
-            conv_taps=int(numbers["conv_kernel_size"]), conv_group=int(numbers["conv_group_size"]),
-            selector_rank=int(numbers["selector_rank"]), selector_top_k=int(numbers["selector_top_k"]),
+            conv_taps=taps, conv_group=group, selector_rank=rank, selector_top_k=top_k,
         )  # fmt: skip
     except (KeyError, ValueError, TypeError, ZeroDivisionError) as error:
         raise UserError(f"{head.place} cannot be read: {error}") from error

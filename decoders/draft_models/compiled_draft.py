@@ -93,11 +93,7 @@ class CompiledForwards(ABC):
 
     def takes(self, rows: int) -> bool:
         """True where a forward of so many rows runs here."""
-        return rows <= MOST_ROWS and self.usable()
-
-    def usable(self) -> bool:
-        """True where forwards run here."""
-        if self.checked is False or self.engines.static is None or not self.ready():
+        if rows > MOST_ROWS or self.checked is False or self.engines.static is None or not self.ready():
             return False
         return self.checked or self.check()
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from decoders.errors import UserError
 from decoders.model.files.shape import ModelShape
 
+from .borrowing import ConfigJson, drafted_count
+
 LARGE_VOCAB = 8192  # beyond this, a draft model has the target's embedding and head
 
 
 @dataclass(frozen=True, slots=True)
-class DraftConfig:
+class DraftConfig(ConfigJson):
     """The shape of a draft model; ``kv_layers`` names the target's layer that each of its layers glimpses (none:
     a vanilla drafter). ``shared``: embedding and head are the target's, which the part does not hold;
     ``draft_vocab``: how many of its tokens can be drafted (0: all).
@@ -31,6 +33,9 @@ class DraftConfig:
     query_norm: bool = False
     shared: bool = False
     draft_vocab: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kv_layers", tuple(map(int, self.kv_layers)))
 
     @classmethod
     def of(
@@ -54,7 +59,7 @@ class DraftConfig:
         if draft_vocab and not shared:
             raise UserError("a draft vocabulary goes with the target's embedding and head")
         common: dict[str, Any] = {
-            "shared": shared, "draft_vocab": draft_vocab if draft_vocab < shape.vocab else 0,
+            "shared": shared, "draft_vocab": drafted_count(draft_vocab, shape.vocab),
             "vocab": shape.vocab, "hidden": width, "layers": layers, "heads": heads,
             "mlp": mlp or round(width * shape.mlp / shape.hidden), "eps": shape.norm_eps,
         }  # fmt: skip
@@ -80,14 +85,6 @@ class DraftConfig:
         if self.vocab != shape.vocab:
             return f"it drafts for {self.vocab:,} tokens, and the vocabulary has {shape.vocab:,}"
         return None
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "kv_layers": list(self.kv_layers)}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> DraftConfig:
-        """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
-        return cls(**{**data, "kv_layers": tuple(int(layer) for layer in data["kv_layers"])})
 
 
 def refusal(shape: ModelShape) -> str | None:

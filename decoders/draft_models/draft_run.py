@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decoders.model.state.transfer import rows_of, send
 
-from .network import DraftModel, TargetView, attention, first_rotary
+from .network import DraftModel, TargetView, attention, own_rotary
 from .own_cache import OwnCache
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class DraftRun:
         self.context: Context | None = None
         config = model.config
         size = config.hidden // config.heads
-        self.cache = OwnCache(config.layers, config.heads, size, partial(first_rotary, config=config))
+        self.cache = OwnCache(config.layers, config.heads, size, partial(own_rotary, config=config))
         self.base = self.drafted = 0
         self.sees = np.zeros((0, 0), dtype=bool)
         self.queries: list[list[Tensor]] = [[] for _ in config.kv_layers]  # of the draft under way, by layer
@@ -165,15 +165,14 @@ class DraftRun:
         if not config.kv_layers or root == 0:
             return None
         keys, values = (read(config.kv_layers[layer])[None] for read in (context.keys, context.values))
-        cos, sin, watch = self._theirs[0][positions], self._theirs[1][positions], self.queries[layer]
-        if not isinstance(positions, slice) or positions.start >= root:
-            return TargetView(keys, values, cos, sin, None, watch)
-        if last_only and positions.stop > root:
-            return TargetView(keys, values, cos[-1:], sin[-1:], None, watch)
-        at = torch.arange(positions.start, positions.stop, device=self.device)
-        before = at[-1:, None] if last_only else at[:, None]
-        cos, sin = (cos[-1:], sin[-1:]) if last_only else (cos, sin)
-        return TargetView(keys, values, cos, sin, before > torch.arange(root, device=self.device), watch)
+        cos, sin = (angle[positions] for angle in self._theirs)
+        if last_only:
+            cos, sin = cos[-1:], sin[-1:]
+        mask = None
+        if isinstance(positions, slice) and (positions.stop - 1 if last_only else positions.start) < root:
+            at = torch.arange(positions.start, positions.stop, device=self.device)[-len(cos) :]
+            mask = at[:, None] > torch.arange(root, device=self.device)
+        return TargetView(keys, values, cos, sin, mask, self.queries[layer])
 
     def rotary_at(self, positions: slice | Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """cos and sin of positions: the draft model's own, and the target's (empty where it does not look there)."""

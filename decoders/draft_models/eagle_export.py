@@ -30,7 +30,7 @@ def third(form: str, source: Source) -> PartFiles:
             f"{source.place} reads the target's last state behind its norm, and servers give the one before it: no "
             "server would draft as this head does"
         )
-    weights = _tensors(source, config)
+    weights = _tensors(source)
     weights["lm_head.weight"] = source.rows(config) if config.shared else source.weights["lm_head.weight"]
     if config.draft_vocab:
         drafted = source.weights["drafted"].long()
@@ -69,7 +69,7 @@ def first(source: Source) -> PartFiles:
             "vocabulary; EAGLE-3's has one (`specviz train eagle3`)"
         )
     said = {**_layer(config), "bias": config.fc_bias, "qkv_bias": config.qkv_bias}
-    return PartFiles({**said, "architectures": ["LlamaForCausalLM"]}, _tensors(source, config))
+    return PartFiles({**said, "architectures": ["LlamaForCausalLM"]}, _tensors(source))
 
 
 def _fitting(source: Source) -> EagleConfig:
@@ -82,7 +82,7 @@ def _fitting(source: Source) -> EagleConfig:
     return config
 
 
-def _tensors(source: Source, config: EagleConfig) -> dict[str, Tensor]:
+def _tensors(source: Source) -> dict[str, Tensor]:
     """Tensors that have the published names already."""
     tables = ("lm_head.weight", "drafted")
     return {name: tensor for name, tensor in source.weights.items() if name not in tables}

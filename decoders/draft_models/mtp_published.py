@@ -76,11 +76,11 @@ def fit(head: Published, target: Target) -> Fit:
 def own_checkpoint(target: Target) -> Path | None:
     """The folder of a target's own checkpoint, where it was opened from one that is on this machine."""
     place = str(getattr(target.config, "_name_or_path", "") or "")
-    if not place:
-        return None
     folder = Path(place).expanduser()
-    if folder.is_dir() or not re.fullmatch(r"[\w.-]+/[\w.-]+", place):
-        return folder if folder.is_dir() else None
+    if place and folder.is_dir():
+        return folder
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", place):
+        return None
     import huggingface_hub as hub
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -110,9 +110,7 @@ def _check_model(head: Published, target: Target) -> None:
     said, family = config.get("model_type"), target.shape.family
     if said in (None, family) or f"{said}_text" == family:
         return
-    theirs, hybrid = "", target.shape.recurrent_layers
-    if hybrid:
-        theirs = ", a hybrid model with recurrent layers beside attention"
+    theirs = ", a hybrid model with recurrent layers beside attention" if target.shape.recurrent_layers else ""
     raise UserError(
         f"{head.place} holds MTP layers of a {said!r} model, and {target.name} is {family!r}{theirs}: MTP layers are "
         "trained with their model, take those of its own checkpoint (leave part out)"
@@ -161,13 +159,13 @@ def _names_of(head: Published, target: Target) -> tuple[Names, dict[str, str], i
 
 def _check_width(head: Published, names: Names, target: Target) -> None:
     """Raise UserError where the layers read states of another width than the target's."""
+    width = target.shape.hidden
     for name, (stored, *_) in names.items():
-        if name.endswith("eh_proj.weight") and (shape := head.shapes[stored]) != (
-            target.shape.hidden, 2 * target.shape.hidden,
-        ):  # fmt: skip
+        shape = head.shapes[stored]
+        if name.endswith("eh_proj.weight") and shape != (width, 2 * width):
             raise UserError(
                 f"{head.place} was made for another target: {stored} reads and makes states of {shape[0]:,} numbers, "
-                f"and those of {target.name} have {target.shape.hidden:,}"
+                f"and those of {target.name} have {width:,}"
             )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -23,7 +25,7 @@ class LayerRows:
     """Keys and values of one MTP layer, row after row, as transformers' attention asks for them."""
 
     def __init__(self) -> None:
-        self.stored: tuple[Tensor, Tensor] | None = None
+        self.stored: tuple[Tensor, ...] | None = None  # keys, values
         self.capacity = self.start = 0
 
     def make_room(self, rows: int) -> None:
@@ -32,17 +34,12 @@ class LayerRows:
             return
         self.capacity = rows
         if self.stored is not None:
-            self.stored = tuple(self._roomy(one, one.shape[2]) for one in self.stored)  # type: ignore[assignment]
-
-    def _roomy(self, like: Tensor, kept: int) -> Tensor:
-        room = like.new_zeros((*like.shape[:2], self.capacity, like.shape[3]))
-        room[:, :, :kept] = like[:, :, :kept]
-        return room
+            self.stored = tuple(F.pad(one, (0, 0, 0, rows - one.shape[2])) for one in self.stored)
 
     def update(self, keys: Tensor, values: Tensor, *others: Any, **more: Any) -> tuple[Tensor, Tensor]:
         """New rows from ``start`` on; gives all up to there."""
         if self.stored is None:
-            self.stored = self._roomy(keys, 0), self._roomy(values, 0)
+            self.stored = tuple(one.new_zeros((*one.shape[:2], self.capacity, one.shape[3])) for one in (keys, values))
         stop = self.start + keys.shape[2]
         for store, new in zip(self.stored, (keys, values), strict=True):
             store[:, :, self.start : stop] = new
@@ -87,7 +84,7 @@ class MtpRun:
         for index, rows in enumerate(self.rows):
             rows.make_room(len(context.buffer) + DRAFT_ROWS)
             if index < layers - 1 and len(self.states[index]) < len(context.buffer):
-                self.states[index] = _longer(self.states[index], len(context.buffer))
+                self.states[index] = F.pad(self.states[index], (0, 0, 0, len(context.buffer) - len(self.states[index])))
             first = max(have, index) + 1
             for start in range(first, root + 1, READ_ROWS):
                 stop = min(start + READ_ROWS, root + 1)
@@ -132,10 +129,7 @@ class MtpRun:
         sizes = [len(level) for level in self.drafted]
         depths = np.repeat(np.arange(1, len(sizes) + 1), sizes)
         keep = np.flatnonzero(self.root + depths > index)  # a layer's rows begin behind its own number of tokens
-        starts, at = [0], 1
-        for size in sizes:
-            starts.append(at)
-            at += size
+        starts = [0, *accumulate(sizes, initial=1)]
         parent = torch.cat([rows + starts[level] for level, rows in enumerate(self.parents)])
         before = self.level_states[-1]  # of the layer before: the root's, and every node's of all levels but the last
         kept, positions = send(self.device, keep, self.root + depths[keep])
@@ -174,9 +168,3 @@ class MtpRun:
     def states_of(self, rows: Sequence[int]) -> Float[Tensor, "rows hidden"]:
         """States that a single layer made: row 0 is the root's, then come those of the levels."""
         return rows_of(torch.cat(self.level_states), rows)
-
-
-def _longer(store: Tensor, rows: int) -> Tensor:
-    more = store.new_zeros((rows, store.shape[1]))
-    more[: len(store)] = store
-    return more

@@ -125,11 +125,11 @@ class DraftLayer(nn.Module):
         self.gate_up = nn.Linear(width, 2 * config.mlp, bias=False)
         self.down = nn.Linear(config.mlp, width, bias=False)
 
-    def attend(
-        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
-        remember: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None, last_only: bool,
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None = None, seen: TargetView | None = None,
+        remember: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None, last_only: bool = False,
     ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
-        """After self-attention. ``remember`` turns the rows' keys and values into all that they see."""
+        """``remember`` turns the rows' keys and values into all that they see."""
         qkv = self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1))
         turned = rotate(qkv[:, :, :2], cos[:, None, None], sin[:, None, None]).transpose(1, 3)
         query, keys, values = turned[:, :, 0], turned[:, :, 1], qkv[:, :, 2].transpose(1, 2)
@@ -138,13 +138,7 @@ class DraftLayer(nn.Module):
         if last_only:
             x, query, mask = x[:, -1:], query[:, :, -1:], None
         causal = mask is None and query.shape[2] > 1
-        return x + self.out(attend(query, keys, values, mask, causal))
-
-    def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None = None, seen: TargetView | None = None,
-        remember: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None, last_only: bool = False,
-    ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
-        x = self.attend(x, cos, sin, mask, remember, last_only)
+        x = x + self.out(attend(query, keys, values, mask, causal))
         if self.glimpse is not None and seen is not None:
             x = x + self.glimpse(x, seen)
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
@@ -182,7 +176,7 @@ class DraftModel(Borrowing):
         those before it: how the model is trained. ``turns`` are cos and sin of other positions; ``remember`` has the
         rows before these, and ``mask`` says which of all of them a row sees.
         """
-        cos, sin = turns or own_rotary(torch.arange(ids.shape[1], device=ids.device), self.config)
+        cos, sin = turns or own_rotary(ids.shape[1], self.norm.weight, self.config)
         x = self.embedding(ids)
         for i, layer in enumerate(self.layers):
             only = last_only and i == self.config.layers - 1 and ids.shape[1] > 1
@@ -191,19 +185,15 @@ class DraftModel(Borrowing):
         return self.norm(x)
 
 
-def own_rotary(positions: Int[Tensor, " rows"], config: DraftConfig) -> tuple[Tensor, Tensor]:
-    """cos and sin ``[rows, head size]`` of the draft model's own positions."""
+def own_rotary(rows: int, like: Tensor, config: DraftConfig) -> tuple[Tensor, Tensor]:
+    """cos and sin ``[rows, head size]`` of the draft model's first positions, in the dtype and on the device of
+    ``like``.
+    """
     size = config.hidden // config.heads
-    frequencies = THETA ** (-torch.arange(0, size, 2, device=positions.device, dtype=torch.float32) / size)
-    angles = positions[:, None].float() * frequencies
+    frequencies = THETA ** (-torch.arange(0, size, 2, device=like.device, dtype=torch.float32) / size)
+    angles = torch.arange(rows, device=like.device)[:, None].float() * frequencies
     angles = torch.cat((angles, angles), -1)
-    return angles.cos(), angles.sin()
-
-
-def first_rotary(rows: int, like: Tensor, config: DraftConfig) -> tuple[Tensor, Tensor]:
-    """``own_rotary`` of the first positions, in the dtype and on the device of ``like``."""
-    cos, sin = own_rotary(torch.arange(rows, device=like.device), config)
-    return cos.to(like.dtype), sin.to(like.dtype)
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 
 def block_mask(length: int, block: int = 5, device: Any = None) -> Bool[Tensor, "length length"]:

@@ -99,15 +99,9 @@ class SharedTokensDrafter(ModelDrafter):
         words, tree = self.run.words, draft.tree  # type: ignore[attr-defined]
         if not tree.drafted:
             return draft
-        own, nodes = [words.assistant_of.get(token, -1) for token in tree.tokens[1:]], tuple(range(1, len(tree)))
-        kept = [i for i, token in enumerate(own) if token >= 0]
+        nodes = tuple(node for node, token in enumerate(tree.tokens) if node and token in words.assistant_of)
+        own = tuple(words.assistant_of[tree.tokens[node]] for node in nodes)
+        pieces = tuple(words.assistant_pieces.of(token)[0] for token in own)
         probabilities = draft.probabilities or (0.0,) * len(tree)
-        return replace(
-            draft,
-            notes={**draft.notes, "assistant_tokens": float(len(kept))},
-            translated=Translation(
-                tuple(own[i] for i in kept), tuple(words.assistant_pieces.of(own[i])[0] for i in kept),
-                tuple(probabilities[nodes[i]] for i in kept), tuple(nodes[i] for i in kept),
-                tuple(nodes[i] for i in kept),
-            ),
-        )  # fmt: skip
+        translated = Translation(own, pieces, tuple(probabilities[node] for node in nodes), nodes, nodes)
+        return replace(draft, notes={**draft.notes, "assistant_tokens": float(len(own))}, translated=translated)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import pickle
 import re
 import warnings
@@ -100,17 +99,12 @@ def _has(shapes: Shapes, part: str) -> bool:
 
 FORMATS = (
     Format("", "P-EAGLE", lambda config, shapes: _kind_of(config) == "peagle" or "mask_hidden" in shapes),
-    Format(
-        "dflash2-speculators", "DFlash2 in the form of speculators",
-        lambda config, shapes: _kind_of(config) == "dflash2", _block,
-    ),
-    Format(
-        "dspark-speculators", "DSpark in the form of speculators", lambda config, shapes: _kind_of(config) == "dspark",
-        _block,
-    ),
-    Format(
-        "dflash-speculators", "DFlash in the form of speculators", lambda config, shapes: _kind_of(config) == "dflash",
-        _block,
+    *(
+        Format(
+            f"{kind}-speculators", f"{title} in the form of speculators",
+            lambda config, shapes, kind=kind: _kind_of(config) == kind, _block,
+        )
+        for kind, title in (("dflash2", "DFlash2"), ("dspark", "DSpark"), ("dflash", "DFlash"))
     ),
     Format(
         "dflash2", "DFlash2 as z-lab publishes it", lambda config, shapes: _has(shapes, "candidate_selector."), _block
@@ -192,7 +186,8 @@ class Published:
         folder = Path(place).expanduser()
         if not folder.exists():
             folder = _fetch(str(place))
-        config = _config(folder if folder.is_dir() else folder.parent)
+        file = (folder if folder.is_dir() else folder.parent) / CONFIG
+        config = _json(file) if file.is_file() else {}
         files = _weight_files(folder)
         pickles = [file for file in files if file.suffix in PICKLES]
         if pickles:
@@ -215,9 +210,8 @@ class Published:
     @property
     def name(self) -> str:
         """The name where others may read it: a hub id, else the last name of its path."""
-        return (
-            self.place if not Path(self.place).expanduser().exists() else Path(self.place).expanduser().resolve().name
-        )
+        path = Path(self.place).expanduser()
+        return path.resolve().name if path.exists() else self.place
 
     @property
     def kind(self) -> str:
@@ -229,20 +223,11 @@ class Published:
         """The format, in words."""
         return next(form.title for form in FORMATS if form.name == self.format)
 
-    def read(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-        """The head's tensors on the CPU, floating ones in ``dtype`` (default: as they are stored).
-
-        Raises UserError for a damaged file, TooLarge where they do not fit in this dtype.
-        """
-        if dtype is not None:
-            numbers = sum(math.prod(shape) for shape in self.shapes.values())
-            _check_room(self.place, numbers * dtype.itemsize)
-        wanted, weights = {name: kept for kept, name in self.stored.items()}, dict[str, Tensor]()
-        for file in self.files:
-            for name, tensor in _tensors(file, wanted):
-                kind = dtype if dtype and tensor.is_floating_point() else tensor.dtype
-                weights[wanted[name]] = tensor.to(kind, copy=True)  # what it stands in may be mapped from the file
-        return weights
+    def read(self) -> dict[str, Tensor]:
+        """The head's tensors on the CPU, as they are stored. Raises UserError for a damaged file."""
+        wanted = {name: kept for kept, name in self.stored.items()}
+        tensors = (pair for file in self.files for pair in _tensors(file, wanted))
+        return {wanted[name]: tensor.clone() for name, tensor in tensors}  # they may be mapped from the file
 
     def fingerprint(self, weights: Mapping[str, Tensor]) -> str:
         """A key of this head: its configuration and a sample of every weight, in whatever dtype it was read."""
@@ -277,15 +262,10 @@ def _format(place: str, config: Mapping[str, Any], shapes: Shapes) -> Format:
     form = next((form for form in FORMATS if form.tells(config, shapes)), None)
     if form is not None and form.name:
         return form
-    first = ", ".join(sorted(shapes)[:3]) or "none"
-    what = form.title if form else f"tensors of no known format ({first}{', …' * (len(shapes) > 3)})"
-    raise UserError(f"{place} holds {what}, which is not read: supported are {formats_in_words()}")
-
-
-def formats_in_words() -> str:
-    """The formats that are read, in words."""
+    some = ", ".join(sorted(shapes)[:3]) or "none"
+    what = form.title if form else f"tensors of no known format ({some}{', …' * (len(shapes) > 3)})"
     *first, last = (form.title for form in FORMATS if form.name)
-    return f"{', '.join(first)} and {last}"
+    raise UserError(f"{place} holds {what}, which is not read: supported are {', '.join(first)} and {last}")
 
 
 def _check_room(place: str, size: int) -> None:
@@ -327,10 +307,6 @@ def _fetch(place: str) -> Path:
         raise UserError(
             f"the checkpoint {place!r} could not be fetched: {first_line(error, 200)}; give a folder that holds it"
         ) from error
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    return _json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
 
 
 def _json(file: Path) -> dict[str, Any]:

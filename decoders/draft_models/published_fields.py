@@ -217,23 +217,20 @@ def check_equal(head: Published, name: str, value: Any, stored: Any) -> None:
         )
 
 
-def option(head: Published, *names: str) -> Any:
+def option(head: Published, name: str) -> Any:
     """A setting of a head, from the object of its own in the configuration (``dflash_config``, ``eagle_config``) or
-    beside it, by the first of its names that is there. Raises UserError where both places have it and differ.
+    beside it. Raises UserError where both places have it and differ.
     """
     inner = {}
     for place in ("dflash_config", "eagle_config"):
         if isinstance(nested := head.config.get(place), Mapping):
             inner = nested
-    for name in names:
-        within, beside = inner.get(name), head.config.get(name)
-        if within is not None and beside not in (None, within):
-            raise UserError(
-                f"{head.place} does not fit together: its {CONFIG} says {name} twice, {within!r} and {beside!r}"
-            )
-        if within is not None or beside is not None:
-            return beside if within is None else within
-    return None
+    within, beside = inner.get(name), head.config.get(name)
+    if within is not None and beside not in (None, within):
+        raise UserError(
+            f"{head.place} does not fit together: its {CONFIG} says {name} twice, {within!r} and {beside!r}"
+        )
+    return beside if within is None else within
 
 
 def flag(head: Published, name: str) -> bool:
