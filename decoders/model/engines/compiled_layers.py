@@ -17,7 +17,7 @@ from decoders.draft.needs import Needs, heads_by_layer
 from ..state.capture import Capture
 from ..state.transfer import rows_of
 from .compiling import WORKSHOP, OpenPart, Part
-from .layer import LayerShape, layer_shape, layer_weights
+from .layer import layer_shape, layer_weights
 from .static import FINE_ROWS, Bucket, Buffers, Rows, StaticForward
 
 MAKER = "decoders.model.engines.layer"
@@ -33,15 +33,11 @@ def why_not(target: Any) -> str | None:
     if getattr(config, "hidden_act", "silu") != "silu" or shape.attention_softcap or shape.logits_softcap:
         return f"forwards of {target.name} cannot be compiled: its layers differ from Llama's"
     try:
-        shapes = {_shape(target, layer, True) for layer in target.layers}
+        shapes = {layer_shape(layer, shape, True) for layer in target.layers}
         layer_weights(target.layers[0], next(iter(shapes)))
     except AttributeError:
         shapes = set()
     return None if len(shapes) == 1 else f"forwards of {target.name} cannot be compiled: its layers differ"
-
-
-def _shape(target: Any, layer: Any, one_row: bool) -> LayerShape:
-    return layer_shape(layer, target.shape, one_row)
 
 
 class CompiledForward(StaticForward):
@@ -53,7 +49,7 @@ class CompiledForward(StaticForward):
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)
-        shapes = {one_row: _shape(target, target.layers[0], one_row) for one_row in (True, False)}
+        shapes = {one_row: layer_shape(target.layers[0], target.shape, one_row) for one_row in (True, False)}
         self.parts = {one_row: Part.of(MAKER, shape.to_json()) for one_row, shape in shapes.items()}
         self.weights = {
             one_row: [layer_weights(layer, shape) for layer in target.layers] for one_row, shape in shapes.items()

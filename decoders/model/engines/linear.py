@@ -354,16 +354,17 @@ class Head(nn.Module):
             return self.inner(hidden)
         ids, logprobs = [], []
         for start in range(0, hidden.shape[1], self.BLOCK):
-            logits = self.inner(hidden[:, start : start + self.BLOCK])
-            if self.scale != 1:
-                logits = logits * self.scale
-            if self.softcap:
-                logits = self.softcap * torch.tanh(logits / self.softcap)
-            best, index = top_tokens(logits[0], self.keep)
+            logits = self.inner(hidden[:, start : start + self.BLOCK])[0]
+            best, index = top_tokens(self.squash(logits), self.keep)
             ids.append(index)
             logprobs.append(best)
         self.kept = torch.cat(logprobs), torch.cat(ids)
         return self.inner(hidden[:, -1:])
+
+    def squash(self, logits: Float[Tensor, "*rows vocab"]) -> Float[Tensor, "*rows vocab"]:
+        """The head's logits as the model's own code scales and squashes them."""
+        logits = logits * self.scale if self.scale != 1 else logits
+        return self.softcap * torch.tanh(logits / self.softcap) if self.softcap else logits
 
 
 def top_tokens(logits: Float[Tensor, "rows vocab"], k: int) -> tuple[Tensor, Tensor]:

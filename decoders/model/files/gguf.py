@@ -101,15 +101,14 @@ def convert(file: Path, dtype: torch.dtype, progress: Progress | None = None) ->
     try:
         check_magic(file)
         key = _sha256(file, told)
-        kept = STORED.get(dtype, dtype)
-        folders = [converted_folder() / _folder_name(key, kind) for kind in (kept, torch.float32)]
+        folders = _folders(key, dtype)
         for folder in folders:
             if source_of(folder) is not None:
                 return folder
         folders[0].parent.mkdir(parents=True, exist_ok=True)
         with _turn(folders[0], told):
             if source_of(folders[0]) is None:
-                _convert(file, key, kept, folders[0], told)
+                _convert(file, key, STORED.get(dtype, dtype), folders[0], told)
     except OSError as error:
         raise UserError(_no_room(file, error)) from error
     return folders[0]
@@ -124,12 +123,13 @@ def converted_models() -> list[tuple[Path, GgufSource]]:
 def is_converted(file: Path, dtype: torch.dtype = torch.float32) -> bool:
     """True where opening a GGUF file takes no conversion; the file is not read for it."""
     key = _read_note(file)
-    kinds = {STORED.get(dtype, dtype), torch.float32}
-    return key is not None and any(source_of(converted_folder() / _folder_name(key, kind)) for kind in kinds)
+    return key is not None and any(map(source_of, _folders(key, dtype)))
 
 
-def _folder_name(key: str, dtype: torch.dtype) -> str:
-    return f"{key[:24]}-{str(dtype).removeprefix('torch.')}-{FORMAT}"
+def _folders(key: str, dtype: torch.dtype) -> list[Path]:
+    """The folders of a converted file in the float type that holds a dtype, and in fp32."""
+    kinds = (str(kind).removeprefix("torch.") for kind in (STORED.get(dtype, dtype), torch.float32))
+    return [converted_folder() / f"{key[:24]}-{kind}-{FORMAT}" for kind in kinds]
 
 
 # --- the file's hash, which is noted by path, size and time of change

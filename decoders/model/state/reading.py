@@ -6,17 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-
-    from .cache import TreeCache
 from decoders.draft.draft import Reading
+
+from .cache import TreeCache
 
 
 @contextmanager

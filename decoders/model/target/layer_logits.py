@@ -42,7 +42,7 @@ def layer_logits(session: Session, tokens: Sequence[int]) -> tuple[Float[Tensor,
     rows = torch.stack([state[0, -1] for state in states])[None]
     for module in modules:
         rows = _output(module(rows))
-    logits = _score(target, rows)
+    logits = target.head.squash(target.head(rows)[0].float())
     apart = float((logits[-1] - own).abs().max())
     if not apart <= TOLERANCE * max(1.0, float(own.std())):
         raise UserError(
@@ -81,13 +81,6 @@ def _chain(state: Tensor, behind: list[tuple[nn.Module, Tensor, Tensor]]) -> lis
             modules.append(module)
             state = left
     return modules
-
-
-def _score(target: Target, rows: Float[Tensor, "1 rows hidden"]) -> Float[Tensor, "rows vocab"]:
-    """The head's logits, as the model's own code scales and squashes them."""
-    logits = target.head(rows)[0].float() * target.shape.logits_scale
-    cap = target.shape.logits_softcap
-    return logits if not cap else cap * torch.tanh(logits / cap)
 
 
 def _output(out: Any) -> Tensor:

@@ -68,7 +68,7 @@ def check_rows(target: Any) -> None:
     chain = DraftTree(tuple(text[length:]), tuple(range(-1, ahead - 1)))
     together = session.score(Draft(chain)).logits.clone()
     for row, token in enumerate([*text[length + 1 :], 0]):
-        alone = session.score(Draft.empty(int(session.buffer[session.length - 1]), "")).logits[0]
+        alone = session.score(Draft.empty(session.context.root, "")).logits[0]
         worst = float((together[row] - alone).abs().max()) / max(1.0, float(alone.std()))
         if not worst <= SAME_ROW:
             raise UserError(
@@ -115,7 +115,7 @@ def _difference(target: Any, length: int) -> str | None:
     session = target.session(Needs(top_tokens=4), length + WRITTEN + 1)
     session.prefill(text)
     for number, row in enumerate(logits):
-        scored = session.score(Draft.empty(int(session.buffer[session.length - 1]), "")).logits[0].double().cpu()
+        scored = session.score(Draft.empty(session.context.root, "")).logits[0].double().cpu()
         worst = float((scored - row).abs().max())
         if not worst <= allowed:
             return f"plain decoding gives other logits than generate() behind {length + number} tokens (by {worst:.2g})"

@@ -78,9 +78,7 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
         raise UserError("prompt tokens with a prefix, a head or exits of their own share no forward: take others")
     counts = [len(draft.tree) + len(draft.probes) for draft in drafts]
     layouts = [draft.layout or layout_of(draft) for draft in drafts]
-    places = [
-        layout.offsets + (session.length - 1) for layout, session in zip(layouts, sessions, strict=True)
-    ]  # fmt: skip
+    places = [layout.offsets + (session.length - 1) for layout, session in zip(layouts, sessions, strict=True)]
     tokens = [[*draft.tree.tokens, *(probe.token or 0 for probe in draft.probes)] for draft in drafts]
     ids, positions = send(target.device, np.concatenate(tokens).astype(np.int64), np.concatenate(places))
     rows = [
