@@ -82,12 +82,12 @@ def back_end_faults(source: str, package: str = "decoders") -> set[str]:
 
 
 def light_faults(source: str, package: str = "decoders", everywhere: bool = True) -> set[str]:
-    """Opening a trace takes the standard library and numpy."""
+    """Opening a trace takes the standard library, numpy, and two packages that import nothing else."""
     names = imports(source, package, everywhere)
     return {
         name
         for name in names
-        if name.split(".")[0] not in STDLIB | {"numpy", "platformdirs"} and not within(name, LIGHT | LAZY)
+        if name.split(".")[0] not in STDLIB | {"numpy", "platformdirs", "regex"} and not within(name, LIGHT | LAZY)
     }
 
 

@@ -8,6 +8,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+import regex
+
 from decoders.trace.trace import Trace
 
 
@@ -118,49 +120,10 @@ def _in_word(character: str) -> bool:
 
 
 def grapheme_breaks(text: str) -> list[int]:
-    """The places where a text may be cut without cutting a grapheme (UAX 29, without its rules for Indic conjuncts and
-    prepended marks): 0, every place between two graphemes, and the end.
+    """The places where a text may be cut without cutting a grapheme (UAX 29): 0, every place between two graphemes, and
+    the end.
 
     >>> grapheme_breaks("e\\u0301a\\r\\n")
     [0, 2, 3, 5]
     """
-    breaks, flags = [0], 0
-    for i in range(1, len(text)):
-        before, after = text[i - 1], text[i]
-        flags = flags + 1 if _flag(before) else 0
-        if not _is_joined(before, after, flags):
-            breaks.append(i)
-    return [*breaks, len(text)] if text else [0]
-
-
-def _is_joined(before: str, after: str, flags: int) -> bool:
-    """True for two neighbouring characters of one grapheme; ``flags`` regional indicators end with the first."""
-    if before < "\x80" and after < "\x80":
-        return before == "\r" and after == "\n"
-    if unicodedata.category(before) in ("Cc", "Zl", "Zp"):
-        return False
-    if unicodedata.category(after) in ("Mn", "Me", "Mc") or after in "\u200c\u200d":
-        return True
-    if "\U0001f3fb" <= after <= "\U0001f3ff" or "\U000e0020" <= after <= "\U000e007f":
-        return True
-    if before == "\u200d" and unicodedata.category(after) == "So":
-        return True
-    if _flag(after):
-        return flags % 2 == 1
-    return _hangul(before, after)
-
-
-def _flag(character: str) -> bool:
-    return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _hangul(before: str, after: str) -> bool:
-    """Leading consonants, vowels and final consonants that make one syllable."""
-    a, b = ord(before), ord(after)
-    whole = 0xAC00 <= a < 0xD7A4
-    open_syllable = whole and (a - 0xAC00) % 28 == 0
-    if 0x1100 <= a < 0x1160:
-        return 0x1100 <= b < 0x11A8 or 0xAC00 <= b < 0xD7A4
-    if 0x1160 <= a < 0x11A8 or open_syllable:
-        return 0x1160 <= b < 0x1200
-    return (whole or 0x11A8 <= a < 0x1200) and 0x11A8 <= b < 0x1200
+    return [0, *(grapheme.end() for grapheme in regex.finditer(r"\X", text))]
