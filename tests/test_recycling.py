@@ -89,9 +89,10 @@ def test_the_matrix_keeps_every_scored_row_the_last_of_a_token() -> None:
     for row, first in enumerate((10, 20, 30, 3)):
         logits[row, first : first + RANKS] = torch.arange(RANKS, 0, -1).float()
     drafter.observe(Draft(tree), Scored(logits), judged(Draft(tree), [0], 8))  # all drafted tokens are rejected
-    assert drafter.matrix[5].tolist() == list(range(10, 18)) and drafter.matrix[9].tolist() == list(range(30, 38))
-    assert drafter.matrix[7].tolist() == list(range(3, 11)), "the last row of a token counts"
-    assert (np.delete(drafter.matrix, [5, 7, 9], axis=0) == UNKNOWN).all()
+    rows = drafter.keeps.rows
+    assert rows[5].tolist() == list(range(10, 18)) and rows[9].tolist() == list(range(30, 38))
+    assert drafter.keeps.rows[7].tolist() == list(range(3, 11)), "the last row of a token counts"
+    assert (np.delete(rows, [5, 7, 9], axis=0) == UNKNOWN).all()
 
 
 def test_drafts_follow_the_matrix(target: Any) -> None:
@@ -153,7 +154,7 @@ def test_the_prompt_fills_the_matrix_where_asked_for(target: Any) -> None:
     last = {token: place for place, token in enumerate(prompt.tokens[:-1])}
     assert len(drafter.keeps) == len(last)
     for token, place in last.items():
-        assert set(drafter.matrix[token]) == set(logits[place].topk(RANKS).indices.tolist())
+        assert set(drafter.keeps.rows[token]) == set(logits[place].topk(RANKS).indices.tolist())
     assert [t for step in run for t in step.emitted] == generate(target, prompt, max_new_tokens=NEW)
     assert len(paths_of(60)) == 60 and paths_of(80) == PATHS and set(paths_of(60)) < set(PATHS)
 

@@ -129,7 +129,7 @@ def test_recycling_is_that_of_samd(target: Any, learns: bool) -> None:
     assert len(fallback.keeps) == len(last)
     logits = target.reference_logits(prompt.tokens[:-1])
     for token, place in last.items():
-        assert set(fallback.matrix[token]) == set(logits[place].topk(8).indices.tolist())
+        assert set(fallback.keeps.rows[token]) == set(logits[place].topk(8).indices.tolist())
 
 
 def test_eagle2_drafts_where_nothing_matches(target: Any) -> None:

@@ -38,15 +38,6 @@ from decoders.trace.origins import BRANCH, MAIN, SUCCESSOR
 from .pldplus import LAYER, NO_PREDECESSOR, hidden_layer
 
 PAPER = "AdaPLD: adaptive retrieval and reuse for efficient model-free speculative decoding"
-BIBTEX = r"""
-@misc{liu2026adapld,
-  author = {Runheng Liu and Jincheng Xie and Wen Hu and Xingchen Xiao and Heyan Huang},
-  title = {{AdaPLD}: Adaptive Retrieval and Reuse for Efficient Model-Free Speculative Decoding},
-  year = {2026},
-  eprint = {2606.05742},
-  archivePrefix = {arXiv},
-}
-"""
 TOP_TOKENS = 64  # likeliest next tokens kept per position: the widest branching the paper tries
 RECORDED = 256  # candidates recorded of one semantic retrieval
 DECIMALS = 6  # cosines are compared as a trace keeps them, so that a tie or an exact τ is what it looks like
@@ -353,22 +344,20 @@ def _candidates(
     return Candidates(anchors, score, offered, chosen, {"cosine": score, "embedding": alike})
 
 
-NODE_TERMS = (
-    Term("branch_anchor", "anchor", "Position whose next-token distribution the branch was taken from.", 0, 0),
-    Term("branch_rank", "rank at the anchor", "The branch's place in that distribution: 0 = likeliest.", 0, 63),
-    Term("branch_logprob", "log-prob at the anchor", "The target's log-probability of the branch there.", -12, 0),
-    Term("successor_cosine", "successor's cosine",
-         "cos(H[t'-1], H[j]): how alike the states before the place t' copied from and at the anchor j are.", -1, 1),
-    Term("successor_embedding", "successor's embedding",
-         "How alike the token at that place is to the branch; empty where it is the same token.", -1, 1),
-)  # fmt: skip
-
 METHOD = Method(
     name="adapld",
     family="copy",
     title="AdaPLD",
     paper=PAPER,
-    bibtex=BIBTEX,
+    bibtex=r"""
+@misc{liu2026adapld,
+  author = {Runheng Liu and Jincheng Xie and Wen Hu and Xingchen Xiao and Heyan Huang},
+  title = {{AdaPLD}: Adaptive Retrieval and Reuse for Efficient Model-Free Speculative Decoding},
+  year = {2026},
+  eprint = {2606.05742},
+  archivePrefix = {arXiv},
+}
+""",
     summary="Copies after the most alike place, else one of like meaning, and tries the model's own next tokens there.",
     params=AdaPldParams,
     build=lambda target, params: AdaPldDrafter(params, UnitEmbeddings(target, params.center_embeddings)),
@@ -384,7 +373,16 @@ METHOD = Method(
              "How alike the candidate's token is to the last one; empty on the lexical route, where it is the same.",
              -1, 1),
     ),
-    node_terms=NODE_TERMS,
+    node_terms=(
+        Term("branch_anchor", "anchor", "Position whose next-token distribution the branch was taken from.", 0, 0),
+        Term("branch_rank", "rank at the anchor", "The branch's place in that distribution: 0 = likeliest.", 0, 63),
+        Term("branch_logprob", "log-prob at the anchor", "The target's log-probability of the branch there.", -12, 0),
+        Term("successor_cosine", "successor's cosine",
+             "cos(H[t'-1], H[j]): how alike the states before the place t' copied from and at the anchor j are.",
+             -1, 1),
+        Term("successor_embedding", "successor's embedding",
+             "How alike the token at that place is to the branch; empty where it is the same token.", -1, 1),
+    ),
     step_terms=(
         Term("retrieval_ms", "retrieval ms", "Finding the candidates, the semantic fallback included.", 0, 0),
         Term("rerank_ms", "rerank ms", "Comparing the candidates' hidden states.", 0, 0),

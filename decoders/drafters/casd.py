@@ -152,20 +152,18 @@ def prepare(target: Target, params: CasdParams, prompt: Prompt) -> Prompt:
     return compress(prompt, target.tokenizer, RATIOS[params.compression], params.compressor)
 
 
-BIBTEX = r"""
-@misc{casd,
-  author = {Anonymous},
-  title = {{CASD}: Enhancing Generation Accuracy via Context-Aware Speculative Decoding},
-  note = {Under double-blind review},
-}
-"""
-
 METHOD = Method(
     name="casd",
     family="copy",
     title="CASD: context-aware speculative decoding",
     paper="CASD: enhancing generation accuracy via context-aware speculative decoding",
-    bibtex=BIBTEX,
+    bibtex=r"""
+@misc{casd,
+  author = {Anonymous},
+  title = {{CASD}: Enhancing Generation Accuracy via Context-Aware Speculative Decoding},
+  note = {Under double-blind review},
+}
+""",
     summary="Drafts trees from the full context and accepts what the target finds likely enough: not lossless.",
     params=CasdParams,
     build=lambda target, params: CasdDrafter(params),

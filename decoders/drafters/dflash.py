@@ -69,21 +69,19 @@ KIND = Kind(
     ),
 )  # fmt: skip
 
-BIBTEX = r"""
+METHOD = Method(
+    name="dflash",
+    family="heads",
+    title="DFlash",
+    paper="Chen et al. 2026, DFlash: block diffusion for flash speculative decoding",
+    bibtex=r"""
 @article{chen2026dflash,
   author = {Jian Chen and Yesheng Liang and Zhijian Liu},
   title = {{DFlash}: Block Diffusion for Flash Speculative Decoding},
   journal = {arXiv preprint arXiv:2602.06036},
   year = {2026},
 }
-"""
-
-METHOD = Method(
-    name="dflash",
-    family="heads",
-    title="DFlash",
-    paper="Chen et al. 2026, DFlash: block diffusion for flash speculative decoding",
-    bibtex=BIBTEX,
+""",
     summary="A small network that reads the target's states drafts a whole block of tokens in one forward.",
     params=BlockParams,
     **drafts_blocks(KIND),

@@ -48,17 +48,6 @@ PART = param(
     "Folder, file or hub id of a published EAGLE head, or folder of one that was trained here. Off: the one trained "
     "for this target.",
 )
-DEPTH = param(
-    5, "Depth", "How often the head goes on from its best tokens: a tree is at most one token deeper.", low=1, high=16
-)
-TOP_K = param(
-    10, "Top k", "Choices after each token that the head goes on from, and how many it goes on from per level.", low=1,
-    high=32,
-)  # fmt: skip
-TOTAL = param(
-    60, "Total tokens", "Rows that the target checks, the root included: the best by cumulative probability stay.",
-    low=2, high=256,
-)  # fmt: skip
 RULE = param(
     "match", "Sampled verification",
     "Match: the target's draw is looked for in the tree, so that a seed gives plain decoding's tokens. In turn: "
@@ -77,9 +66,18 @@ class EagleParams:
 @dataclass(frozen=True)
 class DynamicParams:
     part: str | None = PART
-    depth: int = DEPTH
-    top_k: int = TOP_K
-    total_tokens: int = TOTAL
+    depth: int = param(
+        5, "Depth", "How often the head goes on from its best tokens: a tree is at most one token deeper.", low=1,
+        high=16,
+    )  # fmt: skip
+    top_k: int = param(
+        10, "Top k", "Choices after each token that the head goes on from, and how many it goes on from per level.",
+        low=1, high=32,
+    )  # fmt: skip
+    total_tokens: int = param(
+        60, "Total tokens", "Rows that the target checks, the root included: the best by cumulative probability stay.",
+        low=2, high=256,
+    )  # fmt: skip
     rule: str = RULE
 
 
@@ -246,33 +244,6 @@ def heads_of(kind: Kind, make: Callable[[str, Target, Any], Drafter] = build) ->
     }
 
 
-PAPERS = {
-    "eagle": ("EAGLE: speculative sampling requires rethinking feature uncertainty", r"""
-@inproceedings{li2024eagle,
-  author = {Yuhui Li and Fangyun Wei and Chao Zhang and Hongyang Zhang},
-  title = {{EAGLE}: Speculative Sampling Requires Rethinking Feature Uncertainty},
-  booktitle = {International Conference on Machine Learning},
-  year = {2024},
-}
-"""),
-    "eagle2": ("EAGLE-2: faster inference of language models with dynamic draft trees", r"""
-@inproceedings{li2024eagle2,
-  author = {Yuhui Li and Fangyun Wei and Chao Zhang and Hongyang Zhang},
-  title = {{EAGLE-2}: Faster Inference of Language Models with Dynamic Draft Trees},
-  booktitle = {Empirical Methods in Natural Language Processing},
-  year = {2024},
-}
-"""),
-    "eagle3": ("EAGLE-3: scaling up inference acceleration of large language models via training-time test", r"""
-@inproceedings{li2025eagle3,
-  author = {Yuhui Li and Fangyun Wei and Chao Zhang and Hongyang Zhang},
-  title = {{EAGLE-3}: Scaling up Inference Acceleration of Large Language Models via Training-Time Test},
-  booktitle = {Advances in Neural Information Processing Systems},
-  year = {2025},
-}
-"""),
-}  # fmt: skip
-
 KIND = Kind(
     "eagle", "EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fit, False),
     Training(
@@ -293,8 +264,15 @@ EAGLE = Method(
     name="eagle",
     family="heads",
     title="EAGLE",
-    paper=PAPERS["eagle"][0],
-    bibtex=PAPERS["eagle"][1],
+    paper="EAGLE: speculative sampling requires rethinking feature uncertainty",
+    bibtex=r"""
+@inproceedings{li2024eagle,
+  author = {Yuhui Li and Fangyun Wei and Chao Zhang and Hongyang Zhang},
+  title = {{EAGLE}: Speculative Sampling Requires Rethinking Feature Uncertainty},
+  booktitle = {International Conference on Machine Learning},
+  year = {2024},
+}
+""",
     summary="A small head imitates the target's next states from its last ones, and fills a settled tree.",
     params=EagleParams,
     **heads_of(KIND),
@@ -309,8 +287,15 @@ EAGLE2 = replace(
     EAGLE,
     name="eagle2",
     title="EAGLE-2",
-    paper=PAPERS["eagle2"][0],
-    bibtex=PAPERS["eagle2"][1],
+    paper="EAGLE-2: faster inference of language models with dynamic draft trees",
+    bibtex=r"""
+@inproceedings{li2024eagle2,
+  author = {Yuhui Li and Fangyun Wei and Chao Zhang and Hongyang Zhang},
+  title = {{EAGLE-2}: Faster Inference of Language Models with Dynamic Draft Trees},
+  booktitle = {Empirical Methods in Natural Language Processing},
+  year = {2024},
+}
+""",
     summary="EAGLE's head grows its tree where it is sure, and the target checks the likeliest of what it guessed.",
     params=DynamicParams,
     order=44,
@@ -319,8 +304,15 @@ EAGLE3 = replace(
     EAGLE2,
     name="eagle3",
     title="EAGLE-3",
-    paper=PAPERS["eagle3"][0],
-    bibtex=PAPERS["eagle3"][1],
+    paper="EAGLE-3: scaling up inference acceleration of large language models via training-time test",
+    bibtex=r"""
+@inproceedings{li2025eagle3,
+  author = {Yuhui Li and Fangyun Wei and Chao Zhang and Hongyang Zhang},
+  title = {{EAGLE-3}: Scaling up Inference Acceleration of Large Language Models via Training-Time Test},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year = {2025},
+}
+""",
     summary="EAGLE-2's trees by a head that reads three of the target's states and need not imitate them.",
     **heads_of(THIRD),
     step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, OUTSIDE),

@@ -66,7 +66,12 @@ def build(target: Target, params: GlideParams | CapeParams) -> ModelDrafter:
     return ModelDrafter(run, params.gamma, expansion, size, delayed=True)
 
 
-BIBTEX = r"""
+GLIDE = Method(
+    name="glide",
+    family="draft model",
+    title="GLIDE",
+    paper="GLIDE with a CAPE: a low-hassle method to accelerate speculative decoding",
+    bibtex=r"""
 @inproceedings{du2024glide,
   author = {Cunxiao Du and Jing Jiang and Xu Yuanchen and Jiawei Wu and Sicheng Yu and Yongqi Li and Shenggui Li and
             Kai Xu and Liqiang Nie and Zhaopeng Tu and Yang You},
@@ -74,14 +79,7 @@ BIBTEX = r"""
   booktitle = {International Conference on Machine Learning},
   year = {2024},
 }
-"""
-
-GLIDE = Method(
-    name="glide",
-    family="draft model",
-    title="GLIDE",
-    paper="GLIDE with a CAPE: a low-hassle method to accelerate speculative decoding",
-    bibtex=BIBTEX,
+""",
     summary="A small draft model reads the target's cached keys and values and writes a few tokens ahead.",
     params=GlideParams,
     build=build,

@@ -14,16 +14,6 @@ from decoders.method.part import HEADS, Kind, Training
 
 from .medusa import HEADS_OPTIONS, MEDUSA, heads_of
 
-BIBTEX = r"""
-@inproceedings{ankner2024hydra,
-  author = {Zachary Ankner and Rishab Parthasarathy and Aniruddha Nrusimha and Christopher Rinard and
-            Jonathan Ragan-Kelley and William Brandon},
-  title = {Hydra: Sequentially-Dependent Draft Heads for {Medusa} Decoding},
-  booktitle = {Conference on Language Modeling},
-  year = {2024},
-}
-"""
-
 KIND = Kind(
     "hydra", "set of Hydra heads", HeadsConfig, ParallelHeads, partial(heads_published.fit, "hydra"),
     Training(
@@ -37,7 +27,15 @@ METHOD = replace(
     name="hydra",
     title="Hydra",
     paper="Ankner et al. 2024, Hydra: sequentially-dependent draft heads for Medusa decoding",
-    bibtex=BIBTEX,
+    bibtex=r"""
+@inproceedings{ankner2024hydra,
+  author = {Zachary Ankner and Rishab Parthasarathy and Aniruddha Nrusimha and Christopher Rinard and
+            Jonathan Ragan-Kelley and William Brandon},
+  title = {Hydra: Sequentially-Dependent Draft Heads for {Medusa} Decoding},
+  booktitle = {Conference on Language Modeling},
+  year = {2024},
+}
+""",
     summary="Medusa's heads that also read the tokens drafted before their own, so that guesses follow their path.",
     **heads_of(KIND),
     order=42,

@@ -86,7 +86,12 @@ class LlmaDrafter(Drafter):
         )
 
 
-BIBTEX = r"""
+METHOD = Method(
+    name="llma",
+    family="copy",
+    title="LLMA",
+    paper="Yang et al. 2023, Inference with reference: lossless acceleration of large language models",
+    bibtex=r"""
 @misc{yang2023llma,
   author = {Nan Yang and Tao Ge and Liang Wang and Binxing Jiao and Daxin Jiang and Linjun Yang and
             Rangan Majumder and Furu Wei},
@@ -95,14 +100,7 @@ BIBTEX = r"""
   eprint = {2304.04487},
   archivePrefix = {arXiv},
 }
-"""
-
-METHOD = Method(
-    name="llma",
-    family="copy",
-    title="LLMA",
-    paper="Yang et al. 2023, Inference with reference: lossless acceleration of large language models",
-    bibtex=BIBTEX,
+""",
     summary="Copies from the reference documents what follows the last written words there, first occurrence first.",
     params=LlmaParams,
     build=lambda target, params: LlmaDrafter(params),

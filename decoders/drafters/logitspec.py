@@ -135,7 +135,13 @@ class LogitSpecDrafter(Drafter):
         return Candidates(ends, matched, length, at, {"matched": matched})
 
 
-BIBTEX = r"""
+METHOD = Method(
+    name="logitspec",
+    family="ngram",
+    title="LogitSpec",
+    paper="Liu et al. 2026, LogitSpec: accelerating retrieval-based speculative decoding via next next token "
+    "speculation",
+    bibtex=r"""
 @misc{liu2026logitspec,
   author = {T. Liu and Q. Lv and H. Li and X. Gao and X. Sun and X. Sun},
   title = {{LogitSpec}: Accelerating Retrieval-Based Speculative Decoding via Next Next Token Speculation},
@@ -143,15 +149,7 @@ BIBTEX = r"""
   eprint = {2507.01449},
   archivePrefix = {arXiv},
 }
-"""
-
-METHOD = Method(
-    name="logitspec",
-    family="ngram",
-    title="LogitSpec",
-    paper="Liu et al. 2026, LogitSpec: accelerating retrieval-based speculative decoding via next next token "
-    "speculation",
-    bibtex=BIBTEX,
+""",
     summary="Tries the runners-up of the last logits as the token after the next, each with what followed it before.",
     params=LogitSpecParams,
     build=lambda target, params: LogitSpecDrafter(params),

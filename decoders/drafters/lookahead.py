@@ -25,7 +25,7 @@ from decoders.draft.terms import Term
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.model.target.target import SPARE_ROWS, Target
+from decoders.model.target.target import SPARE_ROWS
 from decoders.trace.origins import Origin
 
 
@@ -38,21 +38,16 @@ class LookaheadParams:
     seed: int = param(0, "Seed", "Of the prompt's tokens that the window begins with.", low=0, high=9999)
 
     def __post_init__(self) -> None:
-        if rows_of(self.n, self.w, self.g) <= SPARE_ROWS:
+        asked = {"n": self.n, "w": self.w, "g": self.g}
+        if rows_of(**asked) <= SPARE_ROWS:
             return
-        n, w, g = self.n, self.w, self.g
-        largest = [
-            f"{name}={value}"
-            for name, value in (
-                ("n", next((x for x in range(n, 1, -1) if rows_of(x, w, g) <= SPARE_ROWS), 0)),
-                ("w", next((x for x in range(w, 0, -1) if rows_of(n, x, g) <= SPARE_ROWS), 0)),
-                ("g", next((x for x in range(g, -1, -1) if rows_of(n, w, x) <= SPARE_ROWS), -1)),
-            )
-            if value >= (0 if name == "g" else 1)
-        ]
+        largest = []
+        for name, least in (("n", 2), ("w", 1), ("g", 0)):
+            fit = [x for x in range(least, asked[name]) if rows_of(**{**asked, name: x}) <= SPARE_ROWS]
+            largest += [f"{name}={fit[-1]}"] if fit else []
         others = " or ".join(largest)
         raise ValueError(
-            f"n={n}, w={w}, g={g} take {rows_of(n, w, g)} rows, and a forward has {SPARE_ROWS}: "
+            f"n={self.n}, w={self.w}, g={self.g} take {rows_of(**asked)} rows, and a forward has {SPARE_ROWS}: "
             + (f"the largest allowed, the others as they are, is {others}" if others else "lower two of them")
         )
 
@@ -216,11 +211,12 @@ class LookaheadDrafter(Drafter):
         self.window = [rows[0][1:], *rows[1:]]
 
 
-def build(target: Target, params: LookaheadParams) -> LookaheadDrafter:
-    return LookaheadDrafter(params, target.context_length)
-
-
-BIBTEX = r"""
+METHOD = Method(
+    name="lookahead",
+    family="ngram",
+    title="Lookahead decoding",
+    paper="Fu et al. 2024, Break the sequential dependency of LLM inference using lookahead decoding",
+    bibtex=r"""
 @misc{fu2024lookahead,
   author = {Yichao Fu and Peter Bailis and Ion Stoica and Hao Zhang},
   title = {Break the Sequential Dependency of {LLM} Inference Using Lookahead Decoding},
@@ -228,17 +224,10 @@ BIBTEX = r"""
   eprint = {2402.02057},
   archivePrefix = {arXiv},
 }
-"""
-
-METHOD = Method(
-    name="lookahead",
-    family="ngram",
-    title="Lookahead decoding",
-    paper="Fu et al. 2024, Break the sequential dependency of LLM inference using lookahead decoding",
-    bibtex=BIBTEX,
+""",
     summary="Lets the target guess several places at once beside the text, and checks the n-grams it wrote there.",
     params=LookaheadParams,
-    build=build,
+    build=lambda target, params: LookaheadDrafter(params, target.context_length),
     origins=(
         Origin("ngram", "N", "n-gram", "Of an n-gram that the target wrote in its window earlier.", "notched", 2),
     ),

@@ -90,16 +90,13 @@ def _paths(kind: str, target: Target, params: HeadsParams, count: int) -> Sequen
     return candidates(log[-1]["ranks"], params.size, count)
 
 
-def heads_needs(kind: str, target: Target, params: HeadsParams) -> Needs:
-    """The state that heads of this kind read."""
-    return Needs(layers=(load_part(target, kind, params.part).config.layer(target.shape),))
-
-
 def heads_of(kind: Kind) -> dict[str, Any]:
-    """A card's facts on heads of this kind: how drafters are built, what they read, the part."""
-    return {
-        "build": partial(build_heads, kind.name), "needs": partial(heads_needs, kind.name), "part": TrainedPart(kind),
-    }  # fmt: skip
+    """A card's facts on heads of this kind: how drafters are built, the state that they read, the part."""
+
+    def needs(target: Target, params: HeadsParams) -> Needs:
+        return Needs(layers=(load_part(target, kind.name, params.part).config.layer(target.shape),))
+
+    return {"build": partial(build_heads, kind.name), "needs": needs, "part": TrainedPart(kind)}
 
 
 HEADS_OPTIONS = ("heads", "blocks")
@@ -112,22 +109,19 @@ KIND = Kind(
     {"medusa": heads_export.medusa},
 )  # fmt: skip
 
-
-BIBTEX = r"""
+MEDUSA = Method(
+    name="medusa",
+    family="heads",
+    title="Medusa",
+    paper="Cai et al. 2024, Medusa: simple LLM inference acceleration framework with multiple decoding heads",
+    bibtex=r"""
 @inproceedings{cai2024medusa,
   author = {Tianle Cai and Yuhong Li and Zhengyang Geng and Hongwu Peng and Jason D. Lee and Deming Chen and Tri Dao},
   title = {Medusa: Simple {LLM} Inference Acceleration Framework with Multiple Decoding Heads},
   booktitle = {International Conference on Machine Learning},
   year = {2024},
 }
-"""
-
-MEDUSA = Method(
-    name="medusa",
-    family="heads",
-    title="Medusa",
-    paper="Cai et al. 2024, Medusa: simple LLM inference acceleration framework with multiple decoding heads",
-    bibtex=BIBTEX,
+""",
     summary="Heads on the target's last state each guess one token further ahead, and their guesses make a tree.",
     params=HeadsParams,
     **heads_of(KIND),

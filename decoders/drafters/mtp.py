@@ -121,21 +121,19 @@ def build(target: Target, params: MtpParams) -> MtpDrafter:
     return MtpDrafter(MtpRun(PART.load(target, params), rotary, normed=params.fed_back == NORMED), params)
 
 
-BIBTEX = r"""
+METHOD = Method(
+    name="mtp",
+    family="heads",
+    title="MTP: the model's own layers",
+    paper="DeepSeek-AI 2024, DeepSeek-V3 technical report",
+    bibtex=r"""
 @article{deepseek2024v3,
   author = {{DeepSeek-AI}},
   title = {{DeepSeek-V3} Technical Report},
   journal = {arXiv preprint arXiv:2412.19437},
   year = {2024},
 }
-"""
-
-METHOD = Method(
-    name="mtp",
-    family="heads",
-    title="MTP: the model's own layers",
-    paper="DeepSeek-AI 2024, DeepSeek-V3 technical report",
-    bibtex=BIBTEX,
+""",
     summary="The layers for multi-token prediction that a model was trained with guess on from its last state.",
     params=MtpParams,
     build=build,

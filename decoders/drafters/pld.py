@@ -121,21 +121,19 @@ class PldDrafter(RankedCopier):
         return "no match is long enough" if short else f"no match has K = {self.params.k} tokens after it"
 
 
-BIBTEX = r"""
+METHOD = Method(
+    name="pld",
+    family="copy",
+    title="PLD: prompt lookup",
+    paper="Saxena 2023, Prompt lookup decoding",
+    bibtex=r"""
 @misc{saxena2023pld,
   author = {Apoorv Saxena},
   title = {Prompt Lookup Decoding},
   year = {2023},
   howpublished = {\url{https://github.com/apoorvumang/prompt-lookup-decoding}},
 }
-"""
-
-METHOD = Method(
-    name="pld",
-    family="copy",
-    title="PLD: prompt lookup",
-    paper="Saxena 2023, Prompt lookup decoding",
-    bibtex=BIBTEX,
+""",
     summary="Copies what followed the last n-gram at its first occurrence in the text so far.",
     params=PldParams,
     build=lambda target, params: PldDrafter(params),

@@ -112,17 +112,12 @@ class RecyclingDrafter(Drafter):
     def __init__(self, matrix: Matrix, paths: list[str] = PATHS, *, prompt: bool = False, warm: bool = False) -> None:
         self.keeps, self.paths, self.prompt, self.warm = matrix, paths, prompt, warm
 
-    @property
-    def matrix(self) -> np.ndarray:
-        """The rows."""
-        return self.keeps.rows
-
     def prepare(self, context: Context) -> None:
         if self.prompt and context.length > 1:
             self.keeps.write(context.tokens[:-1], context.top_ids[:, :RANKS].cpu().numpy())
 
     def propose(self, context: Context, budget: int) -> Draft:
-        tree, nodes, matrix = GrowingTree(context.root), {"": 0}, self.matrix
+        tree, nodes, matrix = GrowingTree(context.root), {"": 0}, self.keeps.rows
         for path in self.paths:
             parent = nodes.get(path[:-1])
             if parent is None or len(path) > budget:
@@ -151,7 +146,12 @@ def build(target: Target, params: RecyclingParams) -> RecyclingDrafter:
     return RecyclingDrafter(matrix, paths, prompt=params.prompt, warm=params.warm and len(matrix) > 0)
 
 
-BIBTEX = r"""
+METHOD = Method(
+    name="recycling",
+    family="ngram",
+    title="Token Recycling",
+    paper="Turning trash into treasure: accelerating inference of large language models with token recycling",
+    bibtex=r"""
 @inproceedings{luo2025recycling,
   author = {X. Luo and Y. Wang and Q. Zhu and Z. Zhang and X. Zhang and Q. Yang and D. Xu},
   title = {Turning Trash into Treasure: Accelerating Inference of Large Language Models with Token Recycling},
@@ -160,14 +160,7 @@ BIBTEX = r"""
   year = {2025},
   pages = {6816--6831},
 }
-"""
-
-METHOD = Method(
-    name="recycling",
-    family="ngram",
-    title="Token Recycling",
-    paper="Turning trash into treasure: accelerating inference of large language models with token recycling",
-    bibtex=BIBTEX,
+""",
     summary="Drafts what the target nearly wrote: its likeliest next tokens wherever a token stood before, in a tree.",
     params=RecyclingParams,
     build=build,

@@ -123,7 +123,12 @@ def build(target: Target, params: RestParams) -> RestDrafter:
     return RestDrafter(params, stores[version])
 
 
-BIBTEX = r"""
+METHOD = Method(
+    name="rest",
+    family="copy",
+    title="REST",
+    paper="He et al. 2023, REST: retrieval-based speculative decoding",
+    bibtex=r"""
 @misc{he2023rest,
   author = {Zhenyu He and Zexuan Zhong and Tianle Cai and Jason D. Lee and Di He},
   title = {{REST}: Retrieval-Based Speculative Decoding},
@@ -131,14 +136,7 @@ BIBTEX = r"""
   eprint = {2311.08252},
   archivePrefix = {arXiv},
 }
-"""
-
-METHOD = Method(
-    name="rest",
-    family="copy",
-    title="REST",
-    paper="He et al. 2023, REST: retrieval-based speculative decoding",
-    bibtex=BIBTEX,
+""",
     summary="Looks the last tokens up in a datastore of texts and drafts the most frequent continuations as a tree.",
     params=RestParams,
     build=build,

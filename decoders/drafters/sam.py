@@ -9,6 +9,7 @@ released code a match and a copy run on over the border of a corpus's passages; 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,7 +128,7 @@ class SamDrafter(Drafter):
         """The copy behind the first place of the longest match, as far as its passage goes."""
         assert self.index is not None
         low, high = spans[-1]
-        places = np.sort(self.index.place(self.index.order[low:high]))
+        places = np.sort(self.index.place[self.index.order[low:high]])
         shown = places[np.arange(min(len(places), MOST_SHOWN)) * len(places) // min(len(places), MOST_SHOWN)]
         place, matched = int(places[0]), float(len(spans))
         count = int(self.index.lengths(places[:1], most)[0])
@@ -154,10 +155,9 @@ class SamDrafter(Drafter):
             return None
         return self.fallback.observe(draft, scored, verdict)
 
-    def resume(self, context: Context, past: Any) -> None:
+    def resume(self, context: Context, past: Sequence[Past]) -> None:
         if self.fallback is not None:
-            steps: list[Past] = list(past)
-            self.fallback.resume(context, steps)
+            self.fallback.resume(context, past)
 
 
 def fallback_of(params: SamParams) -> tuple[Method, Any] | None:
@@ -197,7 +197,12 @@ def _once(terms: tuple[Term, ...], *more: tuple[Term, ...]) -> tuple[Term, ...]:
     return tuple({term.key: term for group in (*reversed(more), terms) for term in group}.values())
 
 
-BIBTEX = r"""
+METHOD = Method(
+    name="sam",
+    family="copy",
+    title="SAM decoding",
+    paper="Hu et al. 2025, SAM decoding: speculative decoding via suffix automaton",
+    bibtex=r"""
 @inproceedings{hu2025sam,
   author = {Y. Hu and K. Wang and X. Zhang and F. Zhang and C. Li and H. Chen and J. Zhang},
   title = {{SAM} Decoding: Speculative Decoding via Suffix Automaton},
@@ -206,14 +211,7 @@ BIBTEX = r"""
   year = {2025},
   pages = {12187--12204},
 }
-"""
-
-METHOD = Method(
-    name="sam",
-    family="copy",
-    title="SAM decoding",
-    paper="Hu et al. 2025, SAM decoding: speculative decoding via suffix automaton",
-    bibtex=BIBTEX,
+""",
     summary="Copies behind the longest earlier match in text or corpus; where none is long, another method drafts.",
     params=SamParams,
     build=build,

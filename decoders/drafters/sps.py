@@ -72,11 +72,6 @@ SCHEDULE = param(
     "fixed", "Schedule", "Heuristic: γ grows by two after a fully accepted draft and shrinks by one after any other.",
     choices=("fixed", "heuristic"),
 )  # fmt: skip
-EXPANSION = param(
-    "none", "Expansion",
-    "Further candidates beside the chain: CAPE's by confidence, a fixed number, or beam search instead. Expanded "
-    "drafts hold the drafter's first choices and are verified by matching.", choices=EXPANSIONS,
-)  # fmt: skip
 SIZE = param(
     4, "Fixed size", "For fixed expansion: candidates at each position, the first one included.", low=2, high=16
 )
@@ -92,7 +87,11 @@ class SpsParams:
     )
     gamma: int = GAMMA
     schedule: str = SCHEDULE
-    expansion: str = EXPANSION
+    expansion: str = param(
+        "none", "Expansion",
+        "Further candidates beside the chain: CAPE's by confidence, a fixed number, or beam search instead. Expanded "
+        "drafts hold the drafter's first choices and are verified by matching.", choices=EXPANSIONS,
+    )  # fmt: skip
     size: int = SIZE
     rule: str = RULE
     across: str = param(
@@ -329,21 +328,19 @@ def _running(target: Target, source: str | None, across: str = TEXT) -> Any:
     return LanguageModelRun(drafter, drafter.info["vocab"], words)
 
 
-BIBTEX = r"""
+METHOD = Method(
+    name="sps",
+    family="draft model",
+    title="SpS: a draft model",
+    paper="Leviathan et al. 2023, Fast inference from transformers via speculative decoding",
+    bibtex=r"""
 @inproceedings{leviathan2023speculative,
   author = {Yaniv Leviathan and Matan Kalman and Yossi Matias},
   title = {Fast Inference from Transformers via Speculative Decoding},
   booktitle = {International Conference on Machine Learning},
   year = {2023},
 }
-"""
-
-METHOD = Method(
-    name="sps",
-    family="draft model",
-    title="SpS: a draft model",
-    paper="Leviathan et al. 2023, Fast inference from transformers via speculative decoding",
-    bibtex=BIBTEX,
+""",
     summary="A small language model writes a few tokens ahead, and the target checks them in one forward.",
     params=SpsParams,
     build=build,

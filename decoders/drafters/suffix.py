@@ -250,8 +250,7 @@ class SuffixDrafter(Drafter):
         lengths[-1] = 0 if len(lengths) == 1 else lengths[:-1].max()  # the end itself is no match, but it counts
         local = [self._guess(one) for one in self._classes(tokens, 0, ends, lengths)]
         everywhere = [self._guess(one, "global") for one in self._everywhere(context)]
-        best = _best(local)
-        other = _best(everywhere)
+        best, other = _best(local), _best(everywhere)
         if other is not None and (best is None or other.score > best.score):
             best = other
         if best is None or not (local or best.tokens):
@@ -327,12 +326,8 @@ class SuffixDrafter(Drafter):
     def _everywhere(self, context: Context) -> list[Class]:
         """The same over all answers, this run's own as far as it is written among them."""
         tokens, first = context.tokens, context.prompt_length
-        own, more = (
-            tokens[first:],
-            [] if self.index is None else list(self.index.intervals(tokens[1:][1 - self.params.depth :])),
-        )
-        ends, lengths = self._matches(own, tokens) if len(own) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
-        return self._classes(own, first, ends, lengths, more)
+        more = [] if self.index is None else list(self.index.intervals(tokens[1:][1 - self.params.depth :]))
+        return self._classes(tokens[first:], first, *self._matches(tokens[first:], tokens), more)
 
     def _candidates(self, guesses: list[Guess], best: Guess) -> Candidates | None:
         """Every suffix's draft from this text: where its first token stands, its score, its length as a chain."""
@@ -376,21 +371,19 @@ def build(target: Target, params: SuffixParams) -> SuffixDrafter:
     return SuffixDrafter(params, answers, warm=params.warm and len(answers) > 0)
 
 
-BIBTEX = r"""
+METHOD = Method(
+    name="suffix",
+    family="copy",
+    title="SuffixDecoding",
+    paper="Oliaro et al. 2025, SuffixDecoding: extreme speculative decoding for emerging AI applications",
+    bibtex=r"""
 @inproceedings{oliaro2025suffix,
   author = {G. Oliaro and Z. Jia and D. F. Campos and A. Qiao},
   title = {{SuffixDecoding}: Extreme Speculative Decoding for Emerging {AI} Applications},
   booktitle = {The Thirty-Ninth Annual Conference on Neural Information Processing Systems},
   year = {2025},
 }
-"""
-
-METHOD = Method(
-    name="suffix",
-    family="copy",
-    title="SuffixDecoding",
-    paper="Oliaro et al. 2025, SuffixDecoding: extreme speculative decoding for emerging AI applications",
-    bibtex=BIBTEX,
+""",
     summary="Drafts the most frequent continuation of the text's own suffixes, in it and in earlier answers.",
     params=SuffixParams,
     build=build,

@@ -64,17 +64,14 @@ class Ahead:
         It starts anew where the text is not the one that it wrote itself: the run drew its tokens, or looks back.
         """
         end, session = len(text) + count, self.session
-        if session is None or session.capacity < end or not self._leads_to(session, text):
+        leads = session is not None and np.array_equal(session.buffer[: min(len(text), session.length)], text)
+        if session is None or session.capacity < end or not leads:
             session = self.session = self.target.session(Needs(), len(text) + room)
             session.prefill(text.tolist())
         while session.length < end:
             root = Draft.empty(session.context.root, "decoding ahead")
             session.commit(judged(root, [0], int(session.score(root).logits[0].argmax())))
         return session.buffer[len(text) : end].tolist()
-
-    @staticmethod
-    def _leads_to(session: Session, text: np.ndarray) -> bool:
-        return len(text) <= session.length and np.array_equal(session.buffer[: len(text)], text)
 
 
 class SyntheticDrafter(Drafter):
