@@ -21,14 +21,12 @@ from decoders.model.target.load import versions
 from decoders.prompt.pieces import Pieces
 from decoders.trace import metrics
 from decoders.trace.trace import Trace
-from decoders.verifiers.sampling import Sampling
 
-from .kinds import PLAIN, describe, kind_of
+from .kinds import PLAIN, describe, kind_of, sampling_of
 from .observation import AsProcessed, ObservedStep, Steps
 
 FIRST_FORWARD = "the first forward of generate() reads the prompt, too: its time is the prefill's"
 WAITING_BYTES = {"cpu": 2 << 20, "cuda": 256 << 20}  # of logits that wait to be recorded; a CPU's fit its cache
-SAMPLING_WORDS = "temperature", "top_k", "top_p"
 
 
 @dataclass(slots=True)
@@ -44,8 +42,8 @@ class Output:
 
 
 class Call:
-    """Follows one call, step by step: ``proposed``, ``scored`` and ``judged`` are told what was seen, ``step_ended``
-    closes a step. ``finish`` gives the traces, one per output.
+    """Follows one call, step by step: ``on_proposal``, ``take_logits`` and ``on_verdict`` take what was seen,
+    ``step_ended`` closes a step. ``finish`` gives the traces, one per output.
     """
 
     def __init__(self, about: dict[str, Any], pieces: Pieces | None, device: torch.device, title: str) -> None:
@@ -167,13 +165,7 @@ class Call:
         kind = PLAIN if self.generator is None else kind_of(self.generator)
         about = describe(kind, self.generator, self.config)
         stops = token_ids(getattr(self.config, "eos_token_id", None))
-        greedy = not self.config.do_sample
-        settings = {n: getattr(self.config, n, None) for n in SAMPLING_WORDS}
-        warped = Sampling(
-            0.0 if greedy else float(settings["temperature"] or 1.0),
-            0 if greedy else int(settings["top_k"] or 0),
-            1.0 if greedy else float(settings["top_p"] or 1.0),
-        )
+        warped = sampling_of(self.config)
         sampling = {name: value for name, value in asdict(warped).items() if name != "seed"}
         room = (self.config.max_length or 0) - self._prompts
         masks = [None] * len(prompts) if self.mask is None else list(self.mask[:, : prompts.shape[1]].bool())

@@ -24,28 +24,26 @@ from decoders.errors import UserError
 from decoders.model.files.shape import token_ids
 from decoders.model.target.target import Target
 from decoders.names import QUICK
-from decoders.prompt.prompt import Prompt, Segment
-from decoders.verifiers.sampling import Sampling
+from decoders.prompt.prompt import Prompt
 
-from .kinds import model_name
+from .kinds import model_name, sampling_of
 from .recorder import CURRENT, PLACES
 
 WARPERS = {"TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper"}  # what Sampling does
 
 
-class Twins:
-    """The targets made of users' models: one per model, as long as that lives and its weights are what they were."""
+_TARGETS: weakref.WeakKeyDictionary[nn.Module, tuple[object, Target]] = weakref.WeakKeyDictionary()
 
-    def __init__(self) -> None:
-        self._targets: weakref.WeakKeyDictionary[nn.Module, tuple[object, Target]] = weakref.WeakKeyDictionary()
 
-    def of(self, model: Any) -> Target:
-        """Raises UserError for a model that the engine does not run."""
-        state = tuple((p.data_ptr(), p._version) for p in model.parameters())
-        made = self._targets.get(model)
-        if made is None or made[0] != state:
-            made = self._targets[model] = state, Target(twin(model), None, model_name(model))
-        return made[1]
+def target_of(model: Any) -> Target:
+    """The target made of a user's model: one per model, as long as that lives and its weights are what they were.
+    Raises UserError for a model that the engine does not run.
+    """
+    state = tuple((p.data_ptr(), p._version) for p in model.parameters())
+    made = _TARGETS.get(model)
+    if made is None or made[0] != state:
+        made = _TARGETS[model] = state, Target(twin(model), None, model_name(model))
+    return made[1]
 
 
 def twin(model: Any) -> Any:
@@ -57,9 +55,6 @@ def twin(model: Any) -> Any:
     for name in PLACES:
         vars(other).pop(name, None)
     return other
-
-
-TWINS = Twins()
 
 
 class Criteria(threading.Event):
@@ -109,12 +104,14 @@ def generate(
     if not ids:
         raise UserError("the prompt was given as embeddings, and the engine reads tokens: give input_ids")
     recorder = vars(model).get(CURRENT)
-    target = TWINS.of(model)
+    target = target_of(model)
     target.__dict__["pieces"] = None if recorder is None else recorder.pieces
     criteria = Criteria(stopping_criteria or StoppingCriteriaList(), len(ids))
-    prompt = Prompt(tuple(ids), (Segment("text", 0, len(ids)),))
+    prompt = Prompt.from_ids(ids)
+    # drawn from torch's generator, so that torch.manual_seed repeats a call
+    seed = int(torch.randint(2**31, ())) if generation_config.do_sample else 0
     run = Run(
-        target, prompt, method, params, sampling=_sampling(generation_config),
+        target, prompt, method, params, sampling=sampling_of(generation_config, seed),
         max_new_tokens=generation_config.max_length - len(ids), cancel=criteria,
         stop_ids=token_ids(generation_config.eos_token_id), title="" if recorder is None else recorder.title,
     )  # fmt: skip
@@ -134,11 +131,3 @@ def generate(
 
 
 generate.records_itself = True  # type: ignore[attr-defined]
-
-
-def _sampling(config: Any) -> Sampling:
-    """The call's sampling; the seed is drawn from torch's generator, so that torch.manual_seed repeats a call."""
-    if not config.do_sample:
-        return Sampling()
-    seed = int(torch.randint(2**31, ()))
-    return Sampling(float(config.temperature or 1.0), int(config.top_k or 0), float(config.top_p or 1.0), seed)

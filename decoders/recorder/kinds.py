@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from decoders.draft.terms import Term
 from decoders.trace.origins import DRAFTER, MAIN, Origin
 from decoders.verifiers.residual import NODE_TERMS
+from decoders.verifiers.sampling import Sampling
 
 NGRAM = Term("ngram", "n-gram", "Last tokens of the text that stand before the place, too, as far as compared.", 0, 10)
 RATIO_TERMS = NODE_TERMS[:2]  # the number that decided is drawn inside generate(), which does not tell it
 LOOP = "transformers/generation/utils.py GenerationMixin."
-BY_LOOKUP, BY_MODEL = "main", "drafter"
+NO_ROOM = "no more token may be drafted"
+FIRST = "the first forward reads the prompt; this drafter needs its hidden states"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Kind:
     origin: Origin = DRAFTER
     settings: tuple[str, ...] = ()  # of the generation config
     terms: tuple[Term, ...] = ()
-    node_terms: tuple[Term, ...] = field(default=RATIO_TERMS)
+    node_terms: tuple[Term, ...] = RATIO_TERMS
 
 
 PLAIN = Kind("generate", "generate()", "Plain decoding: one token per forward.", "generate() ran without a drafter")
@@ -35,44 +37,40 @@ LOOKUP = Kind(
     "generate:lookup", "generate(): prompt lookup", "Copies what followed the last tokens at an earlier place.",
     "the last tokens stand nowhere before", MAIN, ("prompt_lookup_num_tokens", "max_matching_ngram_size"), (NGRAM,), (),
 )  # fmt: skip
-ASSISTANT = Kind(
-    "generate:assistant", "generate(): assistant model", "A smaller model writes ahead, and the model checks it.",
-    "no more token may be drafted", settings=("assistant_ensemble_weight",),
-)  # fmt: skip
-TRANSLATED = Kind(
-    "generate:assistant-text", "generate(): assistant with another tokenizer",
-    "A model with another tokenizer writes ahead; its text is split anew into the model's tokens.",
-    "the assistant's text gave no new token",
-)  # fmt: skip
-UNIVERSAL = Kind(
-    "generate:universal", "generate(): universal assistant",
-    "A model with another tokenizer draws ahead over the tokens that both have.", "no more token may be drafted",
-)  # fmt: skip
 EARLY = Kind(
     "generate:early-exit", "generate(): early exit", "The model's own first layers write ahead, and all of them check.",
-    "no more token may be drafted", settings=("assistant_early_exit",),
-)  # fmt: skip
-FIRST = "the first forward reads the prompt; this drafter needs its hidden states"
-MTP = Kind(
-    "generate:mtp", "generate(): multi-token prediction", "Layers trained with the model guess the next tokens.", FIRST
-)
-DFLASH = Kind("generate:dflash", "generate(): DFlash", "A model drafts a whole block at once.", FIRST)
-SHARED = Kind(
-    "generate:shared-keys", "generate(): assistant on shared keys",
-    "A small model reads the model's keys and values and writes ahead.", FIRST,
+    NO_ROOM, settings=("assistant_early_exit",),
 )  # fmt: skip
 
 # by the name of transformers' class; a class of a later version is an assistant that is not known by name
 KINDS = {
     "PromptLookupCandidateGenerator": LOOKUP,
-    "AssistedCandidateGenerator": ASSISTANT,
-    "AssistedCandidateGeneratorDifferentTokenizers": TRANSLATED,
-    "UniversalSpeculativeDecodingGenerator": UNIVERSAL,
+    "AssistedCandidateGenerator": Kind(
+        "generate:assistant", "generate(): assistant model", "A smaller model writes ahead, and the model checks it.",
+        NO_ROOM, settings=("assistant_ensemble_weight",),
+    ),
+    "AssistedCandidateGeneratorDifferentTokenizers": Kind(
+        "generate:assistant-text", "generate(): assistant with another tokenizer",
+        "A model with another tokenizer writes ahead; its text is split anew into the model's tokens.",
+        "the assistant's text gave no new token",
+    ),
+    "UniversalSpeculativeDecodingGenerator": Kind(
+        "generate:universal", "generate(): universal assistant",
+        "A model with another tokenizer draws ahead over the tokens that both have.", NO_ROOM,
+    ),
     "EarlyExitCandidateGenerator": EARLY,
-    "MTPCandidateGenerator": MTP,
-    "DFlashTokenCandidateGenerator": DFLASH,
-    "SinglePositionMultiTokenCandidateGenerator": SHARED,
-}
+    "MTPCandidateGenerator": Kind(
+        "generate:mtp", "generate(): multi-token prediction", "Layers trained with the model guess the next tokens.",
+        FIRST,
+    ),
+    "DFlashTokenCandidateGenerator": Kind(
+        "generate:dflash", "generate(): DFlash", "A model drafts a whole block at once.", FIRST
+    ),
+    "SinglePositionMultiTokenCandidateGenerator": Kind(
+        "generate:shared-keys", "generate(): assistant on shared keys",
+        "A small model reads the model's keys and values and writes ahead.", FIRST,
+    ),
+}  # fmt: skip
 
 
 def kind_of(generator: Any) -> Kind:
@@ -112,6 +110,14 @@ def _settings(kind: Kind, generator: Any, config: Any) -> Mapping[str, Any]:
     values["num_assistant_tokens_schedule"] = getattr(theirs, "num_assistant_tokens_schedule", None)
     plain = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
     return {name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in plain.items()}
+
+
+def sampling_of(config: Any, seed: int = 0) -> Sampling:
+    """The sampling that a generation config asks for."""
+    if not config.do_sample:
+        return Sampling()
+    temperature, top_k, top_p = (getattr(config, name, None) for name in ("temperature", "top_k", "top_p"))
+    return Sampling(float(temperature or 1.0), int(top_k or 0), float(top_p or 1.0), seed)
 
 
 def model_name(model: Any) -> str:

@@ -57,7 +57,6 @@ class Recorder:
         self.reread = Reread(model, tuple(hidden), tuple(attention))
         self.traces: list[Trace] = []
         self.hidden: dict[int, Tensor] = {}
-        self._about: dict[str, Any] | None = None
         self._replaced: dict[str, Any] = {}
         self._hook: Any = None
         self._call: Call | None = None
@@ -138,7 +137,7 @@ class Recorder:
             self._thread = threading.get_ident()
             if custom is not None:
                 return own(*args, **kwargs)
-            call = self._call = Call(self._describe(), self.pieces, self.model.device, self.title)
+            call = self._call = Call(described_model(self.model), self.pieces, self.model.device, self.title)
             try:
                 output = own(*args, **kwargs)
             except BaseException as error:
@@ -183,11 +182,6 @@ class Recorder:
     def drafts(self, inside: int) -> None:
         """Told when a candidate generator begins (1) and ends (-1) to draft: it may run the model itself."""
         self._inside += inside
-
-    def _describe(self) -> dict[str, Any]:
-        if self._about is None:
-            self._about = described_model(self.model)
-        return dict(self._about)
 
 
 def _refuse_batched(name: str) -> Callable[..., Any]:
