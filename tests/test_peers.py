@@ -68,7 +68,7 @@ def test_a_vanilla_drafter_is_the_llama_that_it_is_said_to_be(target: Target) ->
     session.prefill(TOKENS)
     drafter.prepare(session.context)
     drafted = drafter.propose(session.context, 4).tree.tokens[1:]
-    llama: Any = as_llama(load_part(target, "drafter"), 512)
+    llama: Any = as_llama(load_part(target, "drafter"), target)
     with torch.inference_mode():
         for n in range(4):
             logits = llama(torch.as_tensor([[*TOKENS, *drafted[:n]]])).logits[0, -1]

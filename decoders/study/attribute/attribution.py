@@ -296,16 +296,16 @@ def verbatim(trace: Trace, link: Link, where: _Source | None = None) -> bool:
     return bool(core) and core in says
 
 
-def link_mask(copies: Collection[Link], length: int, kinds: Collection[Kind] = SOURCES) -> np.ndarray:
-    """Which of ``length`` output tokens are linked to a source of these kinds, and to which passage: the passage's
-    number ``[length]``, -1 where no passage is known, -2 where there is no link.
+def link_mask(copies: Collection[Link], length: int) -> np.ndarray:
+    """Which of ``length`` output tokens are linked to a passage of context or pool, and to which: its number
+    ``[length]``, -2 where there is no link.
 
     >>> link_mask([Link(1, 3, 7, 9, 0, "context")], 4).tolist()
     [-2, 0, 0, -2]
     """
     passage = np.full(length, -2, dtype=np.int64)
     for link in copies:
-        if link.kind in kinds:
+        if link.kind in SOURCES:
             passage[link.start : link.stop] = link.passage
     return passage
 

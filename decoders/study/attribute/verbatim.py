@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from decoders.trace.trace import Trace
 
@@ -88,13 +88,10 @@ def _link(output: _Words, first: int, last: int, source: Passage, text: _Words, 
     return Link(start, stop, source.at[low], source.at[high - 1] + 1, source.passage, source.kind)
 
 
-def _sources(trace: Trace) -> Iterator[Passage]:
+def _sources(trace: Trace) -> list[Passage]:
     """Passages of context and pool; without any, the prompt's own text."""
     first, segments = trace.run["prompt_length"], trace.tables["tokens"]["segment"]
     every = [Link(0, 0, place, place + 1, passage, "pool") for place, (_, passage) in _Source(trace).pool.items()]
     given = [one for one in passages(trace, every) if one.kind in ("context", "pool")]
-    if given:
-        yield from given
-        return
     at = [place for place in range(first) if segments[place] != "template"]
-    yield Passage("prompt", -1, at, [trace.tables["tokens"]["id"][place] for place in at])
+    return given or [Passage("prompt", -1, at, [trace.tables["tokens"]["id"][place] for place in at])]

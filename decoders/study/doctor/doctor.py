@@ -1,7 +1,7 @@
 """The drafter doctor: why a head or draft model has little accepted, from teacher-forced drafts and controls.
 
 The target writes its own greedy answers; a drafter drafts along them (``forced_drafts``), as it is and with one thing
-changed at a time (``doctor_controls``). A change that helps names a fault of the setup. What no change explains is
+changed at a time (``controls``). A change that helps names a fault of the setup. What no change explains is
 measured by itself: a draft vocabulary that misses the text, later positions that collapse, verify rows that differ from
 single ones, a long context.
 
@@ -24,11 +24,10 @@ from decoders.draft.tree import DraftTree
 from decoders.draft_models.heads import ParallelHeads
 from decoders.engine.decoding import generate
 from decoders.errors import UserError
-from decoders.model.target.target import Target
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 
-from .controls import Control, ControlOutcome, controls
+from .controls import ControlOutcome, controls
 from .forced_drafts import PLACES, Drafting, PlacedDrafts, Text, drafts, places_of
 from .server import ServerNumbers, compare
 
@@ -43,6 +42,10 @@ WEAK = 1.3  # an acceptance length below which a part that is wired right needs 
 RECORD = 0.25  # of the first guesses that were right on held-out text in training: other text costs half of them
 ROWS_PLACES, ROWS = 12, 6
 FAULT, NOTE = "fault", "note"
+IMPRECISE = (
+    "the target's precision costs acceptance: the head was trained on states of another one. Serve the target in the "
+    "precision that the head was trained for, or train the head on this target's states"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ def examination(
     for control in listed:
         made = drafts(control.drafting, texts, temperature)
         measured.append(one := _measure(control.cause, control.change, base, made))
-        findings += _helps(control, one, base)
+        findings += _helps(one, control.advice, base)
         yield Stage(next(done), total, f"{control.cause}: {control.change}")
     for form in forms:
         one, finding = _form(form, drafting, answers, chosen, sizes, base, temperature)
@@ -176,12 +179,11 @@ def examination(
         findings += finding
         yield Stage(next(done), total, f"{form.cause}: {form.change}")
     if exact is not None:
-        one, finding = _exact(exact(), every, sizes, chosen, base, temperature)
-        measured.append(one)
-        findings += finding
+        measured.append(one := _exact(exact(), every, sizes, chosen, base, temperature))
+        findings += _helps(one, IMPRECISE, base)
         yield Stage(next(done), total, one.change)
-    findings += [*_vocabulary(base), *_later(drafting, base), *_rows(target, texts), *_decay(base)]
-    findings += [*_drawing(base, temperature)]
+    findings += [*_vocabulary(base), *_later(drafting, base), *_rows(texts)]
+    findings += [*_decay(base), *_drawing(base, temperature)]
     if server is not None:
         findings += [Finding(*row) for row in compare(server, base, measured)]
     if not any(finding.level == FAULT for finding in findings):
@@ -225,10 +227,10 @@ def _measure(cause: str, change: str, base: PlacedDrafts, made: PlacedDrafts) ->
     return ControlOutcome(cause, change, made.length, made.conditional, made.by_position, gain, z)
 
 
-def _helps(control: Control, one: ControlOutcome, base: PlacedDrafts) -> Iterator[Finding]:
+def _helps(one: ControlOutcome, advice: str, base: PlacedDrafts) -> Iterator[Finding]:
     if one.gain >= GAIN and one.z >= SURE:
         number = f"acceptance length {base.length:.2f} → {one.length:.2f}, +{one.gain:.2f} nats (z {one.z:.1f})"
-        yield Finding(FAULT, control.cause, number, control.change, control.advice, one.gain)
+        yield Finding(FAULT, one.cause, number, one.change, advice, one.gain)
 
 
 def _form(
@@ -254,21 +256,13 @@ def _form(
 def _exact(
     drafting: Drafting, every: Sequence[Sequence[int]], sizes: Sequence[tuple[int, int]],
     chosen: Sequence[Sequence[int]], base: PlacedDrafts, temperature: float,
-) -> tuple[ControlOutcome, list[Finding]]:  # fmt: skip
+) -> ControlOutcome:  # fmt: skip
     """The same texts with states of the target in full precision."""
     texts = [
         Text.read(drafting.target, tokens, start, sorted(_read(drafting)), at)
         for tokens, (start, _), at in zip(every, sizes, chosen, strict=True) if at
     ]  # fmt: skip
-    one = _measure("precision", "states of the target in float32", base, drafts(drafting, texts, temperature))
-    if one.gain < GAIN or one.z < SURE:
-        return one, []
-    number = f"acceptance length {base.length:.2f} → {one.length:.2f}, +{one.gain:.2f} nats (z {one.z:.1f})"
-    advice = (
-        "the target's precision costs acceptance: the head was trained on states of another one. Serve the target in "
-        "the precision that the head was trained for, or train the head on this target's states"
-    )
-    return one, [Finding(FAULT, one.cause, number, one.change, advice, one.gain)]
+    return _measure("precision", "states of the target in float32", base, drafts(drafting, texts, temperature))
 
 
 def _vocabulary(base: PlacedDrafts) -> Iterator[Finding]:
@@ -308,7 +302,7 @@ def _later(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _rows(target: Target, texts: Sequence[Text]) -> Iterator[Finding]:
+def _rows(texts: Sequence[Text]) -> Iterator[Finding]:
     """Rows that are verified together against the same rows one by one."""
     flips = total = 0
     farthest = 0.0

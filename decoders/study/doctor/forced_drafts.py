@@ -213,7 +213,7 @@ class PlacedDrafts:
         """Mean acceptance length, the target's own token included: of a chain of first choices the hits that it begins
         with stand.
         """
-        return 1 + float(leading(self.hits).mean())
+        return 1 + float(np.minimum.accumulate(self.hits, 1).sum(1).mean())
 
     @property
     def by_position(self) -> list[float]:
@@ -224,15 +224,6 @@ class PlacedDrafts:
     def conditional(self) -> list[float]:
         """Acceptance per position behind the text's own tokens (EAGLE's n-α), every place counted."""
         return self.hits.mean(0).tolist()
-
-
-def leading(hits: Bool[np.ndarray, "places depth"]) -> Float[np.ndarray, " places"]:
-    """Number of hits that each row begins with.
-
-    >>> leading(np.array([[True, True, False, True], [False, True, True, True]]))
-    array([2., 0.])
-    """
-    return np.minimum.accumulate(hits, 1).sum(1).astype(float)
 
 
 @torch.inference_mode()

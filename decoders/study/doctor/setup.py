@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from decoders.drafters.sps import open_drafter
 from decoders.errors import UserError
 from decoders.method.part import kinds
 from decoders.model.target.target import Target
-from decoders.parts import PACKAGED, is_part, load_part, own_place, read_part
+from decoders.parts import is_part, load_part, own_place, part_folders, read_part
 from decoders.prompt.files import PromptRecord
 from decoders.prompt.prompt import Prompt
 
@@ -67,14 +66,8 @@ class Place:
 
 def parts_of(target: Target) -> list[Place]:
     """The parts of a target that can be examined: of each kind the user's own, then the one shipped."""
-    places = list[Place]()
-    for kind in _drafters():
-        for own, folder in ((True, own_place(kind, target.key)), *((False, packaged / kind) for packaged in PACKAGED)):
-            with suppress(UserError):
-                part = read_part(folder)
-                if (part.kind, part.model_key) == (kind, target.key):
-                    places.append(Place(kind, folder, own))
-    return places
+    places = ((kind, folder) for kind in _drafters() for folder in part_folders(target.key, kind))
+    return [Place(kind, folder, folder == own_place(kind, target.key)) for kind, folder in places]
 
 
 def _drafters() -> list[str]:

@@ -183,12 +183,9 @@ def rules_of(findings: Sequence[Finding]) -> list[str]:
     return ["controls", "available"] if "available" in broken else [rule for rule in MEANINGS if rule != "available"]
 
 
-def check(
-    method: Method, target: Target, prompts: Sequence[Prompt], *, told: Callable[[str], None] | None = None
-) -> list[Finding]:
-    """Breaches of the contract on these prompts; each rule stops at the prompt where it is broken first.
-
-    ``told`` is called with the name of each rule before it is put. What a method raises is a finding.
+def check(method: Method, target: Target, prompts: Sequence[Prompt]) -> list[Finding]:
+    """Breaches of the contract on these prompts; each rule stops at the prompt where it is broken first. What a method
+    raises is a finding.
     """
     findings: list[Finding] = []
 
@@ -203,15 +200,12 @@ def check(
             findings.append(Finding(rule, f"{kind}{first_line(problem)}", prompt, lines))
         return len(findings) == before
 
-    tell = told or (lambda rule: None)
-    tell("controls")
     put("controls", lambda: controls_faults(method))
     if missing := method.missing(target):
         return [*findings, Finding("available", missing)]
     fit = [(number, prompt) for number, prompt in enumerate(prompts) if not method.applies(prompt)]
     plain = {number: generate(target, prompt, max_new_tokens=NEW) for number, prompt in fit}
     for rule, faults in RULES.items():
-        tell(rule)
         for number, prompt in fit:
             if not put(rule, partial(faults, target, prompt, method, plain[number]), number):
                 break

@@ -18,7 +18,7 @@ import numpy as np
 from decoders.draft.draft import Draft, Scored
 from decoders.draft.params import make_params
 from decoders.draft.tree import DraftTree
-from decoders.drafters import verifiers
+from decoders.drafters import find_verifier, verifiers
 from decoders.errors import UserError
 from decoders.trace.decisions import knows_verdicts
 from decoders.trace.trace import Trace
@@ -134,8 +134,6 @@ def chosen_rules(
     """Verifiers by name with their parameters; no ``names``: all. Raises UserError for one that there is not, and
     ValueError for a parameter.
     """
-    from decoders.drafters import find_verifier
-
     cards = [find_verifier(name) for name in names] or [*verifiers().values()]
     return {card.name: (card, make_params(card.params, (sets or {}).get(card.name, {}))) for card in cards}
 

@@ -26,7 +26,7 @@ from decoders.errors import UserError
 from decoders.importers.request import Request, Token
 from decoders.importers.request_trace import LOCAL, NOT_RECORDED, trace_of
 from decoders.model.target.target import Target
-from decoders.prompt.prompt import Prompt, Segment
+from decoders.prompt.prompt import Prompt
 from decoders.trace import metrics
 from decoders.trace.check import check
 from decoders.trace.run import RunImported, RunModel, RunRecord
@@ -154,7 +154,7 @@ def _fill(target: Target, trace: Trace, ids: Sequence[int], start: int) -> None:
     """The target's numbers at every output token, in one reading of the text."""
     tokens, nodes, steps, targets = (trace.tables[name] for name in ("tokens", "nodes", "steps", "targets"))
     session = target.session(Needs(), len(ids))
-    session.prefill(Prompt(tuple(ids[:start]), (Segment("text", 0, start),)))
+    session.prefill(Prompt.from_ids(ids[:start]))
     first = [row for row, parent in enumerate(nodes["parent"]) if parent < 0]
     step, node = 0, 0  # whose logits come next
     for name in targets:

@@ -30,16 +30,15 @@ def calibrate(
     prompts: Sequence[Prompt],
     *,
     max_new_tokens: int = 128,
-    draft_length: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Calibration:
     """Measure ``target`` on ``prompts`` (each must fit its context). ``progress(done, total)`` counts prompts.
 
-    ``draft_length`` defaults to PLD+(h)'s own. Raises UserError where no output token occurs in its prompt.
+    Drafts are as long as PLD+(h)'s own. Raises UserError where no output token occurs in its prompt.
     """
     if not prompts:
         raise UserError("calibration needs at least one prompt that fits the model's context")
-    length = draft_length or int(find_method(USUAL).params().k)
+    length = int(find_method(USUAL).params().k)
     depth, heads = target.shape.layers, target.shape.heads
     every_head = target.shape.attention_heads
     everything = Needs(heads=every_head, layers=tuple(range(depth + 1)))

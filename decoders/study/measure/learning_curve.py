@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import log2, sqrt
+from statistics import linear_regression
 from typing import Any
 
 APART = 0.25  # doublings of tokens
@@ -62,9 +63,7 @@ def learning_curve(log: Sequence[Mapping[str, Any]]) -> LearningCurve | None:
     if len(points) < 2:
         return None
     places, shares = [log2(tokens) for tokens, _ in points], [share for _, share in points]
-    middle, mean = sum(places) / len(places), sum(shares) / len(shares)
-    spread = sum((place - middle) ** 2 for place in places)
-    slope = sum((place - middle) * (share - mean) for place, share in zip(places, shares, strict=True)) / spread
+    slope = linear_regression(places, shares).slope
     lows, highs = [], []
     both = list(zip(places, shares, strict=True))
     neighbours = [(one, far[0]) for one in both if (far := [other for other in both if other[0] - one[0] >= APART])]

@@ -31,7 +31,6 @@ ROUNDS = 5
 MOST_BATCH, MOST_ROWS = 64, 128
 
 
-
 @torch.inference_mode()
 def measure_load(
     target: Target,

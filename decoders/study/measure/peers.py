@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from decoders.draft_models.draft_run import DraftRun
-from decoders.draft_models.network import THETA, DraftModel
+from decoders.draft_models.drafter_export import causal_lm
+from decoders.draft_models.network import DraftModel
+from decoders.draft_models.part_files import Source
 from decoders.drafters import select_method
 from decoders.drafters.sps import LanguageModelRun
 from decoders.errors import UserError
@@ -104,7 +106,7 @@ def assistant_of(target: Target, params: Any) -> Any:
         model, _, _ = load_network(source, dtype=dtype, device=str(target.device), attention="sdpa")
     else:
         assert isinstance(run, DraftRun)
-        model = as_llama(run.model, target.context_length)
+        model = as_llama(run.model, target)
     config = model.generation_config
     config.num_assistant_tokens = params.gamma
     config.num_assistant_tokens_schedule = "constant" if params.schedule == "fixed" else "heuristic_transient"
@@ -125,34 +127,19 @@ class SpreadHead(nn.Module):
         return draft.everything(torch.nn.functional.linear(hidden, self.weight))
 
 
-def as_llama(draft: DraftModel, context_length: int) -> Any:
+def as_llama(draft: DraftModel, target: Target) -> Any:
     """A vanilla drafter as the Llama that it is, on the same weights."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    c = draft.config
-    assert not c.kv_layers, "a draft model that looks into the target's cache is no Llama"
-    config = LlamaConfig(
-        vocab_size=c.vocab, hidden_size=c.hidden, intermediate_size=c.mlp, num_hidden_layers=c.layers,
-        num_attention_heads=c.heads, num_key_value_heads=c.heads, rms_norm_eps=c.eps, tie_word_embeddings=False,
-        max_position_embeddings=context_length, rope_parameters={"rope_type": "default", "rope_theta": THETA},
-        pad_token_id=None, bos_token_id=None, eos_token_id=None,
-    )  # fmt: skip
+    assert not draft.config.kv_layers, "a draft model that looks into the target's cache is no Llama"
+    made = causal_lm(Source("", draft.config, draft.state_dict(), target, ""))
+    ends = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
+    config = LlamaConfig.from_dict({**made.config, "tie_word_embeddings": False, **ends})
     config._attn_implementation = "sdpa"
-    embedding = draft.embedding.weight
-    weights = {"model.embed_tokens.weight": embedding, "model.norm.weight": draft.norm.weight}
-    for n, layer in enumerate(draft.layers):
-        query, key, value = layer.qkv.weight.chunk(3)
-        gate, up = layer.gate_up.weight.chunk(2)
-        named = {
-            "self_attn.q_proj": query, "self_attn.k_proj": key, "self_attn.v_proj": value,
-            "self_attn.o_proj": layer.out.weight, "input_layernorm": layer.norm.weight, "mlp.gate_proj": gate,
-            "mlp.up_proj": up, "mlp.down_proj": layer.down.weight, "post_attention_layernorm": layer.mlp_norm.weight,
-        }  # fmt: skip
-        weights |= {f"model.layers.{n}.{name}.weight": tensor for name, tensor in named.items()}
     with torch.device("meta"):
         model: Any = LlamaForCausalLM(config)
     model.lm_head = SpreadHead(draft)
-    model.load_state_dict({**weights, "lm_head.weight": draft.head.weight}, assign=True)
+    model.load_state_dict({**made.weights, "lm_head.weight": draft.head.weight}, assign=True)
     rotary = type(model.model.rotary_emb)(config=config)
-    model.model.rotary_emb = rotary.to(embedding.device)
+    model.model.rotary_emb = rotary.to(draft.norm.weight.device)
     return model
