@@ -56,15 +56,11 @@ class Passage:
 
 
 def compress(prompt: Prompt, tokenizer: Any, ratio: float, compressor: str = EXTRACTIVE) -> Prompt:
-    """The prompt with its context shortened to 1/``ratio`` of its tokens, and the full context as its pool.
+    """The prompt with its context shortened to 1/``ratio`` (above 1) of its tokens, and the full context as its pool.
 
     A pool that the prompt brought itself is kept. ``Prompt.compression`` says what was done in numbers. Raises
     UserError where there is no context or nothing of it would be left.
     """
-    if compressor not in COMPRESSORS:
-        raise UserError(f"compressor={compressor!r} is not allowed: one of {', '.join(COMPRESSORS)}")
-    if not ratio > 1:
-        raise UserError(f"a compression ratio of {ratio:g} is not allowed: a number above 1")
     started = time.perf_counter()
     full = prompt.context_pool()
     if full is None:
@@ -72,8 +68,10 @@ def compress(prompt: Prompt, tokenizer: Any, ratio: float, compressor: str = EXT
     context = [s for s in prompt.segments if s.name == "context"]
     passages = _passages(prompt, tokenizer, context)
     total = sum(s.stop - s.start for s in context)
-    shorten = _extract if compressor == EXTRACTIVE else _by_llmlingua
-    bodies = shorten(passages, int(total / ratio), ratio, _topic(prompt, tokenizer), _counter(tokenizer))
+    if compressor == EXTRACTIVE:
+        bodies = _extract(passages, int(total / ratio), _topic(prompt, tokenizer), _counter(tokenizer))
+    else:
+        bodies = _by_llmlingua(passages, ratio)
     if not any(body.strip() for body in bodies):
         raise UserError(
             f"compression to 1/{ratio:g} would leave nothing of a context of {total} tokens: choose a smaller ratio, "
@@ -242,7 +240,7 @@ def by_marginal_relevance(score: np.ndarray, vectors: Vectors) -> Iterator[int]:
         nearest = np.maximum(nearest, vectors.cosines(best)[: len(score)])
 
 
-def _extract(passages: Sequence[Passage], budget: int, ratio: float, topic: str, count: Counter) -> list[str]:
+def _extract(passages: Sequence[Passage], budget: int, topic: str, count: Counter) -> list[str]:
     """The bodies of the passages, shortened to ``budget`` tokens in all (heads and tails included)."""
     owner, units = [], []
     for number, passage in enumerate(passages):
@@ -297,7 +295,7 @@ def _first_words(text: str, budget: int, count: Counter) -> str:
     return text[: ends[words - 1]] if words else ""
 
 
-def _by_llmlingua(passages: Sequence[Passage], budget: int, ratio: float, topic: str, count: Counter) -> list[str]:
+def _by_llmlingua(passages: Sequence[Passage], ratio: float) -> list[str]:
     """The bodies as LLMLingua-2 shortens them (Pan et al. 2024): it drops words, by a rate and without a topic."""
     name = os.environ.get(LLMLINGUA_VARIABLE, LLMLINGUA_MODEL)
     bodies = [p.body for p in passages if p.body]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from jaxtyping import Int
 from decoders.errors import UserError
 from decoders.folders import cache_folder, replacing
 
-from .pool import SEPARATOR, Trie, first_rows, merge, sorted_ends
+from .pool import SEPARATOR, Trie, merge, sorted_ends
 
 SCHEMA = "specstore/2"
 CHUNK = 1 << 22  # tokens
@@ -111,11 +111,7 @@ class Datastore:
             rows.append(np.where(np.logical_and.accumulate(following != SEPARATOR, axis=1), following, SEPARATOR))
             places.append(ends + before)
             before += len(chunk.text)
-        every, where = np.concatenate(rows), np.concatenate(places)
-        if len(every) > most:
-            first = first_rows(every, most)
-            every, where = every[first], where[first]
-        return merge(every, where, limit)
+        return merge(np.concatenate(rows), np.concatenate(places), limit, most)
 
 
 def sorted_places(text: Int[np.ndarray, " text"]) -> Int[np.ndarray, " places"]:
@@ -178,9 +174,9 @@ def _of_line(line: str, where: str) -> str:
     raise UserError(f"{where} has no text: it needs one of {', '.join(TEXT_KEYS)}, messages or conversations")
 
 
-def open_datastore(path: str | Path, tokenizer: Any, progress: Callable[[int], None] | None = None) -> Datastore:
+def open_datastore(path: str | Path, tokenizer: Any) -> Datastore:
     """The datastore of a file, made where there is none yet for these bytes and this tokenizer (or where the kept one
-    is damaged). ``progress`` is told the tokens read so far.
+    is damaged).
 
     Raises UserError for a file that is missing, empty or no text.
     """
@@ -188,7 +184,7 @@ def open_datastore(path: str | Path, tokenizer: Any, progress: Callable[[int], N
     if not path.is_file():
         raise UserError(f"there is no datastore file {path}: give a text or JSONL file")
     folder = cache_folder() / "datastores" / fingerprint(path, tokenizer)
-    return _read(folder) or _make(folder, path, tokenizer, progress)
+    return _read(folder) or _make(folder, path, tokenizer)
 
 
 def fingerprint(path: Path, tokenizer: Any) -> str:
@@ -221,7 +217,7 @@ def _read(folder: Path) -> Datastore | None:
         return None
 
 
-def _make(folder: Path, path: Path, tokenizer: Any, progress: Callable[[int], None] | None) -> Datastore:
+def _make(folder: Path, path: Path, tokenizer: Any) -> Datastore:
     total, sizes, followed = 0, [], False
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing(folder) as new:
@@ -234,8 +230,6 @@ def _make(folder: Path, path: Path, tokenizer: Any, progress: Callable[[int], No
             np.save(new / f"text-{number}.npy", text.astype(np.int32))
             np.save(new / f"places-{number}.npy", places)
             sizes.append([len(text), len(places)])
-            if progress:
-                progress(total)
         if not followed:
             raise UserError(f"{path.name} holds no text: give one with at least a few words in it")
         about = {"schema": SCHEMA, "name": path.name, "tokens": total, "chunks": sizes}

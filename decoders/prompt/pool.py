@@ -54,7 +54,8 @@ class PoolIndex:
 
     Sorted once by the last ``longest`` tokens (prefix doubling, one sort per doubling); the places where a suffix
     occurs are then one interval, found by bisection, so that a lookup costs no more in a longer pool. A matched span
-    never crosses the start of a passage. ``ended`` also takes the last token of a passage for a place.
+    never crosses the start of a passage: ``text`` has a separator between them. ``ended`` also takes the last token of
+    a passage for a place.
     """
 
     def __init__(self, pool: Pool, longest: int = 16, *, ended: bool = False) -> None:
@@ -63,9 +64,9 @@ class PoolIndex:
         self.pool, self.longest = pool, longest
         starts = np.asarray(pool.starts)
         self.text = np.append(np.insert(pool.tokens.astype(np.int64), starts, SEPARATOR), SEPARATOR)
-        self._place = np.cumsum(self.text != SEPARATOR) - 1  # of each token in the pool
-        self._ends = sorted_ends(self.text, longest, ended)
-        self._fast_text, self._fast_ends = self.text.data, self._ends.data  # faster where single items are read
+        self.place = np.cumsum(self.text != SEPARATOR) - 1  # in the pool, of each token of text
+        self.order = sorted_ends(self.text, longest, ended)  # places in text, by the tokens up to them, newest first
+        self._fast_text, self._fast_ends = self.text.data, self.order.data  # faster where single items are read
 
     def find(self, sequence: Int[np.ndarray, " tokens"], shortest: int = 1, max_hits: int | None = None) -> Match:
         """The longest suffix of ``sequence`` that occurs in the pool with a token after it, if it has at least
@@ -80,20 +81,11 @@ class PoolIndex:
             return Match(0, 0, np.zeros(0, dtype=np.int64))
         hits = high - low
         taken = hits if max_hits is None else min(hits, max_hits)
-        return Match(length, hits, np.sort(self._place[self._ends[low + np.arange(taken) * hits // taken]]))
+        return Match(length, hits, np.sort(self.place[self.order[low + np.arange(taken) * hits // taken]]))
 
     def intervals(self, sequence: Int[np.ndarray, " tokens"]) -> Iterator[tuple[int, int]]:
         """Of the suffixes of 1, 2, … tokens that occur, as long as one does: which places of ``order`` have them."""
         return intervals(self._fast_text, self._fast_ends, sequence[: -self.longest - 1 : -1].tolist())
-
-    @property
-    def order(self) -> Int[np.ndarray, " ends"]:
-        """Places in ``text``, sorted by the tokens up to them, the newest first."""
-        return self._ends
-
-    def place(self, at: Int[np.ndarray, " places"]) -> Int[np.ndarray, " places"]:
-        """Places in the pool of places in ``text``, which has a separator between passages."""
-        return self._place[at]
 
     def lengths(self, ends: Int[np.ndarray, " hits"], depth: int) -> Int[np.ndarray, " hits"]:
         """Count the tokens that follow each place in its passage, at most ``depth``."""
@@ -106,20 +98,23 @@ class PoolIndex:
         Nodes rank by count, then by depth (the shallower first), then by first occurrence; a parent always ranks before
         its children, so what is kept is a trie.
         """
-        rows = self._rows(ends, depth)
-        if most is not None and len(rows) > most:
-            first = first_rows(rows, most)
-            rows, ends = rows[first], ends[first]
-        return merge(rows, ends, limit)
+        return merge(self._rows(ends, depth), ends, limit, most)
 
     def _rows(self, ends: np.ndarray, depth: int) -> Int[np.ndarray, "hits depth"]:
-        at = np.searchsorted(self._place, ends)[:, None] + np.arange(1, depth + 1)
+        at = np.searchsorted(self.place, ends)[:, None] + np.arange(1, depth + 1)
         rows = self.text[np.minimum(at, len(self.text) - 1)]
         return np.where(np.logical_and.accumulate(rows != SEPARATOR, axis=1), rows, SEPARATOR)
 
 
-def merge(rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, " hits"], limit: int) -> Trie:
-    """Continuations (padded with -1) that follow ``ends``, merged into a trie of the ``limit`` best nodes."""
+def merge(
+    rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, " hits"], limit: int, most: int | None = None
+) -> Trie:
+    """Continuations (padded with -1) that follow ``ends``, merged into a trie of the ``limit`` best nodes; of more than
+    ``most`` the first in lexicographic order.
+    """
+    if most is not None and len(rows) > most:
+        first = first_rows(rows, most)
+        rows, ends = rows[first], ends[first]
     order = np.lexsort(rows.T[::-1])
     rows, ends = rows[order].T, ends[order]  # rows: [depth, hits] now, equal prefixes next to each other
     depth, hits = rows.shape

@@ -161,16 +161,13 @@ class Prompt:
         instruction: str = "",
         context: str | Sequence[str] = "",
         question: str = "",
-        earlier: Sequence[dict[str, str]] = (),
     ) -> Prompt:
         """One user turn made of an instruction, a context (one text, or passages numbered [1], [2], …) and a question.
 
         Non-empty parts are joined by a blank line, unless the instruction is a template: {context} and {question} in it
-        say where they stand (``templates``). ``earlier`` turns of the conversation may come before.
+        say where they stand (``templates``).
         """
-        parts = segment_parts(instruction, context, question)
-        turns = [[(m["content"], "chat", -1)] for m in earlier] + [parts]
-        return _from_template(tokenizer, [*(m["role"] for m in earlier), "user"], turns)
+        return _from_template(tokenizer, ["user"], [segment_parts(instruction, context, question)])
 
 
 def segment_parts(instruction: str, context: str | Sequence[str], question: str) -> list[Part]:
