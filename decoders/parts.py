@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,14 +77,9 @@ def __getattr__(name: str) -> Any:
     return earlier[name]()
 
 
-def parts_folder() -> Path:
-    """The folder of trained parts: ``SPECVIZ_HOME``/parts, or beside the user's settings."""
-    return settings_folder() / "parts"
-
-
 def own_place(kind: str, key: str) -> Path:
-    """The place of the user's part of this kind for the model with this fingerprint."""
-    return parts_folder() / key / kind
+    """The place of the user's part of this kind for the model with this fingerprint, beside the user's settings."""
+    return settings_folder() / "parts" / key / kind
 
 
 def save_part(part: Part, weights: Mapping[str, Tensor], folder: Path, *, dtype: torch.dtype = torch.float16) -> Path:
@@ -219,15 +214,18 @@ def training_facts(training: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if isinstance(value, int | float)}
 
 
-def find_part(key: str, kind: str) -> Path | None:
-    """The folder of the part for the model with this fingerprint: the user's own, else one that is
-    shipped."""
+def part_folders(key: str, kind: str) -> Iterator[Path]:
+    """The folders of parts for the model with this fingerprint: the user's own first, then what is shipped."""
     for folder in (own_place(kind, key), *(packaged / kind for packaged in PACKAGED)):
         with suppress(UserError):
             part = read_part(folder)
             if (part.kind, part.model_key) == (kind, key):
-                return folder
-    return None
+                yield folder
+
+
+def find_part(key: str, kind: str) -> Path | None:
+    """The first of ``part_folders``."""
+    return next(part_folders(key, kind), None)
 
 
 def missing_part(target: Target, kind: str) -> str | None:

@@ -106,7 +106,7 @@ def test_break_even_is_where_drafts_are_no_slower_than_none() -> None:
     load = load_of(lambda b, r, c: 10 + b * (r - 1))
     for batch, length in product((1, 4), (1, 4)):
         alpha = break_even(load, 0.05, length, batch)
-        assert alpha is not None and speedup_at(load, alpha, 0.05, length, batch, None) == pytest.approx(1, abs=1e-6)
+        assert alpha is not None and speedup_at(load, alpha, 0.05, length, batch) == pytest.approx(1, abs=1e-6)
     assert break_even(load_of(lambda b, r, c: 10 * r), 0.1, 1, 1) is None, "rows are as dear as steps"
 
 

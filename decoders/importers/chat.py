@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from .request import MOST_REQUESTS, Choice, Request, Token, check_tokens, words
@@ -152,12 +153,8 @@ def _completion_tokens(told: dict[str, Any]) -> list[Token]:
 
 def timings(answer: Answer) -> list[float | None]:
     """Milliseconds between the chunks' arrivals; None where the file does not say when one arrived."""
-    result: list[float | None] = []
-    before = None
-    for _, at in answer.chunks:
-        result.append(None if at is None or before is None else max(0.0, round((at - before) * 1e3, 3)))
-        before = at
-    return result
+    stamps = [None, *(at for _, at in answer.chunks)]
+    return [None if a is None or b is None else max(0.0, round((b - a) * 1e3, 3)) for a, b in pairwise(stamps)]
 
 
 def usage(answer: Answer) -> dict[str, Any]:

@@ -74,7 +74,4 @@ def plain(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Several objects in one; the later ones win."""
-    result: dict[str, Any] = {}
-    for part in parts:
-        result.update({name: value for name, value in part.items() if isinstance(name, str)})
-    return result
+    return {name: value for part in parts for name, value in part.items()}

@@ -115,10 +115,9 @@ def checked_address(text: str) -> str:
     try:
         parts = urlsplit(address)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        good = good and not (parts.username or parts.password or parts.query or parts.fragment)
     except ValueError:
         good = False
-    else:
-        good = good and not (parts.username or parts.password or parts.query or parts.fragment)
     if not good or not address.isascii() or not address.isprintable() or " " in address:
         raise ServerFault(f"{text.strip()[:80]!r} is no address of a server: give http://HOST:PORT")
     return address
@@ -142,11 +141,9 @@ class Stream:
     ``prompt`` is a text, which is continued, or the messages of a chat. ``key`` is the request's id, once it is known.
     """
 
-    def __init__(
-        self, server: Server, prompt: str | Chat, *, max_tokens: int, temperature: float = 0.0, seed: int = 0
-    ) -> None:
+    def __init__(self, server: Server, prompt: str | Chat, *, max_tokens: int, temperature: float = 0.0) -> None:
         self.server, self.prompt = server, prompt
-        self.settings = {"temperature": temperature, "seed": seed, "stream": True}
+        self.settings = {"temperature": temperature, "seed": 0, "stream": True}
         self.max_tokens = max_tokens
         self.key, self.lines = "", list[str]()
         self.began: float | None = None  # when the first token came, and the last

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -149,13 +150,9 @@ def to_host(tensors: Sequence[Tensor | None]) -> tuple[list[Any], Callable[[], N
     return host, event.synchronize
 
 
-_streams: dict[torch.device, Any] = {}
-
-
+@cache
 def _side_stream(device: torch.device) -> Any:
-    if device not in _streams:
-        _streams[device] = torch.cuda.Stream(device)
-    return _streams[device]
+    return torch.cuda.Stream(device)
 
 
 class Recorder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -127,16 +128,9 @@ class Ledger:
             return {"same": None, "differs_at": None}
         for output in outputs:
             if output != plain:
-                difference = self.on_device(
-                    lambda output=output: divergence(
-                        self.target,
-                        output,
-                        self.cases[prompt].prompt,
-                        plain=plain,
-                        lossless=line not in self.lossy,
-                        sampling=self.sampling,
-                    )
-                )
+                case, lossless = self.cases[prompt].prompt, line not in self.lossy
+                how = {"plain": plain, "lossless": lossless, "sampling": self.sampling}
+                difference = self.on_device(partial(divergence, self.target, output, case, **how))
                 if difference:
                     return {"same": 0.0, "differs_at": difference.position, "verdict": difference.verdict}
         return {"same": 1.0, "differs_at": None}

@@ -45,12 +45,9 @@ def try_trees(
         raise UserError("there is no prompt to try the trees on: give more prompts")
 
     def contender(name: str, trees: PromptTrees) -> Contender:
-        def decoding(prompt: Prompt) -> Decoding:
-            drafter = PpdDrafter(prompt_tokens, trees, target.context_length)
-            return Decoding(target, prompt, drafter, max_new_tokens=max_new_tokens)
-
         def run(prompt: Prompt) -> Measurement:
-            return run_unrecorded(name, lambda: decoding(prompt))
+            drafter = PpdDrafter(prompt_tokens, trees, target.context_length)
+            return run_unrecorded(name, lambda: Decoding(target, prompt, drafter, max_new_tokens=max_new_tokens))
 
         return Contender(name, "method", True, run)
 

@@ -20,15 +20,7 @@ from decoders.errors import why
 from decoders.folders import write_bytes
 
 from .check import MAX_CELLS, check, check_run
-from .tables import (
-    MAX_COLUMNS,
-    MAX_MORE_TABLES,
-    OPTIONAL_TABLES,
-    SCHEMA,
-    TABLES,
-    TraceError,
-    may_be_named,
-)
+from .tables import MAX_COLUMNS, MAX_MORE_TABLES, OPTIONAL_TABLES, SCHEMA, TABLES, TraceError, may_be_named
 from .trace import Trace
 
 __all__ = ["SUFFIX", "TraceError", "load", "save"]

@@ -130,29 +130,30 @@ class Tier:
     break_even: float | None
 
 
-def speedup_at(load: Load, acceptance: float, cost: float, length: int, batch: int, context: float | None) -> float:
-    """Expected tokens ÷ (γ·c + L(γ + 1) ÷ L(1)), both L of this batch; ``cost``: c, of a drafted token of one run."""
-    plain = load.ms(1, batch, context)
-    time = length * cost * batch * load.ms(1, 1, context) / plain + load.ms(length + 1, batch, context) / plain
+def speedup_at(load: Load, acceptance: float, cost: float, length: int, batch: int) -> float:
+    """Expected tokens ÷ (γ·c + L(γ + 1) ÷ L(1)), both L of this batch, behind the shortest context;
+    ``cost``: c, of a drafted token of one run.
+    """
+    plain = load.ms(1, batch)
+    time = length * cost * batch * load.ms(1) / plain + load.ms(length + 1, batch) / plain
     return expected_tokens(acceptance, length) / time
 
 
-def break_even(load: Load, cost: float, length: int, batch: int, context: float | None = None) -> float | None:
+def break_even(load: Load, cost: float, length: int, batch: int) -> float | None:
     """The acceptance from which drafts of this length are no slower than none; None where no acceptance is enough."""
-    if length < 1 or speedup_at(load, 1.0, cost, length, batch, context) < 1:
+    if length < 1 or speedup_at(load, 1.0, cost, length, batch) < 1:
         return None
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2
-        enough = speedup_at(load, middle, cost, length, batch, context) >= 1
+        enough = speedup_at(load, middle, cost, length, batch) >= 1
         low, high = (low, middle) if enough else (middle, high)
     return high
 
 
 def tiers(
-    load: Load, acceptance: float, cost: float = 0.0, *, most: int = 8, batches: Sequence[int] = BATCHES,
-    context: float | None = None,
-) -> list[Tier]:  # fmt: skip
+    load: Load, acceptance: float, cost: float = 0.0, *, most: int = 8, batches: Sequence[int] = BATCHES
+) -> list[Tier]:
     """The best length per batch size. Raises ValueError for numbers that are none of this."""
     if not 0 <= acceptance <= 1:
         raise ValueError(f"acceptance {acceptance} is not allowed: a number from 0 to 1")
@@ -162,20 +163,18 @@ def tiers(
         raise ValueError(f"batches are whole numbers from 1 to {MOST_BATCH:,}")
     made = []
     for batch in sorted(set(batches)):
-        gains = [1.0] + [speedup_at(load, acceptance, cost, k, batch, context) for k in range(1, most + 1)]
+        gains = [1.0] + [speedup_at(load, acceptance, cost, k, batch) for k in range(1, most + 1)]
         best = int(np.argmax(gains))
-        one = break_even(load, cost, 1, batch, context)
-        made.append(Tier(batch, best, gains[best], one, break_even(load, cost, best, batch, context)))
+        even = (break_even(load, cost, length, batch) for length in (1, best))
+        made.append(Tier(batch, best, gains[best], *even))
     return made
 
 
 def break_even_curve(
-    load: Load, cost: float = 0.0, *, most: int = 8, batches: Sequence[int] = BATCHES, context: float | None = None
+    load: Load, cost: float, *, most: int = 8, batches: Sequence[int] = BATCHES
 ) -> dict[int, list[float | None]]:
     """By batch size: the acceptance from which drafts of 1, 2, … ``most`` tokens are no slower than none."""
-    return {
-        batch: [break_even(load, cost, length, batch, context) for length in range(1, most + 1)] for batch in batches
-    }
+    return {batch: [break_even(load, cost, length, batch) for length in range(1, most + 1)] for batch in batches}
 
 
 def for_vllm(table: Sequence[Tier]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -333,9 +333,7 @@ def compare(runs: Sequence[tuple[list[list[Offer]], Costs]], batch: int = 1) -> 
 
     perfect = of("oracle", "knows what stands", [oracle_ms(offers, costs) for offers, costs in runs], None)
     deepest = max((offer.depth for offers, _ in runs for places in offers for offer in places), default=0)
-    confident = all(
-        len(offer.q) == offer.depth for offers, _ in runs for places in offers for offer in places
-    )  # fmt: skip
+    confident = all(len(offer.q) == offer.depth for offers, _ in runs for places in offers for offer in places)
     makers: list[Callable[[], Policy]] = [FixedLength, Schedule, Threshold, Estimator, lambda: Tiers(batch)]
     fixed = [(lambda k=k: FixedLength(k)) for k in range(deepest + 1)]
     made, swept = [], []
@@ -350,10 +348,6 @@ def compare(runs: Sequence[tuple[list[list[Offer]], Costs]], batch: int = 1) -> 
         )
     if swept:
         best = min(swept, key=lambda one: one.ms or 0.0)
-        made.append(Replay(f"best {best.policy}", "swept afterwards", *_numbers(best)))
+        made.append(replace(best, policy=f"best {best.policy}", source="swept afterwards"))
     order = sorted(made, key=lambda one: math.inf if one.regret is None else one.regret)
     return [perfect, *order]
-
-
-def _numbers(one: Replay) -> tuple[Any, ...]:
-    return one.steps, one.mean_length, one.ms, one.speedup, one.regret

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .tables import REQUIRED, TABLES, columns_of
@@ -12,9 +12,9 @@ Delta = dict[str, dict[str, list[Any]]]
 Defaults = dict[str, list[tuple[str, Any]]]  # table → its columns, each with its default
 
 
-def columns_with_defaults(run: Mapping[str, Any], tables: Collection[str] = tuple(TABLES)) -> Defaults:
+def columns_with_defaults(run: Mapping[str, Any]) -> Defaults:
     """The columns that a run's tables have, the method's numbers included."""
-    return {table: [(c.name, c.default) for c in columns_of(table, run).values()] for table in tables}
+    return {table: [(c.name, c.default) for c in columns_of(table, run).values()] for table in TABLES}
 
 
 class Rows:
