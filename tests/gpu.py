@@ -344,15 +344,15 @@ def speed(machine: Machine) -> Iterator[Row]:
     method gains more than its tokens per step.
     """
     from decoders import record
-    from decoders.sweep.contenders import timed
+    from decoders.sweep.contenders import timer
 
     target = machine.load_bundled("bfloat16")
     prompt, most = prompt_from(target.tokenizer(TEXT)["input_ids"]), 2 * machine.tokens
 
-    plain = timed(target, "plain", {}, most)
+    plain = timer(target, "plain", {}, most)
 
     def speedup(name: str) -> tuple[str, bool]:
-        run = timed(target, name, {}, most)
+        run = timer(target, name, {}, most)
         sample, alone = run(prompt).sample, plain(prompt).sample
         recorded = partial(record, target, prompt, name, max_new_tokens=most)
         calls = partial(plain, prompt), partial(run, prompt), recorded

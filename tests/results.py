@@ -87,8 +87,29 @@ def _heads(blocks: list[Any]) -> list[Any]:
     return [{"heads": one["heads"], "rows": _curves(one["goals"])} if "goals" in one else one for one in blocks]
 
 
+def tokens_for(curve: Any, acceptance: float) -> list[float | None]:
+    """Tokens seen at which a part would reach an acceptance, if it went on so: by its curve's slope, the highest and
+    the lowest; None where that slope never gets there.
+    """
+    seen, last = curve.points[-1]
+    return [
+        seen if last >= acceptance else seen * 2 ** ((acceptance - last) / slope) if slope > 0 else None
+        for slope in (curve.doubling, curve.high, curve.low)
+    ]
+
+
+def acceptance_for(goal: float, length: float, acceptance: float) -> float:
+    """First acceptance at which a method would give ``goal`` tokens per step, which gives ``length`` at ``acceptance``.
+
+    A chain whose tokens all stand with probability p gives 1 + p ÷ (1 − p); what a method's tree adds to that, or later
+    positions take from it, is a factor that its measured length gives.
+    """
+    odds = (goal - 1) / (length - 1) * acceptance / (1 - acceptance)
+    return odds / (1 + odds)
+
+
 def _curves(goals: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    from decoders.study.measure.learning_curve import LearningCurve, acceptance_for, first_acceptance, learning_curve
+    from decoders.study.measure.learning_curve import LearningCurve, first_acceptance, learning_curve
     from specviz.words import decimals
 
     def share(value: float, digits: int = 3) -> str:
@@ -100,7 +121,7 @@ def _curves(goals: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
         return f"{value / 1e6:,.1f} M" if value < 1e8 else f"{value / 1e6:,.0f} M"
 
     def tokens_to(curve: Any, needed: float) -> str:
-        middle, soonest, latest = map(tokens, curve.tokens_for(needed))
+        middle, soonest, latest = map(tokens, tokens_for(curve, needed))
         return f"{middle}{'' if middle == 'never' else ' tokens'} ({soonest} to {latest})"
 
     rows = []

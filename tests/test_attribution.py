@@ -37,7 +37,7 @@ from decoders.study.attribute.quotes import (
 )
 from decoders.study.attribute.text import TokenText, grapheme_breaks
 from decoders.study.attribute.verbatim import quotations
-from decoders.study.look.forced import answer_ids, forced
+from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
 from decoders.training.demo.quotes import demo_quotes
@@ -383,7 +383,7 @@ def test_the_models_own_output_is_drafted_and_accepted_as_in_a_free_run(method: 
         target.model.generation_config.eos_token_id = end
     free = record(target, prompt, method, max_new_tokens=40)
     assert free.run["stop"] == ("eos" if ends else "max tokens") and free.run["metrics"]["accepted"] > 0
-    given = forced(target, prompt, free.output_ids, method, max_new_tokens=40)
+    given = forced_trace(target, prompt, free.output_ids, method, max_new_tokens=40)
     check(given)
     mine, theirs = decisions(given), decisions(free)
     for table in SAME:
@@ -404,7 +404,7 @@ def test_any_answer_can_be_forced_and_the_trace_is_whole(method: str):
     answer = "sold to the city museum – ☃ </s> at the station was sold"
     ids = answer_ids(target, answer)
     assert ids[-1] == 1 and 1 not in ids[:-1]
-    trace = forced(target, context_prompt(), ids, method)
+    trace = forced_trace(target, context_prompt(), ids, method)
     check(trace)
     assert trace.output_ids == ids and trace.run["stop"] == "eos" and trace.run["method"]["lossless"] is False
     assert trace.text(trace.output_ids) == answer
@@ -419,7 +419,7 @@ def test_any_answer_can_be_forced_and_the_trace_is_whole(method: str):
 
 def test_an_answer_without_a_stop_token_ends_where_it_ends():
     target, prompt = tiny_target(), Prompt.from_ids(prompt_ids(1))
-    trace = forced(target, prompt, prompt.tokens[5:12], "pld", {"clip": True})
+    trace = forced_trace(target, prompt, prompt.tokens[5:12], "pld", {"clip": True})
     assert tuple(trace.output_ids) == prompt.tokens[5:12] and trace.run["stop"] == "max tokens"
 
 
@@ -429,12 +429,12 @@ def test_answers_that_cannot_be_forced():
         with pytest.raises(UserError, match="the answer is empty"):
             answer_ids(target, empty)
     with pytest.raises(UserError, match="the answer is empty"):
-        forced(target, prompt, [])
+        forced_trace(target, prompt, [])
     with pytest.raises(UserError, match=r"has 460 tokens and tiny-llama has room for 452"):
-        forced(target, prompt, [7] * 460)
+        forced_trace(target, prompt, [7] * 460)
     target.model.generation_config.eos_token_id = 9
     with pytest.raises(UserError, match="the stop token 9 at place 1 of 3"):
-        forced(target, prompt, [7, 9, 9])
+        forced_trace(target, prompt, [7, 9, 9])
 
 
 # --- known quotes -----------------------------------------------------------------------------------------------------

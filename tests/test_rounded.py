@@ -20,7 +20,7 @@ from decoders.model.engines.rounding import RoundedLinear, _unable, round_weight
 from decoders.model.files.catalog import precision_of
 from decoders.model.target.target import Session, Target
 from decoders.study.judge.divergences import TOLERANCES, divergence
-from decoders.study.look.recorded import other_model
+from decoders.study.look.run_settings import other_model
 from decoders.study.measure.stock import StockModel
 from decoders.sweep.lossless import check_lossless
 

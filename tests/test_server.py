@@ -107,7 +107,7 @@ def test_a_run_is_looked_up_when_it_is_asked_for(
             desk.store.remove(key)
             return lambda *_: None
 
-    monkeypatch.setitem(sys.modules, "decoders.study.look.recorded", Slow())
+    monkeypatch.setitem(sys.modules, "decoders.study.look.run_settings", Slow())
     assert client.get(f"/api/{path}/{key}").status_code == 200
     assert key not in desk.store and client.get(f"/api/models/of/{key}").status_code == 404
 

@@ -12,7 +12,7 @@ from decoders.model.files.catalog import SMOLLM2, default_model, model_place
 from decoders.model.files.gguf import is_converted
 from decoders.prompt.files import PromptRecord
 from decoders.study.attribute.quotes import parse_quotesum, sweep
-from decoders.study.look.forced import answer_ids, forced
+from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 from decoders.study.measure.stock import StockModel
 from decoders.sweep.lossless import check_lossless
 
@@ -74,6 +74,6 @@ def test_a_quote_is_found_in_its_passage(smollm2):
     row = {"question": "Who reads stories?", "summary": said, "source1": other, "source2": NOTICE}
     gold = parse_quotesum(row, "quote")
     prompt = gold.record().prompt(smollm2.tokenizer)
-    trace = forced(smollm2, prompt, answer_ids(smollm2, gold.answer), "pld+h")
+    trace = forced_trace(smollm2, prompt, answer_ids(smollm2, gold.answer), "pld+h")
     (scored,) = sweep([(trace, gold)], (2,), whole=True)
     assert scored.score.f1 > 0.9 and scored.score.right_passage == 1

@@ -16,8 +16,8 @@ from decoders.errors import UserError
 from decoders.method.part import kinds
 from decoders.prompt.prompt import Pool
 from decoders.study.judge.judge import chosen_rules, judge_steps
-from decoders.study.look.forced import forced
-from decoders.study.look.recorded import drawn_before, other_model, sampling_of
+from decoders.study.look.run_settings import drawn_before, other_model, sampling_of
+from decoders.study.look.teacher_forcing import forced_trace
 from decoders.study.look.whatif import ReadRun, go_on
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
@@ -193,7 +193,7 @@ def test_a_run_is_read_only_for_what_is_asked_where_it_is_long(target, ranked_ru
 
 def test_forced_sampled_and_pooled_runs(target, prompt):
     given = prompt_ids(5, 12)
-    read = ReadRun(target, forced(target, Prompt.from_ids(prompt_ids(3)), given, "pld+h"))
+    read = ReadRun(target, forced_trace(target, Prompt.from_ids(prompt_ids(3)), given, "pld+h"))
     for step in range(read.trace.rows("steps")):
         found = read.redraft(step)
         assert found.same and "was given" in found.notes[0]

@@ -37,7 +37,6 @@ from decoders.trace.origins import BRANCH, MAIN, SUCCESSOR
 
 from .pldplus import LAYER, NO_PREDECESSOR, hidden_layer
 
-PAPER = "AdaPLD: adaptive retrieval and reuse for efficient model-free speculative decoding"
 TOP_TOKENS = 64  # likeliest next tokens kept per position: the widest branching the paper tries
 RECORDED = 256  # candidates recorded of one semantic retrieval
 DECIMALS = 6  # cosines are compared as a trace keeps them, so that a tie or an exact τ is what it looks like
@@ -348,7 +347,7 @@ METHOD = Method(
     name="adapld",
     family="copy",
     title="AdaPLD",
-    paper=PAPER,
+    paper="AdaPLD: adaptive retrieval and reuse for efficient model-free speculative decoding",
     bibtex=r"""
 @misc{liu2026adapld,
   author = {Runheng Liu and Jincheng Xie and Wen Hu and Xingchen Xiao and Heyan Huang},

@@ -106,8 +106,7 @@ class EagleDrafter(Drafter):
     def __init__(self, run: EagleRun, params: EagleParams | DynamicParams) -> None:
         head = run.head
         self.run, self.params, self.config = run, params, head.config
-        self.can_draft = head.config.draft_vocab or head.config.vocab
-        self.trees = SettledTrees(EAGLE_TREE, self.can_draft)
+        self.trees = SettledTrees(EAGLE_TREE, head.config.draft_vocab or head.config.vocab)
         self.vocab = DraftVocab.of(head.drafted, head.config.vocab)
         self._context: Context | None = None
         self._went_on: dict[int, int] = {}  # node of the last draft → the row of its state

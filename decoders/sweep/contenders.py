@@ -32,7 +32,7 @@ def contenders_of(
     result = []
     for name, params in methods.items():
         lossless = find_method(name).lossless
-        unseen = timed(target, name, params, max_new_tokens, sampling=sampling, length=length)
+        unseen = timer(target, name, params, max_new_tokens, sampling=sampling, length=length)
         result.append(Contender(name, "method", lossless, unseen))
         if traced:
             recorded = _record(target, name, params, max_new_tokens, sampling, length)
@@ -41,7 +41,7 @@ def contenders_of(
     return result
 
 
-def timed(
+def timer(
     target: Target,
     method: str,
     params: Any,

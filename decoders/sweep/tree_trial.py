@@ -15,7 +15,7 @@ from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import PromptTrees
 
 from .bench import summarise
-from .contenders import run_unrecorded, timed
+from .contenders import run_unrecorded, timer
 from .plan import PLAIN, Contender, Failure, Measurement, Sample, alternate, execute
 
 Key = TypeVar("Key", bound=Hashable)
@@ -51,7 +51,7 @@ def try_trees(
 
         return Contender(name, "method", True, run)
 
-    plain = Contender(PLAIN, "method", True, timed(target, PLAIN, None, max_new_tokens))
+    plain = Contender(PLAIN, "method", True, timer(target, PLAIN, None, max_new_tokens))
     named = {key: contender(f"trees {number}", one) for number, (key, one) in enumerate(trees.items())}
     contenders, samples = [plain, *named.values()], list[Sample]()
     for done, (turn, made) in enumerate(execute(alternate(contenders, prompts, 1), tidy=True), 1):

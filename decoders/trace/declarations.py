@@ -75,10 +75,7 @@ def _python(field: Column) -> str:
     kind = _PYTHON[field.type]
     for word in field.words:
         inside = part_name(word, "RunRecord") if word in RUN else _PYTHON[word]
-        if field.type == "list":
-            kind = f"list[{inside}]"
-        else:
-            kind = inside if word in RUN else f"dict[str, {inside}]"
+        kind = f"list[{inside}]" if field.type == "list" else inside if word in RUN else f"dict[str, {inside}]"
     kind += " | None" * field.null
     return f"Required[{kind}]" if field.default is REQUIRED else kind
 

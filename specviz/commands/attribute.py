@@ -96,7 +96,7 @@ def _refuse(args: argparse.Namespace, by: str, names: Sequence[str], why: str = 
 
 def _load_or_record(args: argparse.Namespace) -> Trace:
     from decoders import record, save
-    from decoders.study.look.forced import answer_ids, forced
+    from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 
     source = _in_passages(common.prompt_record(args))
     answer = None if args.answer is None else _answer(args.answer)
@@ -110,7 +110,7 @@ def _load_or_record(args: argparse.Namespace) -> Trace:
     if answer is None:
         trace = record(target, prompt, method, params, **settings)
     else:
-        trace = forced(target, prompt, answer_ids(target, answer), method, params, **settings)
+        trace = forced_trace(target, prompt, answer_ids(target, answer), method, params, **settings)
     if args.out:
         save(trace, args.out)
     return trace
@@ -205,7 +205,7 @@ def _score(args: argparse.Namespace) -> int:
     from decoders import record
     from decoders.study.attribute.attribution import COUNTED
     from decoders.study.attribute.quotes import read_quotesum, sweep
-    from decoders.study.look.forced import answer_ids, forced
+    from decoders.study.look.teacher_forcing import answer_ids, forced_trace
     from decoders.training.demo.quotes import demo_quotes
 
     if args.score in DEMOS:
@@ -229,7 +229,7 @@ def _score(args: argparse.Namespace) -> int:
                 if args.generated:
                     trace = record(target, prompt, name, params, max_new_tokens=args.max_new_tokens)
                 else:
-                    trace = forced(target, prompt, answer_ids(target, one.answer), name, params)
+                    trace = forced_trace(target, prompt, answer_ids(target, one.answer), name, params)
                 runs.append((trace, one))
                 done += 1
                 progress(done, len(gold) * len(methods))

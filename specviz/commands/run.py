@@ -153,7 +153,7 @@ def _again(args: argparse.Namespace) -> int:
     """A recorded run decoded anew; its prompt, method, parameters and seed are the recorded ones."""
     from decoders import find_method, load, record, save
     from decoders.prompt.codec import of_trace, pool_is_partial
-    from decoders.study.look.recorded import check_model, own_params, sampling_of
+    from decoders.study.look.run_settings import check_model, own_params, sampling_of
     from decoders.trace.metrics import first_difference
 
     if settled := common.first_set(args, *OF_THE_RUN):
@@ -212,14 +212,14 @@ def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, par
 def _force(args: argparse.Namespace, target: Any, prompt: Any, method: Any, params: Any, title: str) -> Any:
     """The trace of a run that writes the answer hoped for. Raises UserError where there is none."""
     from decoders import save
-    from decoders.study.look.forced import answer_ids, forced
+    from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 
     if args.compare or args.temperature:
         raise UserError("--forced writes a given answer: leave --compare and --temperature out")
     if not prompt.reference:
         raise UserError("--forced needs the answer: give it with --reference, or take a prompt that has a reference")
     answer = answer_ids(target, prompt.reference)[: args.max_new_tokens]
-    trace = forced(target, prompt, answer, method, params, max_new_tokens=args.max_new_tokens, title=title)
+    trace = forced_trace(target, prompt, answer, method, params, max_new_tokens=args.max_new_tokens, title=title)
     if args.out:
         save(trace, args.out)
     return trace
@@ -272,9 +272,9 @@ def _turn(
             **{key: trace.run["metrics"][key] for key in ("differs", "speedup", *QUALITY)},
         }
     else:
-        from decoders.sweep.contenders import timed
+        from decoders.sweep.contenders import timer
 
-        trace, made = None, timed(target, method.name, params, **settings)(prompt)
+        trace, made = None, timer(target, method.name, params, **settings)(prompt)
         output, per_s = made.output, made.sample.tokens_per_s
         steps, accepted = made.sample.steps or 0, made.sample.accepted or 0
         more = {"lossless": True, "differs": 0 if args.temperature == 0 else None}

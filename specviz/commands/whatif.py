@@ -71,7 +71,7 @@ def _list(args: argparse.Namespace, trace: Any) -> int:
 def _draft(args: argparse.Namespace, trace: Any, step: int) -> int:
     from decoders import find_method, save
     from decoders.draft.params import make_params
-    from decoders.study.look.recorded import own_params
+    from decoders.study.look.run_settings import own_params
     from decoders.study.look.whatif import ReadRun, bounded_needs
 
     own = str(trace.run["method"]["name"])

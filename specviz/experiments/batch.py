@@ -115,7 +115,7 @@ def units(session: Session, *, warm: bool = False) -> Iterator[list[Row]]:
     row, and the others go on. ``warm``: the target has run a batch before, so that nothing is run to warm up.
     """
     from decoders import Sampling
-    from decoders.sweep.contenders import timed
+    from decoders.sweep.contenders import timer
     from decoders.sweep.ledger import Ledger
 
     target, planned, cancel = session.target, session.planned, session.cancel
@@ -123,7 +123,7 @@ def units(session: Session, *, warm: bool = False) -> Iterator[list[Row]]:
     options = {"cancel": cancel, "sampling": sampling, "length": planned.experiment.length}
 
     def needs_clock(line: Line) -> Callable[[Case], Outcome]:
-        run = timed(target, line.method, dict(line.params), new, name=line.label, **options)
+        run = timer(target, line.method, dict(line.params), new, name=line.label, **options)
         return lambda case: run(case.prompt)
 
     contenders = []

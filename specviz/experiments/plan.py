@@ -133,7 +133,7 @@ class Session:
     ) -> Any:
         """A run; where answers are given, one that writes the case's."""
         from decoders import Run, Sampling
-        from decoders.study.look.forced import answer_ids, forced_run
+        from decoders.study.look.teacher_forcing import answer_ids, forced_run
 
         target, experiment = self.target, self.planned.experiment
         options: dict[str, Any] = {"max_new_tokens": new_tokens, "title": title, "cancel": cancel}

@@ -13,7 +13,7 @@ import pytest
 from decoders.study.attribute.attribution import WAYS, links
 from decoders.study.attribute.export import split_by_link, to_json
 from decoders.study.attribute.quotes import gold_json, parse_quotesum, score_links
-from decoders.study.look.forced import answer_ids, forced
+from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 from decoders.trace.trace import Trace
 from specviz.pages.attribution.document import document, standalone
 from tests import synthetic
@@ -38,7 +38,7 @@ VECTOR = """async (numbers) => {
 
 def answer_with_quotes() -> tuple[Trace, Any]:
     target, gold = tiny(), parse_quotesum({**ROW, "source2": "a new 🏮 stood"}, "q")
-    return forced(target, gold.record().prompt(target.tokenizer), answer_ids(target, gold.answer)), gold
+    return forced_trace(target, gold.record().prompt(target.tokenizer), answer_ids(target, gold.answer)), gold
 
 
 @pytest.mark.slow("a page from disk")

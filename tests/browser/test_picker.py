@@ -47,7 +47,7 @@ class Models:
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[Models]:
     """Four that are here, one with a hostile name, and one that is not. Nothing is read of them."""
-    import decoders.study.look.recorded  # noqa: F401 (the page's first questions import torch; a browser has six connections)
+    import decoders.study.look.run_settings  # noqa: F401 (the page's first questions import torch; a browser has six connections)
 
     hostile = "/models/<img src=x onerror=alert(1)>"
     here = [

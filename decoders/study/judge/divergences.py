@@ -105,7 +105,7 @@ def divergence(
 
     Raises UserError for a trace of another model or of a given answer, or ids without a prompt.
     """
-    from ..look.recorded import check_model, sampling_of  # torch
+    from ..look.run_settings import check_model, sampling_of  # torch
 
     stop_ids: Collection[int] | None = None
     whole = True

@@ -26,7 +26,7 @@ from decoders.verifiers.sampling import Chooser, Sampling
 from decoders.verifiers.verifier import Verifier, VerifierCard
 
 from ..look.rebuilt import Position, rebuilt
-from ..look.recorded import drawn_before
+from ..look.run_settings import drawn_before
 
 Range = tuple[float, float]
 AHEAD = 1000  # random numbers behind the last step's, where a rule takes more than the run's own

@@ -33,7 +33,7 @@ from decoders.trace.run import RunImported, RunModel, RunRecord
 from decoders.trace.trace import Trace
 from decoders.verifiers.match import judged
 
-from .recorded import check_ids
+from .run_settings import check_ids
 from .whatif import ReadRun, bounded_needs
 
 ROWS = 64  # tokens read at a time: their logits are there together

@@ -24,7 +24,7 @@ from decoders.errors import UserError
 from decoders.model.target.layer_logits import layer_logits
 from decoders.model.target.target import Target
 
-from .recorded import check_step
+from .run_settings import check_step
 from .whatif import ReadRun
 
 LIMITS = (

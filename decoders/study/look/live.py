@@ -28,7 +28,7 @@ from decoders.trace.trace import Trace
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Sampling
 
-from .recorded import sampling_of
+from .run_settings import sampling_of
 from .whatif import ReadRun
 
 

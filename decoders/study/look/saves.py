@@ -23,7 +23,7 @@ from decoders.prompt.prompt import Prompt
 from decoders.trace.trace import Trace
 
 from .live import LiveDrafts, LiveRun, LiveStep
-from .recorded import other_model
+from .run_settings import other_model
 
 POLL_S = 0.1  # between looks at the file
 MOST_STEPS = 200  # of the runs that are taken where none are named

@@ -49,7 +49,7 @@ from decoders.verifiers.forced import ForcedVerifier
 from decoders.verifiers.match import judged
 from decoders.verifiers.residual import ResidualVerifier
 
-from .recorded import another, check_ids, check_model, check_step, drawn_before, redraft_method, sampling_of
+from .run_settings import another, check_ids, check_model, check_step, drawn_before, redraft_method, sampling_of
 
 TOP_TOKENS = 64  # likeliest next tokens kept per position: as many as any method asks for
 MOST_KEPT = 1 << 30  # bytes of hidden states and queries kept of a run; of a larger one, what was asked for

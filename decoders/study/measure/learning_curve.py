@@ -38,20 +38,6 @@ class LearningCurve:
     low: float
     high: float
 
-    def tokens_for(self, acceptance: float) -> tuple[float | None, float | None, float | None]:
-        """Tokens seen at which the part would reach an acceptance, if it went on so: by ``doubling``, by ``high`` and
-        by ``low``; None where that slope never gets there.
-
-        >>> curve = learning_curve([{"tokens": 1e5, "acceptance": 0.2}, {"tokens": 2e5, "acceptance": 0.3}])
-        >>> round(curve.tokens_for(0.4)[0])
-        400000
-        """
-        seen, last = self.points[-1]
-        return tuple(
-            seen if last >= acceptance else seen * 2 ** ((acceptance - last) / slope) if slope > 0 else None
-            for slope in (self.doubling, self.high, self.low)
-        )  # type: ignore[return-value]
-
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -72,16 +58,3 @@ def learning_curve(log: Sequence[Mapping[str, Any]]) -> LearningCurve | None:
         lows.append((b - a) / (y - x) - error)
         highs.append((b - a) / (y - x) + error)
     return LearningCurve(tuple(points), slope, min(lows), max(highs))
-
-
-def acceptance_for(goal: float, length: float, acceptance: float) -> float:
-    """First acceptance at which a method would give ``goal`` tokens per step, which gives ``length`` at ``acceptance``.
-
-    A chain whose tokens all stand with probability p gives 1 + p ÷ (1 − p); what a method's tree adds to that, or later
-    positions take from it, is a factor that its measured length gives.
-
-    >>> round(acceptance_for(3.0, 2.0, 0.5), 4), acceptance_for(2.0, 2.0, 0.5)
-    (0.6667, 0.5)
-    """
-    odds = (goal - 1) / (length - 1) * acceptance / (1 - acceptance)
-    return odds / (1 + odds)

@@ -104,10 +104,10 @@ def cost_and_speed(
     """One row: the speedup of a method over plain decoding of the same prompt, timed one after the other, beside its
     part's memory (``trained_parts``) and training.
     """
-    from decoders.sweep.contenders import timed
+    from decoders.sweep.contenders import timer
 
     folder = _place(target, method, params)
-    plain, speed = (timed(target, name, None, max_new_tokens)(prompt).sample.tokens_per_s for name in ("plain", method))
+    plain, speed = (timer(target, name, None, max_new_tokens)(prompt).sample.tokens_per_s for name in ("plain", method))
     (counted,) = trained_parts(target, method, params)
     yield {
         "speedup": speed / plain if speed and plain else None, "memory_percent": counted["memory_percent"],

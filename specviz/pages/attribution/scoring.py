@@ -196,7 +196,7 @@ class Scorings(Service):
 
 def fits(target: Any, gold: QuotedAnswer, new: int = 0) -> bool:
     """True where a prompt leaves room for its answer (or ``new`` tokens) in the model's context."""
-    from decoders.study.look.forced import answer_ids
+    from decoders.study.look.teacher_forcing import answer_ids
 
     prompt = gold.record().prompt(target.tokenizer)
     return len(prompt.tokens) + (new or len(answer_ids(target, gold.answer))) <= target.context_length
@@ -204,8 +204,8 @@ def fits(target: Any, gold: QuotedAnswer, new: int = 0) -> bool:
 
 def _score(target: Any, gold: QuotedAnswer, name: str) -> dict[str, list[QuoteScore]] | None:
     """An answer's scores by ``MIN_RUNS`` under both ways to count; None where it does not hold its quotes."""
-    from decoders.study.look.forced import answer_ids, forced
+    from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 
-    trace = forced(target, gold.record().prompt(target.tokenizer), answer_ids(target, gold.answer), name)
+    trace = forced_trace(target, gold.record().prompt(target.tokenizer), answer_ids(target, gold.answer), name)
     both = {counted: scores(trace, gold, MIN_RUNS, whole=counted == "whole") for counted in ("whole", "drafted")}
     return {name: one for name, one in both.items() if one is not None} if all(both.values()) else None

@@ -213,7 +213,7 @@ class Attribution(Scorings):
                 return {"runs": [{"method": names[0], "id": job.id}], "notes": []}
             prompt = form.prompt(target.tokenizer)
             answer = self._tokens(target, asked.answer)
-        from decoders.study.look.forced import check_answer
+        from decoders.study.look.teacher_forcing import check_answer
 
         check_answer(target, answer, len(prompt.tokens))
         made, notes = [], []
@@ -223,7 +223,7 @@ class Attribution(Scorings):
                 continue
 
             def build(cancel: threading.Event, name: str = name) -> Any:
-                from decoders.study.look.forced import forced_run
+                from decoders.study.look.teacher_forcing import forced_run
 
                 return forced_run(target, prompt, answer, name, title=title, cancel=cancel)
 
@@ -250,7 +250,7 @@ class Attribution(Scorings):
         return PromptForm("segments", sources.instruction or "", sources.context or "", sources.question or "")
 
     def _tokens(self, target: Any, text: str) -> list[int]:
-        from decoders.study.look.forced import answer_ids
+        from decoders.study.look.teacher_forcing import answer_ids
 
         if len(text) > MAX_ANSWER:
             raise UserError(f"the answer has {len(text):,} characters and at most {MAX_ANSWER:,} are taken: shorten it")

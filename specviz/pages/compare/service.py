@@ -257,7 +257,7 @@ class Compare(Service):
         plain, judged = self._reference(trace), None
         if target is not None:
             target = self.desk.target_of(trace.run)
-            from decoders.study.look.recorded import check_model
+            from decoders.study.look.run_settings import check_model
 
             try:
                 check_model(target, trace.run, exact=True)
@@ -282,7 +282,7 @@ class Compare(Service):
 
     def _decode(self, trace: Trace, target: Any) -> tuple[int, ...]:
         from decoders.study.judge.divergences import plain_output
-        from decoders.study.look.recorded import sampling_of
+        from decoders.study.look.run_settings import sampling_of
 
         run = trace.run
 

@@ -209,7 +209,7 @@ class Dev(Service):
         """A run of the method on the chosen prompt, among the runs; the one of the save before goes."""
         from decoders import Run
         from decoders.prompt.codec import of_trace
-        from decoders.study.look.recorded import sampling_of
+        from decoders.study.look.run_settings import sampling_of
 
         trace: Trace = self._runs[self._chosen][1].trace
         title = f"{method.title}, save {self._state['saves']}"

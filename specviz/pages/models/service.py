@@ -70,7 +70,7 @@ class Models(Service):
         if target is None or (is_id(key) and self.desk.runner.job(key) is not None):
             return {"same": True, "name": "", "loaded": "", "model": "", "beside": False}
         run = self.desk.trace(key).run  # before torch is imported: the run may be deleted meanwhile
-        from decoders.study.look.recorded import other_model
+        from decoders.study.look.run_settings import other_model
 
         made = run.get("model") or {}
         source = source_of_key(str(made.get("key") or "")) if loader.pick and not self._forbidden(user) else ""

@@ -56,7 +56,7 @@ def redraft(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
 def _under_every_verifier(again: Trace, trace: Trace, step: int) -> dict[str, Any] | None:
     """A step that was drafted ``again``, judged by all rules with the random numbers of the run's ``step``."""
     from decoders.study.judge.judge import fault, judge_steps
-    from decoders.study.look.recorded import drawn_before, sampling_of
+    from decoders.study.look.run_settings import drawn_before, sampling_of
     from specviz.pages.acceptance.judging import step_json
 
     if fault(again):
@@ -81,7 +81,7 @@ def lens(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
 def own_of(trace: Trace) -> dict[str, Any]:
     """The run's own parameters but those that name files."""
     from decoders import methods
-    from decoders.study.look.recorded import own_params
+    from decoders.study.look.run_settings import own_params
 
     name, known = str(trace.run["method"]["name"]), methods()
     if name not in known:

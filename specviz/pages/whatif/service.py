@@ -105,7 +105,7 @@ class WhatIfs(Service):
             return self.desk.reason() or "There is no model."
         if key not in self._reasons:
             trace = self.desk.trace(key)  # before torch is imported: the run may be deleted meanwhile
-            from decoders.study.look.recorded import other_model
+            from decoders.study.look.run_settings import other_model
             from specviz.experiments.prompts import check_tokens
 
             target = self.desk.target_of(trace.run)

@@ -84,7 +84,7 @@ def forced_run(
     return run
 
 
-def forced(
+def forced_trace(
     target: Target, prompt: Prompt, answer: Sequence[int], method: str | Method = USUAL,
     params: Mapping[str, Any] | None = None, **options: Any,
 ) -> Trace:  # fmt: skip
