@@ -10,6 +10,7 @@ children. SAM decoding's variant (SAMD) learns from the prompt too, and fills a 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Int
@@ -138,9 +139,7 @@ class RecyclingDrafter(Drafter):
 
 
 def build(target: Target, params: RecyclingParams) -> RecyclingDrafter:
-    def empty() -> Matrix:
-        return Matrix(target.info["vocab"])
-
+    empty = partial(Matrix, target.info["vocab"])
     matrix = kept_with(target).of("recycling", empty, anew=params.anew) if params.warm else empty()
     paths = paths_of(params.nodes, params.template)
     return RecyclingDrafter(matrix, paths, prompt=params.prompt, warm=params.warm and len(matrix) > 0)

@@ -40,8 +40,7 @@ def read(source: Source) -> Contents | None:
         request.prefill_ms, request.decode_ms = (
             number(metrics.get(name)) for name in ("time_to_first_token_ms", "generation_time_ms")
         )
-        for name, field in TOTALS.items():
-            request.totals[name] = whole(request.said.get(field))
+        request.totals |= {name: whole(request.said.get(field)) for name, field in TOTALS.items()}
         request.untimed_tokens = 1  # generation_time_ms: from the first token to the last
         request.steps = steps_of(told, request, answer)
         contents.requests.append(request)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -84,4 +83,3 @@ class Reread:
         heads = int(next(iter(weights.values())).shape[0])
         label = "where the model looked from the step's last token"
         trace.run["attention"] = {"label": label, "layers": sorted(weights), "heads": heads, "probes": False}
-        assert np.all(np.diff(table["step"] or [0]) >= 0)

@@ -129,8 +129,8 @@ class Ledger:
         for output in outputs:
             if output != plain:
                 case, lossless = self.cases[prompt].prompt, line not in self.lossy
-                how = {"plain": plain, "lossless": lossless, "sampling": self.sampling}
-                difference = self.on_device(partial(divergence, self.target, output, case, **how))
+                judge = partial(divergence, self.target, output, case, plain=plain, lossless=lossless)
+                difference = self.on_device(partial(judge, sampling=self.sampling))
                 if difference:
                     return {"same": 0.0, "differs_at": difference.position, "verdict": difference.verdict}
         return {"same": 1.0, "differs_at": None}

@@ -173,8 +173,7 @@ def _borrow(drafting: Drafting) -> Iterator[Control]:
             "checkpoint", replace(drafting, network=changed),
         )  # fmt: skip
     if not network.config.shared:
-        changed = copy.copy(network)
-        changed._modules = dict(network._modules)
+        changed = _with(network)
         weight: Any = target.head.weight
         rows = weight.detach() if network.drafted is None else weight.detach()[network.drafted.long()]
         changed._modules["lm_head"] = head = nn.Linear(*rows.mT.shape, bias=False, device="meta")

@@ -60,8 +60,9 @@ class LlamaServer:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
             )
         self._finish = weakref.finalize(self, _end, self.process)
-        lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=_first_line, args=(self.process, lines), daemon=True).start()
+        lines, output = queue.Queue[str](), self.process.stdout
+        assert output is not None
+        threading.Thread(target=lambda: lines.put(output.readline()), daemon=True).start()
         try:
             self.address = lines.get(timeout=START_S).strip()
         except queue.Empty:
@@ -105,11 +106,6 @@ class LlamaServer:
             f": its process ended with status {status}"
         )  # fmt: skip
         return PeerLost(f"llama.cpp takes no part: it {why}{how}")
-
-
-def _first_line(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
-    assert process.stdout is not None
-    lines.put(process.stdout.readline())
 
 
 def _end(process: subprocess.Popen[str]) -> None:
