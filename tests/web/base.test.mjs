@@ -59,7 +59,7 @@ test("a precision names rows that are rounded", () => {
 
 test("a trace is indexed by step", () => {
   const model = new Model(small());
-  assert.deepEqual([model.stepCount, model.tokenCount, model.promptLength, model.isTree], [2, 8, 4, false]);
+  assert.deepEqual([model.stepCount, model.tokenCount, model.promptLength], [2, 8, 4]);
   assert.deepEqual(
     [model.rows("nodes", 0), model.rows("nodes", 1), model.rows("candidates", 1), model.rows("guesses", 0)],
     [[0, 1, 2, 3], [4], [], []],

@@ -3,7 +3,7 @@
 import { h, heads, scrolled, table } from "specviz/base/dom.js";
 import { format, percentage } from "specviz/base/numbers.js";
 import { COLORS } from "specviz/base/plotly.js";
-import { data, drawCharts, layout, page } from "specviz/acceptance/state.js";
+import { drawCharts, layout, page } from "specviz/acceptance/state.js";
 
 /** @param {Calibration} one @param {string} title @returns {Chart} */
 function diagram(one, title) {

@@ -2,7 +2,7 @@
 
 import { h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
-import { COLORS, DASHES, SYMBOLS, charts } from "specviz/base/plotly.js";
+import { COLORS, DASHES, SYMBOLS } from "specviz/base/plotly.js";
 import { data, drawCharts, layout, page, shown } from "specviz/acceptance/state.js";
 
 /** @type {Record<AcceptanceGroups, [string, string]>} */

@@ -5,7 +5,7 @@ import { show, start } from "specviz/attribution/runs.js";
 import { MODES, page, part, say, titleOf } from "specviz/attribution/state.js";
 import { coded, h, heads, must, replace, table } from "specviz/base/dom.js";
 import { plural, short, thousandths } from "specviz/base/numbers.js";
-import { alertNote, getJson, postJson, sentence, within } from "specviz/base/json.js";
+import { alertNote, getJson, goesOn, poll, postJson, sentence, within } from "specviz/base/json.js";
 import { COLORS, DASHES, SYMBOLS, charts, layout } from "specviz/base/plotly.js";
 import { stored } from "specviz/base/storage.js";
 
@@ -63,23 +63,22 @@ export function scoreForm() {
     await starting(event.submitter === demo ? demo : go, bad, async () => {
       stored.set("signals", signals.join(","));
       page.scoring = { id: (await postJson("api/attribution/score", asked)).id, counted: "whole" };
-      poll();
+      follow(page.scoring);
     });
   });
   return box;
 }
 
-async function poll() {
-  const { scoring } = page;
-  if (!scoring) return;
-  clearTimeout(page.timer);
+/** Draws a scoring until it is over. @param {NonNullable<typeof page.scoring>} scoring */
+function follow(scoring) {
+  /** @returns {Promise<Scores>} */
   const ask = () => getJson(`api/attribution/scores/${scoring.id}?answers=true`);
-  /** @type {Scores | undefined} */
-  const told = await within(part("scores"), ask, () => scoring === page.scoring);
-  if (!told) return;
-  scoring.told = told;
-  drawScores();
-  if (["queued", "running"].includes(told.state)) page.timer = setTimeout(poll, 700);
+  const wanted = () => scoring === page.scoring;
+  within(part("scores"), () => poll(ask, 700, wanted, (told) => {
+    scoring.told = told;
+    drawScores();
+    return goesOn(told.state);
+  }), wanted);
 }
 
 /** How far the scoring is, and its scores so far. */
@@ -87,7 +86,7 @@ export function drawScores() {
   const { scoring } = page;
   if (!scoring?.told) return;
   const { told, counted } = scoring;
-  const going = ["queued", "running"].includes(told.state);
+  const going = goesOn(told.state);
   const stop = () => postJson("api/attribution/stop", { id: told.id });
   const progress = [
     h("progress", { max: told.total, value: told.done, "aria-label": "Scored" }),

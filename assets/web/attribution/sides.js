@@ -54,7 +54,7 @@ export class Sides {
   /** A run in the answer: its number, its passage, its text. */
   /** @type {(link: SourceLink, inside: Child) => HTMLElement} */
   mark(link, inside) {
-    const { number, verbatim, text, source_index: index } = link;
+    const { number, verbatim, source_index: index } = link;
     const source = this.view.doc.sources[index];
     const from = `${source.name}${verbatim ? "" : ", not verbatim"}`;
     const label = `Run ${number}, ${plural(size(link), "token")}, from ${from}`;

@@ -38,7 +38,6 @@ export class AttributionPage {
   then = null;
   /** @type {{ id: string, counted: Scored, told?: Scores } | null} */
   scoring = null;
-  timer = 0;
   minRun = 2;
   /** @type {Counted} */
   counted = "words";

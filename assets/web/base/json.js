@@ -8,23 +8,32 @@ export const SILENT = "The server does not answer: is it still running?";
 /** What a route answers (``response``: fetched already). Throws an Error with the server's sentence and ``status``. */
 /** @type {(url: string, response?: Promise<Response>) => Promise<any>} */
 export async function getJson(url, response) {
-  let answer;
-  try {
-    answer = await (response || fetch(url));
-  } catch {
+  const answer = await (response || fetch(url)).catch(() => {
     throw new Error(SILENT);
-  }
-  let payload = null;
-  try {
-    payload = await answer.json();
-  } catch {
-    payload = null;
-  }
+  });
+  const payload = await answer.json().catch(() => null);
   if (!answer.ok || payload === null)
     throw Object.assign(new Error(payload?.error || `The server answered with an error (${answer.status}).`), {
       status: answer.status,
     });
   return payload;
+}
+
+/** Whether work of the server goes on. @param {string} state */
+export const goesOn = (state) => state === "queued" || state === "running";
+
+/**
+ * Asks every ``ms`` for as long as ``take`` says of the answer that more is to come; an answer that is not ``wanted``
+ * any more is dropped, and ends it.
+ *
+ * @type {<T>(ask: () => Promise<T>, ms: number, wanted: () => boolean, take: (answer: T) => boolean) => Promise<void>}
+ */
+export async function poll(ask, ms, wanted, take) {
+  while (wanted()) {
+    const answer = await ask();
+    if (!wanted() || !take(answer)) return;
+    await new Promise((later) => setTimeout(later, ms));
+  }
 }
 
 /** What a route answers to a body. @type {(url: string, body: unknown) => Promise<any>} */

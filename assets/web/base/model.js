@@ -68,7 +68,6 @@ export class Model {
     this.copies = new Map();
     this.read = this.promptLength;
     this.passages = 1 + Math.max(0, ...new Set(trace.tokens.passage));
-    this.isTree = false;
     /** @type {(number | undefined)[]} */
     this.poolIds = [];
     /** @type {(number | undefined)[]} */
@@ -144,8 +143,6 @@ export class Model {
     }
     this.indexPool();
     this.indexRuns();
-    const { drafted, depth } = this.trace.steps;
-    this.isTree = drafted.some((count, step) => count > depth[step]);
   }
 
   indexPool() {
@@ -356,11 +353,7 @@ export class Model {
   /** The candidate that would have accepted most (the first of them), null while the run goes on. */
   /** @param {Candidate[]} candidates */
   best(candidates) {
-    /** @type {Candidate | null} */
-    let best = null;
-    for (const candidate of candidates) {
-      if (candidate.would >= 0 && (!best || candidate.would > best.would)) best = candidate;
-    }
-    return best;
+    const known = candidates.filter(({ would }) => would >= 0);
+    return known.length ? known.reduce((best, one) => (one.would > best.would ? one : best)) : null;
   }
 }

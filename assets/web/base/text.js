@@ -43,32 +43,23 @@ const brief = (cells, most) => cut(glyphs(joined(cells)).replace(/␣{4,}/g, (sp
 /** The text of cells. @type {(cells: { text: string }[]) => string} */
 export const joined = (cells) => cells.map((cell) => cell.text).join("");
 
-/** @type {(hex: string) => Uint8Array} */
-function bytesOf(hex) {
-  const bytes = new Uint8Array(hex.length >> 1);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = parseInt(hex.slice(2 * i, 2 * i + 2), 16);
-  return bytes;
-}
+/** @param {string} hex */
+const bytesOf = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
-const LOWEST = [0, 0, 0x80, 0x800, 0x10000];
+const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** Length of the valid UTF-8 character that starts at ``at``, or 0. */
-/** @type {(bytes: Uint8Array, at: number) => number} */
-function characterLength(bytes, at) {
+/** The UTF-8 character that starts at ``at``, and its length; length 0 where there is none. */
+/** @type {(bytes: Uint8Array, at: number) => { text: string, length: number }} */
+function characterAt(bytes, at) {
   const lead = bytes[at];
-  if (lead < 0x80) return 1;
-  const length =
-    lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
-  if (!length || at + length > bytes.length) return 0;
-  let code = lead & (0x7f >> length);
-  for (let i = 1; i < length; i++) {
-    if ((bytes[at + i] & 0xc0) !== 0x80) return 0;
-    code = (code << 6) | (bytes[at + i] & 0x3f);
+  if (lead < 0x80) return { text: String.fromCharCode(lead), length: 1 };
+  const length = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  try {
+    return { text: decoder.decode(bytes.subarray(at, at + length)), length };
+  } catch {
+    return { text: `⟨x${hexByte(lead)}⟩`, length: 0 };
   }
-  return code < LOWEST[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : length;
 }
-
-const decoder = new TextDecoder();
 
 /** A character of a byte string, from byte ``start`` on. */
 /** @typedef {{ text: string, start: number, valid: boolean }} Character */
@@ -77,10 +68,8 @@ const decoder = new TextDecoder();
 export function characters(bytes) {
   const chars = [];
   for (let at = 0; at < bytes.length;) {
-    const length = characterLength(bytes, at);
-    if (length === 1) chars.push({ text: String.fromCharCode(bytes[at]), start: at, valid: true });
-    else if (length) chars.push({ text: decoder.decode(bytes.subarray(at, at + length)), start: at, valid: true });
-    else chars.push({ text: `⟨x${hexByte(bytes[at])}⟩`, start: at, valid: false });
+    const { text, length } = characterAt(bytes, at);
+    chars.push({ text, start: at, valid: length > 0 });
     at += length || 1;
   }
   return chars;
@@ -88,11 +77,8 @@ export function characters(bytes) {
 
 /** Byte offsets at which a grapheme starts. @type {(chars: Character[]) => Set<number | undefined>} */
 function graphemeStarts(chars) {
+  if (!segmenter) return new Set(chars.map((one) => one.start));
   const starts = new Set();
-  if (!segmenter) {
-    for (const c of chars) starts.add(c.start);
-    return starts;
-  }
   const offsets = new Map();
   let text = "";
   for (const c of chars) {

@@ -1,7 +1,7 @@
 /* Page "Compare", its lanes: fetched once, followed while they go on, counted and checked when they are over. */
 
 import { framed, h } from "specviz/base/dom.js";
-import { listen, sentence, within } from "specviz/base/json.js";
+import { listen, poll, sentence, within } from "specviz/base/json.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed, frame } from "specviz/compare/frame.js";
 import { Lane } from "specviz/compare/lane.js";
@@ -170,12 +170,13 @@ async function asked(what, ticket, place, draw) {
 /** The check of every run against plain decoding, asked for until it is done. @param {number} ticket */
 export async function lens(ticket) {
   if (!idsOf(drawn()).length) return;
-  await asked("lens", ticket, "lens-rows", (answer) => {
+  const wanted = () => ticket === page.ticket;
+  const ask = () => page.host.ask("lens", idsOf(drawn()));
+  await within(part("lens-rows"), () => poll(ask, 700, wanted, (answer) => {
     page.lens = answer;
     drawLens();
-    if (Object.values(page.lens).some((one) => one.state === "checking"))
-      setTimeout(() => ticket === page.ticket && lens(ticket), 700);
-  });
+    return Object.values(page.lens).some((one) => one.state === "checking");
+  }), wanted);
 }
 
 /** Everybody is done: numbers, the check against plain decoding, where they differ. @param {number} ticket */

@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { getJson, postJson, sentence } from "specviz/base/json.js";
+import { getJson, goesOn, poll, postJson, sentence } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { Choice, Field, Slider } from "specviz/ui/field.js";
 import { batch, html, render, signal } from "specviz/ui/html.js";
@@ -19,10 +19,8 @@ const asked = signal({ part: "", prompts: "examples", count: 12, max_new_tokens:
 const files = { prompts: null, server: null };
 const now = signal(/** @type {DoctorProgress | null} */ (null));
 const wrong = signal("");
+let newest = 0;
 const busy = signal(false); // it was asked to begin, and has not answered yet
-
-/** @param {DoctorCard} card */
-const goesOn = ({ state }) => state === "queued" || state === "running";
 
 /** What there is to examine, and the examinations of this user. */
 async function load() {
@@ -43,17 +41,17 @@ async function load() {
 /** Shows an examination, and follows it until it is over. @param {string} id */
 async function show(id) {
   wrong.value = "";
-  for (let first = true; first || (now.value?.id === id && goesOn(now.value)); first = false) {
-    if (!first) await new Promise((later) => setTimeout(later, LOOK_MS));
-    if (!first && now.value?.id !== id) return; // another one is looked at
-    try {
-      now.value = await getJson(`api/doctor/of/${encodeURIComponent(id)}`);
-    } catch (problem) {
-      wrong.value = sentence(problem);
-      return;
-    }
+  const ticket = ++newest;
+  const wanted = () => ticket === newest; // else another one is looked at
+  /** @returns {Promise<DoctorProgress>} */
+  const ask = () => getJson(`api/doctor/of/${encodeURIComponent(id)}`);
+  try {
+    await poll(ask, LOOK_MS, wanted, (one) => goesOn((now.value = one).state));
+  } catch (problem) {
+    if (wanted()) wrong.value = sentence(problem);
+    return;
   }
-  answer.value = await getJson("api/doctor").catch(() => answer.value);
+  if (wanted()) answer.value = await getJson("api/doctor").catch(() => answer.value);
 }
 
 /** @param {File | null} file */
@@ -149,7 +147,7 @@ const Earlier = ({ cards }) => html`<nav class="svdr-earlier ui-row" aria-label=
 
 /** @param {{ one: DoctorProgress }} props */
 function Outcome({ one }) {
-  if (goesOn(one)) return html`<${Progress} one=${one} />`;
+  if (goesOn(one.state)) return html`<${Progress} one=${one} />`;
   if (one.report) return html`<${Report} id=${one.id} report=${one.report} />`;
   return html`<p class="svp-note ${one.error ? "svp-error" : ""}" role="status">
     ${one.error || `${one.title}: stopped before it was over.`}</p>`;

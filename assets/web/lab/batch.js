@@ -2,11 +2,12 @@
 
 import { h, heads, must, titled } from "specviz/base/dom.js";
 import { bound } from "specviz/base/field.js";
+import { goesOn } from "specviz/base/json.js";
 import { BASELINE } from "specviz/base/methods.js";
 import { plural, short } from "specviz/base/numbers.js";
 import { missingMethods } from "specviz/shell/methods.js";
 import {
-  allowed, catalog, field, file, formulaList, goesOn, lineName, link, list, state, tabled, typed,
+  allowed, catalog, field, file, formulaList, lineName, link, list, state, tabled, typed,
 } from "specviz/lab/state.js";
 import { cardOf, parted, ruleField } from "specviz/shell/verifiers.js";
 

@@ -2,13 +2,13 @@
 
 import { emit } from "specviz/base/bus.js";
 import { h, heads, replace } from "specviz/base/dom.js";
-import { getJson, sentence, within } from "specviz/base/json.js";
+import { getJson, goesOn, sentence, within } from "specviz/base/json.js";
 import { format, plural, when } from "specviz/base/numbers.js";
 import { charts, clearCharts, theme } from "specviz/base/plotly.js";
 import * as batch from "specviz/lab/batch.js";
 import { otherJudges } from "specviz/lab/judges.js";
 import {
-  address, catalog, file, formulaList, goesOn, lab, link, list, note, parts, post, recipe, refresh, tabled,
+  address, catalog, file, formulaList, lab, link, list, note, parts, post, recipe, refresh, tabled,
 } from "specviz/lab/state.js";
 
 const POLL_MS = 1200;

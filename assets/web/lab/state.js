@@ -63,9 +63,6 @@ export const catalog = () => must(lab.catalog, "catalog yet");
 
 export const recipe = (name = lab.choice) => catalog().recipes.find((r) => r.name === name) || null;
 
-/** @param {string} state */
-export const goesOn = (state) => state === "queued" || state === "running";
-
 /** A parameter as it is typed. @param {Setting} value */
 export const typed = (value) =>
   value === null ? "off" : value === true ? "yes" : value === false ? "no" : String(value);

@@ -7,7 +7,7 @@ import { BASELINE } from "specviz/base/methods.js";
 import { format, plural, short } from "specviz/base/numbers.js";
 import { stored } from "specviz/base/storage.js";
 import { offerModel } from "specviz/shell/made_with.js";
-import { LASTS_MS, cold, done, firstMiss, lanes, whole } from "specviz/opening/race.js";
+import { LASTS_MS, cold, done, firstMiss, lanes } from "specviz/opening/race.js";
 import { why } from "specviz/opening/why.js";
 import { early, FIRST } from "specviz/shell/early.js";
 import { app, params } from "specviz/shell/state.js";

@@ -1,6 +1,6 @@
 /* "Connect a server …": the editor's prompt to a vLLM, a llama.cpp or their like; its acceptance while it answers. */
 
-import { getJson, postJson, sentence } from "specviz/base/json.js";
+import { getJson, poll, postJson, sentence } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { stored } from "specviz/base/storage.js";
 import { onInspect, open as openRun } from "specviz/shell/open.js";
@@ -61,16 +61,11 @@ function take(answer) {
 /** Asks for what has come, until it is over. */
 async function follow() {
   const id = now.value?.id;
-  while (now.value && now.value.id === id && !now.value.done) {
-    await new Promise((later) => setTimeout(later, LOOK_MS));
-    if (now.value?.id !== id) return;
-    try {
-      take(await getJson(`api/servers/of/${id}?after=${text.value.length}`));
-    } catch (problem) {
-      wrong.value = sentence(problem);
-      return;
-    }
-  }
+  /** @returns {Promise<ServerConnection>} */
+  const ask = () => getJson(`api/servers/of/${id}?after=${text.value.length}`);
+  const wanted = () => !!now.value && now.value.id === id && !now.value.done;
+  const more = (/** @type {ServerConnection} */ answer) => (take(answer), !answer.done);
+  await poll(ask, LOOK_MS, wanted, more).catch((problem) => (wrong.value = sentence(problem)));
 }
 
 const stop = () =>

@@ -1,6 +1,6 @@
 /* The form in the editor: the method's parameters and the run's settings, made from the server's catalog. */
 
-import { emit, on } from "specviz/base/bus.js";
+import { on } from "specviz/base/bus.js";
 import { closest, h, place, replace, rested } from "specviz/base/dom.js";
 import { field, fields, valuesOf } from "specviz/base/field.js";
 import { KeptState } from "specviz/shell/kept.js";

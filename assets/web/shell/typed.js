@@ -1,7 +1,7 @@
 /* The prompt's form, one for Inspect and Compare: what stands in it, undo and redo, and the texts that were typed,
    which this browser keeps while they are typed, so that no other prompt takes their place. */
 
-import { emit, on } from "specviz/base/bus.js";
+import { on } from "specviz/base/bus.js";
 import { closest, h, rested } from "specviz/base/dom.js";
 import { parse, stored } from "specviz/base/storage.js";
 import { inLine } from "specviz/base/text.js";

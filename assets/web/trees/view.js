@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { h, rested } from "specviz/base/dom.js";
-import { getJson, postJson, sentence } from "specviz/base/json.js";
+import { getJson, poll, postJson, sentence } from "specviz/base/json.js";
 import { plural, probability } from "specviz/base/numbers.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { setAddress } from "specviz/shell/address.js";
@@ -17,7 +17,7 @@ const POLL_MS = 700;
 const SIZES = "candidates,prompt tokens,R,τ designed,τ naive,τ random,L ms,τ ÷ L,speedup".split(",");
 const box = h("div.svp-trees");
 const wrong = signal("");
-let timer = 0;
+let newest = 0;
 
 /** Another size or budget: trees and numbers at once, charts a bit later. @type {(m: number, size: number) => void} */
 function pick(m, size) {
@@ -59,30 +59,25 @@ async function load() {
 }
 
 /** What is known of this machine has changed. @param {Partial<TreeMachine>} machine */
-function learn(machine) {
-  answer.value = { ...data(), ...machine };
-  follow();
-}
+const learn = (machine) => (answer.value = { ...data(), ...machine });
 
 /** Looks again while this machine is measured. */
-function follow() {
-  clearTimeout(timer);
-  if (data().measuring) timer = setTimeout(watch, POLL_MS);
+async function follow() {
+  const ticket = ++newest;
+  if (!data().measuring) return;
+  /** @returns {Promise<TreeMachine>} */
+  const ask = () => getJson("api/trees/latency");
+  const more = (/** @type {TreeMachine} */ machine) => {
+    if (machine.measuring) learn(machine);
+    else load();
+    return !!machine.measuring;
+  };
+  await poll(ask, POLL_MS, () => ticket === newest, more)
+    .catch((problem) => learn({ measuring: null, failed: sentence(problem) }));
 }
 
-const measure = () =>
-  postJson("api/trees/measure", {}).catch((problem) => ({ failed: sentence(problem) })).then(learn);
-
-async function watch() {
-  try {
-    /** @type {TreeMachine} */
-    const machine = await getJson("api/trees/latency");
-    if (!machine.measuring) return load();
-    learn(machine);
-  } catch (problem) {
-    learn({ measuring: null, failed: sentence(problem) });
-  }
-}
+const measure = () => postJson("api/trees/measure", {})
+  .catch((problem) => ({ failed: sentence(problem) })).then(learn).then(follow);
 
 /** A slider below its name and its value. */
 /** @param {{ name: string, label: string, help: string, low: number, high: number, value: number, words: string,

@@ -10,8 +10,7 @@ import { html, useLayoutEffect, useRef } from "specviz/ui/html.js";
  */
 export function Held({ is = "div", of, ...attributes }) {
   const nodes = [of].flat().filter((one) => one instanceof Node);
-  /** @type {{ current: Element | null }} */
-  const place = useRef(null);
+  const place = useRef(/** @type {Element | null} */ (null));
   useLayoutEffect(() => {
     const had = place.current ? [...place.current.childNodes] : [];
     const other = had.length !== nodes.length || nodes.some((node, k) => node !== had[k]);

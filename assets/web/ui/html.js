@@ -3,11 +3,9 @@
 import htm from "htm";
 import { h } from "preact";
 
-export { Fragment, createContext, render } from "preact";
-export {
-  useContext, useEffect, useId, useLayoutEffect, useMemo, useRef, useState,
-} from "preact/hooks";
-export { batch, computed, effect, signal, useComputed, useSignal, useSignalEffect } from "@preact/signals";
+export { createContext, render } from "preact";
+export { useContext, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+export { batch, computed, effect, signal } from "@preact/signals";
 
 /** Elements and components from a template. Text in ``${…}`` becomes text nodes, whatever it holds. */
 export const html = htm.bind(h);

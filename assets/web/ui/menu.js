@@ -22,8 +22,7 @@ const EDGE = 8; // pixels between a menu and the window's side
  */
 export function Menu({ label, name, items, class: look = "", children, failed = (problem) => { throw problem; } }) {
   const [open, setOpen] = useState(false);
-  /** @type {{ current: HTMLElement | null }} */
-  const wrap = useRef(null);
+  const wrap = useRef(/** @type {HTMLElement | null} */ (null));
   /** @type {() => HTMLElement[]} */
   const entries = () => Array.from(wrap.current?.querySelectorAll('[role="menuitem"]') ?? []);
   useLayoutEffect(() => { // before it is seen: it would jump

@@ -9,8 +9,7 @@ import { html, render, useLayoutEffect, useRef } from "specviz/ui/html.js";
  *   children?: import("preact").Drawn }} props It stays in the page while it is closed, with all that was typed.
  */
 export function Sheet({ title, open, close, class: name = "", children }) {
-  /** @type {{ current: HTMLDialogElement | null }} */
-  const place = useRef(null);
+  const place = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useLayoutEffect(() => {
     const dialog = place.current;
     if (open && !dialog?.open) dialog?.showModal();

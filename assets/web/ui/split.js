@@ -22,10 +22,8 @@ export function Split({
   name, label, first, second, down = false, share = 50, least = 20, class: look = "", moved = () => {},
 }) {
   const [at, setAt] = useState(() => Number(stored.get(`split-${name}`)) || share);
-  /** @type {{ current: HTMLElement | null }} */
-  const place = useRef(null);
-  /** @type {{ current: HTMLElement | null }} */
-  const bar = useRef(null);
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  const bar = useRef(/** @type {HTMLElement | null} */ (null));
   /** @param {number} to */
   const move = (to) => {
     const next = Math.round(10 * clamp(to, least, 100 - least)) / 10;

@@ -30,8 +30,7 @@ function pageTooltip() {
  */
 export function Hint({ is = "span", tip, children, ...attributes }) {
   const tips = useContext(Tips);
-  /** @type {{ current: Element | null }} */
-  const place = useRef(null);
+  const place = useRef(/** @type {Element | null} */ (null));
   const said = useRef(tip);
   said.current = tip;
   useLayoutEffect(() => {

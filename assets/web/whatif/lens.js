@@ -10,7 +10,6 @@ import { STATUS } from "specviz/inspect/tree_boxes.js";
 import { app } from "specviz/shell/state.js";
 import { drawCourses, layerName, sample } from "specviz/whatif/lens_chart.js";
 
-const WHAT = "What every layer of the target says of a drafted token: at which one it was decided against.";
 const NO_DRAFT = "Nothing was drafted in this step: there is no token to look at.";
 const MOST_KEPT = 200; // answers
 
@@ -37,7 +36,6 @@ export class LensView {
     this.asking = false;
     this.ranks = false;
 
-    const { tip } = inspector;
     /** A long draft is folded as it is without this panel. */
     this.folds = true;
     const { element, body, note, bar } = card("lens", "Lens");
