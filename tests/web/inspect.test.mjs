@@ -16,7 +16,7 @@ import { beside, marked } from "specviz/inspect/links.js";
 import { depthsBefore, prunedNodes } from "specviz/inspect/pruned.js";
 import { ofNode, ofPosition, ofStep, why } from "specviz/inspect/selection.js";
 import { routes } from "specviz/inspect/shares.js";
-import { left } from "specviz/inspect/timeline.js";
+import { FILTERS } from "specviz/inspect/timeline.js";
 import { arrange, items, position } from "specviz/inspect/tree_layout.js";
 import { decisive, otherwise, parting, range as judgedRange, rowsOf } from "specviz/judges/rules.js";
 import { before } from "specviz/lesson/asked.js";
@@ -198,7 +198,7 @@ test("the timeline brings out misses, or the steps that lost by their ranking", 
   trace.steps.accepted = [0, 0];
   const model = new Model(trace);
   model.report = { regrets: [{ step: 1 }] };
-  const kept = (filter) => [0, 1].filter((step) => left(filter, model, step));
+  const kept = (filter) => [0, 1].filter((step) => FILTERS[filter](model, step));
   assert.deepEqual(["all", "misses", "worst"].map(kept), [[0, 1], [0], [1]]);
 });
 

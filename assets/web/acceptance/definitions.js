@@ -2,7 +2,7 @@
 
 import { h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
-import { COLORS, DASHES, SYMBOLS } from "specviz/base/plotly.js";
+import { COLORS, lineLook } from "specviz/base/plotly.js";
 import { data, drawCharts, layout, page, shown } from "specviz/acceptance/state.js";
 
 /** @type {Record<AcceptanceGroups, [string, string]>} */
@@ -81,24 +81,22 @@ function drawings() {
     const set = drafting().find((one) => one.title === title);
     return set ? [{ set, n }] : [];
   });
-  /** @param {AcceptanceSet} set @param {number} n */
-  const look = ({ title }, n) => ({ name: title, marker: { color: COLORS[n], symbol: SYMBOLS[n], size: 7 } });
   /** @param {"conditional" | "unconditional"} key @param {string} words */
   const lines = (key, words) =>
     charted.map(({ set, n }) => ({
-      ...look(set, n),
+      ...lineLook(n),
+      name: set.title,
       x: set.depths.map((d) => d.depth),
       y: set.depths.map((d) => d[key]),
       text: set.depths.map((d) => `${d.stood} of ${key === "conditional" ? d.decided : d.drafts}`),
-      line: { color: COLORS[n], dash: DASHES[n], width: 2 },
-      mode: "lines+markers",
       hovertemplate: `position %{x}: %{y:.0%} ${words} (%{text})`,
     }));
   const rate = { yaxis: { range: [0, 1.02], tickformat: ".0%" } };
   const lengths = charted.map(({ set, n }) => {
     const all = set.lengths.reduce((sum, [, steps]) => sum + steps, 0);
     return {
-      ...look(set, n),
+      name: set.title,
+      marker: { color: COLORS[n] },
       type: "bar",
       x: set.lengths.map(([length]) => length),
       y: set.lengths.map(([, steps]) => steps / all),

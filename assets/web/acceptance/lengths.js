@@ -3,7 +3,7 @@
 import { h, heads, scrolled, table } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
-import { COLORS, DASHES, SYMBOLS } from "specviz/base/plotly.js";
+import { COLORS, lineLook } from "specviz/base/plotly.js";
 import { drawCharts, drawing, layout, page } from "specviz/acceptance/state.js";
 
 /** @param {number | null} value @param {(value: number) => string} form */
@@ -53,9 +53,7 @@ function curves(title, { alpha, curve, best, measured_to: most }) {
     name: batch > most ? `batch ${batch} *` : `batch ${batch}`,
     x: y.map((_, k) => k + 1),
     y,
-    mode: "lines+markers",
-    line: { color: COLORS[n], dash: DASHES[n], width: 2 },
-    marker: { color: COLORS[n], symbol: SYMBOLS[n], size: 7 },
+    ...lineLook(n),
     hovertemplate: `batch ${batch}: %{x} tokens pay from %{y:.0%} on<extra></extra>`,
   }));
   const own = {

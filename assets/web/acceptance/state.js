@@ -50,7 +50,6 @@ export function drawCharts(grid, make) {
 /** The layout of the page's charts. @type {typeof common} */
 export const layout = (title, x, y, { xaxis, yaxis, ...more } = {}) =>
   common(title, x, y, {
-    margin: { l: 56, r: 14, t: 44, b: 50 },
     showlegend: false,
     ...more,
     xaxis: { automargin: true, ...xaxis },

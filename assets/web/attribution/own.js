@@ -22,9 +22,7 @@ const SAMPLE = {
 
 /** A text to attribute, typed. */
 export function answerForm() {
-  const rest = () => {
-    answer.field.disabled = write.checked;
-  };
+  const rest = () => (answer.field.disabled = write.checked);
   const write = h("input", { type: "checkbox", name: "write", onchange: rest });
   const answer = area("answer", "Answer", 5, SAMPLE.answer, "The text to attribute, as it stands.");
   const context = area("context", "Sources", 9, SAMPLE.context, CONTEXT_HINT);

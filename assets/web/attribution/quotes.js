@@ -6,7 +6,7 @@ import { MODES, page, part, say, titleOf } from "specviz/attribution/state.js";
 import { coded, h, heads, must, replace, table } from "specviz/base/dom.js";
 import { plural, short, thousandths } from "specviz/base/numbers.js";
 import { alertNote, getJson, goesOn, poll, postJson, sentence, within } from "specviz/base/json.js";
-import { COLORS, DASHES, SYMBOLS, charts, layout } from "specviz/base/plotly.js";
+import { charts, layout, lineLook } from "specviz/base/plotly.js";
 import { stored } from "specviz/base/storage.js";
 
 const SHOWN = [2, 5, 8]; // of PLD+'s table 10
@@ -208,9 +208,7 @@ function f1Charts(told, counted) {
     name: short(row.title),
     x: catalog().min_runs,
     y: row.scores.map((score) => score.f1),
-    mode: "lines+markers",
-    line: { color: COLORS[k % COLORS.length], dash: DASHES[k % DASHES.length], width: 2 },
-    marker: { size: 6, symbol: SYMBOLS[k % SYMBOLS.length] },
+    ...lineLook(k),
     hovertemplate: "minimum length %{x}: F1 %{y:.3f}<extra>%{fullData.name}</extra>",
   }));
   const published = catalog().paper.rows.filter(([name]) => minRunOf(name));

@@ -5,6 +5,7 @@ import { NOTHING, at } from "specviz/attribution/links.js";
 import { Sides } from "specviz/attribution/sides.js";
 import { Tooltip, closest, framed, h, must, s } from "specviz/base/dom.js";
 import { clamp } from "specviz/base/numbers.js";
+import { endMark } from "specviz/inspect/links.js";
 
 /** The number of the first run that an element is a part of, 0 for none. @param {Element | null} element */
 const runOf = (element) => Number(element?.getAttribute("data-run")?.split(" ")[0] || 0);
@@ -231,16 +232,11 @@ export class Attribution {
     const d = `M${a.edge} ${a.y} C${middle} ${a.y} ${middle} ${b.y} ${b.edge} ${b.y}`;
     const ends = `M${a.x} ${a.y} H${a.edge} M${b.edge} ${b.y} H${b.x}`; // thin: they pass over text
     this.layer.setAttribute("class", `sv-a-links ${source.className.replace(/sv-a-(passage|folded)\b/g, "")}`);
-    const dots = [a, b].map(({ x, y, hidden }) =>
-      hidden
-        ? s("path.sv-a-line", { d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}` })
-        : s("circle", { cx: x, cy: y, r: 2.5 }),
-    );
     this.layer.replaceChildren(
       s("path.sv-a-line.sv-a-thin", { d: ends }),
       s("path.sv-a-line-back", { d }),
       s("path.sv-a-line", { d }),
-      ...dots,
+      ...[a, b].map((end) => endMark(end, "path.sv-a-line", "circle")),
     );
   }
 }
@@ -254,14 +250,10 @@ export class Attribution {
 function end(element, boxes, side, frame) {
   const rects = [...element.getClientRects()];
   const box = rects.find((one) => one.width > 1) || element.getBoundingClientRect();
-  let top = -Infinity,
-    bottom = Infinity;
-  for (const one of boxes) {
-    const view = one.getBoundingClientRect();
-    top = Math.max(top, view.top + 6);
-    bottom = Math.min(bottom, view.bottom - 6);
-  }
-  const outer = boxes[boxes.length - 1].getBoundingClientRect();
+  const views = boxes.map((one) => one.getBoundingClientRect());
+  const top = Math.max(...views.map((view) => view.top + 6));
+  const bottom = Math.min(...views.map((view) => view.bottom - 6));
+  const outer = views[views.length - 1];
   const y = clamp(box.bottom - 1, top, Math.max(top, bottom));
   const hidden = box.bottom - 1 > bottom ? 1 : box.bottom - 1 < top ? -1 : 0;
   const x = hidden ? (side === "right" ? outer.right - 14 : outer.left + 16) : side === "right" ? box.right : box.left;
@@ -279,19 +271,6 @@ function into(element, box) {
   box.scrollTop += one.top - view.top - view.height / 3;
 }
 
-function keys() {
-  /** @param {string} name */
-  const key = (name) => h("kbd", name);
-  return [
-    key("Tab"),
-    " to the runs, ",
-    key("←"),
-    " ",
-    key("→"),
-    " walk them, ",
-    key("Enter"),
-    " to the other end and back, ",
-    key("Esc"),
-    " lets go. Click a run to hold its line.",
-  ];
-}
+const KEYS = "[Tab] to the runs, [←] [→] walk them, [Enter] to the other end and back, [Esc] lets go. Click a run to " +
+  "hold its line.";
+const keys = () => KEYS.split(/[[\]]/).map((text, k) => (k % 2 ? h("kbd", text) : text));

@@ -8,6 +8,13 @@ export const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#
 export const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash"];
 export const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-up", "star", "pentagon"];
 
+/** The look of the ``n``-th line of a chart: no two are alike in colour, dash and marks. @param {number} n */
+export const lineLook = (n) => ({
+  mode: "lines+markers",
+  line: { color: COLORS[n % COLORS.length], dash: DASHES[n % DASHES.length], width: 2 },
+  marker: { color: COLORS[n % COLORS.length], symbol: SYMBOLS[n % SYMBOLS.length], size: 7 },
+});
+
 /** A chart without buttons. */
 const STILL = { displaylogo: false, displayModeBar: false, responsive: false };
 
@@ -70,6 +77,7 @@ export const layout = (title, x, y, { xaxis, yaxis, ...more } = {}) => ({
   template: theme().template,
   title: { text: title },
   height: 300,
+  margin: { l: 56, r: 14, t: 44, b: 50 },
   ...more,
   xaxis: { title: { text: x }, ...xaxis },
   yaxis: { title: { text: y }, ...yaxis },

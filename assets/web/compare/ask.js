@@ -96,9 +96,7 @@ function laneCard(one, n) {
   one.wrong = () => rows.some(({ row }) => row.querySelector('[aria-invalid="true"]'));
   const inside = [...(rule ? [rule] : []), ...rows].map(({ row }) => row);
   const details = h("details.ui-fold", { open: one.open }, h("summary", "Parameters"), inside);
-  details.addEventListener("toggle", () => {
-    one.open = details.open;
-  });
+  details.addEventListener("toggle", () => (one.open = details.open));
   return h(
     "div.svc-form-card.ui-stack.ui-box",
     h(

@@ -36,9 +36,7 @@ export function frame() {
   });
   const lasts = h("select.svp-select.svc-lasts", {
     "aria-label": "How long the race lasts",
-    onchange: ({ currentTarget: { value } }) => {
-      page.lasts = value === "real" ? "real" : Number(value);
-    },
+    onchange: ({ currentTarget: { value } }) => (page.lasts = value === "real" ? "real" : Number(value)),
   });
   const whole = { min: 0, max: 1, step: 1, value: 0 };
   const slider = h("input.svc-slider", { type: "range", "aria-label": "Clock of the race", ...whole });

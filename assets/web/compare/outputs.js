@@ -78,9 +78,7 @@ export function drawOutputs(place) {
   const lossy = h("input", {
     type: "checkbox",
     checked: !typed.lossless,
-    onchange: ({ currentTarget }) => {
-      typed.lossless = !currentTarget.checked;
-    },
+    onchange: ({ currentTarget }) => (typed.lossless = !currentTarget.checked),
   });
   const go = h("button.svp-button.svd-go", { onclick: ask }, "Judge them");
   function able() {

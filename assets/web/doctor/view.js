@@ -88,10 +88,8 @@ const Upload = ({ label, help, name, accept }) => html`<${Field} label=${label} 
 /** @param {{ of: DoctorAnswer }} props */
 function Form({ of }) {
   const { part, prompts, count, max_new_tokens: length, places, temperature, raw } = asked.value;
-  /** @type {(name: string) => (value: string | number | boolean) => void} */
-  const change = (name) => (value) => {
-    asked.value = { ...asked.value, [name]: value };
-  };
+  /** @type {(name: string) => (value: string | number | boolean) => unknown} */
+  const change = (name) => (value) => (asked.value = { ...asked.value, [name]: value });
   const parts = of.parts.map(({ id, title, own }) => ({
     value: id, label: title, group: own ? "Your own" : "Shipped",
   }));

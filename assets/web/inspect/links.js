@@ -23,6 +23,14 @@ export function beside(from, to) {
   return `${out} V${to.y - turn} Q${x} ${to.y} ${x + 5} ${to.y} H${to.x}`;
 }
 
+/** The mark at an end of a line: a dot, or where the end is out of sight an arrow that way. */
+/** @type {(end: Pick<End, "x" | "y" | "hidden">, line: "path" | `path.${string}`, dot: "circle" | `circle.${string}`)
+ *   => SVGElement} */
+export const endMark = ({ x, y, hidden }, line, dot) =>
+  hidden
+    ? s(line, { d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}` })
+    : s(dot, { cx: x, cy: y, r: 2.5 });
+
 export class Links {
   /** @param {Inspector} owner */
   constructor(owner) {
@@ -101,16 +109,7 @@ export class Links {
     const to = this.end(run.start, frame);
     if (!from || !to) return [];
     const d = beside(from, to);
-    /** @type {Element[]} */
-    const parts = [s("path.sv-link-back", { d }), s("path.sv-link", { d })];
-    for (const end of [from, to]) {
-      const { x, y, hidden } = end;
-      if (hidden)
-        parts.push(
-          s("path.sv-link", { d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}` }),
-        );
-      else parts.push(s("circle.sv-link-dot", { cx: x, cy: y, r: 2.5 }));
-    }
-    return parts;
+    const marks = [from, to].map((end) => endMark(end, "path.sv-link", "circle.sv-link-dot"));
+    return [s("path.sv-link-back", { d }), s("path.sv-link", { d }), ...marks];
   }
 }

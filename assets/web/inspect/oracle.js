@@ -1,10 +1,15 @@
 /* The oracle: the steps of a run under a perfect ranking, as the timeline's lane and in words (Python replays them). */
 
-import { h } from "specviz/base/dom.js";
+import { h, must } from "specviz/base/dom.js";
 import { term } from "specviz/base/terms.js";
 
 export const LANE = 8; // px
 const BLOCK = 5;
+
+/** The oracle's replay of a run; null where there is none. @param {Model} model */
+export function oracleOf({ report }) {
+  return report?.oracle && !("why" in report.oracle) ? report.oracle : null;
+}
 
 /** Where each of the oracle's steps begins and ends in the run's: steps and their shares, as numbers from 0. */
 /** @type {(ends: number[], emitted: number[]) => { from: number, to: number }[]} */
@@ -26,8 +31,8 @@ export function spans(ends, emitted) {
 /** The lane below a timeline's strips: a block per step of the oracle, solid where it does more than a recorded one. */
 /** @type {(pen: Pen, place: (step: number) => number, y: number, model: Model, colors: Colors) => void} */
 export function drawLane(pen, place, y, model, colors) {
-  const oracle = model.report?.oracle;
-  if (!oracle || "why" in oracle) return;
+  const oracle = oracleOf(model);
+  if (!oracle) return;
   for (const { from, to } of spans(oracle.ends, model.steps.emitted)) {
     const saves = to - from > 1;
     const x = place(from) + 0.5;
@@ -46,9 +51,7 @@ export function note(owner) {
 
 /** Says it of the run that is shown. @type {(element: HTMLElement, model: Model) => void} */
 export function describe(element, model) {
-  const oracle = model.report?.oracle;
-  const none = !oracle || "why" in oracle;
-  element.hidden = none;
-  if (none || !element.lastElementChild) return;
-  element.lastElementChild.textContent = `Oracle: ${oracle.needs} steps · ${oracle.words}`;
+  const oracle = oracleOf(model);
+  element.hidden = !oracle;
+  if (oracle) must(element.lastElementChild).textContent = `Oracle: ${oracle.needs} steps · ${oracle.words}`;
 }

@@ -24,24 +24,20 @@ const TIMES = 13; // the times' row
 function rowsOf(model, routes) {
   const { draft_ms: draft, verify_ms: verify } = model.steps;
   const timed = [draft, verify].some((column) => column.some((ms) => ms !== null));
-  const oracle = model.report?.oracle;
   return [
     { name: "accepted", high: STRIP, gap: 4 },
     ...(routes ? [{ name: "route", high: 8, gap: 4 }] : []),
     ...(timed ? [{ name: "time", high: TIMES, gap: 2 }] : []),
-    ...(oracle && !("why" in oracle) ? [{ name: "oracle", high: oracleLane.LANE, gap: 5 }] : []),
+    ...(oracleLane.oracleOf(model) ? [{ name: "oracle", high: oracleLane.LANE, gap: 5 }] : []),
   ];
 }
 
 /** Which steps a filter leaves. @type {Record<StepFilter, (model: Model, step: number) => boolean>} */
-const FILTERS = {
+export const FILTERS = {
   all: () => true,
   misses: ({ steps }, step) => steps.drafted[step] > 0 && steps.accepted[step] === 0,
   worst: ({ report }, step) => !!report?.regrets.some((one) => one.step === step),
 };
-
-/** Whether a filter leaves a step. @type {(filter: StepFilter, model: Model, step: number) => boolean} */
-export const left = (filter, model, step) => FILTERS[filter](model, step);
 
 /** @type {Record<string, number>} */
 const BY_KEY = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
@@ -155,16 +151,14 @@ export class Timeline {
     this.width = (full - LEFT - RIGHT) / count;
     const pen = sheet(this.canvas, full, this.height);
     const before = depthsBefore(model);
-    let most = 1;
-    for (let k = 0; k < accepted.length; k++) most = Math.max(most, emitted[k], depth[k], before[k]);
+    const most = accepted.reduce((high, _, k) => Math.max(high, emitted[k], depth[k], before[k]), 1);
     this.axis(pen, full, most, accepted.length);
     this.names(pen, rows, tops);
     const told = !imported.unknown(model, "steps.drafted") && !imported.unknown(model, "steps.accepted");
     const unit = (this.bars - 4) / most;
     const gap = this.width > 5 ? 1.5 : this.width > 2.5 ? 0.6 : 0;
     const wide = Math.max(0.7, this.width - gap);
-    let longest = 0;
-    for (let k = 0; k < accepted.length; k++) longest = Math.max(longest, this.total(k));
+    const longest = accepted.reduce((most, _, k) => Math.max(most, this.total(k)), 0);
     /** @type {(x: number, from: number, to: number, color: string) => void} */
     const bar = (x, from, to, color) => {
       pen.fillStyle = color;
@@ -172,7 +166,7 @@ export class Timeline {
     };
     for (let k = 0; k < accepted.length; k++) {
       const x = LEFT + k * this.width + gap / 2;
-      pen.globalAlpha = left(filter.peek(), model, k) ? 1 : 0.22;
+      pen.globalAlpha = FILTERS[filter.peek()](model, k) ? 1 : 0.22;
       if (depth[k] > emitted[k]) bar(x, emitted[k], depth[k], colors.ghost);
       if (before[k] > depth[k]) this.leftOut(pen, x, wide, before[k], depth[k], unit);
       if (accepted[k]) bar(x, 0, accepted[k], colors.accepted);
@@ -292,7 +286,7 @@ export class Timeline {
     const chosen = owner.filter.peek();
     const filter = chosen === "all" ? "misses" : chosen;
     for (let k = owner.number + by; k >= 0 && k < owner.model.stepCount; k += by)
-      if (left(filter, owner.model, k)) return owner.setStep(k);
+      if (FILTERS[filter](owner.model, k)) return owner.setStep(k);
     const what = filter === "misses" ? "miss" : "step that lost by its ranking";
     owner.say(by > 0 ? `No later ${what}.` : `No earlier ${what}.`);
   }
@@ -302,9 +296,9 @@ export class Timeline {
     const { owner } = this;
     owner.filter.value = filter;
     this.draw();
-    const steps = Array.from({ length: owner.model.stepCount }, (_, k) => k);
-    const first = steps.find((k) => left(filter, owner.model, k));
-    if (filter !== "all" && first !== undefined && !left(filter, owner.model, owner.number)) owner.setStep(first);
+    const left = (/** @type {number} */ step) => FILTERS[filter](owner.model, step);
+    const first = owner.model.steps.context.findIndex((_, step) => left(step));
+    if (filter !== "all" && first >= 0 && !left(owner.number)) owner.setStep(first);
   }
 
   /** @param {number} step */

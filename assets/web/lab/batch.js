@@ -94,18 +94,14 @@ function parameters(line, again, { check, redraw }) {
   const another = link("Add it once more, with other parameters or another verifier", () =>
     change(0, { method: line.method, params: { ...line.params }, open: true }),
   );
-  const details = h(
+  return h(
     "details.svb-params.ui-fold",
-    { open: line.open },
+    { open: line.open, ontoggle: ({ currentTarget }) => (line.open = currentTarget.open) },
     summary,
     rule?.row,
     h("div.svl-form.ui-row", fields),
     h("div.svb-more.ui-row.ui-soft", another, again ? link("Remove", () => change(1)) : null),
   );
-  details.addEventListener("toggle", () => {
-    line.open = details.open;
-  });
-  return details;
 }
 
 /** The methods with their lines. @param {Changes} changes */

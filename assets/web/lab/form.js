@@ -93,9 +93,7 @@ function workerFields() {
   kind.hidden = !form.workers;
   const number = numberField("workers", "Workers", 0, { min: 1, max: 64, placeholder: "none" });
   number.title = "Each opens the model itself. None: the app's own model does all runs, one after another.";
-  number.addEventListener("input", () => {
-    kind.hidden = !form.workers;
-  });
+  number.addEventListener("input", () => (kind.hidden = !form.workers));
   return [number, kind];
 }
 

@@ -114,10 +114,7 @@ function drawSpeedup(place) {
     const tokens = line("tokens", "tokens per step", TOKENS, "dot");
     const data_ = [line("speedup", "speedup", SPEEDUP, "solid"), tokens, marks];
     const title = `Expected speedup by draft length${beyond}`;
-    const look = layout(title, "draft length K", "×, tokens per step", {
-      margin: { l: 56, r: 14, t: 44, b: 50 },
-      yaxis: { rangemode: "tozero" },
-    });
+    const look = layout(title, "draft length K", "×, tokens per step", { yaxis: { rangemode: "tozero" } });
     const label = "Expected speedup and tokens per step by draft length";
     charts(grid, data.plotly, () => (grid.isConnected ? [{ label, data: data_, layout: look }] : null));
   }

@@ -250,20 +250,13 @@ export class WhatIf {
     this.timer = setTimeout(() => (this.inspector.player.timer ? this.soon() : this.ask()), REST_MS);
   }
 
-  /** The method and its parameters as they are set. */
-  setup() {
-    return { method: this.method, params: valuesOf(this.fields) };
-  }
-
-  /** The step shown, and what is to draft it: the place picked by hand, else the method chosen. */
+  /** The step shown, and what is to draft it: the place picked by hand, else the method as it is set. */
+  /** @returns {RedraftQuestion} */
   question() {
     const { inspector, picked } = this;
     const step = inspector.number;
-    /** @type {RedraftQuestion} */
-    const question = picked
-      ? { step, candidate: picked.row - inspector.model.rows("candidates", step)[0] }
-      : { step, ...this.setup() };
-    return question;
+    if (picked) return { step, candidate: picked.row - inspector.model.rows("candidates", step)[0] };
+    return { step, method: this.method, params: valuesOf(this.fields) };
   }
 
   /** Asks for the draft; one question at a time. @returns {Promise<void>} */
