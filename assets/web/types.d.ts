@@ -131,6 +131,8 @@ type Attributes<Target = Element> = { [name: string]: unknown } & {
     | ((event: HTMLElementEventMap[name] & { currentTarget: Target }) => unknown)
     | null;
 };
+/** What happened in a field of a component. */
+type FieldEvent<Target = HTMLInputElement> = Event & { currentTarget: Target };
 /** An HTML element's name, and its classes behind dots: "p", "p.sv-note.sv-faint". */
 type TagName = Tag | `${Tag}.${string}`;
 type Tag = keyof HTMLElementTagNameMap;

@@ -40,7 +40,7 @@ export class Board {
     const controls = h(
       "div.ui-row",
       h(
-        "label.sv-a-min.ui-line",
+        "label.sv-a-min.ui-line.ui-words",
         h("span", "minimum length ", this.sliderText),
         h("span.sv-a-slide", this.lengths, this.slider),
       ),
@@ -108,7 +108,7 @@ export class Board {
           "all tokens. By the text alone: no method, no signal.",
       ),
       h(
-        "div.sv-a-how",
+        "div.sv-a-how.ui-words",
         h("p", facts.join(" · ")),
         bar,
         list,

@@ -8,18 +8,6 @@ const LINES = 3;
 /** A link's tokens in the answer. @param {SourceLink} link */
 export const size = (link) => link.output_tokens[1] - link.output_tokens[0];
 
-/** No text, no link. @type {Threshold} */
-export const NOTHING = {
-  min_run: 1,
-  links: 0,
-  not_verbatim: 0,
-  copied_tokens: 0,
-  own_tokens: 0,
-  uncopied: [],
-  sources: [],
-  score: null,
-};
-
 /** The links of at least ``minRun`` tokens, numbered anew, and what they come to. */
 /** @type {(view: AttributedView, minRun: number) => Attributed} */
 export function at(view, minRun) {

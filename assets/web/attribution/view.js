@@ -1,11 +1,11 @@
 /* An answer beside its sources, every copied run linked. Reads documents of specattribution/1. */
 
 import { Board, COUNTED } from "specviz/attribution/board.js";
-import { NOTHING, at } from "specviz/attribution/links.js";
+import { at } from "specviz/attribution/links.js";
 import { Sides } from "specviz/attribution/sides.js";
-import { Tooltip, closest, framed, h, must, s } from "specviz/base/dom.js";
+import { Tooltip, closest, framed, h, later, must, s } from "specviz/base/dom.js";
+import { endMark } from "specviz/base/drawing.js";
 import { clamp } from "specviz/base/numbers.js";
-import { endMark } from "specviz/inspect/links.js";
 
 /** The number of the first run that an element is a part of, 0 for none. @param {Element | null} element */
 const runOf = (element) => Number(element?.getAttribute("data-run")?.split(" ")[0] || 0);
@@ -32,7 +32,7 @@ export class Attribution {
   /** @type {KnownQuotes | null} */
   gold = null;
   /** What the chosen signal's links come to. @type {Attributed} */
-  found = { ...NOTHING, links: [] };
+  found = later();
 
   /** @param {HTMLElement} host */
   constructor(host) {
@@ -122,7 +122,7 @@ export class Attribution {
 
   drawHead() {
     const { run } = this.doc;
-    const by = h("div.sv-by.ui-row", h("b", run.method_title), h("span", run.model));
+    const by = h("div.sv-by.ui-row.ui-words", h("b", run.method_title), h("span", run.model));
     const given = "The model did not write this answer: it was given, and each draft was kept where it agreed.";
     if (run.forced) by.append(this.tip.explained("span.sv-chip", given, "answer given"));
     if (run.signal === "attention") by.append(h("span.sv-chip", "by where the draft model looked"));

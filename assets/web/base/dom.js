@@ -274,7 +274,7 @@ export const fact = (name, value, title) => h("div", { title }, h("dt", name), h
 
 /** A titled panel. @param {string} name @param {string} title @param {Child[]} tools */
 export function card(name, title, ...tools) {
-  const note = h("span.sv-note.ui-clip");
+  const note = h("span.sv-note.ui-soft.ui-clip");
   const heading = h("h3.sv-heading", title);
   const bar = h("header.sv-bar", heading, note, h("span.sv-grow"), ...tools);
   const body = h("div.sv-body", { tabindex: "0", role: "group", "aria-label": title });

@@ -1,6 +1,6 @@
 /* Drawing again and again into the same elements, at little cost; dragging in them. */
 
-import { must } from "specviz/base/dom.js";
+import { must, s } from "specviz/base/dom.js";
 
 /** The attributes of an element as they were set last. @type {WeakMap<Element, Record<string, unknown>>} */
 const last = new WeakMap();
@@ -31,6 +31,14 @@ export function sheet(canvas, width, height) {
   pen.clearRect(0, 0, width, height);
   return pen;
 }
+
+/** The mark at an end of a line: a dot, or an arrow down (``hidden`` 1) or up (-1) where the end is out of sight. */
+/** @type {(end: { x: number, y: number, hidden: number }, line: "path" | `path.${string}`,
+ *   dot: "circle" | `circle.${string}`) => SVGElement} */
+export const endMark = ({ x, y, hidden }, line, dot) =>
+  hidden
+    ? s(line, { d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}` })
+    : s(dot, { cx: x, cy: y, r: 2.5 });
 
 /** Calls ``at`` where a pointer is pressed on an element and wherever it is dragged from there, ``over`` at the end. */
 /** @type {(element: HTMLElement, at: (event: PointerEvent) => void, over?: () => void) => void} */

@@ -66,6 +66,9 @@ function outputs() {
   return h("details.svc-setup.svc-outputs", { open }, summary, inside);
 }
 
+/** The runs that an address names. @param {URLSearchParams} asked */
+const lanesOf = (asked) => (asked.get("lanes") ?? "").split(",").filter(Boolean);
+
 async function load() {
   page.box.replaceChildren(h("p.svp-empty", "Looking for methods …"));
   const there = await within(page.box, async () => {
@@ -92,15 +95,13 @@ async function load() {
   );
   on("lanes", openRuns);
   on("address", (asked) => {
-    const lanes = (asked.get("lanes") ?? "").split(",").filter(Boolean);
+    const lanes = lanesOf(asked);
     if (asked.get("tab") !== "compare" || `${lanes}` === `${page.lanes.map((lane) => lane.id).filter(Boolean)}`) return;
     if (lanes.length) openRuns(lanes);
     else openForm();
   });
   on("current", drawPrompt);
-  const ids = (new URLSearchParams(location.search).get("lanes") || "").split(",")
-    .filter(Boolean)
-    .slice(0, page.data.most + 1);
+  const ids = lanesOf(new URLSearchParams(location.search)).slice(0, page.data.most + 1);
   if (ids.length) openRuns(ids);
   page.box.dataset.ready = "yes";
 }

@@ -7,7 +7,6 @@ import { begin } from "specviz/compare/live.js";
 import { page, part } from "specviz/compare/state.js";
 import { app } from "specviz/shell/state.js";
 
-
 /** Recorded runs by prompt, where it has several: one's own first, then the largest groups. */
 function groups() {
   /** @type {Map<string, RunRecord[]>} */

@@ -82,7 +82,7 @@ export class Ruler {
       ...lanes.map(({ name, mark, color }) => {
         const swatch = h("b.sv-lane-mark", mark);
         swatch.style.setProperty("--sv-lane", color);
-        return h("span", { title: name }, swatch, h("span", name));
+        return h("span", { title: name }, swatch, h("span.ui-clip", name));
       }),
     );
     this.element.setAttribute("aria-valuemax", String(this.length));

@@ -81,7 +81,7 @@ const stop = () =>
 /** @param {{ label: string, help: string, name: "prompts" | "server", accept: string }} props */
 const Upload = ({ label, help, name, accept }) => html`<${Field} label=${label} help=${help}>
   ${(/** @type {object} */ tied) => html`<input type="file" accept=${accept} ...${tied}
-    onChange=${(/** @type {Event & { currentTarget: HTMLInputElement }} */ { currentTarget }) =>
+    onChange=${(/** @type {FieldEvent} */ { currentTarget }) =>
       (files[name] = currentTarget.files?.[0] ?? null)} />`}
 </${Field}>`;
 
@@ -111,7 +111,7 @@ function Form({ of }) {
       <${Slider} label="Temperature" value=${temperature} low=${0.05} high=${2} step=${0.05}
         change=${change("temperature")} help="Of the target, for greedy against drawn drafts." />
       <label class="svdr-check ui-check"><input type="checkbox" checked=${raw}
-        onChange=${(/** @type {Event & { currentTarget: HTMLInputElement }} */ { currentTarget }) =>
+        onChange=${(/** @type {FieldEvent} */ { currentTarget }) =>
           change("raw")(currentTarget.checked)} /> Send prompts without the chat template</label>
       <${Upload} label="Server's log" name="server" accept=".log,.txt,.json,.jsonl,.out"
         help="Optional: of a vLLM, llama.cpp or SGLang that drafts with this part. Its acceptance is compared." />

@@ -44,7 +44,7 @@ class Row {
     this.rest = h("code", "");
     /** @type {{ cell: HTMLElement, share: string }[]} */
     this.terms = Array.from(terms, () => ({ cell: cell("sv-term"), share: "" }));
-    this.plains = Array.from(plains, () => cell("sv-plain"));
+    this.plains = Array.from(plains, () => cell("sv-plain ui-clip"));
     this.score = cell("sv-number");
     this.length = cell("sv-number");
     this.pips = cell("sv-pips");
@@ -53,7 +53,7 @@ class Row {
       "div.sv-crow",
       { role: "row" },
       this.rank,
-      h("span.sv-snippet", { role: "cell" }, this.place, this.anchor, this.taken, this.rest),
+      h("span.sv-snippet.ui-clip", { role: "cell" }, this.place, this.anchor, this.taken, this.rest),
       this.terms.map((one) => one.cell),
       this.plains,
       showScore && this.score,
@@ -163,7 +163,7 @@ export class CandidateTable extends Panel {
     this.table.style.minWidth = `${wide}px`;
     this.head.replaceChildren(
       ...columns.map(([, label, help]) => {
-        const one = h("span", { role: "columnheader" }, label);
+        const one = h("span.ui-clip", { role: "columnheader" }, label);
         return help ? this.owner.tip.add(one, () => told(one.textContent, help)) : one;
       }),
     );

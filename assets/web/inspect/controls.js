@@ -37,7 +37,7 @@ const keyedButton =
 /** @param {Inspector} inspector */
 export function playButton(inspector) {
   const play = keyedButton(inspector)("Play", "Space", () => inspector.player.toggle(), icon("play"));
-  play.classList.add("sv-primary");
+  play.classList.add("ui-call");
   return play;
 }
 

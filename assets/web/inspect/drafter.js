@@ -267,7 +267,8 @@ export class DrafterView extends LookPanel {
     const rank = numberOf(owner, node, "draft_rank");
     const theirs = node && node.rank >= 0 ? `, the target's no. ${node.rank + 1}` : "";
     const choices = rank === null ? null : h("p", `The drafter's no. ${rank + 1}${theirs}.`);
-    return h("div.sv-drafter-facts.ui-stack", box, choices, this.origin(node), this.delay(view, any), this.cosine(view));
+    return h("div.sv-drafter-facts.ui-stack.ui-words", box, choices, this.origin(node), this.delay(view, any),
+      this.cosine(view));
   }
 
   /** How near the states that a head made came to the target's own. @param {StepView} view */

@@ -65,7 +65,7 @@ function overlap(owner, beta) {
   const bars = barsOf(level(1, "sv-pair-q"), level(1, "sv-pair-p"), level(beta, "sv-pair-both"));
   const help = "Over the whole vocabulary: how likely a token drawn from the drafter is accepted here.";
   const tip = () => told("Overlap β", formula(`= Σ min(p, q) = ${format(beta)}`), help);
-  return owner.tip.explained("div.sv-beta", tip, h("span", "overlap β ", h("b", probability(beta))), bars);
+  return owner.tip.explained("div.sv-beta.ui-words", tip, h("span", "overlap β ", h("b", probability(beta))), bars);
 }
 
 /** A guess with what became of it. @type {(owner: Inspector, place: Place, one: Guess) => Judged} */

@@ -20,8 +20,8 @@ export class Drawer {
     this.metrics = h("dl.sv-metrics.sv-all-metrics.ui-row");
     this.parameters = h("div.sv-parameters.ui-row");
     this.run = h("div");
-    this.compression = h("p.sv-compression.ui-row");
-    this.brief = h("p.sv-brief");
+    this.compression = h("p.sv-compression.ui-row.ui-words");
+    this.brief = h("p.sv-brief.ui-words");
     this.parts = h("div.sv-breakdown-parts.ui-tiles");
     this.breakdown = h("div.sv-breakdown", this.brief, this.parts);
     const close = button("Close the details", { class: "sv-square sv-quiet", onclick: () => this.toggle(false) });

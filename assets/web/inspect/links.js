@@ -1,6 +1,7 @@
 /* Copied spans, linked both ways: the marks in both panes and the drawn line between them. */
 
 import { button, icon, s } from "specviz/base/dom.js";
+import { endMark } from "specviz/base/drawing.js";
 import { clamp, plural } from "specviz/base/numbers.js";
 
 const MOST_LINES = 12;
@@ -22,14 +23,6 @@ export function beside(from, to) {
   const out = `M${from.x} ${from.y} H${x + 5} Q${x} ${from.y} ${x} ${from.y + turn}`;
   return `${out} V${to.y - turn} Q${x} ${to.y} ${x + 5} ${to.y} H${to.x}`;
 }
-
-/** The mark at an end of a line: a dot, or where the end is out of sight an arrow that way. */
-/** @type {(end: Pick<End, "x" | "y" | "hidden">, line: "path" | `path.${string}`, dot: "circle" | `circle.${string}`)
- *   => SVGElement} */
-export const endMark = ({ x, y, hidden }, line, dot) =>
-  hidden
-    ? s(line, { d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}` })
-    : s(dot, { cx: x, cy: y, r: 2.5 });
 
 export class Links {
   /** @param {Inspector} owner */

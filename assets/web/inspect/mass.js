@@ -64,13 +64,13 @@ export function mass(owner, place, list) {
     row("q", [...parts.shared.map(pieceOf("shared", both)), ...parts.surplus.map(pieceOf("surplus", "q − p"))]),
     row("p", [...parts.shared.map(pieceOf("shared", both)), ...parts.residual.map(pieceOf("residual", "p − q"))]),
     h(
-      "ul.sv-mass-words.ui-legend",
+      "ul.sv-mass-words.ui-legend.ui-words",
       said("shared", "shared: ", h("b", probability(beta)), " of the drafter's tokens stand"),
       said("surplus", "too much of q: ", h("b", lost), " are rejected"),
       said("residual", "too little of q: rejected ones are drawn from these ", h("b", lost), " of p instead"),
     ),
     h(
-      "p.sv-mass-note",
+      "p.sv-mass-note.ui-words",
       !drawn
         ? "So it would be if tokens were drawn, at temperature 1: this draft's were not."
         : owner.model.run.method.lossless === false

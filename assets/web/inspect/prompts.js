@@ -229,7 +229,7 @@ export class PromptsView extends LookPanel {
       const levels = [level(any / seen, "sv-true-any"), level(first / seen, "sv-true-first")];
       const shares = `first ${percent(first, seen)}, offered ${percent(any, seen)} of ${seen.toLocaleString("en")}`;
       const bar = h("span.sv-true-bar", { "aria-hidden": "true" }, levels);
-      return h("div.sv-true", h("span", `distance ${k + 1}`), bar, h("span", shares));
+      return h("div.sv-true.ui-words", h("span", `distance ${k + 1}`), bar, h("span", shares));
     });
     return h("section", title, rows);
   }

@@ -45,7 +45,7 @@ export function Regrets({ inspector }) {
   return html`<section class="sv-card sv-regrets" aria-label="Ranking regret">
     <header class="sv-bar">
       <h3 class="sv-heading">Ranking regret</h3>
-      <${Hint} class="sv-note ui-clip" tip=${() => explain(inspector, KEY)}>${said}</${Hint}>
+      <${Hint} class="sv-note ui-soft ui-clip" tip=${() => explain(inspector, KEY)}>${said}</${Hint}>
     </header>
     <${Table} label="Steps by ranking regret, the worst first" class="sv-regret-table" columns=${columns} rows=${shown}
       pick=${go} current=${(/** @type {Regret} */ { step }) => step === inspector.at.value}

@@ -188,38 +188,25 @@ export function compression(owner) {
     owner.tip.explained("span", () => tip, `${label} `, h("b", text), more);
   const { context_tokens: full, kept_tokens: kept, prompt_tokens_full: before } = left;
   const parts = [];
-  if (full && kept)
-    parts.push(
-      fact(
-        "context",
-        `${whole(full)} → ${whole(kept)} tokens`,
-        ` (${format(full / kept, 2)}×, ${left.compressor || "compressed"})`,
-        [
-          h("b", "The target read a compressed context; drafts come from the full one."),
-          formula(
-            `${whole(full)} ÷ ${whole(kept)} = ` +
-              `${format(full / kept)}${left.ratio_asked ? `; asked: ${format(left.ratio_asked)}` : ""}`,
-          ),
-        ],
-      ),
-    );
-  if (before)
-    parts.push(
-      fact("prompt", `${whole(before)} → ${whole(run.prompt_length)} tokens`, "", [
-        "The whole prompt, before and after.",
-      ]),
-    );
+  if (full && kept) {
+    const asked = left.ratio_asked ? `; asked: ${format(left.ratio_asked)}` : "";
+    const about = ` (${format(full / kept, 2)}×, ${left.compressor || "compressed"})`;
+    parts.push(fact("context", `${whole(full)} → ${whole(kept)} tokens`, about, [
+      h("b", "The target read a compressed context; drafts come from the full one."),
+      formula(`${whole(full)} ÷ ${whole(kept)} = ${format(full / kept)}${asked}`),
+    ]));
+  }
+  const tokens = before && `${whole(before)} → ${whole(run.prompt_length)} tokens`;
+  if (tokens) parts.push(fact("prompt", tokens, "", ["The whole prompt, before and after."]));
   const bytes = run.memory?.kv_bytes_per_token;
   if (bytes && before) {
     const written = owner.model.tokenCount - run.prompt_length;
     /** @type {(prompt: number) => string} */
     const size = (prompt) => format((bytes * (prompt + written)) / 1e6);
-    parts.push(
-      fact("keys and values", `${size(before)} → ${size(run.prompt_length)} MB`, "", [
-        h("b", "Memory of the target's cache at the end of the run."),
-        formula(`= ${whole(bytes)} bytes per token × (prompt + ${whole(written)} output tokens) ÷ 10⁶`),
-      ]),
-    );
+    parts.push(fact("keys and values", `${size(before)} → ${size(run.prompt_length)} MB`, "", [
+      h("b", "Memory of the target's cache at the end of the run."),
+      formula(`= ${whole(bytes)} bytes per token × (prompt + ${whole(written)} output tokens) ÷ 10⁶`),
+    ]));
   }
   const { prefill_ms: prefill } = run.timings || {};
   if (prefill) parts.push(fact("prefill", `${format(prefill)} ms`, "", ["Time of the forward over the prompt."]));

@@ -252,7 +252,7 @@ const FORCED =
 /** Title, method, model and badges. @param {Inspector} owner */
 export function heading(owner) {
   const { run } = owner.model;
-  const by = h("div.sv-by.ui-row");
+  const by = h("div.sv-by.ui-row.ui-words");
   const { method } = run;
   const model = run.model || {};
   const about = () => [h("div", method.summary || ""), h("div.sv-faint", method.paper || "")];

@@ -281,7 +281,7 @@ export class Lesson {
     /** @type {HTMLElement[]} */
     const inside = [button("Back", backs, key("←"), " Back")];
     const grow = h("span.sv-grow");
-    const primary = "sv-button sv-primary";
+    const primary = "sv-button ui-call";
     if (!this.stop) {
       inside.push(button("Begin again", { onclick: () => this.restart() }, "Begin again"), grow);
       const on = { class: primary, onclick: () => next?.go() };

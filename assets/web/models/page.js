@@ -78,10 +78,9 @@ function Busy() {
 
 function Picker() {
   const of = list.value;
-  /** @type {(event: Event & { currentTarget: HTMLSelectElement }) => unknown} */
+  /** @type {(event: FieldEvent<HTMLSelectElement>) => unknown} */
   const weigh = ({ currentTarget }) => ((weights.value = currentTarget.value), refresh());
-  /** @type {(event: Event & { currentTarget: HTMLInputElement }) => unknown} */
-  const type = ({ currentTarget }) => (typed.value = currentTarget.value);
+  const type = (/** @type {FieldEvent} */ { currentTarget }) => (typed.value = currentTarget.value);
   const load = (/** @type {Event} */ event) => (event.preventDefault(), use(typed.value));
   return html`<${Sheet} title="Model" open=${shown.value} close=${close} class="svm">
     <p class="ui-soft">Runs started from now on use the model you choose; those that wait or go on keep theirs.</p>

@@ -86,7 +86,7 @@ function inspect() {
 
 /** A text field. @param {{ name: "address" | "folder" | "key", label: string, help: string, type?: string }} props */
 function Typed({ name, label, help, type = "text" }) {
-  const typed = (/** @type {Event & { currentTarget: HTMLInputElement }} */ { currentTarget }) =>
+  const typed = (/** @type {FieldEvent} */ { currentTarget }) =>
     (asked.value = { ...asked.value, [name]: currentTarget.value });
   return html`<${Field} label=${label} help=${help}>
     ${(/** @type {object} */ tied) => html`<input class="ui-input sv-connect-line" type=${type} maxlength="1000"

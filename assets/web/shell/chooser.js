@@ -60,7 +60,7 @@ function methodSelect() {
 function Versus() {
   request.renewed.value;
   if (!request.comparable.value) return null;
-  /** @type {(event: Event & { currentTarget: HTMLInputElement }) => void} */
+  /** @type {(event: FieldEvent) => void} */
   const flip = ({ currentTarget }) => {
     request.settings.compare = currentTarget.checked;
     emit("compare");

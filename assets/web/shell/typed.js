@@ -129,10 +129,9 @@ const again = computed(() => at.value + 1 < past.value.length);
 /** What one does with a prompt: undo, name, choose another, send it to a server of one's own. */
 function Beside() {
   const items = () => texts.value.map((one, k) => ({ label: named(one), act: () => restore(k) }));
-  /** @type {(event: Event & { currentTarget: HTMLElement }) => Promise<void>} */
+  /** @type {(event: FieldEvent<HTMLElement>) => Promise<void>} */
   const connect = async ({ currentTarget }) => (await import("specviz/servers/page.js")).open(currentTarget);
-  /** @type {(event: Event & { currentTarget: HTMLInputElement }) => void} */
-  const name = ({ currentTarget }) => call(currentTarget.value);
+  const name = (/** @type {FieldEvent} */ { currentTarget }) => call(currentTarget.value);
   /** @type {(by: -1 | 1, label: string, tip: string, can: boolean) => import("preact").Drawn} */
   const turn = (by, label, tip, can) => html`<${Hint} is="button" type="button" class="ui-button svp-turn"
     aria-label=${tip} tip=${tip} disabled=${!can} onClick=${() => step(by)}>${label}</${Hint}>`;

@@ -8,6 +8,7 @@ import { Table } from "specviz/ui/table.js";
 import { main, site, to } from "specviz/site/site.js";
 
 const ALL = "";
+const TIP = "Emitted tokens ÷ verify steps.";
 
 /** Runs with every word somewhere, and of what is chosen. @type {(asked: { [name: string]: string }) => SiteRun[]} */
 export const found = ({ text, method, model, category, tag }) => {
@@ -64,18 +65,17 @@ function Prompt({ runs }) {
   </section>`;
 }
 
-const COLUMNS = [
-  { head: "Run", cell: (/** @type {SiteRun} */ run) => html`<a href=${to("run", { run: run.key })}>${run.title}</a>` },
-  { head: "Method", cell: (/** @type {SiteRun} */ run) => run.method },
-  { head: "Model", cell: (/** @type {SiteRun} */ run) => run.model },
-  { head: "Tokens", number: true, cell: (/** @type {SiteRun} */ run) => run.tokens.toLocaleString("en") },
-  { head: "Steps", number: true, cell: (/** @type {SiteRun} */ run) => run.steps.toLocaleString("en") },
-  {
-    head: "Tokens per step", number: true, tip: "Emitted tokens ÷ verify steps.",
-    cell: (/** @type {SiteRun} */ run) => decimal(run.per_step),
-  },
-  { head: "Tags", cell: (/** @type {SiteRun} */ run) => run.tags.join(", ") },
-].filter(({ head }) => head !== "Tags" || site.runs.some((run) => run.tags.length));
+/** @type {import("specviz/ui/table.js").Column<SiteRun>[]} */
+const ALL_COLUMNS = [
+  { head: "Run", cell: (run) => html`<a href=${to("run", { run: run.key })}>${run.title}</a>` },
+  { head: "Method", cell: (run) => run.method },
+  { head: "Model", cell: (run) => run.model },
+  { head: "Tokens", number: true, cell: (run) => run.tokens.toLocaleString("en") },
+  { head: "Steps", number: true, cell: (run) => run.steps.toLocaleString("en") },
+  { head: "Tokens per step", number: true, tip: TIP, cell: (run) => decimal(run.per_step) },
+  { head: "Tags", cell: (run) => run.tags.join(", ") },
+];
+const COLUMNS = ALL_COLUMNS.filter(({ head }) => head !== "Tags" || site.runs.some((run) => run.tags.length));
 
 function Site() {
   const [asked, ask] = useState({ text: "", method: ALL, model: ALL, category: ALL, tag: ALL });
@@ -84,8 +84,7 @@ function Site() {
   /** @type {Map<string, SiteRun[]>} */
   const groups = new Map();
   for (const run of runs) groups.set(run.prompt, [...(groups.get(run.prompt) ?? []), run]);
-  /** @type {(event: Event & { currentTarget: HTMLInputElement }) => void} */
-  const typed = ({ currentTarget }) => ask({ ...asked, text: currentTarget.value });
+  const typed = (/** @type {FieldEvent} */ { currentTarget }) => ask({ ...asked, text: currentTarget.value });
   const shown = by === "prompt" ? [...groups].map(([key, group]) => html`<${Prompt} key=${key} runs=${group} />`)
     : html`<${Table} label="Runs" columns=${COLUMNS} rows=${runs} />`;
   return html`

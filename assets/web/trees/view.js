@@ -87,8 +87,7 @@ const Dial = ({ name, label, help, low, high, value, words, change }) => html`<d
   <output class="svt-${name}-now" for="svt-${name}">${words}</output>
   <input type="range" class="svt-${name}" id="svt-${name}" min=${low} max=${high} step="1" value=${value}
     disabled=${high <= low} aria-valuetext=${words} aria-describedby="svt-${name}-help"
-    onInput=${(/** @type {Event & { currentTarget: HTMLInputElement }} */ { currentTarget }) =>
-      change(Number(currentTarget.value))} />
+    onInput=${(/** @type {FieldEvent} */ { currentTarget }) => change(Number(currentTarget.value))} />
   <small id="svt-${name}-help">${help}</small>
 </div>`;
 

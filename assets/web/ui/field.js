@@ -33,8 +33,7 @@ export function Field({ label, help, wrong, id, children }) {
  */
 export function Slider({ label, value, low, high, step = 1, help, change, released }) {
   const bad = !(value >= low && value <= high);
-  /** @type {(event: Event & { currentTarget: HTMLInputElement }) => unknown} */
-  const moved = ({ currentTarget }) => change(currentTarget.valueAsNumber);
+  const moved = (/** @type {FieldEvent} */ { currentTarget }) => change(currentTarget.valueAsNumber);
   return html`<${Field} label=${label} help=${help} wrong=${bad && `Needs a number from ${low} to ${high}.`}>
     ${(/** @type {object} */ tied) => html`
       <input class="ui-range" type="range" tabindex="-1" aria-hidden="true" min=${low} max=${high} step=${step}
@@ -58,8 +57,7 @@ export function Choice({ label, value, options, change, help }) {
       .filter((one) => (one.group ?? "") === group)
       .map((one) => html`<option value=${one.value} disabled=${one.off} selected=${one.value === value}>
         ${one.label}</option>`);
-  /** @type {(event: Event & { currentTarget: HTMLSelectElement }) => unknown} */
-  const chosen = ({ currentTarget }) => change(currentTarget.value);
+  const chosen = (/** @type {FieldEvent<HTMLSelectElement>} */ { currentTarget }) => change(currentTarget.value);
   return html`<${Field} label=${label} help=${help}>
     ${(/** @type {object} */ tied) => html`<select class="ui-input ui-select" onChange=${chosen} ...${tied}>
       ${groups.map((group) => (group ? html`<optgroup label=${group}>${of(group)}</optgroup>` : of(group)))}
