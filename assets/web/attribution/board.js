@@ -108,11 +108,11 @@ export class Board {
           "all tokens. By the text alone: no method, no signal.",
       ),
       h(
-        "div.sv-a-how.ui-words",
-        h("p", facts.join(" · ")),
+        "div.sv-a-how",
+        h("p.ui-words", facts.join(" · ")),
         bar,
         list,
-        !this.view.text && h("p.sv-a-signal", by.join(" · "), verdict ? " · " : "", verdict),
+        !this.view.text && h("p.sv-a-signal.ui-words", by.join(" · "), verdict ? " · " : "", verdict),
       ),
       found.score ? this.goldBox(found.score) : "",
     );
