@@ -329,7 +329,7 @@ def simulate() -> Iterator[SimulatedDevice]:
     device = SimulatedDevice()
     _current.append(device)
     cuda = mock.patch.multiple(
-        torch.cuda, Event=_Event, current_stream=lambda device=None: None,
+        torch.cuda, Event=_Event, current_stream=lambda device=None: None, device_count=lambda: 1,
         synchronize=lambda where=None: device.note("wait"), get_device_name=lambda *where: "simulated",
         mem_get_info=lambda *where: (1 << 40, 1 << 40), memory_reserved=lambda *where: 0,
         memory_allocated=lambda *where: 0,
