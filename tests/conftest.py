@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The test's folder, with specviz's own folder in it: nothing that other tests made is found."""
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def module_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of specviz's own for all tests of a file."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("home")
+        patch.setenv("SPECVIZ_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="module")

@@ -35,10 +35,8 @@ RUNS = (synthetic.chain(), synthetic.tree(), synthetic.draft_model_trace())
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield StubDesk(gallery=RUNS)
+def desk(module_home: Path) -> StubDesk:
+    return StubDesk(gallery=RUNS)
 
 
 @pytest.fixture(scope="module")

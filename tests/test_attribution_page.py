@@ -64,10 +64,8 @@ def tiny() -> Any:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield attribution_desk(tiny)
+def desk(module_home: Path) -> Desk:
+    return attribution_desk(tiny)
 
 
 @pytest.fixture(scope="module")

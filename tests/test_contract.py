@@ -23,18 +23,16 @@ ALIKE = {"glide", "sps+ppd", "hydra", "eagle", "eagle3", "ppd+typical", "medusa+
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory):
+def target(module_home, tmp_path_factory):
     """A tiny target with untrained draft models and, for PPD on a drafter, a language model with prompt tokens offered
     as its drafter: every method has what it needs.
     """
     made, folder = tiny_target("qwen3"), save_model(tmp_path_factory.mktemp("drafter"), "qwen3", 2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        for kind in kinds():
-            save_tiny_part(made, kind)
-        offer_drafter(made, folder)
-        save_tiny_part(open_drafter(made, folder), "ppd")
-        yield made
+    for kind in kinds():
+        save_tiny_part(made, kind)
+    offer_drafter(made, folder)
+    save_tiny_part(open_drafter(made, folder), "ppd")
+    return made
 
 
 @pytest.fixture(scope="module")

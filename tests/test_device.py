@@ -43,18 +43,16 @@ COPIES = {
 
 
 @pytest.fixture(scope="module", params=["qwen3", "gpt2"])
-def folder(request, tmp_path_factory):
+def folder(request, module_home, tmp_path_factory):
     """A saved model with grouped heads, or without, and where it can be, parts and a drafter for it."""
     place = tmp_path_factory.mktemp(request.param)
     save_model(place, request.param)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        if request.param == "qwen3":
-            here = load_target(place, device="cpu")
-            for kind in kinds():
-                save_tiny_part(here, kind)
-            save_tiny_part(open_drafter(here, save_model(place / "drafter", "qwen3", 2)), "ppd")
-        yield place
+    if request.param == "qwen3":
+        here = load_target(place, device="cpu")
+        for kind in kinds():
+            save_tiny_part(here, kind)
+        save_tiny_part(open_drafter(here, save_model(place / "drafter", "qwen3", 2)), "ppd")
+    return place
 
 
 @pytest.fixture(scope="module")

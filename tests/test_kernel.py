@@ -40,10 +40,9 @@ compiles = pytest.mark.compile("half a minute of compiling")
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def own(module_home: Path) -> Iterator[None]:
     """The kernels, compiled into a home of their own, for this file alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
         patch.setattr(KERNELS, "library", None)
         patch.setattr(KERNELS, "failed", None)
         if reason := KERNELS.why_not():

@@ -247,12 +247,12 @@ def app(models: Path, tmp_path: Path) -> Iterator[tuple[TestClient, Any]]:
 
 
 @pytest.fixture(scope="module")
-def refusing(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Any]]:
+def refusing(
+    models: Path, module_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[TestClient, Any]]:
     """One server for all tests in which nothing is loaded; its models are in ``models``."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        with serving_first(models, tmp_path_factory.mktemp("served")) as served:
-            yield served
+    with serving_first(models, tmp_path_factory.mktemp("served")) as served:
+        yield served
 
 
 def choose(client: TestClient, model: object, **more: Any) -> Any:

@@ -60,14 +60,12 @@ FIRST = [one for one in VARIANTS if one[0] in ("pld+h", "adapld", "sps", "ppd", 
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory):
+def target(module_home):
     made = tiny_target("qwen3")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        for kind in kinds():
-            few = {"heads": 2, "draft_vocab": 64} if kind in ("medusa", "hydra") else {}  # fewer ranks are near ties
-            save_tiny_part(made, kind, **few)
-        yield made
+    for kind in kinds():
+        few = {"heads": 2, "draft_vocab": 64} if kind in ("medusa", "hydra") else {}  # fewer ranks are near ties
+        save_tiny_part(made, kind, **few)
+    return made
 
 
 @pytest.fixture(scope="module")

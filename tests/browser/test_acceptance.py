@@ -10,7 +10,7 @@ import pytest
 from decoders import Prompt, generate, load_target
 from decoders.model.files.catalog import BUNDLED, model_place
 from tests import synthetic
-from tests.stubs import StubDesk, nothing_wrong, serving, visiting
+from tests.stubs import StubDesk, nothing_wrong, visiting
 from tests.waiting import becomes, expect, fits
 
 Visit = Callable[..., Any]
@@ -36,12 +36,9 @@ def target() -> Any:
 
 
 @pytest.fixture(scope="module")
-def port(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        gallery = (*RUNS, variant("pld", forced=True))  # a given answer, and a method that the others have, too
-        with serving(StubDesk(load=lambda: target, gallery=gallery)) as found:
-            yield found
+def desk(target: Any, module_home: Any) -> StubDesk:
+    gallery = (*RUNS, variant("pld", forced=True))  # a given answer, and a method that the others have, too
+    return StubDesk(load=lambda: target, gallery=gallery)
 
 
 @pytest.fixture

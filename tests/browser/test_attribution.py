@@ -102,13 +102,11 @@ def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        desk = attribution_desk(tiny)
-        with serving(desk) as found:
-            assert desk.loader.wait(WAIT_S)
-            yield found
+def port(module_home: Path) -> Iterator[int]:
+    desk = attribution_desk(tiny)
+    with serving(desk) as found:
+        assert desk.loader.wait(WAIT_S)
+        yield found
 
 
 def attribution_requests(page: Any) -> list[str]:

@@ -28,11 +28,10 @@ PROMPTS = "\n".join(
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def port(module_home: Path) -> Iterator[int]:
     target = tiny_target("llama")
     target.tokenizer = target.tokenizer or tiny_tokenizer()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
         patch.setattr("decoders.sweep.ledger.REPEATED", 0)
         pace = itertools.cycle((90.0, 91.0, 92.0, 93.0, 94.0))  # steps per second, whatever the machine does
         patch.setattr(Sample, "tokens_per_s", property(lambda self: next(pace) * (self.accepted / self.steps + 1)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,12 @@ from tests.waiting import WAIT_S, expect, fits
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        made = tiny_target()
-        file = save_tiny_part(made, "medusa") / DESCRIPTION
-        log = [{"tokens": 100_000, "top1": [0.2, 0.1]}, {"tokens": 200_000, "top1": [0.25, 0.1]}]
-        file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | {"training": {"log": log}}), encoding="utf-8")
-        yield made
+def target(module_home: Path) -> Target:
+    made = tiny_target()
+    file = save_tiny_part(made, "medusa") / DESCRIPTION
+    log = [{"tokens": 100_000, "top1": [0.2, 0.1]}, {"tokens": 200_000, "top1": [0.25, 0.1]}]
+    file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | {"training": {"log": log}}), encoding="utf-8")
+    return made
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,10 +23,8 @@ def traces() -> list[Trace]:
 
 
 @pytest.fixture(scope="module")
-def desk(traces: list[Trace], tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield StubDesk(gallery=tuple(traces))
+def desk(traces: list[Trace], module_home: Any) -> StubDesk:
+    return StubDesk(gallery=tuple(traces))
 
 
 def step_where(trace: Trace, holds: Any) -> int:

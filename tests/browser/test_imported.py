@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,8 @@ SERVERS = Path(__file__).parent.parent / "servers"
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        with serving(StubDesk(gallery=(synthetic.chain(),))) as number:
-            yield number
+def desk(module_home: Path) -> StubDesk:
+    return StubDesk(gallery=(synthetic.chain(),))
 
 
 @pytest.fixture

@@ -25,10 +25,8 @@ COMPLETE = ".svl-results[data-state=complete] .svp-chart .main-svg"
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield StubDesk(gallery=(synthetic.chain(),))
+def desk(module_home: Path) -> StubDesk:
+    return StubDesk(gallery=(synthetic.chain(),))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from decoders.study.look.lens import lens
 from decoders.study.look.whatif import ReadRun
 from decoders.trace.trace import Trace
 from tests.models import prompt_ids
-from tests.stubs import gallery_desk, nothing_wrong, serving
+from tests.stubs import gallery_desk, nothing_wrong
 from tests.waiting import becomes, expect
 
 FAMILY = "qwen3"  # of the tiny target
@@ -24,11 +23,8 @@ def run(target: Any) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def port(target: Any, run: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    desk = gallery_desk(target, {"mine": run})
-    with pytest.MonkeyPatch.context() as patch, serving(desk) as number:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield number
+def desk(target: Any, run: Trace, module_home: Any) -> Any:
+    return gallery_desk(target, {"mine": run})
 
 
 def first_refused(read: ReadRun) -> tuple[int, int]:

@@ -41,16 +41,14 @@ HELD = f"""() => {{
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
-    home = tmp_path_factory.mktemp("home")
-    (home / "lessons").mkdir()
-    (home / "lessons" / "mine.txt").write_text("title: Mine\nabout: <b>x</b>\n\n# One\n\nText {x}.", encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(home))
-        found = StubDesk(load=None)
-        load_folder(found.store, GALLERY, "gallery")
-        found.first = "3-class-docstring-pld"
-        yield found
+def desk(module_home: Path) -> StubDesk:
+    (module_home / "lessons").mkdir()
+    mine = module_home / "lessons" / "mine.txt"
+    mine.write_text("title: Mine\nabout: <b>x</b>\n\n# One\n\nText {x}.", encoding="utf-8")
+    found = StubDesk(load=None)
+    load_folder(found.store, GALLERY, "gallery")
+    found.first = "3-class-docstring-pld"
+    return found
 
 
 @pytest.fixture

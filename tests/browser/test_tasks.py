@@ -13,7 +13,7 @@ from decoders.study.look.whatif import ReadRun
 from decoders.trace.metrics import regrets
 from decoders.trace.trace import Trace
 from tests.models import prompt_ids
-from tests.stubs import gallery_desk, nothing_wrong, serving
+from tests.stubs import gallery_desk, nothing_wrong
 from tests.waiting import becomes, expect
 
 FAMILY = "qwen3"  # of the tiny target
@@ -32,11 +32,8 @@ def runs(target: Any) -> dict[str, Trace]:
 
 
 @pytest.fixture(scope="module")
-def port(target: Any, runs: dict[str, Trace], tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    desk = gallery_desk(target, {f"run-{number}": trace for number, trace in enumerate(runs.values())})
-    with pytest.MonkeyPatch.context() as patch, serving(desk) as place:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield place
+def desk(target: Any, runs: dict[str, Trace], module_home: Any) -> Any:
+    return gallery_desk(target, {f"run-{number}": trace for number, trace in enumerate(runs.values())})
 
 
 class Hand:

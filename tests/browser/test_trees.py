@@ -20,10 +20,8 @@ Visit = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def home_of_parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield Tiny()
+def home_of_parts(module_home: Any) -> Tiny:
+    return Tiny()
 
 
 @pytest.fixture(scope="module")

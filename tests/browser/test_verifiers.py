@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from decoders import Prompt, Sampling, load_target, record
 from decoders.study.judge.judge import judge_steps
 from decoders.trace.trace import Trace
-from tests.stubs import gallery_desk, nothing_wrong, serving
+from tests.stubs import gallery_desk, nothing_wrong
 from tests.waiting import becomes, expect
 
 pytestmark = pytest.mark.slow("a target with its draft model, opened and run")
@@ -29,10 +28,8 @@ def run(target: Any) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def port(target: Any, run: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with pytest.MonkeyPatch.context() as patch, serving(gallery_desk(target, {"mine": run})) as number:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield number
+def desk(target: Any, run: Trace, module_home: Any) -> Any:
+    return gallery_desk(target, {"mine": run})
 
 
 def test_a_step_under_every_rule(page: Any, port: int, run: Trace) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,14 +14,12 @@ from tests.waiting import expect
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
+def desk(module_home: Any, tmp_path_factory: pytest.TempPathFactory) -> StubDesk:
     model, ours, assistant, theirs = pair()
     place = save_model(tmp_path_factory.mktemp("assistant"), assistant, theirs)
     prompt = Prompt.from_ids(ours(LOOP + " the old", add_special_tokens=False)["input_ids"])
     trace = record(Target(network_copy(model), ours, "follower"), prompt, "sps", {"drafter": place}, max_new_tokens=12)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield StubDesk(gallery=(trace,))
+    return StubDesk(gallery=(trace,))
 
 
 def test_tokens_of_both_vocabularies_stand_side_by_side(page: Any, port: int, desk: StubDesk) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
 from specviz.views.export import standalone_html
 from tests.models import prompt_ids
-from tests.stubs import gallery_desk, nothing_wrong, serving
+from tests.stubs import gallery_desk, nothing_wrong
 from tests.waiting import becomes, expect
 
 FAMILY = "qwen3"  # of the tiny target
@@ -39,17 +38,14 @@ def run(target: Any) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def port(target: Any, run: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def desk(target: Any, run: Trace, module_home: Path) -> Any:
     theirs = Trace.from_json(copy.deepcopy(run.to_json()))
     theirs.run["model"] = {**theirs.run["model"], "name": "somebody's", "key": "0" * 24}
     stepless = Trace.new(copy.deepcopy(run.run))  # as a run is before its first step
     prompt = run.run["prompt_length"]
     stepless.tables["pieces"] = copy.deepcopy(run.tables["pieces"])
     stepless.tables["tokens"] = {name: column[:prompt] for name, column in run.tables["tokens"].items()}
-    desk = gallery_desk(target, {"mine": run, "theirs": theirs, "stepless": stepless})
-    with pytest.MonkeyPatch.context() as patch, serving(desk) as number:
-        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield number
+    return gallery_desk(target, {"mine": run, "theirs": theirs, "stepless": stepless})
 
 
 def answer(page: Any) -> str:
