@@ -18,7 +18,7 @@ from decoders.parts import Part, own_place, save_part
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 from decoders.training.drafter import draft_for
 
-from .models import save_model
+from .models import save_model, session_behind
 
 
 def _random(made: Any, target: Target, seed: int, *, vectors: bool = True) -> Any:
@@ -112,8 +112,7 @@ def learnt_states(target: Target, network: Any, texts: list[list[int]]) -> dict[
     layers = tuple(sorted({*network.config.features, target.shape.layers}))
     kept: dict[str, list[torch.Tensor]] = {}
     for text in texts:
-        session = target.session(Needs(layers=layers), 64)
-        session.prefill([*text, 5])
+        session = session_behind(target, [*text, 5], 64, Needs(layers=layers))
         for layer in layers:
             name = "states" if layer == target.shape.layers else f"hidden.{layer}"
             kept.setdefault(name, []).append(session.context.hidden_at(layer).clone())

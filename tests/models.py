@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import transformers as hf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from decoders.model.target.target import Target
+from decoders import Prompt
+from decoders.draft.needs import Needs
+from decoders.model.target.target import Session, Target
 
 from .tiers import matrix
 
@@ -21,6 +24,7 @@ BASE: dict[str, Any] = {
 }  # fmt: skip
 GROUPED = {**BASE, "num_key_value_heads": 2}
 WINDOW = 24
+NOTHING = Needs()
 
 
 def configs() -> dict[str, Any]:
@@ -102,6 +106,13 @@ def tiny_target(family: str = "llama", seed: int = 1, dtype: torch.dtype = torch
     target = Target(network(family, seed, dtype), tiny_tokenizer(), f"tiny-{family}", **options)
     target.__dict__["calibration"] = None
     return target
+
+
+def session_behind(target: Target, text: Sequence[int] | Prompt, room: int, needs: Needs = NOTHING) -> Session:
+    """A session of a target that has read a text but for its last token, the root; it has room for so many tokens."""
+    session = target.session(needs, room)
+    session.prefill(text)
+    return session
 
 
 def save_model(folder: Any, family: str = "llama", seed: int = 1, model: Any = None) -> str:

@@ -7,7 +7,6 @@ import torch
 
 from decoders import Prompt, generate
 from decoders.draft.draft import Draft
-from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 from decoders.prompt_tokens.design import design
@@ -16,7 +15,7 @@ from decoders.study.measure import guess_acceptance as measuring
 from decoders.study.measure.guess_acceptance import guess_ranks, measure_acceptance
 
 from .drafts import tiny_prompts
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids, session_behind, tiny_target
 
 torch.set_num_threads(1)
 
@@ -32,8 +31,7 @@ def one_by_one(target, tokens: PromptTokens, text: list[int], start: int) -> lis
     m = tokens.config.tokens
     found: list[list[int]] = [[] for _ in range(m)]
     for position in range(start - 1, len(text) - 2):
-        session = target.session(Needs(), len(text))
-        session.prefill(text[: position + 1])
+        session = session_behind(target, text[: position + 1], len(text))
         draft = Draft(DraftTree.chain(text[position]), probes=tokens.probes(0, m, 0))
         guesses = tokens.guesses(session.score(draft).probe_logits)
         for d in range(m):

@@ -34,7 +34,7 @@ from .chance import p_value
 from .drafts import learnt_states, save_tiny_part, tiny_block
 from .eagle_oracle import publish
 from .families.compare import open_case
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids, session_behind, tiny_target
 from .test_hybrid import HYBRIDS
 from .tiers import matrix
 
@@ -110,8 +110,7 @@ def test_drafts_equal_transformers_own_dflash_at_every_step(target, tmp_path, mo
 def first_draft(target, kind, tokens, **params):
     """A draft behind a text, and its drafter."""
     entry, values = select_method(kind, params)
-    session = target.session(entry.needs(target, values), len(tokens) + 40)
-    session.prefill(tokens)
+    session = session_behind(target, tokens, len(tokens) + 40, entry.needs(target, values))
     drafter = entry.build(target, values)
     drafter.prepare(session.context)
     return drafter.propose(session.context, 64), drafter
@@ -156,8 +155,7 @@ def test_what_was_read_before_makes_no_difference(target, kind):
     drafter = entry.build(target, values)
     tokens, other = prompt_ids(4, 40), prompt_ids(9, 30)
     for text in (tokens[:20], tokens, tokens[:12], other, tokens[:11] + other[:9]):
-        session = target.session(entry.needs(target, values), len(text) + 40)
-        session.prefill(text)
+        session = session_behind(target, text, len(text) + 40, entry.needs(target, values))
         again, _ = first_draft(target, kind, text)
         assert drafter.propose(session.context, 64).tree == again.tree
 
@@ -238,8 +236,7 @@ def test_drawn_drafts_have_the_targets_distribution(monkeypatch, target, kind, r
     save_tiny_part(target, kind, draft_vocab=0 if kind == "dflash2" else 200)
     entry, params = select_method(kind, {"rule": rule, "tokens": 2})
     tokens, rounds = prompt_ids(8, 12), 3000
-    session = target.session(entry.needs(target, params), 64)
-    session.prefill(tokens)
+    session = session_behind(target, tokens, 64, entry.needs(target, params))
     drafter = entry.build(target, params)
     states = drafter.run.block(session.context)
     monkeypatch.setattr(drafter.run, "block", lambda context: states)
@@ -265,8 +262,7 @@ def test_drawn_drafts_have_the_targets_distribution(monkeypatch, target, kind, r
 def test_the_reading_that_a_text_speaks_for_is_taken_and_recorded(monkeypatch, target, tmp_path, anchor):
     """A checkpoint that says the wrong row: the states of the other one are those that the target's choices have."""
     text = target.tokenizer(TEXT, add_special_tokens=True)["input_ids"][:256]
-    session = target.session(Needs(top_tokens=1), len(text))
-    session.prefill(text)
+    session = session_behind(target, text, len(text), Needs(top_tokens=1))
     starts = torch.arange(FIRST_ROOT, len(text) - 1, ROOT_EVERY)
     answers = target.head.weight.detach()[session.context.memory.top_ids[starts, 0]] * 50
 
@@ -466,8 +462,7 @@ def test_what_is_learnt_are_the_guesses_of_a_draft(target):
     lesson = Lesson(network, torch.tensor(texts), states, rows, at, torch.ones(3, 3))
     guesses = torch.stack(list(Blocks().guesses(lesson)), 1)
     for place, (row, t) in enumerate(zip(rows.tolist(), at.tolist(), strict=True)):
-        session = target.session(Needs(layers=network.config.features), 64)
-        session.prefill(texts[row][: t + 2])
+        session = session_behind(target, texts[row][: t + 2], 64, Needs(layers=network.config.features))
         drafted = block_drafter.BlockRun(network).block(session.context)
         assert torch.allclose(guesses[place], drafted, atol=1e-4)
     assert float(Blocks().loss(lesson)) > 0
@@ -478,8 +473,7 @@ def test_a_new_drafter_makes_the_targets_own_keys(target):
     network = Blocks().network(target.shape, HeadRecipe(), 0)
     Blocks().begin(network, target.model)
     layer = network.config.features[-1]
-    session = target.session(Needs(layers=network.config.features), 64)
-    session.prefill(prompt_ids(1, 20))
+    session = session_behind(target, prompt_ids(1, 20), 64, Needs(layers=network.config.features))
     run = block_drafter.BlockRun(network)
     run.read(session.context)
     if layer < target.shape.layers:

@@ -20,7 +20,7 @@ from decoders.model.state.transfer import fetch, rows_of, send, stretches
 from decoders.model.target.target import Target
 
 from .drafts import save_tiny_part
-from .models import network, prompt_ids, save_model, tiny_target, tiny_tokenizer
+from .models import network, prompt_ids, save_model, session_behind, tiny_target, tiny_tokenizer
 from .simulation import simulate
 from .tiers import matrix
 from .whatifs import whatif
@@ -202,15 +202,13 @@ def test_a_long_prompt_is_read_in_pieces(monkeypatch):
 
     target, tokens = tiny_target("mistral-window"), prompt_ids(3, 150)
     needs = Needs(layers=(1, 3), heads=((0, 1), (2, 3)), top_tokens=4)
-    whole = target.session(needs, 200)
-    whole.prefill(tokens)
+    whole = session_behind(target, tokens, 200, needs)
     read = []
     monkeypatch.setattr(engine, "READ_ROWS", 32)
     monkeypatch.setattr(engine, "READ_SCORES", 1)
     forward = target.forward
     monkeypatch.setattr(target, "forward", lambda *args, **more: read.append(len(args[2])) or forward(*args, **more))
-    pieces = target.session(needs, 200)
-    pieces.prefill(tokens)
+    pieces = session_behind(target, tokens, 200, needs)
     assert read == [32] * 4 + [21]
     for layer in needs.layers:
         torch.testing.assert_close(pieces.context.hidden_at(layer), whole.context.hidden_at(layer))

@@ -25,7 +25,7 @@ from decoders.model.engines import compiling, engines
 from decoders.model.engines.engines import Engines
 
 from .drafts import save_tiny_part, tiny_draft, tiny_eagle
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids, session_behind, tiny_target
 from .test_static import interpret, interpret_unchecked
 from .tiers import matrix
 
@@ -69,9 +69,7 @@ def runs_of(target, model) -> tuple[DraftRun, DraftRun]:
 
 
 def context_of(target, tokens, layers=()):
-    session = target.session(Needs(layers=layers), len(tokens) + 40)
-    session.prefill(tokens)
-    return session.context
+    return session_behind(target, tokens, len(tokens) + 40, Needs(layers=layers)).context
 
 
 @pytest.mark.parametrize("family", matrix(FAMILIES, 1, "the other families"))

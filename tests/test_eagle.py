@@ -21,7 +21,7 @@ from . import eagle_oracle as oracle
 from .chance import p_value
 from .drafts import save_tiny_part
 from .eagle_oracle import LLAMA, publish, speculators, tensors
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids, session_behind, tiny_target
 from .tiers import matrix
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -85,8 +85,7 @@ def draft_of(target, name, tokens, budget=64, **params):
     """A draft behind a text, and the drafter."""
     entry, values = select_method(name, params)
     needs, drafter = entry.needs(target, values), entry.build(target, values)
-    session = target.session(needs, len(tokens) + 40)
-    session.prefill(tokens)
+    session = session_behind(target, tokens, len(tokens) + 40, needs)
     drafter.prepare(session.context)
     return drafter.propose(session.context, budget), drafter
 

@@ -18,7 +18,7 @@ from decoders.verifiers.sampling import Chooser
 
 from .chance import p_value
 from .drafters_for_tests import WildTrees, method_of
-from .models import VOCAB, prompt_ids, tiny_target
+from .models import VOCAB, prompt_ids, session_behind, tiny_target
 
 NEW = 30
 
@@ -180,8 +180,7 @@ def test_memory_after_commits_equals_a_fresh_prefill(target, plain):
     moved = [step for step in run if list(step.verdict.path) != list(range(len(step.verdict.path)))]
     assert moved, "no branch was accepted: the gather was not tested"
     grown = run.context
-    fresh_session = target.session(needs, 200)
-    fresh_session.prefill(grown.tokens.tolist())
+    fresh_session = session_behind(target, grown.tokens.tolist(), 200, needs)
     fresh = fresh_session.context
     for layer in range(3):
         torch.testing.assert_close(grown.keys(layer), fresh.keys(layer), atol=2e-5, rtol=1e-4)
@@ -221,7 +220,6 @@ def test_a_forward_that_fails_leaves_nothing_armed(monkeypatch):
         with monkeypatch.context() as patch, pytest.raises(MemoryError):
             patch.setattr(type(target), "forward", failing)
             session.score(Draft.empty(session.context.root, "")) if prefilled else session.prefill(asked)
-        plain = target.session(Needs(), 64)
-        plain.prefill(asked)
+        plain = session_behind(target, asked, 64)
         assert not plain.memory.hidden and not plain.memory.queries and plain.memory.top_ids is None
         assert not target.taps.hooks and target.head.kept is None and not target.head.keep

@@ -10,7 +10,6 @@ import torch
 from scipy.stats import chisquare
 
 from decoders import Prompt, Sampling, UserError, find_method, generate
-from decoders.draft.needs import Needs
 from decoders.draft_models import network as glide
 from decoders.draft_models.draft_run import DraftRun, target_rotary
 from decoders.draft_models.network import DraftConfig, DraftModel, TargetView, block_mask, refusal
@@ -18,7 +17,7 @@ from decoders.engine.decoding import Decoding, read_once
 from decoders.model.files.shape import ModelShape
 
 from .drafts import save_tiny_part, tiny_draft
-from .models import VOCAB, configs, prompt_ids, tiny_target
+from .models import VOCAB, configs, prompt_ids, session_behind, tiny_target
 from .tiers import matrix
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -26,10 +25,8 @@ NEW = 24
 FAMILIES = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
 
 
-def context_of(target, tokens, cut=None):
-    session = target.session(Needs(), len(tokens) + 40)
-    session.prefill(tokens)
-    return session.context if cut is None else session.context.cut(cut)
+def context_of(target, tokens):
+    return session_behind(target, tokens, len(tokens) + 40).context
 
 
 def run_of(target, kind="glide", **options):

@@ -21,6 +21,8 @@ from decoders.study.measure import calibrate as cal
 from decoders.study.measure.calibrate import calibrate, simulate_hidden
 from decoders.study.measure.heads import copy_sources, count_copies, strongest_positions
 
+from .models import session_behind
+
 torch.set_num_threads(1)  # toys: more threads only cost
 
 BASE = dict(
@@ -93,15 +95,13 @@ def test_strongest_positions_are_those_of_eager_attention(kind):
         eager = model(torch.tensor([tokens]), output_attentions=True).attentions
     target = target_of(kind)
     heads = tuple((layer, head) for layer in range(3) for head in range(4))
-    session = target.session(Needs(heads=heads), 64)
-    session.prefill(tokens)
+    session = session_behind(target, tokens, 64, Needs(heads=heads))
     rows = range(10, 39)
     ours = strongest_positions(session.context, rows)
     for index, (layer, head) in enumerate(heads):
         assert ours[:, index].tolist() == eager[layer][0, head, 10:39].argmax(-1).tolist()
     assert strongest_positions(session.context, []).shape == (0, 12)
-    some = target.session(Needs(heads=((0, 2), (2, 1))), 64)
-    some.prefill(tokens)
+    some = session_behind(target, tokens, 64, Needs(heads=((0, 2), (2, 1))))
     assert (strongest_positions(some.context, rows) == ours[:, [2, 9]]).all()
 
 
@@ -124,8 +124,7 @@ def test_simulation_takes_the_steps_of_real_decoding():
                 steps = list(decode(target, prompt, "pld+h", {"layer": layer, "k": 5}, max_new_tokens=30, stop_ids=()))
                 output = [token for step in steps for token in step.emitted]
                 tokens = [*prompt.tokens, *output]
-                session = target.session(Needs(layers=(layer,)), len(tokens))
-                session.prefill(tokens)
+                session = session_behind(target, tokens, len(tokens), Needs(layers=(layer,)))
                 accepted = simulate_hidden(tokens, len(prompt.tokens), session.context.hidden, 5, 30)
                 assert accepted == [step.accepted for step in steps]
                 spared += len(output) - len(steps)

@@ -8,15 +8,14 @@ from decoders.model.state.memory import Memory
 from decoders.model.state.storage import drafter_bytes
 
 from .drafters_for_tests import WildTrees, method_of
-from .models import network, prompt_ids, tiny_target
+from .models import network, prompt_ids, session_behind, tiny_target
 
 PROMPT = Prompt.from_ids(prompt_ids(1, 30))
 
 
 def test_every_tensor_counts_once_and_the_targets_never():
     target = tiny_target()
-    session = target.session(Needs(), 64)
-    session.prefill(PROMPT)
+    session = session_behind(target, PROMPT, 64)
     drafter = WildTrees([5], 300)
     assert drafter_bytes(drafter, target, session) == 0  # of other packages, nothing is looked into
     table = torch.zeros(10, 3)

@@ -39,7 +39,7 @@ from .chance import first_tokens, p_value
 from .drafts import save_tiny_part
 from .families.cases import cases
 from .families.compare import IDENTICAL, compare, network, open_case
-from .models import prompt_ids, save_model, tiny_tokenizer
+from .models import prompt_ids, save_model, session_behind, tiny_tokenizer
 from .tiers import matrix
 
 HYBRIDS = {case.family: case for case in cases() if case.window == "hybrid"}
@@ -90,8 +90,7 @@ def test_nodes_score_as_their_paths_do_and_a_committed_path_goes_on(family: str)
     """Every node's logits are those of a plain forward of its path, and so are the next step's behind a branch."""
     target, ids = open_case(HYBRIDS[family]), prompt_ids(2, 37)
     tree = replace(TREE, tokens=(ids[-1], *TREE.tokens[1:]))
-    session = target.session(Needs(), 120)
-    session.prefill(ids)
+    session = session_behind(target, ids, 120)
     scored = session.score(Draft(tree)).logits
     path = (0, 1, 2, 3, 7)  # a branch aside, then on
     for node, seen in enumerate(tree.ancestors()):
@@ -115,21 +114,18 @@ def test_a_run_is_cut_at_any_earlier_place(family: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(recurrent, "MOST_KEPT", 3)
     target, ids = open_case(HYBRIDS[family]), prompt_ids(4, 150)
     draft = Draft(replace(TREE, tokens=(ids[69], *TREE.tokens[1:])))
-    session = target.session(Needs(), 200)
-    session.prefill(ids)
+    session = session_behind(target, ids, 200)
     states = session.cache.states
     assert states is not None and 149 in states.kept and len(states.kept) <= 4
     before = session.score(Draft(TREE)).logits
     for length in (70, 2, 149, 150, 33, 1):
-        fresh = target.session(Needs(), 200)
-        fresh.prefill(ids[:length])
+        fresh = session_behind(target, ids[:length], 200)
         with session.at(length, Needs()) as part:
             torch.testing.assert_close(part.score(draft).logits, fresh.score(draft).logits, atol=2e-4, rtol=1e-4)
     torch.testing.assert_close(session.score(Draft(TREE)).logits, before, atol=0, rtol=0)
     session.cut(70)
     assert states.length == 69
-    fresh = target.session(Needs(), 200)
-    fresh.prefill(ids[:70])
+    fresh = session_behind(target, ids[:70], 200)
     torch.testing.assert_close(session.score(draft).logits, fresh.score(draft).logits, atol=2e-4, rtol=1e-4)
 
 
@@ -140,8 +136,7 @@ def test_a_prompt_read_in_pieces_and_chunks_is_the_same(family: str, chunk: int,
         monkeypatch.setattr(module, "SPACING", 24)
     monkeypatch.setattr(recurrent, "CHUNK", chunk)
     target, ids = open_case(HYBRIDS[family]), prompt_ids(4, 120)
-    session = target.session(Needs(top_tokens=4), 200)
-    session.prefill(ids)
+    session = session_behind(target, ids, 200, Needs(top_tokens=4))
     best = target.reference_logits(ids)[:-1].float().log_softmax(-1).topk(4)
     torch.testing.assert_close(session.context.top_logprobs, best.values, atol=2e-4, rtol=1e-4)
 

@@ -30,7 +30,7 @@ from decoders.verifiers.sampling import Chooser
 from .chance import first_tokens, p_value
 from .families.cases import VOCAB, cases
 from .families.compare import network
-from .models import prompt_ids, save_model
+from .models import prompt_ids, save_model, session_behind
 from .tiers import matrix
 
 FAMILIES = {case.family: case for case in cases() if case.family in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")}
@@ -128,8 +128,7 @@ def drafts(target: Target, texts: list[list[int]], **params: Any) -> list[Any]:
     entry, values = select_method("mtp", params)
     needs, drafter, made = entry.needs(target, values), entry.build(target, values), []
     for tokens in texts:
-        session = target.session(needs, 200)
-        session.prefill(tokens)
+        session = session_behind(target, tokens, 200, needs)
         made.append(drafter.propose(session.context, 64))
     return made
 

@@ -31,7 +31,7 @@ from decoders.study.measure.stock import StockModel
 from decoders.sweep.bench import bench
 
 from .drafts import save_tiny_part
-from .models import network, prompt_ids, save_model, tiny_target
+from .models import network, prompt_ids, save_model, session_behind, tiny_target
 
 torch.set_num_threads(1)
 TOKENS = prompt_ids(1, 40, 12)
@@ -64,8 +64,7 @@ def test_a_vanilla_drafter_is_the_llama_that_it_is_said_to_be(target: Target) ->
     """Its first choices, token by token, are those that sps drafts."""
     method, params = select_method("sps", {"gamma": 4})
     drafter: Any = method.build(target, params)
-    session = target.session(method.needs(target, params), 80)
-    session.prefill(TOKENS)
+    session = session_behind(target, TOKENS, 80, method.needs(target, params))
     drafter.prepare(session.context)
     drafted = drafter.propose(session.context, 4).tree.tokens[1:]
     llama: Any = as_llama(load_part(target, "drafter"), target)

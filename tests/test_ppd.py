@@ -15,7 +15,6 @@ from transformers import DynamicCache
 
 from decoders import Prompt, Sampling, UserError, find_method, generate, record
 from decoders.draft.draft import Draft, Reading, Scored
-from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.drafters.ppd import NO_GUESSES, PpdDrafter, PpdParams, chain, trees_of
 from decoders.engine.decoding import Decoding
@@ -31,7 +30,7 @@ from decoders.verifiers.typical import TypicalVerifier
 
 from .drafters_for_tests import WildTrees, method_of
 from .drafts import save_tiny_part, tiny_prompts
-from .models import EVERY_FAMILY, VOCAB, prompt_ids, tiny_target
+from .models import EVERY_FAMILY, VOCAB, prompt_ids, session_behind, tiny_target
 
 NEW = 24
 APART = {  # the ablations of appendix D.3, D.4 and D.7
@@ -89,8 +88,7 @@ def test_probes_read_what_a_plain_forward_of_the_same_rows_reads(target, mask):
     tokens = prompt_ids(1, 20)
     tree = DraftTree((tokens[-1], 7, 9, 11), (-1, 0, 1, 0))
     probes = (*prompts.probes(2, 3, 0), *prompts.probes(0, 1, 6), *prompts.probes(3, 2, 8))
-    session = target.session(Needs(), 64)
-    session.prefill(tokens)
+    session = session_behind(target, tokens, 64)
     got = session.score(Draft(tree, probes=probes)).probe_logits
     sees = visibility(prompts.config)
     for node, count, first in ((2, 3, 0), (0, 1, 6), (3, 2, 8)):
@@ -115,8 +113,7 @@ def test_probes_read_apart_are_read_as_defined(family, ablation):
     target, tokens = tiny_target(family), prompt_ids(1, 30)
     prompts = tiny_prompts(target, **APART[ablation])
     n, each, length = prompts.config.vectors, prompts.config.prefix, len(tokens)
-    session = target.session(Needs(), 64)
-    session.prefill(tokens)
+    session = session_behind(target, tokens, 64)
     got = session.score(Draft(DraftTree.chain(tokens[-1]), probes=prompts.probes(0, 2, 0))).probe_logits
     rows, extra = 2 * n, 3 * each
     allowed = np.tri(length + rows, extra + length + rows, extra, dtype=bool)
@@ -174,8 +171,7 @@ def test_prompt_tokens_leave_the_targets_logits_alone(family):
 
     def logits(seed: int, count: int = 3, **options) -> torch.Tensor:
         prompts = tiny_prompts(target, seed=seed, **options)
-        session = target.session(Needs(), 64)
-        session.prefill(tokens)
+        session = session_behind(target, tokens, 64)
         probes = (*prompts.probes(0, count, 0), *prompts.probes(2, count, count))
         scored = session.score(Draft(tree, probes=probes))
         assert (scored.probe_logits is None) == (not count) and session.cache.prefix is None
@@ -248,8 +244,7 @@ def test_negative_control_prefix_tokens_that_nodes_can_see_change_the_output(tar
 
 def test_a_draft_has_one_reading_and_room_for_its_prefix_tokens(target):
     one, other = tiny_prompts(target, exits=2), tiny_prompts(target, prefix=16)
-    session = target.session(Needs(), 64)
-    session.prefill(prompt_ids(1, 8))
+    session = session_behind(target, prompt_ids(1, 8), 64)
     tree = DraftTree.chain(5)
     with pytest.raises(ValueError, match="are read in 2 ways"):
         session.score(Draft(tree, probes=(*one.probes(0, 1, 0), *other.probes(0, 1, 1))))
@@ -559,8 +554,7 @@ def test_a_part_follows_its_target_into_half_precision(target, home):
     assert prompts.prefix[0].dtype == torch.bfloat16 and prompts.reading.head.dtype == torch.float32
     guesses = []
     for target_, made in ((half, prompts), (target, tiny_prompts(target, **APART["all"]))):
-        session = target_.session(Needs(), 64)
-        session.prefill(prompt_ids(1, 20))
+        session = session_behind(target_, prompt_ids(1, 20), 64)
         scored = session.score(Draft(DraftTree.chain(7), probes=made.probes(0, 3, 0)))
         assert scored.probe_logits is not None and scored.probe_logits.dtype == torch.float32
         guesses.append(made.guesses(scored.probe_logits))

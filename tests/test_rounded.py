@@ -26,7 +26,7 @@ from decoders.sweep.lossless import check_lossless
 
 from .families.cases import cases
 from .families.compare import network as hybrid
-from .models import network, prompt_ids, save_model, tiny_target, tiny_tokenizer
+from .models import network, prompt_ids, save_model, session_behind, tiny_target, tiny_tokenizer
 from .test_hybrid import HYBRIDS
 from .tiers import matrix
 
@@ -98,9 +98,7 @@ def apart(target: Target) -> float:
     text, written = tokens[:100], tokens[100:112]
 
     def session() -> Session:
-        made = target.session(Needs(), 150)
-        made.prefill([*text, written[0]])
-        return made
+        return session_behind(target, [*text, written[0]], 150)
 
     alone, single = session(), list[torch.Tensor]()
     for token in written[1:]:

@@ -22,7 +22,7 @@ from decoders.model.target.size import check_fits, free_memory, gigabytes, size_
 from decoders.model.target.target import SPARE_ROWS
 
 from .gguf_files import write_gguf
-from .models import GROUPED, network, save_model, tiny_target, tiny_tokenizer
+from .models import GROUPED, network, save_model, session_behind, tiny_target, tiny_tokenizer
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -159,12 +159,10 @@ def test_a_run_that_does_not_fit_is_refused_before_it_begins(monkeypatch: pytest
     """With both numbers and what to do; the estimate of the cache is what a run of that length then takes."""
     target = tiny_target()
     every = Needs(heads=tuple((layer, head) for layer in range(3) for head in range(4)))
-    session = target.session(Needs(), 400)
-    session.prefill(list(range(5, 25)))
+    session = session_behind(target, list(range(5, 25)), 400)
     size = room.RunSize.of(target.shape, target.dtype, Needs(), 400, spare=SPARE_ROWS, rows=400)
     assert size.cache == session.cache.store.nbytes
-    read = target.session(every | Needs(layers=(1, 3), top_tokens=8), 400)
-    read.prefill(list(range(5, 25)))
+    read = session_behind(target, list(range(5, 25)), 400, every | Needs(layers=(1, 3), top_tokens=8))
     size = room.RunSize.of(target.shape, target.dtype, read.needs, 400, spare=SPARE_ROWS, rows=400)
     assert size.kept == read.memory.bytes()
 

@@ -12,14 +12,13 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from decoders import Prompt, Sampling, UserError, find_method, generate, record
-from decoders.draft.needs import Needs
 from decoders.draft.params import make_params
 from decoders.draft_models.drafter import ModelDrafter
 from decoders.drafters.sps import LanguageModelRun, differing, offer_drafter, open_drafter
 from decoders.engine.decoding import Decoding
 
 from .drafts import save_tiny_part, saved_drafters
-from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import VOCAB, network, prompt_ids, session_behind, tiny_target, tiny_tokenizer
 from .tiers import matrix
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -58,9 +57,7 @@ def test_its_cache_follows_the_context(target, folders):
     drafter = tiny_target("mistral-window", seed=3)
 
     def context(tokens):
-        session = target.session(Needs(), 120)
-        session.prefill(tokens)
-        return session.context
+        return session_behind(target, tokens, 120).context
 
     first = prompt_ids(1, 60)
     texts = [first, [*first, 5, 6, 7], first[:30], [*first[:20], *prompt_ids(2, 25)]]
@@ -80,9 +77,8 @@ def test_its_cache_follows_the_context(target, folders):
 
 def test_a_padded_vocabulary_is_cut_or_filled(target):
     for vocab in (VOCAB - 20, VOCAB + 20):
-        session = target.session(Needs(), 60)
-        session.prefill(prompt_ids(1, 20))
-        logits = LanguageModelRun(tiny_target("gpt2"), vocab).read(session.context)
+        context = session_behind(target, prompt_ids(1, 20), 60).context
+        logits = LanguageModelRun(tiny_target("gpt2"), vocab).read(context)
         assert logits.shape == (vocab,) and torch.isfinite(logits[:VOCAB]).all()
         assert torch.isinf(logits[VOCAB:]).all()
 
@@ -91,12 +87,8 @@ def test_a_short_drafter_stops_drafting_where_it_cannot_read_on(target):
     run = LanguageModelRun(tiny_target("gpt2"), VOCAB)
     run.limit = 66
     made = ModelDrafter(run, 5)
-    session = target.session(Needs(), 120)
-    session.prefill(prompt_ids(1, 63))
-    assert made.propose(session.context, 10).tree.drafted == 3
-    session = target.session(Needs(), 120)
-    session.prefill(prompt_ids(1, 66))
-    draft = made.propose(session.context, 10)
+    assert made.propose(session_behind(target, prompt_ids(1, 63), 120).context, 10).tree.drafted == 3
+    draft = made.propose(session_behind(target, prompt_ids(1, 66), 120).context, 10)
     assert draft.tree.drafted == 0 and draft.reason == "the drafter reads at most 66 tokens"
 
 

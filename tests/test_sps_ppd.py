@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from decoders import Prompt, Sampling, UserError, find_method, generate, record
-from decoders.draft.needs import Needs
 from decoders.draft_models.drafter import drawn_at, likeliest, one_by_one
 from decoders.drafters.sps import LanguageModelRun, offer_drafter, open_drafter
 from decoders.drafters.sps_ppd import MOST_PENDING, PromptedRun
@@ -20,7 +19,7 @@ from decoders.prompt_tokens.design import trees_for
 from decoders.verifiers.sampling import Chooser
 
 from .drafts import save_tiny_part, saved_drafters, tiny_prompts
-from .models import VOCAB, prompt_ids, tiny_target
+from .models import VOCAB, prompt_ids, session_behind, tiny_target
 from .tiers import matrix
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -131,9 +130,7 @@ def test_it_follows_any_text(target):
     first = prompt_ids(1, 40)
 
     def context(tokens):
-        session = target.session(Needs(), 150)
-        session.prefill(tokens)
-        return session.context
+        return session_behind(target, tokens, 150).context
 
     went_on = [*first, *one_by_one(LanguageModelRun(drafter, VOCAB), context(first), 6, likeliest).tokens]
     other = [*first[:20], *prompt_ids(2, MOST_PENDING + 10)]
@@ -151,8 +148,7 @@ def test_it_keeps_inside_the_drafters_context(target):
     drafter = tiny_target("gpt2")
     run = PromptedRun(drafter, tiny_prompts(drafter), trees_for(None, 3, 20), VOCAB)
     tokens = prompt_ids(1, drafter.context_length - 5)
-    session = tiny_target("gpt2").session(Needs(), drafter.context_length)
-    session.prefill(tokens)
+    session = session_behind(tiny_target("gpt2"), tokens, drafter.context_length)
     fresh = one_by_one(LanguageModelRun(drafter, VOCAB), session.context, 5, likeliest)
     assert run.chain(session.context, 5, likeliest).tokens == fresh.tokens
 

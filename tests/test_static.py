@@ -34,7 +34,7 @@ from decoders.model.state.cache import TreeCache
 from decoders.model.target.target import Target
 from decoders.sweep.lossless import check_lossless
 
-from .models import network, tiny_tokenizer
+from .models import network, session_behind, tiny_tokenizer
 from .tiers import matrix
 from .waiting import WAIT_S, until
 
@@ -90,9 +90,7 @@ def replay(target: Target) -> Engines:
 
 
 def session_of(target: Target, length: int = 40, needs: Needs = NEEDS, room: int = 260):
-    session = target.session(needs, room)
-    session.prefill([int(n) for n in np.random.default_rng(length).integers(3, 300, length)])
-    return session
+    return session_behind(target, np.random.default_rng(length).integers(3, 300, length).tolist(), room, needs)
 
 
 def tree_of(session, rows: int) -> DraftTree:

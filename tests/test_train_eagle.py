@@ -19,7 +19,7 @@ from decoders.training.heads import Lesson, Recipe
 from decoders.training.learning import muon_and_adamw
 
 from .drafts import learnt_states, tiny_eagle
-from .models import VOCAB, prompt_ids
+from .models import VOCAB, prompt_ids, session_behind
 
 STEPS = 4
 
@@ -43,8 +43,7 @@ def test_unrolled_steps_are_those_of_a_draft(target, kind):
     assert len(guesses) == STEPS
     run = EagleRun(lesson.network)
     for place, (row, t) in enumerate(zip(lesson.rows.tolist(), lesson.at.tolist(), strict=True)):
-        session = target.session(Needs(layers=lesson.network.config.features), 64)
-        session.prefill(texts[row][: t + 2])
+        session = session_behind(target, texts[row][: t + 2], 64, Needs(layers=lesson.network.config.features))
         logits = [run.read(session.context)]
         for step in range(1, STEPS):
             logits.append(run.extend(torch.tensor([texts[row][t + 1 + step]]), torch.tensor([0]))[0])

@@ -16,7 +16,6 @@ import torch
 from safetensors.torch import load_file
 
 from decoders import Prompt, UserError, find_method, generate, load_target
-from decoders.draft.needs import Needs
 from decoders.model.files.calibration import fingerprint
 from decoders.parts import find_part, own_place, read_part, training_facts
 from decoders.training.batches import RESPONSE
@@ -34,7 +33,7 @@ from decoders.training.teacher import Teacher
 from specviz import cli
 
 from .command import refusal
-from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import VOCAB, network, prompt_ids, session_behind, tiny_target, tiny_tokenizer
 from .tiers import matrix
 from .training import TINY, begun, run_of, save_model, source_for, train_kind
 
@@ -165,8 +164,7 @@ def test_the_teacher_gives_what_the_engine_caches(family):
     model, target = network(family), tiny_target(family)
     teacher = Teacher(model, (1, 2))
     tokens = prompt_ids(1, 40)
-    session = target.session(Needs(), 60)
-    session.prefill([*tokens, 5])
+    session = session_behind(target, [*tokens, 5], 60)
     with torch.no_grad():
         kvs, _ = teacher(torch.tensor([tokens + [3] * 4]))
         wanted = torch.zeros(1, 43, dtype=torch.bool)

@@ -22,7 +22,7 @@ from decoders.training.prompt_tokens import FIRST_STAGE, SECOND_RATE, choose_poi
 from specviz import cli
 
 from .command import refusal
-from .models import network, prompt_ids, tiny_target
+from .models import network, prompt_ids, session_behind, tiny_target
 from .tiers import matrix
 from .training import run_of, source_for, train_kind
 
@@ -221,8 +221,7 @@ def test_validation_counts_what_the_guesses_say(tmp_path, source):
         ids = list(document.ids)
         own = target.reference_logits(ids).argmax(-1).tolist()
         for at in range(len(ids) - 2):
-            session = target.session(Needs(), 64)
-            session.prefill(ids[: at + 1])
+            session = session_behind(target, ids[: at + 1], 64)
             scored = session.score(Draft(DraftTree.chain(ids[at]), probes=prompts.probes(0, 1, 0)))
             assert scored.probe_logits is not None
             right += own[at + 1] in prompts.guesses(scored.probe_logits)[0].topk(5).indices.tolist()

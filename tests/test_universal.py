@@ -26,7 +26,7 @@ from decoders.study.measure.peers import assistant_of
 from decoders.verifiers.sampling import Chooser
 
 from .chance import p_value
-from .models import network, prompt_ids, tiny_tokenizer
+from .models import network, prompt_ids, session_behind, tiny_tokenizer
 
 LOOP = " the old lamp museum was sold twice"
 OURS = [" the", " old", " lamp", " mus", "eum", " was", " sold", " twice", "ce"]
@@ -108,8 +108,7 @@ def drafts(target: Target, texts: list[list[int]], **params: Any) -> list[Any]:
     entry, values = select_method("sps", params)
     drafter, made = entry.build(target, values), []
     for tokens in texts:
-        session = target.session(entry.needs(target, values), 200)
-        session.prefill(tokens)
+        session = session_behind(target, tokens, 200, entry.needs(target, values))
         made.append(drafter.propose(session.context, 64))
     return made
 
@@ -247,8 +246,7 @@ def test_output_is_the_targets_own(strangers, params):
 def test_drawn_drafts_of_shared_tokens_keep_the_targets_distribution(strangers):
     target, place = strangers
     entry, values = select_method("sps", {"drafter": place, "across": "shared tokens", "gamma": 2})
-    session = target.session(entry.needs(target, values), 100)
-    session.prefill(prompt_ids(3, 30))
+    session = session_behind(target, prompt_ids(3, 30), 100, entry.needs(target, values))
     drafter: Any = entry.build(target, values)
     counts, drafted, runs, stood = np.zeros(target.info["vocab"]), np.zeros(target.info["vocab"]), 700, 0
     for seed in range(runs):

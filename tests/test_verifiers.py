@@ -22,7 +22,7 @@ from specviz.cli import main
 
 from .chance import p_value
 from .command import refusal
-from .models import prompt_ids
+from .models import prompt_ids, session_behind
 from .test_residual import Pair, chooser, draw
 
 NAMES = ("match", "target-only", "ratio", "block", "typical", "fly", "relaxed", "threshold", "diverse")
@@ -151,8 +151,7 @@ def test_text_of_the_bundled_target_under_each_lossless_verifier(name, bundle):
     """Two tokens of 2,000 seeds against the target's own probabilities."""
     prompt = Prompt.from_text(bundle.tokenizer, "Say it twice: the old lamp. the old")
     seeds, settings = 2000, {"temperature": 1.0, "top_k": 6}
-    session = bundle.session(find_method("plain").needs(bundle, None), len(prompt.tokens) + 8)
-    session.prefill(prompt)
+    session = session_behind(bundle, prompt, len(prompt.tokens) + 8, find_method("plain").needs(bundle, None))
     warp = Chooser(Sampling(**settings))
     first = warp.probabilities(session.score(Draft.empty(session.context.root, "first")).logits)[0]
     often = first.nonzero()[:, 0].tolist()
