@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 
+from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.draft_models.block_network import BlockConfig, BlockNetwork
 from decoders.draft_models.eagle_head import EagleConfig, EagleHead
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.draft_models.mtp_head import MtpConfig, MtpHead
 from decoders.draft_models.network import DraftConfig, DraftModel
+from decoders.drafters import select_method
 from decoders.model.target.target import Target
 from decoders.parts import Part, own_place, save_part
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
@@ -105,6 +107,22 @@ def saved_drafters(places: Any) -> dict[str, str]:
     """
     seeds = {"llama": 1, "gpt2": 2, "mistral-window": 3}
     return {family: save_model(places.mktemp(family), family, seed) for family, seed in seeds.items()}
+
+
+def draft_behind(target: Target, method: str, tokens: list[int], budget: int = 64, **params: Any) -> tuple[Draft, Any]:
+    """A method's draft behind a text, and its drafter."""
+    entry, values = select_method(method, params)
+    context = session_behind(target, tokens, len(tokens) + 40, entry.needs(target, values)).context
+    drafter = entry.build(target, values)
+    drafter.prepare(context)
+    return drafter.propose(context, budget), drafter
+
+
+def drafts_behind(target: Target, method: str, texts: list[list[int]], **params: Any) -> list[Draft]:
+    """Drafts behind each of these texts, by one drafter that reads them one after another."""
+    entry, values = select_method(method, params)
+    drafter, needs = entry.build(target, values), entry.needs(target, values)
+    return [drafter.propose(session_behind(target, tokens, 200, needs).context, 64) for tokens in texts]
 
 
 def learnt_states(target: Target, network: Any, texts: list[list[int]]) -> dict[str, torch.Tensor]:

@@ -115,6 +115,12 @@ def session_behind(target: Target, text: Sequence[int] | Prompt, room: int, need
     return session
 
 
+def own_forward(target: Target, tokens: Sequence[int]) -> Any:
+    """The output of transformers' own forward over a text, with hidden states."""
+    with target.by_own_attention(), torch.no_grad():
+        return target.model(torch.tensor([list(tokens)]), output_hidden_states=True, use_cache=False)
+
+
 def save_model(folder: Any, family: str = "llama", seed: int = 1, model: Any = None) -> str:
     """A tiny model, or the one that is given, with the tokenizer, as a folder that commands load."""
     (network(family, seed) if model is None else model).save_pretrained(folder)

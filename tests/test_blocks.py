@@ -31,10 +31,10 @@ from specviz.commands import options, train
 from . import block_oracle as oracle
 from .block_oracle import BLOCK, FEATURES, MASK, configuration, tensors
 from .chance import p_value
-from .drafts import learnt_states, save_tiny_part, tiny_block
+from .drafts import draft_behind, learnt_states, save_tiny_part, tiny_block
 from .eagle_oracle import publish
 from .families.compare import open_case
-from .models import prompt_ids, session_behind, tiny_target
+from .models import own_forward, prompt_ids, session_behind, tiny_target
 from .test_hybrid import HYBRIDS
 from .tiers import matrix
 
@@ -46,9 +46,8 @@ PROMPT = Prompt.from_ids(prompt_ids(3, 40))
 
 def states_of(target, tokens):
     """The target's states behind ``FEATURES``, by transformers' own forward [positions, features, hidden]."""
-    with target.by_own_attention(), torch.inference_mode():
-        output = target.model(torch.tensor([tokens]), output_hidden_states=True, use_cache=False)
-    return torch.stack([output.hidden_states[layer + 1][0] for layer in FEATURES], 1).clone()
+    states = own_forward(target, tokens).hidden_states
+    return torch.stack([states[layer + 1][0] for layer in FEATURES], 1)
 
 
 def drafts_of(trace):
@@ -107,15 +106,6 @@ def test_drafts_equal_transformers_own_dflash_at_every_step(target, tmp_path, mo
 # --- the equations, layout by layout
 
 
-def first_draft(target, kind, tokens, **params):
-    """A draft behind a text, and its drafter."""
-    entry, values = select_method(kind, params)
-    session = session_behind(target, tokens, len(tokens) + 40, entry.needs(target, values))
-    drafter = entry.build(target, values)
-    drafter.prepare(session.context)
-    return drafter.propose(session.context, 64), drafter
-
-
 def original(folder, kind, **more):
     """A checkpoint in its authors' layout, and its tensors."""
     weights = tensors(kind)
@@ -134,7 +124,7 @@ def test_drafts_are_those_of_the_equations(target, tmp_path, monkeypatch, kind, 
     spoken_for(monkeypatch)
     place, weights = original(tmp_path / "it", kind, sample_from_anchor=anchor)
     tokens = prompt_ids(4, 14)
-    draft, _ = first_draft(target, kind, tokens, part=place)
+    draft, _ = draft_behind(target, kind, tokens, part=place)
     block = oracle.Block(weights, target.embeddings.weight.detach(), target.head.weight.detach())
     states = states_of(target, tokens[:-1])
     wanted, sure = block.draft(kind, tokens[-1], states, anchor)
@@ -156,7 +146,7 @@ def test_what_was_read_before_makes_no_difference(target, kind):
     tokens, other = prompt_ids(4, 40), prompt_ids(9, 30)
     for text in (tokens[:20], tokens, tokens[:12], other, tokens[:11] + other[:9]):
         session = session_behind(target, text, len(text) + 40, entry.needs(target, values))
-        again, _ = first_draft(target, kind, text)
+        again, _ = draft_behind(target, kind, text)
         assert drafter.propose(session.context, 64).tree == again.tree
 
 

@@ -19,9 +19,9 @@ from decoders.verifiers.sampling import Chooser
 
 from . import eagle_oracle as oracle
 from .chance import p_value
-from .drafts import save_tiny_part
+from .drafts import draft_behind, save_tiny_part
 from .eagle_oracle import LLAMA, publish, speculators, tensors
-from .models import prompt_ids, session_behind, tiny_target
+from .models import own_forward, prompt_ids, tiny_target
 from .tiers import matrix
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -76,18 +76,8 @@ def checkpoint(folder, form):
 
 def states_of(target, tokens, layers):
     """The target's states by transformers' own forward, [positions, states joined]."""
-    with target.by_own_attention(), torch.inference_mode():
-        output = target.model(torch.tensor([tokens]), output_hidden_states=True, use_cache=False)
-    return torch.cat([output.hidden_states[layer][0] for layer in layers], -1).clone()
-
-
-def draft_of(target, name, tokens, budget=64, **params):
-    """A draft behind a text, and the drafter."""
-    entry, values = select_method(name, params)
-    needs, drafter = entry.needs(target, values), entry.build(target, values)
-    session = session_behind(target, tokens, len(tokens) + 40, needs)
-    drafter.prepare(session.context)
-    return drafter.propose(session.context, budget), drafter
+    states = own_forward(target, tokens).hidden_states
+    return torch.cat([states[layer][0] for layer in layers], -1)
 
 
 def paths_of(draft):
@@ -106,7 +96,7 @@ def head_of(target, weights, tokens, layers, **options):
 def test_eagle_fills_the_tree_of_the_equations(target, tmp_path, form):
     place, weights, layers = checkpoint(tmp_path / "head", form)
     tokens = prompt_ids(4, 14)
-    draft, _ = draft_of(target, "eagle", tokens, part=place)
+    draft, _ = draft_behind(target, "eagle", tokens, part=place)
     made = oracle.settle(*head_of(target, weights, tokens, layers), list(EAGLE_TREE))
     paths = paths_of(draft)
     assert paths.keys() == made.keys() and len(paths) == 26
@@ -121,7 +111,7 @@ def test_dynamic_trees_are_those_of_the_equations(target, tmp_path, form):
     """Tokens, parents, scores, what was reranked away, and (by rotary positions and what rows see) their places."""
     place, weights, layers = checkpoint(tmp_path / "head", form)
     tokens, method = prompt_ids(6, 12), "eagle2" if form == "eagle-1" else "eagle3"
-    draft, drafter = draft_of(target, method, tokens, part=place, depth=3, top_k=4, total_tokens=18)
+    draft, drafter = draft_behind(target, method, tokens, part=place, depth=3, top_k=4, total_tokens=18)
     assert drafter.config.features == layers
     options = {"before": True} if form == "norm before residual" else VARIANTS.get(form, ({}, (), {}))[2]
     kept, scored = oracle.dynamic(*head_of(target, weights, tokens, layers, **options), 3, 4, 18)
@@ -168,19 +158,19 @@ def test_trees_keep_to_their_sizes(target, name):
     save_tiny_part(target, "eagle3" if name == "eagle3" else "eagle")
     tokens = prompt_ids(3)
     for budget in (1, 2, 4):
-        draft, _ = draft_of(target, name, tokens, budget)
+        draft, _ = draft_behind(target, name, tokens, budget)
         assert max(draft.tree.depths) == budget if name == "eagle" else max(draft.tree.depths) <= budget
     params = {"depth": 2} if name == "eagle" else {"depth": 2, "top_k": 3, "total_tokens": 7}
-    draft, _ = draft_of(target, name, tokens, **params)
+    draft, _ = draft_behind(target, name, tokens, **params)
     assert len(draft.tree) == (13 if name == "eagle" else 7)
     assert max(draft.tree.depths) <= (2 if name == "eagle" else 3)
-    draft, _ = draft_of(target, name, tokens[:1])
+    draft, _ = draft_behind(target, name, tokens[:1])
     assert draft.reason == "the head reads the target's states, and there is none before this token"
 
 
 def test_the_likeliest_chain_is_the_main_one(target):
     save_tiny_part(target, "eagle")
-    draft, _ = draft_of(target, "eagle2", prompt_ids(3))
+    draft, _ = draft_behind(target, "eagle2", prompt_ids(3))
     chain = draft.origins.count("drafter")
     assert draft.origins[: chain + 1] == ("root", *("drafter",) * chain)
     assert draft.tree.parents[1 : chain + 1] == tuple(range(chain)) and not draft.terms["draft_rank"][1:2].any()

@@ -15,7 +15,7 @@ from decoders.parts import load_part
 from . import eagle_oracle as oracle
 from .command import refusal
 from .eagle_oracle import LLAMA, publish, speculators, tensors
-from .models import prompt_ids, tiny_target
+from .models import own_forward, prompt_ids, tiny_target
 from .test_eagle import DRAFTED, states_of
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -129,8 +129,7 @@ def test_readings_are_tried_on_a_text(target, tmp_path, monkeypatch):
         ([2, 1, 0], 0), ([2, 1, 0], 1), ([3, 2, 1], 0), ([3, 2, 1], 1)
     ]  # fmt: skip
     tokens = target.tokenizer(fit.TEXT)["input_ids"]
-    with target.by_own_attention(), torch.inference_mode():
-        truth = target.model(torch.tensor([tokens]), use_cache=False).logits[0].argmax(-1).tolist()
+    truth = own_forward(target, tokens).logits[0].argmax(-1).tolist()
     for trial in trials:
         mine = oracle.Head(THIRD, target.embeddings.weight, target.head.weight)
         features, count = states_of(target, tokens, trial["features"]), len(tokens) - 3
@@ -180,8 +179,7 @@ def test_second_guesses_are_those_of_the_equations(target, tmp_path, monkeypatch
     """Of a head that drafts the four tokens that the target writes most, so that some of its guesses are right."""
     monkeypatch.setattr(fit, "TEXT", "the old lamp at the station was sold, and the keeper bought bread")
     tokens = target.tokenizer(fit.TEXT)["input_ids"]
-    with target.by_own_attention(), torch.inference_mode():
-        truth = target.model(torch.tensor([tokens]), use_cache=False).logits[0].argmax(-1).tolist()
+    truth = own_forward(target, tokens).logits[0].argmax(-1).tolist()
     four = torch.tensor(sorted(token for token, _ in Counter(truth).most_common(4)))
     weights = {
         **tensors(True, drafted=4), "d2t": four - torch.arange(4),

@@ -24,7 +24,7 @@ from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.typical import typical_bound
 
 from .drafts import save_tiny_part, tiny_heads
-from .models import prompt_ids, tiny_target
+from .models import own_forward, prompt_ids, tiny_target
 from .tiers import matrix
 from .whatifs import whatif
 
@@ -40,8 +40,7 @@ def target():
 
 def last_states(target, tokens, back=0):
     """The target's final states after its norm, or those ``back`` layers below, by the model's own code."""
-    with target.by_own_attention(), torch.no_grad():
-        return target.model(input_ids=torch.tensor([tokens]), output_hidden_states=True).hidden_states[-1 - back][0]
+    return own_forward(target, tokens).hidden_states[-1 - back][0]
 
 
 def first_draft(target, method, **params):
@@ -281,8 +280,7 @@ def test_medusa_without_fast_writes_no_untypical_token(target):
     params, warm = {"fast": False, "epsilon": 0.05, "alpha": 0.5}, Sampling(temperature=1.0, seed=3)
     trace = record(target, PROMPT, "medusa+typical", params, sampling=warm, max_new_tokens=NEW)
     written = trace.output_ids
-    with target.by_own_attention(), torch.no_grad():
-        logits = target.model(torch.tensor([[*PROMPT.tokens, *written]])).logits[0, len(PROMPT.tokens) - 1 : -1]
+    logits = own_forward(target, [*PROMPT.tokens, *written]).logits[0, len(PROMPT.tokens) - 1 : -1]
     bound, _ = typical_bound(logits, 0.05, 0.5)
     assert (logits.softmax(-1).gather(1, torch.tensor(written)[:, None])[:, 0] >= bound - 1e-6).all()
     assert generate(target, PROMPT, "medusa+typical", {"fast": False}, max_new_tokens=NEW) == generate(

@@ -23,20 +23,21 @@ from decoders.drafters import select_method
 from decoders.engine.decoding import Decoding
 from decoders.model.state.recurrent import LayerState
 from decoders.model.target.load import load_target
-from decoders.model.target.target import Target
 from decoders.parts import keep_published
 from decoders.verifiers.sampling import Chooser
 
 from .chance import first_tokens, p_value
+from .drafts import drafts_behind
 from .families.cases import VOCAB, cases
 from .families.compare import network
-from .models import prompt_ids, save_model, session_behind
+from .models import prompt_ids, save_model
 from .tiers import matrix
 
 FAMILIES = {case.family: case for case in cases() if case.family in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")}
 FAMILIES["deepseek_v3"] = next(case for case in cases() if case.family == "deepseek_v3")
 KINDS = {"qwen3_next": 1, "deepseek_v3": 3, "qwen3_5_text": 1, "qwen3_5_moe_text": 1}  # their MTP layers here
 NEW, OWN_LAYERS = 24, 4
+pytestmark = pytest.mark.usefixtures("home")
 OUTSIDE = {"enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "eh_proj": "fc", "post_norm": "norm"}
 BEHIND = {"enorm": "enorm", "hnorm": "hnorm", "eh_proj": "eh_proj", "post_norm": "shared_head.norm"}
 
@@ -93,11 +94,6 @@ def copy(folder: Path, to: Path) -> Path:
     return shutil.copytree(folder, to)
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-
-
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
     """Folders with checkpoints of random weights and MTP layers, each made once."""
@@ -121,16 +117,6 @@ def places(tmp_path_factory):
 @pytest.fixture(scope="module")
 def targets(places):
     return functools.cache(lambda family, layers: load_target(places(family, layers), engine="eager"))
-
-
-def drafts(target: Target, texts: list[list[int]], **params: Any) -> list[Any]:
-    """Drafts behind each of these texts, by one drafter that reads them one after another."""
-    entry, values = select_method("mtp", params)
-    needs, drafter, made = entry.needs(target, values), entry.build(target, values), []
-    for tokens in texts:
-        session = session_behind(target, tokens, 200, needs)
-        made.append(drafter.propose(session.context, 64))
-    return made
 
 
 def generate_mtp(model: Any, prompt: list[int], monkeypatch: Any) -> tuple[list[int], list[tuple]]:
@@ -184,7 +170,7 @@ def test_drafts_are_transformers_own_at_every_step(family, places, targets, monk
     prompt = prompt_ids(3, 20)
     output, steps = drive(model, prompt) if target.shape.recurrent_layers else generate_mtp(model, prompt, monkeypatch)
     assert len(steps) > 5 and any(len(draft) == layers for _, draft, _ in steps)
-    made = drafts(target, [text for text, _, _ in steps], depth=layers)
+    made = drafts_behind(target, "mtp", [text for text, _, _ in steps], depth=layers)
     for (_, draft, logits), mine in zip(steps, made, strict=True):
         assert list(mine.tree.tokens[1:]) == draft
         said = logits.log_softmax(-1)[range(len(draft)), draft]
@@ -229,7 +215,7 @@ def test_every_node_of_a_tree_is_scored_as_its_path(family, fed_back, places, ta
     model, target = stock(places(family, layers), layers), targets(family, layers)
     mtp = MtpModel.from_pretrained(model)
     for params in ({"form": "tree", "depth": 3, "top_k": 3, "total_tokens": 14}, {"depth": 3}):
-        (draft,) = drafts(target, [text], fed_back=fed_back, **params)
+        (draft,) = drafts_behind(target, "mtp", [text], fed_back=fed_back, **params)
         tree = draft.tree
         assert max(tree.depths) == 3 and len(tree) == (14 if "form" in params else 4)
         for node in range(1, len(tree)):
@@ -253,9 +239,10 @@ def test_output_is_generates_own_and_a_run_goes_on_from_any_text(family, places,
         assert generate(target, prompt, "mtp", params, max_new_tokens=NEW) == expected
     text = [*prompt.tokens, *expected]
     cuts = [text[:n] for n in (41, 44, 50, 47, 2, 60)] + [prompt_ids(9, 30), text[:45]]
-    for made, fresh in zip(drafts(target, cuts), [drafts(target, [one])[0] for one in cuts], strict=True):
+    alone = [drafts_behind(target, "mtp", [one])[0] for one in cuts]
+    for made, fresh in zip(drafts_behind(target, "mtp", cuts), alone, strict=True):
         assert made.tree == fresh.tree and made.probabilities == pytest.approx(fresh.probabilities, abs=1e-4)
-    assert drafts(target, [text[:1]])[0].reason.startswith("the head reads the target's states")
+    assert drafts_behind(target, "mtp", [text[:1]])[0].reason.startswith("the head reads the target's states")
     if target.shape.recurrent_layers:  # negative control: rejected rows stay in the target's state
         honest: Any = LayerState.commit
 

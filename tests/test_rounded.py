@@ -26,7 +26,7 @@ from decoders.sweep.lossless import check_lossless
 
 from .families.cases import cases
 from .families.compare import network as hybrid
-from .models import network, prompt_ids, save_model, session_behind, tiny_target, tiny_tokenizer
+from .models import network, prompt_ids, save_model, session_behind, tiny_target
 from .test_hybrid import HYBRIDS
 from .tiers import matrix
 
@@ -74,9 +74,7 @@ def test_a_row_is_the_same_whatever_stands_beside_it(bits):
 
 
 def target_of(weights: str, **options: Any) -> Target:
-    target = Target(network(), tiny_tokenizer(), "tiny-llama", weights=weights, **options)
-    target.__dict__["calibration"] = None
-    return target
+    return tiny_target(weights=weights, **options)
 
 
 def small_llama() -> Any:

@@ -26,6 +26,7 @@ from decoders.study.measure.peers import assistant_of
 from decoders.verifiers.sampling import Chooser
 
 from .chance import p_value
+from .drafts import drafts_behind
 from .models import network, prompt_ids, session_behind, tiny_tokenizer
 
 LOOP = " the old lamp museum was sold twice"
@@ -104,15 +105,6 @@ def strangers(tmp_path_factory):
     return target, save_model(folder, network("llama", 2), tokenizer_of([*THEIRS, " at", " station", "item"]))
 
 
-def drafts(target: Target, texts: list[list[int]], **params: Any) -> list[Any]:
-    entry, values = select_method("sps", params)
-    drafter, made = entry.build(target, values), []
-    for tokens in texts:
-        session = session_behind(target, tokens, 200, entry.needs(target, values))
-        made.append(drafter.propose(session.context, 64))
-    return made
-
-
 def test_drafts_are_those_of_transformers_universal_assisted_generation(followers, monkeypatch):
     model, ours, assistant, theirs = pair()
     seen: list[tuple[list[int], list[int]]] = []
@@ -138,7 +130,7 @@ def test_drafts_are_those_of_transformers_universal_assisted_generation(follower
     target, place = followers
     expected = generate(target, Prompt.from_ids(prompt), max_new_tokens=NEW)
     assert output[0, len(prompt) :].tolist() == expected and ours.decode(expected[:6]) == " lamp museum was sold twice"
-    made = drafts(target, [text for text, _ in seen], drafter=place, gamma=GAMMA)
+    made = drafts_behind(target, "sps", [text for text, _ in seen], drafter=place, gamma=GAMMA)
     for number, ((text, expected_draft), draft) in enumerate(zip(seen, made, strict=True)):
         mine = list(draft.tree.tokens[1:])
         own = theirs(ours.decode(text), return_tensors="pt")["input_ids"]
