@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from decoders.verifiers.block import BlockVerifier
 from decoders.verifiers.match import cut_at_stop
 from decoders.verifiers.residual import ResidualVerifier, overlap, residual
 from decoders.verifiers.sampling import Chooser, drawn_token
+from decoders.verifiers.verifier import Verifier
 from specviz.experiments.quantities import QUANTITIES
 
 from .chance import p_value
@@ -204,28 +206,30 @@ def test_block_verification_is_exact_and_accepts_at_least_as_many(vocab, count, 
     assert max(wrong) > 0.01, "the test must be able to fail"
 
 
-def block_counts(pair: Pair, runs: int) -> np.ndarray:
-    """Counts of the first three tokens in ``runs`` runs; the target goes on where a step was shorter."""
-    counts = np.zeros((pair.vocab,) * 3)
+def written_counts(pair: Pair, verifier: Callable[[int], Verifier], runs: int, length: int) -> np.ndarray:
+    """Counts of the first so many tokens of runs, each judged by its seed's verifier; the target goes on where a step
+    was shorter.
+    """
+    counts = np.zeros((pair.vocab,) * length)
     for seed in range(runs):
         random, tokens = np.random.default_rng([seed, 1]), ()
         for _ in range(pair.count):
             tokens = (*tokens, drawn_token(pair.q[tokens], random.random()))
-        verdict = BlockVerifier(chooser(seed))(*pair.chain(tokens))
+        verdict = verifier(seed)(*pair.chain(tokens))
         written = (*tokens[: verdict.accepted], verdict.bonus)
-        while len(written) < 3:
+        while len(written) < length:
             written = (*written, drawn_token(pair.p[written], random.random()))
-        counts[written[:3]] += 1
+        counts[written[:length]] += 1
     return counts
 
 
 @pytest.mark.parametrize("count", matrix([2, 3, 4, 5], (2,), "thousands of draws; the exact law is in the first tier"))
 def test_blocks_come_out_as_the_target_would_have_drawn_them(count, monkeypatch):
-    pair, runs = Pair(5, 3, count), 2500
+    pair, runs, judge = Pair(5, 3, count), 2500, lambda seed: BlockVerifier(chooser(seed))
     expected = np.array([pair.share(pair.p, tokens) for tokens in product(range(3), repeat=3)]) * runs
-    assert p_value(block_counts(pair, runs), expected) > 0.01
+    assert p_value(written_counts(pair, judge, runs, 3), expected) > 0.01
     monkeypatch.setattr(block, "block_residual", lambda joint, p, q: (p.double() - q.double()).clamp_min(0))
-    assert p_value(block_counts(pair, runs), expected) < 1e-6, "the test must be able to fail"
+    assert p_value(written_counts(pair, judge, runs, 3), expected) < 1e-6, "the test must be able to fail"
 
 
 def test_a_block_carries_on_over_a_token_that_would_have_failed():

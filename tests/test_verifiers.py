@@ -23,7 +23,7 @@ from specviz.cli import main
 from .chance import p_value
 from .command import refusal
 from .models import prompt_ids, session_behind
-from .test_residual import Pair, chooser, draw
+from .test_residual import Pair, chooser, draw, written_counts
 
 NAMES = ("match", "target-only", "ratio", "block", "typical", "fly", "relaxed", "threshold", "diverse")
 LOSSLESS = NAMES[:4]
@@ -127,18 +127,11 @@ def test_lossless_verifiers_have_the_targets_distribution(name):
     expected = np.array([pair.share(pair.p, tokens) for tokens in product(range(3), repeat=2)]) * runs
 
     def count(verifier: Verifier) -> float:
-        counts = np.zeros((3, 3))
-        for seed in range(runs):
-            random, tokens = np.random.default_rng([seed, 1]), ()
+        def begin_anew(seed: int) -> Verifier:
             verifier.chooser.random = np.random.default_rng([seed, 2])
-            for _ in range(2):
-                tokens = (*tokens, drawn_token(pair.q[tokens], random.random()))
-            verdict = verifier(*pair.chain(tokens))
-            written = (*tokens[: verdict.accepted], verdict.bonus)
-            while len(written) < 2:
-                written = (*written, drawn_token(pair.p[written], random.random()))
-            counts[written[:2]] += 1
-        return p_value(counts, expected)
+            return verifier
+
+        return p_value(written_counts(pair, begin_anew, runs, 2), expected)
 
     assert count(judge(name, chooser(0))) > 0.01
     if name == "ratio":
