@@ -13,12 +13,12 @@ import os
 import statistics
 import sys
 import tempfile
-import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from specviz.workers.folder import UNITS, Folder
 from specviz.workers.kinds import Workers
 from specviz.workers.sweep import Standing, sweep
 from specviz.workers.work import Job, Unit
-from tests.standin import ABOUT, Here, open_standin, units
+from tests.standin import ABOUT, Here, open_standin, ray_cluster, units
 
 LATENCY_MS = 250  # of the stand-in's unit
 ROWS = 3  # of a unit of the bookkeeping, with as many columns as a run has
@@ -62,24 +62,6 @@ def stand_in(place: Path, wanted: list[Unit], kind: str, workers: int, **more: A
     folder = Folder(place)
     job = Job(open_standin, ABOUT, folder.place, folder.open())
     return sweep(wanted, Workers(workers, kind).pool(job), folder, **more)
-
-
-@contextmanager
-def nodes(count: int, cores: int) -> Iterator[None]:
-    """A Ray cluster of so many nodes on this machine."""
-    import ray
-    from ray.cluster_utils import Cluster
-
-    small = {"object_store_memory": 80 << 20, "num_cpus": cores}
-    cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, **small})
-    try:
-        for _ in range(count - 1):
-            cluster.add_node(**small)
-        ray.init(address=cluster.address, log_to_driver=False)
-        yield
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
 
 
 def bundle(place: Path, kind: str, workers: int, count: int) -> tuple[Any, float]:
@@ -117,7 +99,7 @@ def pace(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]
             _, rates[kind, workers] = bundle(place / f"{kind}{workers}", kind, workers, args.count)
         one, two = rates[kind, 1], rates[kind, 2]
         yield f"2 workers ÷ 1, {kind}", f"{two / one:.2f} ({two:.2f} ÷ {one:.2f} units/s)", "≥ 1.8"
-    with nodes(1, 1):
+    with ray_cluster(1):
         ms = {}
         for kind in ("processes", "ray"):
             seen: list[float] = []
@@ -135,7 +117,7 @@ def equal(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str
     rows = {"1 process": bundle(place / "1", "processes", 1, count)[0].rows}
     rows["2 processes"] = bundle(place / "2", "processes", 2, count)[0].rows
     for number in (1, 2):
-        with nodes(number, 3 - number):
+        with ray_cluster(*[3 - number] * number):
             rows[f"Ray, {number} node{'s' * (number > 1)}"] = bundle(place / f"r{number}", "ray", 2, count)[0].rows
     first = counted_alone(rows["1 process"])
     for name, those in rows.items():
@@ -164,11 +146,8 @@ def behind(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, st
 
         user("warm", 2 * count)
         began = time.perf_counter()
-        users = [threading.Thread(target=user, args=(name, args.count // 2)) for name in ("ann", "bob")]
-        for one in users:
-            one.start()
-        for one in users:
-            one.join()
+        with ThreadPoolExecutor(2) as users:
+            list(users.map(partial(user, runs=args.count // 2), ("ann", "bob")))
         rate = 60 * 2 * (args.count // 2) / (time.perf_counter() - began)
         rates[count] = max(rate, rates.get(count, 0.0))
         desk.end()

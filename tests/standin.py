@@ -13,7 +13,8 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,24 @@ class Here(Pool):
 
     def close(self) -> None:
         pass
+
+
+@contextmanager
+def ray_cluster(*cores: int) -> Iterator[Any]:
+    """A Ray cluster on this machine: a head and further nodes, each with so many cores."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    nodes: list[dict[str, Any]] = [{"object_store_memory": 80 << 20, "num_cpus": count} for count in cores]
+    cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, **nodes[0]})
+    try:
+        for node in nodes[1:]:
+            cluster.add_node(**node)
+        ray.init(address=cluster.address, log_to_driver=False)
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
 
 
 def _node() -> str:

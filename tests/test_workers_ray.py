@@ -13,11 +13,11 @@ from decoders.errors import UserError
 from specviz.workers.folder import Folder
 from specviz.workers.sweep import Standing
 
-from .standin import unit, units
+from .standin import ray_cluster, unit, units
 from .test_workers import names_of, work
 from .waiting import children, until_ended
 
-ray = pytest.importorskip("ray")
+pytest.importorskip("ray")
 
 pytestmark = [
     pytest.mark.cluster("a Ray of three nodes"),
@@ -25,24 +25,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves sockets and files to the end of the process
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-STORE = {"object_store_memory": 80 << 20}
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head without room for actors, and two nodes with room for one each."""
-    from ray.cluster_utils import Cluster
-
     before = children()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **STORE})
-    try:
-        for _ in range(2):
-            cluster.add_node(num_cpus=1, **STORE)
-        ray.init(address=cluster.address, log_to_driver=False)
+    with ray_cluster(0, 1, 1) as cluster:
         yield cluster
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
     until_ended(before, "Ray leaves no process behind")
 
 
