@@ -135,6 +135,15 @@ def module_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
+def client(desk: Any) -> Iterator[Any]:
+    """A client of the application of a file's ``desk`` (a fixture of its own)."""
+    from .stubs import client_of
+
+    with client_of(desk) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def target(request: pytest.FixtureRequest) -> Any:
     """A tiny model of random weights, a Llama or of the file's ``FAMILY``; what tests add to it stays in that file."""
     from .models import tiny_target
@@ -148,6 +157,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     from .models import save_model
 
     return save_model(tmp_path_factory.mktemp("models") / "toy")
+
+
+@pytest.fixture(scope="session")
+def prompt() -> Any:
+    """A prompt that every method drafts for: two passages and a question, with markup and an emoji."""
+    from decoders import Prompt
+
+    from .models import tiny_tokenizer
+
+    words = "the old lamp at the station was sold to the city museum and the old lamp at the"
+    return Prompt.from_segments(
+        tiny_tokenizer(), instruction="Copy.", context=[words, words[::-1]], question="the old <b>lamp</b> 🤖?"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,14 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import uvicorn
 from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from decoders.draft.params import NoParams, param
 from decoders.errors import UserError
@@ -239,6 +241,33 @@ def nothing_wrong(page: Any, port: int, *, schemes: str = "data|blob", said: Seq
     foreign = [url for url in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|({schemes}):)", url)]
     problems = [text for text in page.problems if not any(part in text for part in said)]
     assert (foreign, problems) == ([], []), f"foreign: {foreign}; said: {problems}"
+
+
+D = TypeVar("D", bound=Desk)
+
+
+def start_desk(desk: D) -> D:
+    """The desk, with its model."""
+    desk.begin()
+    assert desk.loader.wait(WAIT_S)
+    return desk
+
+
+@contextmanager
+def at_work(desk: D) -> Iterator[D]:
+    """A desk with its model, for the time of a with block."""
+    try:
+        yield start_desk(desk)
+    finally:
+        desk.end()
+
+
+@contextmanager
+def client_of(desk: Desk, users: Users | None = None, **options: Any) -> Iterator[TestClient]:
+    """A client of the application of a desk, whose model is there; ``options`` are the client's."""
+    with TestClient(app_of(desk, users), **options) as client:
+        assert desk.loader.wait(WAIT_S)
+        yield client
 
 
 def gallery_desk(target: Any, runs: Mapping[str, Trace]) -> Desk:

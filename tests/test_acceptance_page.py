@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,9 @@ from specviz.pages.acceptance import service
 
 from . import synthetic
 from .models import prompt_ids
-from .stubs import StubDesk, app_of
+from .stubs import StubDesk
 from .test_definitions import acceptance
-from .waiting import WAIT_S, until
+from .waiting import until
 
 RUNS = (synthetic.chain(), synthetic.tree(), synthetic.draft_model_trace())
 
@@ -37,13 +36,6 @@ RUNS = (synthetic.chain(), synthetic.tree(), synthetic.draft_model_trace())
 @pytest.fixture(scope="module")
 def desk(module_home: Path) -> StubDesk:
     return StubDesk(gallery=RUNS)
-
-
-@pytest.fixture(scope="module")
-def client(desk: StubDesk) -> Iterator[TestClient]:
-    with TestClient(app_of(desk)) as client:
-        assert desk.loader.wait(WAIT_S)
-        yield client
 
 
 def test_runs_are_pooled_by_method_with_every_formula_filled_in(client: TestClient) -> None:

@@ -33,7 +33,7 @@ from specviz.views.export import read_page
 from . import synthetic
 from .drafts import save_tiny_part
 from .models import tiny_target
-from .stubs import app_of
+from .stubs import client_of
 from .waiting import WAIT_S, until
 
 CONTEXT = "the old lamp at the station 👩‍👩‍👧 glows\n---\nwas sold to the city 博物館 museum <b>now</b>"
@@ -70,8 +70,7 @@ def desk(module_home: Path) -> Desk:
 
 @pytest.fixture(scope="module")
 def client(desk: Desk) -> Iterator[TestClient]:
-    with TestClient(app_of(desk)) as made:
-        assert desk.loader.wait(WAIT_S)
+    with client_of(desk) as made:
         made.get("/")  # the browser's cookie
         yield made
 

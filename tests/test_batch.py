@@ -47,7 +47,8 @@ from specviz.server.store import TraceStore
 
 from .command import refusal, specviz
 from .models import prompt_ids, tiny_target, tiny_tokenizer
-from .waiting import WAIT_S, until
+from .stubs import at_work
+from .waiting import until
 
 SMALL = replace(batch([("pld", {"k": 2}), ("pld", {})], 2), max_new_tokens=8)
 
@@ -427,11 +428,8 @@ ASKED = {
 @pytest.fixture
 def desk(target: Any) -> Iterator[Desk]:
     store = TraceStore()
-    made = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
-    made.loader.start()
-    assert made.loader.wait(WAIT_S)
-    yield made
-    made.end()
+    with at_work(Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())) as made:
+        yield made
 
 
 def wait(desk: Desk, key: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from specviz.server.store import TraceStore, UnknownTrace
 from . import synthetic
 from .drafters_for_tests import WildTrees, credulous, method_of
 from .models import prompt_ids
-from .stubs import StubDesk, app_of
+from .stubs import StubDesk, client_of, start_desk
 from .waiting import WAIT_S
 
 PROMPT = {"mode": "text", "text": "the old lamp at the station was sold to the city museum and the old lamp at the"}
@@ -41,8 +41,7 @@ class Tiny(Desk):
     def __init__(self, target: Any) -> None:
         store = TraceStore()
         super().__init__(store, Runner(store), Loader(lambda: target), pages=pages())
-        self.loader.start()
-        assert self.loader.wait(WAIT_S)
+        start_desk(self)
 
 
 @pytest.fixture(scope="module")
@@ -214,8 +213,7 @@ def test_recorded_runs_are_judged_without_a_model() -> None:
 def slow() -> Iterator[tuple[TestClient, StubDesk]]:
     desk = StubDesk(gallery=(synthetic.chain(),))
     desk.gate.clear()
-    with TestClient(app_of(desk)) as client:
-        assert desk.loader.wait(WAIT_S)
+    with client_of(desk) as client:
         client.get("/")  # a cookie
         yield client, desk
         desk.gate.set()

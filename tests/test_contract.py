@@ -15,7 +15,7 @@ from decoders.study.judge import contract
 from decoders.study.judge.contract import NEW
 
 from .drafts import save_tiny_part
-from .models import prompt_ids, save_model, tiny_target, tiny_tokenizer
+from .models import prompt_ids, save_model, tiny_target
 from .tiers import matrix
 
 NAMES = tuple(methods())
@@ -33,14 +33,6 @@ def target(module_home, tmp_path_factory):
     offer_drafter(made, folder)
     save_tiny_part(open_drafter(made, folder), "ppd")
     return made
-
-
-@pytest.fixture(scope="module")
-def prompt():
-    words = "the old lamp at the station was sold to the city museum and the old lamp at the"
-    return Prompt.from_segments(
-        tiny_tokenizer(), instruction="Copy.", context=[words, words[::-1]], question="the old <b>lamp</b> 🤖?"
-    )
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from specviz.server.forms import PromptForm, Refusal
 
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
-from .stubs import METHODS, StubDesk, StubTarget
+from .stubs import METHODS, StubDesk, StubTarget, at_work, start_desk
 from .waiting import WAIT_S
 
 FORM = PromptForm(instruction="Do it.", context="abc")
@@ -22,11 +22,8 @@ FORM = PromptForm(instruction="Do it.", context="abc")
 
 @pytest.fixture
 def desk() -> Any:
-    made = StubDesk()
-    made.begin()
-    assert made.loader.wait(WAIT_S)
-    yield made
-    made.end()
+    with at_work(StubDesk()) as made:
+        yield made
 
 
 def pool_file(tmp_path: Path, data: bytes, name: str = "notes.txt") -> Path:
@@ -111,8 +108,7 @@ def test_a_trained_part_says_how_it_was_trained_in_the_catalog_and_in_its_runs(h
     facts = {"tokens": 264150, "seconds": 129, "top1": 0.25}
     made = StubDesk(load=lambda: target)
     made._methods = drafters.methods
-    made.loader.start()
-    assert made.loader.wait(WAIT_S)
+    start_desk(made)
     cards = {card["name"]: card for card in made.catalog()["methods"]}
     assert cards["medusa"]["trained"] == facts == cards["medusa+typical"]["trained"]
     assert cards["pld"]["trained"] == {} == cards["hydra"]["trained"]  # nothing to train, and nothing trained

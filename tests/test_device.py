@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from decoders import Prompt, Sampling, UserError, generate, load_target, methods, record
+from decoders import Sampling, UserError, generate, load_target, methods, record
 from decoders.drafters.sps import offer_drafter, open_drafter
 from decoders.engine.decoding import Decoding
 from decoders.method.part import kinds
@@ -65,14 +65,6 @@ def target_on(folder, device: str) -> Target:
     if (folder / "drafter").exists():
         offer_drafter(target, str(folder / "drafter"))
     return target
-
-
-@pytest.fixture(scope="module")
-def prompt():
-    words = "the old lamp at the station was sold to the city museum and the old lamp at the"
-    return Prompt.from_segments(
-        tiny_tokenizer(), instruction="Copy.", context=[words, words[::-1]], question="the old <b>lamp</b> 🤖?"
-    )
 
 
 def ties(probs):

@@ -37,7 +37,7 @@ from .command import refusal
 from .drafts import save_tiny_part
 from .models import prompt_ids
 from .planting import FAULTS, examine_fault, finds, rare_vocabulary
-from .stubs import StubDesk, app_of
+from .stubs import StubDesk, client_of
 from .waiting import WAIT_S, until
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -205,8 +205,7 @@ def client(target: Target) -> Iterator[TestClient]:
     save_tiny_part(target, "medusa")
     save_tiny_part(target, "ppd")
     desk = StubDesk(load=lambda: target, gallery=(synthetic.chain(),))
-    with TestClient(app_of(desk)) as made:
-        assert desk.loader.wait(WAIT_S)
+    with client_of(desk) as made:
         made.cookies.set(COOKIE, "0" * 32)
         made.desk = desk
         yield made

@@ -26,7 +26,7 @@ from specviz.server.store import TraceStore
 
 from . import synthetic
 from .disk import refusing
-from .stubs import StubDesk
+from .stubs import StubDesk, at_work, start_desk
 from .tiers import matrix
 from .waiting import WAIT_S, until
 
@@ -35,11 +35,8 @@ ROOT = Path(__file__).parent.parent
 
 def run_one(folder: Path) -> tuple[StubDesk, str]:
     """A run of a server whose library is ``folder``: its desk and its id."""
-    desk = StubDesk(library=Library(folder))
-    desk.begin()
-    assert desk.loader.wait(WAIT_S)
-    key = desk.submit_text(owner="ann").id
-    return desk, key
+    desk = start_desk(StubDesk(library=Library(folder)))
+    return desk, desk.submit_text(owner="ann").id
 
 
 def readable(folder: Path) -> TraceStore:
@@ -79,12 +76,8 @@ def test_a_disk_that_refuses_at_any_write_costs_files_never_a_run(tmp_path: Path
 
 
 def test_a_run_that_is_not_saved_says_so_in_its_last_event(tmp_path: Path) -> None:
-    with refusing(tmp_path / "full", 1):
-        desk = StubDesk(library=Library(tmp_path / "full"))
-        desk.begin()
-        assert desk.loader.wait(WAIT_S)
+    with refusing(tmp_path / "full", 1), at_work(StubDesk(library=Library(tmp_path / "full"))) as desk:
         job = desk.submit_text(owner="ann")
-        desk.end()
     events, _ = job.feed.after(-1)
     assert events is not None and "Runs are not saved on disk" in json.loads(events[-1])["unsaved"]
     desk, key = run_one(tmp_path / "free")
@@ -96,8 +89,7 @@ def test_a_folder_that_becomes_read_only_in_mid_run(tmp_path: Path) -> None:
     """The steps until then are in the journal, and the whole run is in memory until a later one can be saved."""
     desk = StubDesk(library=Library(tmp_path))
     desk.gate.clear()  # it waits after four steps
-    desk.begin()
-    assert desk.loader.wait(WAIT_S)
+    start_desk(desk)
     job = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="ann")
     journal = tmp_path / f"{job.id}.journal"
     until(lambda: journal.exists() and recover(journal).rows("steps") == 4, "four steps are in the journal")
@@ -119,9 +111,8 @@ def test_runs_of_a_full_disk_are_written_once_there_is_room(
 ) -> None:
     """By the next run, when somebody looks at the list, by itself after a while, or when the server ends."""
     monkeypatch.setattr(library, "RETRY_S", 0.1 if occasion == "a while" else 1e6)
-    desk = StubDesk(library=Library(tmp_path))
-    desk.begin()
-    assert desk.loader.wait(WAIT_S) and desk.library is not None
+    desk = start_desk(StubDesk(library=Library(tmp_path)))
+    assert desk.library is not None
     room, keys = desk.services["runs"].room, []
     with refusing(tmp_path, 1):
         keys = [desk.submit_text(owner="ann").id for _ in range(12)]
@@ -147,8 +138,7 @@ def test_runs_of_a_full_disk_are_written_once_there_is_room(
 def test_memory_gives_up_what_is_on_disk_before_what_is_not(tmp_path: Path) -> None:
     desk = StubDesk(library=Library(tmp_path))
     desk.store.max_count = 4
-    desk.begin()
-    assert desk.loader.wait(WAIT_S)
+    start_desk(desk)
     with refusing(tmp_path, 1):
         unsaved = [desk.submit_text(owner="ann").id for _ in range(2)]
         deleted = desk.submit_text(owner="ann").id

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi.testclient import TestClient
-
 from decoders import methods
 from decoders.method.kept import MOST_OWNERS, Amount, PersistentState, kept_with, owned_by, owner
 from specviz.places import new_id
 from specviz.server.http import COOKIE
 
-from .stubs import StubDesk, app_of
-from .waiting import WAIT_S
+from .stubs import StubDesk, client_of, start_desk
 
 
 class Rows(list[int]):
@@ -48,8 +45,7 @@ def test_methods_that_start_warm_say_what_they_keep() -> None:
 
 def test_a_user_sees_and_empties_only_what_is_his() -> None:
     desk = StubDesk()
-    with TestClient(app_of(desk)) as client:
-        assert desk.loader.wait(WAIT_S)
+    with client_of(desk) as client:
         mine, other = new_id(), new_id()
 
         def ask(whose: str, *empty: str) -> Any:
@@ -70,9 +66,7 @@ def test_a_user_sees_and_empties_only_what_is_his() -> None:
 
 def test_the_worker_keeps_for_whom_it_works() -> None:
     """Not for whoever had the last run: work of pages is done for the owner who asks for it."""
-    desk = StubDesk()
-    desk.loader.start()
-    assert desk.loader.wait(WAIT_S)
+    desk = start_desk(StubDesk())
     desk.submit_text(owner="one user")
     assert desk.on_worker(owner.get) == ""
     with owned_by("another"):
@@ -80,5 +74,5 @@ def test_the_worker_keeps_for_whom_it_works() -> None:
 
 
 def test_without_a_model_nothing_is_kept() -> None:
-    with TestClient(app_of(StubDesk(load=None))) as client:
+    with client_of(StubDesk(load=None)) as client:
         assert client.get("/api/inspect/kept").json() == {}

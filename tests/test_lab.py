@@ -64,7 +64,7 @@ from .command import refusal, specviz
 from .disk import refusing
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target, tiny_tokenizer
-from .stubs import StubDesk, app_of
+from .stubs import StubDesk, app_of, at_work
 from .waiting import WAIT_S, until
 
 INFO = {"layers": 6, "heads": 8}
@@ -948,11 +948,8 @@ def test_a_missing_reference_and_a_long_sweep(capsys: pytest.CaptureFixture[str]
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[StubDesk]:
-    made = StubDesk()
-    made.loader.start()
-    assert made.loader.wait(WAIT_S)
-    yield made
-    made.end()
+    with at_work(StubDesk()) as made:
+        yield made
 
 
 ASKED = {

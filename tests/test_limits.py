@@ -15,7 +15,7 @@ from specviz.server.forms import PromptForm, Refusal
 from specviz.server.http import refusal
 from specviz.server.limits import NUMBERS, Rules, Window, caller, rules_for
 
-from .stubs import StubDesk, app_of
+from .stubs import StubDesk, at_work, client_of
 from .waiting import WAIT_S
 
 FORM = PromptForm("text", text="abc")
@@ -26,8 +26,7 @@ def public() -> Iterator[tuple[TestClient, StubDesk]]:
     desk = StubDesk(gallery=(synthetic.chain(),))
     changed = {"upload": "1", "asks": "30", "runs": "3", "waiting": "2"}
     desk.keep_to(rules_for(public=True, accounts=False, changed=changed))
-    with TestClient(app_of(desk)) as client:
-        assert desk.loader.wait(WAIT_S)
+    with client_of(desk) as client:
         client.get("/")
         yield client, desk
 
@@ -133,15 +132,12 @@ def test_a_public_server_trains_and_measures_nothing(public: tuple[TestClient, S
             desk.services["lab"].check(SimpleNamespace(**(vars(plan) | changed)), mine)
     fresh = StubDesk()
     fresh.keep_to(rules_for(public=True, accounts=False))
-    with TestClient(app_of(fresh)) as client:
+    with client_of(fresh) as client:
         assert client.post("/api/trees/measure", json={}).status_code == 403
         headers = client.get("/").headers
         assert headers["cross-origin-opener-policy"] == "same-origin" and "permissions-policy" in headers
 
 
 def test_a_server_of_ones_own_has_no_limits_but_its_queue() -> None:
-    desk = StubDesk()
-    desk.begin()
-    assert desk.loader.wait(WAIT_S)
-    assert all(desk.submit(FORM, "pld", {}, {}).finished.wait(WAIT_S) for _ in range(30))
-    desk.end()
+    with at_work(StubDesk()) as desk:
+        assert all(desk.submit(FORM, "pld", {}, {}).finished.wait(WAIT_S) for _ in range(30))

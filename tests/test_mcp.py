@@ -18,17 +18,13 @@ from specviz.mcp import server_of
 from specviz.server.limits import rules_for
 from specviz.server.store import EVERYBODY
 
-from .stubs import StubDesk, serving
-from .waiting import WAIT_S
+from .stubs import StubDesk, at_work, serving
 
 
 @pytest.fixture
 def desk() -> Iterator[StubDesk]:
-    made = StubDesk(gallery=(synthetic.tree(), synthetic.chain()))
-    made.begin()
-    assert made.loader.wait(WAIT_S)
-    yield made
-    made.end()
+    with at_work(StubDesk(gallery=(synthetic.tree(), synthetic.chain()))) as made:
+        yield made
 
 
 def asking(server: Any, work: Callable[[Client], Awaitable[Any]]) -> Any:

@@ -36,9 +36,8 @@ def longest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(app_of(StubDesk())) as made:
-        yield made
+def desk() -> StubDesk:
+    return StubDesk()
 
 
 def tabs(client: TestClient) -> list[str]:

@@ -31,7 +31,7 @@ from specviz.server.users import Users, hash_password, write_users
 
 from .gguf_files import write_gguf
 from .models import GROUPED, network, save_model
-from .stubs import StubDesk, StubTarget, app_of
+from .stubs import StubDesk, StubTarget, at_work, client_of
 from .waiting import WAIT_S, until
 
 FORM = PromptForm("text", text="the old lamp at the station was sold to the city museum: the old lamp")
@@ -233,8 +233,8 @@ def serving_first(models: Path, place: Path, **opening: Any) -> Iterator[tuple[T
     """A server on one tiny model; a second, deeper one lies beside it."""
     shutil.copytree(models, place, dirs_exist_ok=True)
     desk = open_desk(str(place / "first"), **opening)
-    with TestClient(app_of(desk)) as client:
-        assert desk.loader.wait(WAIT_S) and desk.loader.state == "ready"
+    with client_of(desk) as client:
+        assert desk.loader.state == "ready"
         assert desk.loader.target.engines.busy == desk.runner.busy
         yield client, desk
 
@@ -486,7 +486,7 @@ def test_on_a_public_server_nobody_chooses() -> None:
     assert open_desk("bundled", rules=rules).loader.pick is None
     desk = StubDesk()
     desk.keep_to(rules)
-    with TestClient(app_of(desk)) as client:
+    with client_of(desk) as client:
         assert client.get("/api/status").json()["picks"] is False
         for answer in (client.get("/api/models"), choose(client, "bundled")):
             assert answer.status_code == 403 and "public server" in answer.json()["error"]
@@ -499,8 +499,7 @@ def test_where_users_sign_in_those_who_are_named_choose(tmp_path: Path) -> None:
     desk.loader.pick = Shelf().pick
     desk.keep_to(rules_for(public=False, accounts=True, pickers=["ann"]))
     for name, may in (("ann", True), ("bob", False)):
-        with TestClient(app_of(desk, Users(file))) as client:
-            assert desk.loader.wait(WAIT_S)
+        with client_of(desk, Users(file)) as client:
             client.post("/login", data={"name": name, "password": "open sesame"}, follow_redirects=False)
             assert client.get("/api/status").json()["picks"] is may
             listed, chosen = client.get("/api/models"), choose(client, "bundled")
@@ -517,14 +516,9 @@ def test_naming_who_may_choose_needs_users_who_sign_in(options: list[str], capsy
 
 def test_a_run_that_is_over_holds_no_model() -> None:
     """The worker, the queue and finished jobs: a model that is exchanged while nothing runs is gone at once."""
-    desk = StubDesk(load=Another)
-    desk.begin()
-    assert desk.loader.wait(WAIT_S)
-    try:
+    with at_work(StubDesk(load=Another)) as desk:
         job = desk.submit_text()
         desk.on_worker(lambda target=desk.loader.target: target.name)
         del job
         held, desk.loader.target = weakref.ref(desk.loader.target), StubTarget()
         until(lambda: gc.collect() is not None and held() is None, "nothing holds on to the model")
-    finally:
-        desk.end()

@@ -21,9 +21,8 @@ from specviz.server.limits import PUBLIC
 
 from .command import refusal
 from .models import prompt_ids, save_model
-from .stubs import StubDesk
+from .stubs import StubDesk, at_work
 from .tiers import matrix
-from .waiting import WAIT_S
 from .whatifs import whatif
 
 PROMPT = Prompt.from_ids(prompt_ids(1))
@@ -233,10 +232,7 @@ def test_the_commands_begin_check_and_run_a_method(tmp_path, monkeypatch, capsys
 
 
 def test_the_app_says_which_plugin_is_left_out_and_never_to_other_people(tmp_path):
-    desk = StubDesk()
-    desk.begin()
-    try:
-        assert desk.loader.wait(WAIT_S)
+    with at_work(StubDesk()) as desk:
         desk._methods = desks._registry
         bad = tmp_path / "bad.py"
         bad.write_text("import nothing_of_this_name")
@@ -248,5 +244,3 @@ def test_the_app_says_which_plugin_is_left_out_and_never_to_other_people(tmp_pat
         assert "failed in needs: ZeroDivisionError" in mine["missing"] and mine["controls"]
         desk.keep_to(PUBLIC)
         assert str(bad) not in desk.catalog()["note"]
-    finally:
-        desk.end()

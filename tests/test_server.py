@@ -24,7 +24,7 @@ from specviz.server.forms import PromptForm, Refusal
 from specviz.shell import assets as ui
 from specviz.views.export import read_page, standalone_html
 
-from .stubs import StubDesk, app_of, serving
+from .stubs import StubDesk, client_of, serving
 from .waiting import WAIT_S
 
 FORM = PromptForm(instruction="Do it.", context="abc")
@@ -33,13 +33,6 @@ FORM = PromptForm(instruction="Do it.", context="abc")
 @pytest.fixture(scope="module")
 def desk() -> StubDesk:
     return StubDesk(gallery=(synthetic.chain(), synthetic.nasty()), pause_s=0.002)
-
-
-@pytest.fixture(scope="module")
-def client(desk: StubDesk) -> Iterator[TestClient]:
-    with TestClient(app_of(desk)) as made:
-        assert desk.loader.wait(WAIT_S)
-        yield made
 
 
 def test_the_page_names_no_other_site_and_has_our_head(client: TestClient) -> None:
@@ -299,8 +292,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_gallery() -> None:
         raise ValueError("the model folder /nowhere does not exist; give a folder or a Hub name")
 
     desk = StubDesk(load=refuse, gallery=(synthetic.quote(),))
-    with TestClient(app_of(desk)) as client:
-        assert desk.loader.wait(WAIT_S)
+    with client_of(desk) as client:
         model = client.get("/api/status").json()["model"]
         assert model["state"] == "failed" and model["text"].startswith("The model folder /nowhere does not exist")
         assert client.get("/api/traces/gallery-0").status_code == 200

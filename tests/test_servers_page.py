@@ -23,7 +23,7 @@ from specviz.server.limits import Rules
 
 from . import synthetic
 from .model_server import SERVERS, llama_chunks, model_server
-from .stubs import StubDesk, app_of
+from .stubs import StubDesk, client_of
 from .test_server_recorder import VOCAB, batch, recording
 from .waiting import WAIT_S, until
 
@@ -31,15 +31,13 @@ PROMPT = {"mode": "segments", "instruction": "Count.", "context": "one\n---\ntwo
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StubDesk:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+def desk(home: Path) -> StubDesk:
     return StubDesk(gallery=(synthetic.chain(),))
 
 
 @pytest.fixture
 def client(desk: StubDesk) -> Iterator[TestClient]:
-    with TestClient(app_of(desk)) as made:
-        assert desk.loader.wait(WAIT_S)
+    with client_of(desk) as made:
         made.cookies.set(COOKIE, "0" * 32)
         yield made
 

@@ -20,8 +20,7 @@ from specviz.server.limits import rules_for
 from specviz.server.users import Tries, Users, hash_password, matches, read_users, write_users
 from specviz.shell.login import login_page
 
-from .stubs import StubDesk, app_of
-from .waiting import WAIT_S
+from .stubs import StubDesk, client_of
 
 CHEAP = (2, 1, 1)
 
@@ -141,8 +140,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClie
     write_users(path, {name: hash_password(password, cost=CHEAP) for name, password in known.items()})
     users = Users(path)
     users._nobody = hash_password("nobody", cost=CHEAP)
-    with TestClient(app_of(desk, users), follow_redirects=False) as client:
-        assert desk.loader.wait(WAIT_S)
+    with client_of(desk, users, follow_redirects=False) as client:
         yield client, users, desk
 
 

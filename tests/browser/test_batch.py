@@ -18,8 +18,8 @@ from specviz.server.loader import Loader
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from tests.models import tiny_target, tiny_tokenizer
-from tests.stubs import nothing_wrong, serving
-from tests.waiting import WAIT_S, becomes, expect, fits
+from tests.stubs import at_work, nothing_wrong, serving
+from tests.waiting import becomes, expect, fits
 
 PROMPTS = "\n".join(
     json.dumps({"question_id": task, "category": task, "turns": ["the old lamp at the station the old lamp"]})
@@ -37,11 +37,8 @@ def port(module_home: Path) -> Iterator[int]:
         patch.setattr(Sample, "tokens_per_s", property(lambda self: next(pace) * (self.accepted / self.steps + 1)))
         store = TraceStore()
         desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
-        desk.begin()
-        assert desk.loader.wait(WAIT_S)
-        with serving(desk) as found:
+        with at_work(desk), serving(desk) as found:
             yield found
-        desk.end()
 
 
 @pytest.mark.slow("a whole batch; test_lab.py walks through the page")
