@@ -31,10 +31,9 @@ from specviz.workers.supervisor import BUSY, FAILED, FREE
 
 from . import synthetic
 from .hosting import VERSION, count_calls, open_stub, stop
-from .stubs import METHODS, StubDesk, app_of
+from .stubs import METHODS, StubDesk, app_of, start_desk
 from .test_runner import body, events, four_steps
-from .test_workers import alive, children_of
-from .waiting import WAIT_S, until
+from .waiting import WAIT_S, alive, children, until
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -112,9 +111,7 @@ def test_one_backend_does_one_run_at_a_time(make: Make) -> None:
 
 
 def test_a_run_comes_out_as_without_backends_and_its_events_add_up_to_it(make: Make) -> None:
-    desk, alone = make(1), StubDesk()
-    alone.begin()
-    assert alone.loader.wait(WAIT_S)
+    desk, alone = make(1), start_desk(StubDesk())
     job, local = run(desk), run(alone)
     mine, theirs = over(desk, job), over(alone, local)
     assert mine.tables == theirs.tables and mine.output_ids == synthetic.chain().output_ids
@@ -304,15 +301,15 @@ def test_no_backend_outlives_the_app(tmp_path: Path, killed: bool) -> None:
     with app:
         try:
             assert app.stdout.readline() == b"open\n"
-            children = children_of(app.pid)
-            assert len(children) >= 2
+            backends = children(app.pid)
+            assert len(backends) >= 2
             if killed:
                 app.kill()
             app.stdin.close()
             assert app.stdout.read() == (b"" if killed else b"over\n")
         finally:
             app.kill()
-    until(lambda: not any(map(alive, children)), "the backends end with the app")
+    until(lambda: not any(map(alive, backends)), "the backends end with the app")
 
 
 def test_backends_are_spelt_in_one_way() -> None:

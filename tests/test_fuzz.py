@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ import pytest
 import synthetic
 from fastapi.testclient import TestClient
 
-from decoders.trace import files as tracefile
 from specviz.shell import sound
 from tests.fuzz import Fuzz
 
-from .stubs import StubDesk, app_of
+from .stubs import StubDesk, client_of
+from .synthetic import save_trace
 from .waiting import WAIT_S
 
 JSON = {"content-type": "application/json"}
@@ -33,8 +34,7 @@ def desk() -> StubDesk:
 
 @pytest.fixture(scope="module")
 def client(desk: StubDesk) -> Iterator[TestClient]:
-    with TestClient(app_of(desk), raise_server_exceptions=False) as made:
-        assert desk.loader.wait(WAIT_S)
+    with client_of(desk, raise_server_exceptions=False) as made:
         yield made
 
 
@@ -131,26 +131,22 @@ def test_an_error_of_the_server_stays_one_and_is_logged(
 
 def test_two_who_upload_the_same_file_both_open_it(client: TestClient, desk: StubDesk) -> None:
     """Gradio names an upload by what is in it: both have the same path."""
-    data = tracefile.save(synthetic.quote(), None)
-    assert data is not None
+    data = save_trace(synthetic.quote())
     sent = [client.post("/gradio_api/upload", files={"files": ("a.spectrace", data)}).json()[0] for _ in range(2)]
     assert sent[0] == sent[1]
     config = client.get("/config").json()
     button = next(one["id"] for one in config["components"] if one["props"].get("elem_id") == "sv-open")
     index = next(one["id"] for one in config["dependencies"] if one["targets"] == [[button, "upload"]])
-    gate, opened = threading.Barrier(2), []
+    gate = threading.Barrier(2)
 
-    def open_file() -> None:
+    def open_file(_: int) -> str:
         gate.wait(WAIT_S)
         file = {"path": sent[0], "meta": {"_type": "gradio.FileData"}}
         answer = client.post("/gradio_api/run/predict", json={"data": [file], "fn_index": index, "session_hash": "x"})
-        opened.append(json.loads(answer.json()["data"][0])["trace"])
+        return json.loads(answer.json()["data"][0])["trace"]
 
-    threads = [threading.Thread(target=open_file) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
+    with ThreadPoolExecutor(2) as pool:
+        opened = list(pool.map(open_file, range(2)))
     assert len(set(opened)) == 2 and all(key in desk.store for key in opened)
     open_file_again = client.post("/gradio_api/upload", files={"files": ("a.spectrace", data)}).json()[0]
     assert open_file_again == sent[0] and Path(sent[0]).is_file()

@@ -10,9 +10,9 @@ import json
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import psutil
 import pytest
 import torch
 
@@ -36,7 +36,7 @@ from decoders.sweep.lossless import check_lossless
 
 from .models import network, session_behind, tiny_tokenizer
 from .tiers import matrix
-from .waiting import WAIT_S, until
+from .waiting import WAIT_S, alive, until
 
 LLAMAS = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
 NEEDS = Needs(layers=(0, 2, 3), heads=((0, 1), (2, 0), (2, 3)))
@@ -294,19 +294,6 @@ def test_unknown_engines_and_graphs_without_cuda_are_refused():
         Target(network(), None, "tiny llama", engine="graph")
 
 
-def test_forwards_that_differ_are_not_used(caplog, monkeypatch):
-    monkeypatch.setattr(engines, "_said", set())
-    target = target_of()
-    made = interpret(target)
-    made._checked = False
-    run = made.static.layers[True].run  # type: ignore[union-attr]
-    made.static.layers[True].run = lambda tensors: [part + 0.1 for part in run(tensors)]  # type: ignore[union-attr]
-    prompt, expected = Prompt.from_ids([5, 6, 7]), generate(target, Prompt.from_ids([5, 6, 7]), max_new_tokens=6)
-    target.engines = made
-    assert generate(target, prompt, max_new_tokens=6) == expected and made.static is None
-    assert "differ from its own by" in caplog.text
-
-
 PROMPT = Prompt.from_ids([5, 6, 7])
 
 
@@ -328,14 +315,17 @@ def wrong(tensors):
     raise RuntimeError("illegal instruction")
 
 
-@pytest.mark.parametrize("fails, said", [(False, "differ from its own by"), (True, "fail (illegal instruction)")])
-def test_forwards_that_differ_or_fail_are_never_used_by_auto(fails, said, caplog, monkeypatch):
+@pytest.mark.parametrize("engine, said", [
+    ("compiled", "differ from its own by"), ("auto", "differ from its own by"), ("auto", "fail (illegal instruction)"),
+])  # fmt: skip
+def test_forwards_that_differ_or_fail_are_never_used(engine, said, caplog, monkeypatch):
     monkeypatch.setattr(engines, "_said", set())
     target = target_of()
     expected = generate(target, PROMPT, max_new_tokens=6)
     target.engines = made = interpret_unchecked(target)
+    made.engine = engine
     right = made.static.layers[True].run  # type: ignore[union-attr]
-    apart = wrong if fails else lambda tensors: [part + 0.1 for part in right(tensors)]
+    apart = wrong if "fail" in said else lambda tensors: [part + 0.1 for part in right(tensors)]
     made.static.layers[True].run = apart  # type: ignore[union-attr]
     trace = record(target, PROMPT, "plain", max_new_tokens=6)
     assert trace.output_ids == expected and set(trace.tables["steps"]["engine"]) == {"eager"}
@@ -473,15 +463,8 @@ def pids(tmp_path, monkeypatch):
     return lambda: until(read, "the child has begun")
 
 
-def lives(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def all_gone(pids: list[int]) -> bool:
-    return not any(map(lives, pids))
+    return not any(map(alive, pids))
 
 
 @pytest.mark.skipif(not compiling.POSIX, reason="there are no process groups here")
@@ -548,17 +531,9 @@ def test_two_runs_while_compiling(workshop, monkeypatch):
     expected = [generate(target, prompt, "pld", max_new_tokens=20) for prompt in prompts]
     target.engines = Engines(target, "auto")
     target.engines.begin(lambda: False)
-    outputs: dict[int, list[int]] = {}
-
-    def run(n: int) -> None:
-        outputs[n] = generate(target, prompts[n], "pld", max_new_tokens=20)
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [outputs[0], outputs[1]] == expected and len(workshop._waiting) == 2
+    with ThreadPoolExecutor(2) as pool:
+        outputs = list(pool.map(lambda prompt: generate(target, prompt, "pld", max_new_tokens=20), prompts))
+    assert outputs == expected and len(workshop._waiting) == 2
 
 
 @pytest.fixture

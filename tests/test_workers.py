@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from specviz.workers.work import Job, Outcome, Unit, Worker, digest
 
 from .disk import refusing
 from .standin import ABOUT, Here, open_standin, unit, units
-from .waiting import until
+from .waiting import alive, children, until
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -242,7 +243,7 @@ def test_a_killed_driver_leaves_whole_units_and_no_workers(folder: Folder, tmp_p
     )
     try:
         until(lambda: mark.exists() and len(folder.list_units()[0]) == 6, "all but one unit are done, and it is begun")
-        workers = children_of(driver.pid)
+        workers = children(driver.pid)
         assert len(workers) >= 2
     finally:
         driver.send_signal(signal.SIGKILL)
@@ -254,40 +255,19 @@ def test_a_killed_driver_leaves_whole_units_and_no_workers(folder: Folder, tmp_p
     assert (done.before, done.done) == (6, 7)
 
 
-def children_of(pid: int) -> list[int]:
-    """The processes that a process has started, from any of its threads."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_two_drivers_share_a_folder(folder: Folder) -> None:
     """Each unit is there once, and whole."""
     wanted = units(30, ms=20)
     work(folder, wanted[:1])
-    orders: list[list[str]] = [[], []]
-    faults: list[BaseException] = []
+    seen: set[str] = set()
 
-    def drive(number: int) -> None:
-        try:
-            work(folder, wanted, 1, told=lambda now, key: orders[number].append(key) if key else None)
-        except BaseException as fault:
-            faults.append(fault)
+    def drive(_: int) -> None:
+        work(folder, wanted, 1, told=lambda now, key: seen.add(key) if key else None)
 
-    drivers = [threading.Thread(target=drive, args=(number,)) for number in range(2)]
-    for driver in drivers:
-        driver.start()
-    for driver in drivers:
-        driver.join(120)
-    assert not faults and not any(driver.is_alive() for driver in drivers)
+    with ThreadPoolExecutor(2) as drivers:
+        list(drivers.map(drive, range(2)))
     assert names_of(folder, wanted) == [f"u{n}" for n in range(30)] and len(folder.list_units()[0]) == 30
-    assert {key for order in orders for key in order} == {one.key for one in wanted[1:]}
+    assert seen == {one.key for one in wanted[1:]}
 
 
 def test_a_driver_that_finds_units_done_begins_at_the_end(folder: Folder) -> None:

@@ -29,24 +29,26 @@ def until(read: Callable[[], T], what: str, *, rest: Callable[[float], object] =
     return value
 
 
-def children() -> list[Any]:
-    """The processes (psutil's) that this one has started, and theirs."""
+def children(pid: int | None = None) -> list[Any]:
+    """The processes (psutil's) that one, or this one, has started, and theirs."""
     import psutil
 
-    return psutil.Process().children(recursive=True)
+    return psutil.Process(pid).children(recursive=True)
+
+
+def alive(process: Any) -> bool:
+    """True while a process, psutil's or by its number, goes on."""
+    import psutil
+
+    try:
+        return (psutil.Process(process) if isinstance(process, int) else process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def until_ended(before: Container[Any], what: str) -> None:
     """Waits until of ``children`` only those of ``before`` run."""
-    import psutil
-
-    def runs(process: Any) -> bool:
-        try:
-            return process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
-
-    until(lambda: not any(process not in before and runs(process) for process in children()), what)
+    until(lambda: not any(process not in before and alive(process) for process in children()), what)
 
 
 def expect(locator: Any) -> Any:
