@@ -18,7 +18,6 @@ import synthetic
 from fastapi.testclient import TestClient
 
 from decoders.trace import files as tracefile
-from decoders.trace import journal
 from decoders.trace.journal import recover
 from decoders.trace.trace import Trace
 from specviz.pages.runs.service import Change
@@ -28,7 +27,7 @@ from specviz.server.library import Library
 from specviz.server.limits import rules_for
 from specviz.server.store import TraceStore, surplus
 
-from .stubs import StubDesk, app_of
+from .stubs import StubDesk, at_work, client_of, start_desk
 from .waiting import WAIT_S, until
 
 ROOT = Path(__file__).parent.parent
@@ -36,11 +35,8 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[StubDesk]:
-    made = StubDesk(gallery=(synthetic.chain(),), library=Library(tmp_path / "runs"))
-    made.begin()
-    assert made.loader.wait(WAIT_S)
-    yield made
-    made.end()
+    with at_work(StubDesk(gallery=(synthetic.chain(),), library=Library(tmp_path / "runs"))) as made:
+        yield made
 
 
 def restart(desk: StubDesk, *, shared: bool = False) -> TraceStore:
@@ -94,9 +90,7 @@ def test_runs_of_earlier_servers_are_everybodys_on_ones_own_computer_only(desk: 
 
 
 def test_an_opened_file_that_is_tagged_is_kept_on_disk(desk: StubDesk) -> None:
-    data = tracefile.save(synthetic.quote(), None)
-    assert data is not None
-    key = desk.open_file(data, owner="ann")
+    key = desk.open_file(synthetic.save_trace(synthetic.quote()), owner="ann")
     assert key not in restart(desk)
     desk.services["runs"].change(Change(ids=[key], add=["teach"]), "ann")
     entry = restart(desk, shared=True).entry(key)
@@ -207,7 +201,7 @@ def test_a_comparison_of_the_400th_visitor_is_whole(tmp_path: Path) -> None:
 
 
 def test_the_routes_take_json_of_the_right_form(desk: StubDesk) -> None:
-    with TestClient(app_of(desk), cookies={COOKIE: "ann"}) as client:
+    with client_of(desk, cookies={COOKIE: "ann"}) as client:
         job = desk.submit_text(owner="ann")
         assert client.post("/api/runs/delete", data={"ids": job.id}).status_code == 422
         ids = [job.id]
@@ -234,33 +228,19 @@ def test_runs_that_no_list_shows_are_counted_apart(tmp_path: Path) -> None:
 # --- faults ---
 
 
-@pytest.mark.parametrize("fault", ["no folder", "full at the start", "full in the middle"])
-def test_a_disk_that_refuses_costs_files_never_a_run(
-    desk: StubDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str
+def test_a_folder_that_cannot_be_made_costs_files_never_a_run(
+    desk: StubDesk, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A disk that refuses files later: see test_durability.py."""
     assert desk.library is not None
-    if fault == "no folder":
-        (tmp_path / "file").write_text("")
-        desk.library.folder = tmp_path / "file" / "runs"
-    else:
-        room = [0 if fault == "full at the start" else 2]
-        monkeypatch.setattr(journal.Journal, "_write", lambda _, block: full(room))
-        monkeypatch.setattr(journal.Journal, "append", lambda _, delta: full(room))
-        for module in (tracefile, journal):
-            monkeypatch.setattr(module, "save", lambda *_: full([0]))
-
-    def full(room: list[int]) -> None:
-        room[0] -= 1
-        if room[0] < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
+    (tmp_path / "file").write_text("")
+    desk.library.folder = tmp_path / "file" / "runs"
     jobs = [desk.submit_text(owner="ann") for _ in range(2)]
     for job in jobs:
         assert job.error == "" and desk.store.get(job.id).run["stop"] == "eos"
     said = desk.services["runs"].room()["problem"]
     assert said.startswith("Runs are not saved on disk (") and said.endswith("saved as soon as the disk takes them.")
     assert sum("runs are not saved" in record.message for record in caplog.records) == 1  # once
-    monkeypatch.undo()
     desk.library.folder = tmp_path / "again"
     key = desk.submit_text(owner="ann").id
     assert desk.services["runs"].room()["problem"] == "" and key in desk.library
@@ -331,7 +311,7 @@ def test_a_killed_server_leaves_its_run_readable_and_a_living_one_is_left_alone(
             server.wait(10)
     desk = StubDesk(library=Library(folder))
     desk.keep_to(rules_for(public=True, accounts=False))
-    with TestClient(app_of(desk), cookies={COOKIE: "ann"}) as client:
+    with client_of(desk, cookies={COOKIE: "ann"}) as client:
         until(lambda: key in desk.store, "the run is recovered")
         listed = client.get("/api/runs").json()["runs"]
         assert [(run["kind"], run["title"], run["mine"]) for run in listed] == [("recovered", "cut off", True)]
@@ -344,10 +324,7 @@ def test_a_killed_server_leaves_its_run_readable_and_a_living_one_is_left_alone(
 
 def test_a_second_server_on_the_same_folder_loses_nothing(tmp_path: Path) -> None:
     """Both write; each keeps its own journal, and the third finds all runs."""
-    desks = [StubDesk(library=Library(tmp_path)) for _ in range(2)]
-    for one in desks:
-        one.begin()
-        assert one.loader.wait(WAIT_S)
+    desks = [start_desk(StubDesk(library=Library(tmp_path))) for _ in range(2)]
     keys = {desks[k % 2].submit_text(owner="ann").id for k in range(6)}
     for one in desks:
         one.end()
@@ -358,8 +335,7 @@ def test_a_second_server_on_the_same_folder_loses_nothing(tmp_path: Path) -> Non
 
 def test_a_run_is_stopped_by_its_owner_only(desk: StubDesk) -> None:
     desk.gate.clear()
-    with TestClient(app_of(desk), cookies={COOKIE: "ann"}) as client:
-        assert desk.loader.wait(WAIT_S)
+    with client_of(desk, cookies={COOKIE: "ann"}) as client:
         going, waiting, bobs = (
             desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner=owner) for owner in ("ann", "ann", "bob")
         )

@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import json
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import synthetic
 
 from decoders.trace.trace import Trace
 from specviz.server.feed import Feed
-from specviz.server.library import Library
 from specviz.server.loader import Loader
 from specviz.server.runner import Job, QueueFull, Runner
 from specviz.server.store import TraceStore
@@ -207,20 +205,6 @@ def test_a_closed_page_ends_its_runs_unless_somebody_watches(runner: Runner, cha
     watcher.join(WAIT_S)
     assert lone.cancel.is_set() and not watched.cancel.is_set()
     watched_gate.open.set()
-
-
-def test_a_crash_of_the_server_leaves_a_journal(tmp_path: Path, chain: Trace) -> None:
-    runner = Runner(TraceStore(), Library(tmp_path))
-    gate = threading.Event()
-    job = runner.submit(lambda cancel: StubRun(chain, cancel, gate=gate))
-    four_steps(job)
-    assert (tmp_path / f"{job.id}.journal").stat().st_size > 1000
-    gate.set()
-    assert job.finished.wait(WAIT_S)
-    # replaced by the file when the run is over
-    until(lambda: not list(tmp_path.glob("*.journal")), "the journal is gone")
-    assert (tmp_path / f"{job.id}.spectrace").exists()
-    runner.close()
 
 
 def test_a_watcher_that_falls_behind_is_told_so() -> None:

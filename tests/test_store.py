@@ -113,18 +113,6 @@ def test_a_run_is_journaled_and_recovered_after_a_crash(tmp_path: Path, chain: T
     assert again.listing("")[0]["kind"] == "recovered"
 
 
-def test_a_journal_of_a_living_server_is_left_alone(tmp_path: Path, chain: Trace) -> None:
-    first = Library(tmp_path)
-    assert first.lock_folder()
-    opening, _ = synthetic.deltas(trace_named(chain, "running"))
-    journal = first.start(opening)
-    kept = TraceStore()
-    Library(tmp_path).restore(kept)
-    assert len(kept) == 0 and list(tmp_path.glob("*.journal"))
-    journal.close()
-    first.close()
-
-
 def test_a_finished_run_is_found_again_and_files_are_bounded(tmp_path: Path, chain: Trace) -> None:
     library = Library(tmp_path, max_count=2)
     for name in ("a", "b", "c"):
