@@ -11,7 +11,6 @@ import torch
 from decoders import Prompt, generate, record
 from decoders.drafters.lookahead import LookaheadParams, NgramCache, rows_of, window_probes
 from decoders.engine.decoding import Decoding
-from decoders.study.look.whatif import ReadRun
 
 from .models import prompt_ids, tiny_target
 
@@ -81,15 +80,6 @@ def test_without_guesses_every_step_writes_one_token(target: Any) -> None:
     trace = record(target, Prompt.from_ids(prompt_ids(3)), "lookahead", {"n": 2, "g": 0}, max_new_tokens=NEW)
     assert trace.rows("steps") == NEW and set(trace.tables["steps"]["drafted"]) == {0}
     assert set(trace.tables["probes"]["kind"]) == {"window"}
-
-
-def test_a_step_is_drafted_again_as_it_was(target: Any) -> None:
-    trace = record(
-        target, Prompt.from_ids(prompt_ids(3)), "lookahead", {"n": 3, "w": 5, "prompt": True}, max_new_tokens=NEW
-    )
-    read, drafted = ReadRun(target, trace), trace.tables["steps"]["drafted"]
-    steps = [step for step, count in enumerate(drafted) if count][-2:]
-    assert steps and all(read.redraft(step).same for step in steps)
 
 
 def test_the_last_seen_ngrams_stay() -> None:

@@ -205,32 +205,6 @@ def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, s
     assert generate(target, prompt, method, max_new_tokens=8) == generate(target, prompt, max_new_tokens=8)
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes"),
-    matrix(
-        [
-            ("hydra", {"draft_vocab": 64, "muon": False, "blocks": 2, "hard_labels": True}),
-            ("hydra", {"prefix": True}),
-            *((kind, {}) for kind in NAMES),
-        ],
-        1,
-        "trains the other kinds twice",
-    ),
-)
-def test_a_resumed_run_is_the_uninterrupted_one(kind, changes, tmp_path, source):
-    """Six steps, or three and three: the same weights."""
-    made = []
-    for cuts in ((6,), (3, 3)):
-        folder = tmp_path / str(len(cuts)) / "run"
-        for steps in cuts:
-            run = run_of(kind, folder, source, **changes)
-            for _ in range(steps):
-                run.train_step(run.step / 6)
-            run.save()
-        made.append(run.trained.state_dict())
-    assert all(torch.equal(made[0][name], made[1][name]) for name in made[0])
-
-
 def test_validation_counts_the_targets_first_choices(tmp_path, source):
     """By brute force, one position after another."""
     run = run_of("medusa", tmp_path / "run", source, draft_vocab=100)

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,10 +18,8 @@ from decoders import Prompt, UserError, find_method, generate, load_target
 from decoders.model.files.calibration import fingerprint
 from decoders.parts import find_part, own_place, read_part, training_facts
 from decoders.training.batches import RESPONSE
-from decoders.training.data import DistilledSource, FileSource, encode, vocabulary_documents
+from decoders.training.data import DistilledSource, FileSource, vocabulary_documents
 from decoders.training.demo.source import DemoSource, source_of
-from decoders.training.demo.tasks import stream
-from decoders.training.demo.tokenizer import train_tokenizer
 from decoders.training.drafter import epoch_steps, reached_mean
 from decoders.training.frozen_target import FrozenTarget
 from decoders.training.learning import commonest, cosine_factor
@@ -35,7 +32,7 @@ from specviz import cli
 from .command import refusal
 from .models import VOCAB, network, prompt_ids, session_behind, tiny_target, tiny_tokenizer
 from .tiers import matrix
-from .training import TINY, begun, run_of, save_model, source_for, train_kind
+from .training import HEAD_KINDS, TINY, begun, run_of, source_for, train_kind
 
 PPD_ABLATIONS = {"vectors": 2, "mask": "encoder", "learned": True, "hard_labels": True, "prefix": 1, "exits": 2}
 pytestmark = pytest.mark.usefixtures("home")
@@ -47,19 +44,6 @@ def source(text):
 
 
 # --- data
-
-
-def test_conversations_are_what_the_chat_template_renders():
-    tokenizer = train_tokenizer(pieces=400, examples=40)
-    chats = [example.messages for example in islice(stream("train", 3), 12)]
-    for chat in chats:
-        document = encode(tokenizer, chat)
-        text = tokenizer.apply_chat_template(chat, tokenize=False)
-        assert list(document.ids) == tokenizer.encode(text, add_special_tokens=False)
-        learnt = [i for i, kind in zip(document.ids, document.kinds, strict=True) if kind == RESPONSE]
-        assert tokenizer.decode(learnt) == "".join(m["content"] + "</s>" for m in chat if m["role"] == "assistant")
-    asked = encode(tokenizer, chats[0][:-1])
-    assert RESPONSE not in asked.kinds[-3:], "a prompt alone has nothing to learn at its end"
 
 
 def test_the_demos_tasks_never_repeat_between_learning_and_validation():
@@ -232,11 +216,14 @@ def test_the_papers_recipe_is_adamw_on_batches_of_documents_for_an_epoch(tmp_pat
 @pytest.mark.parametrize(
     ("kind", "options"),
     matrix(
-        [("drafter", {}), ("glide", {}), ("ppd", {}), ("ppd", PPD_ABLATIONS), ("ppd", {"head": "two-stage"})],
-        1,
-        "trains the other kinds twice",
+        [
+            ("drafter", {}), ("hydra", {"draft_vocab": 64, "muon": False, "blocks": 2, "hard_labels": True}),
+            ("glide", {}), ("ppd", {}), ("ppd", PPD_ABLATIONS), ("ppd", {"head": "two-stage"}),
+            ("hydra", {"prefix": True}), *((kind, {}) for kind in HEAD_KINDS),
+        ],
+        2, "trains the other kinds twice",
     ),
-)
+)  # fmt: skip
 def test_a_resumed_run_is_the_uninterrupted_one(kind, options, tmp_path, text):
     def run(folder: str) -> PartRun:
         return run_of(kind, tmp_path / folder, source_for(kind, text), "qwen3", seed=5, **options)
@@ -433,11 +420,6 @@ def test_bf16_is_taken_where_the_processor_has_it(monkeypatch):
 
 
 # --- the command
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> str:
-    return save_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.mark.slow("trains by the command, twice")

@@ -221,7 +221,8 @@ def test_too_few_pieces_are_refused():
 
 
 def test_documents_are_what_the_chat_template_renders(tokenizer: PreTrainedTokenizerFast):
-    chats = [e.messages for e in (*examples_of("chat", 2), *examples_of("quote", 2))]
+    examples = *examples_of("chat", 2), *examples_of("quote", 2), *islice(stream("train", 3), 12)
+    chats = [example.messages for example in examples]
     for chat in chats:
         document = encode(tokenizer, chat)
         text = tokenizer.apply_chat_template(chat, tokenize=False)
@@ -229,6 +230,8 @@ def test_documents_are_what_the_chat_template_renders(tokenizer: PreTrainedToken
         learnt = [i for i, kind in zip(document.ids, document.kinds, strict=True) if kind == RESPONSE]
         answers = [m["content"] + "</s>" for m in chat if m["role"] == "assistant"]
         assert tokenizer.decode(learnt) == "".join(answers)
+    asked = encode(tokenizer, chats[-1][:-1])
+    assert RESPONSE not in asked.kinds[-3:], "a prompt alone has nothing to learn at its end"
 
 
 def test_batches_keep_documents_whole_and_within_the_budget(tokenizer: PreTrainedTokenizerFast):

@@ -7,7 +7,6 @@ import json
 import threading
 
 import pytest
-from fastapi.testclient import TestClient
 
 from decoders import Prompt, Sampling, methods, record, save
 from decoders.drafters import verifiers
@@ -28,15 +27,14 @@ from specviz.pages.whatif.service import Redraft
 from specviz.server.desk import Desk
 from specviz.server.loader import Loader
 from specviz.server.runner import Runner
-from specviz.server.store import TraceStore
 
 from .command import refusal
 from .drafts import save_tiny_part
 from .models import prompt_ids, save_model, tiny_target, tiny_tokenizer
-from .stubs import app_of
+from .stubs import gallery_desk
 from .synthetic import step_ids
 from .tiers import matrix
-from .waiting import WAIT_S, until
+from .waiting import until
 from .whatifs import whatif
 
 NEW = 14
@@ -51,12 +49,13 @@ VARIANTS = [(name, FEW.get(name, {}), None) for name in NAMES] + [
     ("ppd", {"tree": False}, None),
     ("casd", {"delta": 0.02}, None),
     ("adapld", {"successor_on_lexical": True, "tau": -1.0}, None),
+    ("lookahead", {"n": 3, "w": 5, "prompt": True}, None),
     ("pld+h", {}, Sampling(temperature=0.9, seed=4)),
     ("sps", {}, Sampling(temperature=0.9, top_k=20, seed=4)),
     ("sps", {"rule": "block"}, Sampling(temperature=0.9, top_k=20, seed=4)),
     ("ppd+typical", {}, Sampling(temperature=0.9, seed=4)),
 ]
-FIRST = [one for one in VARIANTS if one[0] in ("pld+h", "adapld", "sps", "ppd", "eagle2")]
+FIRST = [one for one in VARIANTS if one[0] in ("pld+h", "adapld", "sps", "ppd", "eagle2") or "w" in one[1]]
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +65,6 @@ def target(module_home):
         few = {"heads": 2, "draft_vocab": 64} if kind in ("medusa", "hydra") else {}  # fewer ranks are near ties
         save_tiny_part(made, kind, **few)
     return made
-
-
-@pytest.fixture(scope="module")
-def prompt():
-    return Prompt.from_segments(
-        tiny_tokenizer(), instruction="Copy.", context=[WORDS, WORDS[::-1]], question="the old <b>lamp</b> 🤖?"
-    )
 
 
 @pytest.fixture(scope="module")
@@ -281,20 +273,9 @@ def test_regret_of_steps_adds_up(ranked_run):
 
 @pytest.fixture(scope="module")
 def desk(target, ranked_run):
-    store = TraceStore()
     other = Trace.from_json(copy.deepcopy(ranked_run.trace.to_json()))
     other.run["model"] = {**other.run["model"], "name": "somebody's", "key": "0" * 24}
-    for key, trace in (("mine", Trace.from_json(copy.deepcopy(ranked_run.trace.to_json()))), ("theirs", other)):
-        trace.run["id"] = key
-        store.put(trace, kind="gallery", owner="*")
-    return Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
-
-
-@pytest.fixture(scope="module")
-def client(desk):
-    with TestClient(app_of(desk)) as made:
-        assert desk.loader.wait(WAIT_S)
-        yield made
+    return gallery_desk(target, {"mine": ranked_run.trace, "theirs": other})
 
 
 def ask(client, key="mine", what="draft", **given):
