@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,7 +16,7 @@ from decoders.engine.decoding import Decoding
 from decoders.verifiers.match import MatchVerifier, cut_at_stop, judged
 from decoders.verifiers.sampling import Chooser
 
-from .chance import p_value
+from .chance import first_tokens, p_value
 from .drafters_for_tests import WildTrees, method_of
 from .models import VOCAB, prompt_ids, session_behind, tiny_target
 
@@ -128,29 +128,25 @@ def test_same_seed_same_tokens_whatever_the_method(target):
     assert generate(target, Prompt.from_ids(ids), "plain", sampling=other, max_new_tokens=NEW) != expected
 
 
-def two_token_counts(probabilities: torch.Tensor, draft: Draft, runs: int, *, cheat: bool = False) -> np.ndarray:
-    """Number of times that each first token is emitted after the root, over many seeded verifications of one draft."""
-    counts = np.zeros(len(probabilities))
-    scored = Scored(probabilities.log()[None].repeat(len(draft.tree), 1))
-    for seed in range(runs):
-        verdict = MatchVerifier(Chooser(Sampling(temperature=1.0, seed=seed)))(draft, scored)
-        first = draft.tree.tokens[verdict.path[1]] if verdict.accepted else verdict.bonus
-        if cheat and verdict.accepted == 0 and seed % 4 == 0:
-            first = draft.tree.tokens[1]  # a verifier that lets a quarter of the rejected drafts pass
-        counts[first] += 1
-    return counts
-
-
 def test_sampling_matches_the_targets_distribution():
     """Chi-square on a toy target: whatever is drafted, tokens come out as the target would have drawn them."""
-    probabilities = torch.tensor([0.05, 0.45, 0.2, 0.25, 0.05])
+    probabilities, runs = torch.tensor([0.05, 0.45, 0.2, 0.25, 0.05]), 4000
+    row = probabilities.log()[None]
+
+    def honest(seed: int) -> MatchVerifier:
+        return MatchVerifier(Chooser(Sampling(temperature=1.0, seed=seed)))
+
     for tokens, parents in [((0, 1, 2), (-1, 0, 1)), ((0, 3, 4, 1), (-1, 0, 0, 0))]:
-        draft, runs = Draft(DraftTree(tokens, parents)), 4000
-        counts = two_token_counts(probabilities, draft, runs)
+        counts = first_tokens(Draft(DraftTree(tokens, parents)), Scored(row.repeat(len(tokens), 1)), honest, runs)
         assert p_value(counts, probabilities * runs) > 1e-3
     draft = Draft(DraftTree((0, 3, 1), (-1, 0, 1)))
-    cheated = two_token_counts(probabilities, draft, 4000, cheat=True)
-    assert p_value(cheated, probabilities * 4000) < 1e-6, "the test must be able to fail"
+
+    def lenient(seed: int) -> Any:
+        """Every fourth lets the draft stand, whatever the target says."""
+        return honest(seed) if seed % 4 else lambda draft, _: judged(draft, [0, 1], 0)
+
+    cheated = first_tokens(draft, Scored(row.repeat(3, 1)), lenient, runs)
+    assert p_value(cheated, probabilities * runs) < 1e-6, "the test must be able to fail"
 
 
 def test_top_k_and_top_p_limit_what_can_be_drawn():

@@ -132,7 +132,7 @@ def later() -> Trace:
         for name, value in VALUES.items():
             trace.tables[table][name] = [value(row) for row in range(trace.rows(table))]
     trace.tables["banks"] = {"bank": ["a", "b"], "hits": [3, 4]}
-    trace.run["weather"] = {"sun": True}
+    trace.run["weather"] = {"sun": True, "note": "naïve 日本語", "list": [1, 2.5, None, True]}
     return trace
 
 
@@ -165,7 +165,7 @@ def test_a_journal_keeps_what_is_not_known(later: Trace, tmp_path: Path):
     journal.close()
     found = recover(tmp_path / "a.journal")
     later.tables["candidates"]["would_accept"] = [-1] * later.rows("candidates")
-    assert found.tables == {**later.tables, "banks": banks} and found.run["weather"] == {"sun": True}
+    assert found.tables == {**later.tables, "banks": banks} and found.run["weather"] == later.run["weather"]
     mixed = [type(value) for value in found.tables["nodes"]["mixed"]]
     assert mixed == [type(value) for value in later.tables["nodes"]["mixed"]]
 

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from functools import reduce
+from operator import getitem, setitem
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -196,21 +198,11 @@ def hello(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without(*keys: str) -> Callable[[Document], None]:
-    def damage(document: Document) -> None:
-        for key in keys[:-1]:
-            document = document[key]
-        del document[keys[-1]]
-
-    return damage
+    return lambda document: reduce(getitem, keys[:-1], document).pop(keys[-1])
 
 
 def with_value(value: Any, *keys: str | int) -> Callable[[Document], None]:
-    def damage(document: Any) -> None:
-        for key in keys[:-1]:
-            document = document[key]
-        document[keys[-1]] = value
-
-    return damage
+    return lambda document: setitem(reduce(getitem, keys[:-1], document), keys[-1], value)
 
 
 @pytest.mark.parametrize(

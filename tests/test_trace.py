@@ -4,6 +4,8 @@ import copy
 import json
 import math
 from collections.abc import Callable
+from functools import reduce
+from operator import getitem, setitem
 
 import pytest
 
@@ -89,21 +91,12 @@ Damage = Callable[[Trace], None]
 
 
 def set_(table: str, column: str, row: int, value: object) -> Damage:
-    def damage(trace: Trace) -> None:
-        trace.tables[table][column][row] = value
-
-    return damage
+    return lambda trace: setitem(trace.tables[table][column], row, value)
 
 
 def run_(key: str, value: object) -> Damage:
-    def damage(trace: Trace) -> None:
-        place = trace.run
-        *above, last = key.split(".")
-        for name in above:
-            place = place[name]
-        place[last] = value
-
-    return damage
+    *above, last = key.split(".")
+    return lambda trace: setitem(reduce(getitem, above, trace.run), last, value)
 
 
 def drop(table: str, column: str | None = None, row: int | None = None) -> Damage:
@@ -120,11 +113,7 @@ def drop(table: str, column: str | None = None, row: int | None = None) -> Damag
 
 def another_token(table: str, column: str) -> Damage:
     """The first row gets the prompt's first token."""
-
-    def damage(trace: Trace) -> None:
-        trace.tables[table][column][0] = trace.tables["tokens"]["id"][0]
-
-    return damage
+    return lambda trace: setitem(trace.tables[table][column], 0, trace.tables["tokens"]["id"][0])
 
 
 def more(trace: Trace, table: str, column: str, value: object) -> None:
