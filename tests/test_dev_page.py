@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from decoders import Prompt, record
+from decoders import Prompt
 from decoders.errors import UserError
 from decoders.study.look.live import LiveRun
 from decoders.study.look.saves import default_traces, draft_save, mean
@@ -17,19 +17,13 @@ from specviz.server.loader import Loader
 
 from .models import prompt_ids, tiny_target
 from .stubs import app_of, gallery_desk
+from .test_dev import PROMPT, trace  # noqa: F401
 from .test_plugins import COPIED, registry, write  # noqa: F401
 from .waiting import until
 
-PROMPT = Prompt.from_ids(prompt_ids(3, spread=5))
-
-
-@pytest.fixture(scope="module")
-def trace(target):
-    return record(target, PROMPT, "pld", {"k": 4}, max_new_tokens=40)
-
 
 @pytest.fixture
-def desk(target, trace, home: Path):
+def desk(target, trace, home: Path):  # noqa: F811
     return gallery_desk(target, {"mine": trace})
 
 
@@ -122,7 +116,7 @@ def test_the_tab_is_there_only_where_a_file_is_watched(desk, target, trace, tmp_
         other.services["dev"].watch(write(tmp_path))
 
 
-def test_runs_are_made_where_none_is_recorded(target, trace):
+def test_runs_are_made_where_none_is_recorded(target, trace):  # noqa: F811
     assert default_traces(target, [trace, trace], [("once", PROMPT)]) == [trace]
     other = tiny_target("qwen3")
     (made,) = default_traces(other, [trace], [("once", PROMPT)])

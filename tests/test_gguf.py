@@ -26,12 +26,7 @@ from .gguf_files import write_gguf
 from .models import network, prompt_ids, tiny_tokenizer
 
 TEXT = "the old lamp at the station, 1234 def total(items)"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture
@@ -187,7 +182,7 @@ def test_a_disk_that_fills_up_is_one_sentence_and_leaves_nothing(file, monkeypat
 
 
 @pytest.mark.slow("processes that convert a model are killed")
-def test_killed_midway_leaves_nothing_that_counts(file, home):
+def test_killed_midway_leaves_nothing_that_counts(file):
     """A process that dies while it writes: the next one starts anew and clears what was left."""
     code = (
         "import os, signal, sys\n"
@@ -212,10 +207,11 @@ def _convert_too(file: str, home: str, begun, answers) -> None:
 
 
 @pytest.mark.slow("two processes convert a model")
-def test_two_processes_at_once_are_fine(file, home):
+def test_two_processes_at_once_are_fine(file):
     spawning = multiprocessing.get_context("spawn")
     begun, answers = spawning.Event(), spawning.Queue()
-    both = [spawning.Process(target=_convert_too, args=(str(file), str(home), begun, answers)) for _ in range(2)]
+    arguments = str(file), os.environ["SPECVIZ_HOME"], begun, answers
+    both = [spawning.Process(target=_convert_too, args=arguments) for _ in range(2)]
     for process in both:
         process.start()
     begun.set()

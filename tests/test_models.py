@@ -31,11 +31,7 @@ from .gguf_files import write_gguf
 from .models import save_model, tiny_target
 from .stubs import StubTarget
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture
@@ -168,7 +164,7 @@ def test_what_was_opened_is_remembered_last_first(folder, home):
     remember(folder, target)
     assert [one.source for one in list_records()][:2] == [str(folder), f"org/name-{MOST + 1}"]
     assert len(list_records()) == MOST and places_of(target.key) == [str(folder)]
-    (home / "models.json").write_text('{"models": [{"source": 1}]}')
+    (home / "home" / "models.json").write_text('{"models": [{"source": 1}]}')
     assert list_records() == []
 
 

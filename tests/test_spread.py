@@ -54,7 +54,7 @@ from . import synthetic
 from .command import refusal
 from .models import tiny_target
 from .standin import Here
-from .stubs import gallery_desk
+from .stubs import at_work, gallery_desk
 from .tiers import matrix
 from .waiting import WAIT_S, until
 
@@ -186,6 +186,11 @@ def test_every_recipe_is_the_same_after_json(target: Target) -> None:
         assert (experiment.baseline, experiment.trains) == (recipe.baseline, recipe.trains)
 
 
+def keys_of(target: Target, experiment: Experiment = SWEEP) -> set[str]:
+    planned = planned_of(target, experiment)
+    return {unit.key for unit in units_of(planned, about_of(target, planned, OPENING))}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -196,23 +201,16 @@ def test_every_recipe_is_the_same_after_json(target: Target) -> None:
     ids=["length", "temperature", "values", "parameters", "plain decoding beside it"],
 )  # fmt: skip
 def test_whatever_determines_a_unit_makes_another_key(target: Target, change: dict[str, Any]) -> None:
-    keys = [
-        {unit.key for unit in units_of(planned, about_of(target, planned, OPENING))}
-        for planned in (planned_of(target), planned_of(target, replace(SWEEP, **change)))
-    ]
+    keys = [keys_of(target), keys_of(target, replace(SWEEP, **change))]
     assert len(keys[0]) == len(keys[1]) == 3 and not keys[0] & keys[1]
 
 
 def test_weights_of_fewer_bits_make_another_key(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their runs are of another model, whose file is the same."""
 
-    def keys() -> set[str]:
-        planned = planned_of(target)
-        return {unit.key for unit in units_of(planned, about_of(target, planned, OPENING))}
-
-    before = keys()
+    before = keys_of(target)
     monkeypatch.setitem(target.info, "weights", "int8")
-    assert before and not before & keys()
+    assert before and not before & keys_of(target)
 
 
 def test_results_say_a_models_precision(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,16 +409,13 @@ def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 def test_the_page_has_workers_do_it_and_opens_their_runs(here: None, target: Target, tmp_path: Path) -> None:
-    desk = gallery_desk(target, {"shown": synthetic.chain()})
-    desk.loader.start()
-    assert desk.loader.wait(WAIT_S)
-    lab = desk.services["lab"]
-    assert "processes" in lab.catalog()["workers"]
     asked = ExperimentRequest(
         free={"methods": ["pld"], "vary": [{"param": "k", "values": "2,4"}]}, prompts="examples", count=2,  # pyright: ignore
         max_new_tokens=8, workers=2,
     )  # fmt: skip
-    try:
+    with at_work(gallery_desk(target, {"shown": synthetic.chain()})) as desk:
+        lab = desk.services["lab"]
+        assert "processes" in lab.catalog()["workers"]
         key = lab.start(asked, "ada")["id"]
         shown = until(lambda: (now := lab.show(key))["state"] == "complete" and now, "the experiment is complete")
         assert shown["rows"] == 4 and not shown["errors"]
@@ -433,19 +428,14 @@ def test_the_page_has_workers_do_it_and_opens_their_runs(here: None, target: Tar
         assert lab.catalog()["workers"] == []
         with pytest.raises(UserError, match="on a server of one's own only"):
             lab.start(asked, "ada")
-    finally:
-        desk.end()
 
 
 def test_results_elsewhere_open_in_the_lab(here: None, target: Target, tmp_path: Path) -> None:
     ready = make(target, tmp_path / "elsewhere", count=1)
     rows = ready.run().rows
     list_in_lab(ready)
-    desk = gallery_desk(target, {"shown": synthetic.chain()})
-    try:
+    with at_work(gallery_desk(target, {"shown": synthetic.chain()})) as desk:
         lab = desk.services["lab"]
         assert [about["id"] for about in lab.listing("")] == [ready.results.id]
         assert lab.show(ready.results.id)["rows"] == len(rows)
         assert lab.bring(rows[0]["trace"]) and not lab.bring("0" * 24 + "-1")
-    finally:
-        desk.end()
