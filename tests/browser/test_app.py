@@ -8,6 +8,7 @@ import threading
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +40,18 @@ def desk() -> StubDesk:
     )
 
 
+def open_app(page: Any, port: int, query: str = "", ready: str = MOUNTED) -> Any:
+    """The app at an address, once it can be used."""
+    page.goto(f"http://127.0.0.1:{port}/{query}")
+    page.wait_for_selector(ready)
+    page.wait_for_selector("#sv-run:not([disabled])", state="attached")
+    return page
+
+
 @pytest.fixture
 def visit(page: Any, port: int, desk: StubDesk) -> Iterator[Visit]:
-    """Opens the app at an address and waits until it is there; nothing may fail or be asked of other sites."""
-
-    def go(query: str = "", ready: str = MOUNTED) -> Any:
-        page.goto(f"http://127.0.0.1:{port}/{query}")
-        page.wait_for_selector(ready)
-        page.wait_for_selector("#sv-run:not([disabled])", state="attached")
-        return page
-
-    yield go
+    """Opens the app at an address; nothing may fail or be asked of other sites."""
+    yield partial(open_app, page, port)
     desk.gate.set()
     nothing_wrong(page, port)
 
@@ -144,10 +146,7 @@ def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
 
 @pytest.mark.slow("two pages run in turn")
 def test_two_users_at_once(visit: Visit, another: Any, port: int, desk: StubDesk) -> None:
-    page, other = visit(), another
-    other.goto(f"http://127.0.0.1:{port}/")
-    other.wait_for_selector(MOUNTED)
-    other.wait_for_selector("#sv-run:not([disabled])")
+    page, other = visit(), open_app(another, port)
     desk.gate.clear()
     run(page)
     page.wait_for_selector(".svp-banner:has-text('Running')")
@@ -163,10 +162,7 @@ def test_two_users_at_once(visit: Visit, another: Any, port: int, desk: StubDesk
 
 @pytest.mark.slow("a tab of its own")
 def test_closing_the_tab_ends_its_run(another: Any, port: int, desk: StubDesk) -> None:
-    page = another
-    page.goto(f"http://127.0.0.1:{port}/")
-    page.wait_for_selector(MOUNTED)
-    page.wait_for_selector("#sv-run:not([disabled])", state="attached")
+    page = open_app(another, port)
     desk.gate.clear()
     page.evaluate("document.getElementById('sv-run').click()")
     page.wait_for_selector("body.sv-running", state="attached")

@@ -15,7 +15,7 @@ from decoders.trace.trace import Trace
 from specviz.places import GALLERY
 from specviz.views.export import standalone_html
 from tests import synthetic
-from tests.browser.test_app import edit
+from tests.browser.test_app import edit, open_app
 from tests.stubs import StubDesk
 from tests.waiting import becomes, expect
 
@@ -37,10 +37,7 @@ def desk() -> StubDesk:
 def visit(page: Any, port: int) -> Iterator[Visit]:
     def go(query: str = "", width: int = 1280, height: int = 800) -> Any:
         page.set_viewport_size({"width": width, "height": height})
-        page.goto(f"http://127.0.0.1:{port}/{query}")
-        page.wait_for_selector(MOUNTED)
-        page.wait_for_selector("#sv-run:not([disabled])", state="attached")
-        return page
+        return open_app(page, port, query, MOUNTED)
 
     yield go
     assert page.problems == []

@@ -9,7 +9,7 @@ import pytest
 from decoders.method.kept import kept_with, owned_by
 from specviz.server.http import COOKIE
 from tests import synthetic
-from tests.browser.test_app import edit
+from tests.browser.test_app import edit, open_app
 from tests.stubs import METHODS, StubDesk, StubMethod
 from tests.waiting import expect
 
@@ -32,14 +32,8 @@ def desk() -> StubDesk:
     return made
 
 
-def visit(page: Any, port: int, query: str = "") -> None:
-    page.goto(f"http://127.0.0.1:{port}/{query}")
-    page.wait_for_selector("#sv-view .svp-host[data-ready]")
-    page.wait_for_selector("#sv-run:not([disabled])", state="attached")
-
-
 def test_the_line_beside_the_parameters_counts_and_empties(page: Any, port: int, desk: StubDesk) -> None:
-    visit(page, port)
+    open_app(page, port)
     edit(page)
     line = page.locator(".svf-kept")
     expect(line).to_be_hidden()
@@ -70,7 +64,7 @@ def test_a_runs_details_say_cold_or_warm(page: Any, port: int) -> None:
         ),
     }  # fmt: skip
     for key, (chip, words) in told.items():
-        visit(page, port, f"?trace={key}")
+        open_app(page, port, f"?trace={key}")
         page.get_by_role("button", name="Details", exact=True).click()
         shown = page.locator(".sv-parameters .sv-chip").first
         expect(shown).to_have_text(chip)
