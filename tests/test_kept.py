@@ -27,12 +27,17 @@ def test_runs_are_counted_until_it_is_emptied() -> None:
     assert kept.empty("recycling") == ["recycling"] and kept.amounts() == {} and kept.empty("recycling") == []
 
 
-def test_an_owner_that_was_dropped_begins_at_no_runs() -> None:
+def test_what_is_kept_belongs_to_its_owner_until_there_are_very_many() -> None:
     kept = PersistentState()
+    kept.of("recycling", Rows).append(1)
+    with owned_by("somebody else"):
+        assert kept.sizes() == {} and kept.of("recycling", Rows) == [] and kept.empty() == ["recycling"]
+    assert kept.sizes() == {"recycling": "1 rows"}
     for number in (*range(MOST_OWNERS + 1), 0):
         with owned_by(f"user {number}"):
             kept.of("recycling", Rows).append(number)
-    with owned_by("user 0"):
+    assert kept.sizes() == {}, "of very many owners the first ones go"
+    with owned_by("user 0"):  # who was dropped begins at no runs
         assert kept.amounts() == {"recycling": Amount(1, "rows", 1)}
 
 

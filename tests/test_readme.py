@@ -12,7 +12,7 @@ from decoders import Method, Needs, Prompt, drafters, generate, methods
 from decoders.draft.params import controls
 
 from . import test_contract as contract
-from .models import prompt_ids, tiny_target, tiny_tokenizer
+from .models import prompt_ids, tiny_target
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
@@ -46,13 +46,9 @@ def latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("decoders.drafters.latest", None)
 
 
-def test_the_method_is_found_and_keeps_the_contract(latest: str):
+def test_the_method_is_found_and_keeps_the_contract(latest: str, prompt: Prompt):
     assert "latest" in methods() and [c.name for c in controls(methods()["latest"].params)] == ["k"]
     target = tiny_target("qwen3")
-    text = "the old lamp at the station was sold to the city museum and the old lamp at the"
-    prompt = Prompt.from_segments(
-        tiny_tokenizer(), instruction="Copy.", context=[text, text[::-1]], question="the old?"
-    )
     contract.test_lossless_and_repeatable(target, prompt, generate(target, prompt, max_new_tokens=contract.NEW), latest)
     contract.test_drafts_carry_their_provenance(target, prompt, latest)
     contract.test_tracing_changes_nothing_and_misses_nothing(target, prompt, latest)

@@ -14,7 +14,7 @@ from decoders.draft.draft import Draft, Scored
 from decoders.draft.tree import DraftTree
 from decoders.drafters.recycling import PATHS, RANKS, TEMPLATES, UNKNOWN, Matrix, RecyclingDrafter, paths_of
 from decoders.engine.decoding import Decoding
-from decoders.method.kept import MOST_OWNERS, PersistentState, kept_with, owner
+from decoders.method.kept import kept_with
 from decoders.study.look.whatif import ReadRun
 from decoders.verifiers.match import judged
 
@@ -126,23 +126,6 @@ def test_only_a_warm_run_starts_from_what_warm_runs_left(target: Any) -> None:
     record(target, prompt, "recycling", {"warm": True, "anew": True}, max_new_tokens=4)
     assert 0 < len(kept_with(target).of("recycling", dict)) < told[2]["count"], "emptied first"
     assert kept_with(target).empty() == ["recycling"] and kept_with(target).sizes() == {}
-
-
-def test_what_is_kept_belongs_to_its_owner() -> None:
-    class Rows(list):
-        unit = "rows"
-
-    kept = PersistentState()
-    kept.of("recycling", Rows).append(1)
-    token = owner.set("somebody else")
-    assert kept.sizes() == {} and kept.of("recycling", Rows) == [] and kept.empty() == ["recycling"]
-    owner.reset(token)
-    assert kept.sizes() == {"recycling": "1 rows"}
-    for number in range(MOST_OWNERS):
-        token = owner.set(f"user {number}")
-        kept.of("recycling", Rows)
-        owner.reset(token)
-    assert kept.sizes() == {}, "of very many owners the first ones go"
 
 
 def test_the_prompt_fills_the_matrix_where_asked_for(target: Any) -> None:
