@@ -19,7 +19,6 @@ from decoders.trace.metrics import (
     ranking_regret,
     target_ranks,
 )
-from decoders.trace.tables import TABLES
 from decoders.trace.trace import Trace
 
 
@@ -245,10 +244,6 @@ def test_regret_counts_only_steps_with_a_chosen_candidate():
     }
     assert ranking_regret(trace_of(candidates=columns)) == 1.5  # step 0: 4 − 1, step 3: 2 − 2; step 2 chose none
     assert ranking_regret(trace_of(candidates={**columns, "chosen": [False] * 6})) is None
-
-
-def test_would_accept_is_the_column_that_the_trace_declares():
-    assert "would_accept" in {column.name for column in TABLES["candidates"]}
 
 
 CHAIN = {

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from decoders.draft.params import Control, NoParams, controls, make_params, param
 
+from .stubs import StubParams
+
 
 @dataclass(frozen=True)
-class Params:
-    k: int = param(10, "Draft length", "Tokens copied per draft.", low=1, high=128)
-    theta: float | None = param(None, "Threshold", "Off: the best wins.", low=-1.0, high=1.0, step=0.05)
-    clip: bool = param(False, "Clip", "Clip at the end.")
-    mode: str = param("max", "Mode", "How heads are combined.", choices=("max", "sum"))
+class Params(StubParams):
     heads: str | None = param(None, "Heads", "layer:head pairs.")
     warm: int = param(0, "Warm-up", "Steps before drafting.", low=0)
 

@@ -24,7 +24,7 @@ from .command import refusal
 from .drafts import save_tiny_part, tiny_draft
 from .models import VOCAB, network, prompt_ids, tiny_target
 from .tiers import matrix
-from .training import save_model, source_for, train_kind
+from .training import save_model, source_for, train_and_log
 
 SOFT = Recipe(batch_tokens=1500, warmup_steps=3, validate_steps=12, shared=True, draft_vocab=200, soft=True)
 pytestmark = pytest.mark.usefixtures("home")
@@ -135,16 +135,10 @@ def test_states_are_the_targets_and_computed_once(home, text, monkeypatch):
 
 @pytest.mark.parametrize("kind", matrix(["glide", "drafter"], 1, "trains once more"))
 def test_it_learns_the_targets_distributions(kind, home, text):
-    target, losses, logged = tiny_target("qwen3"), [], []
-
-    def see(now):
-        losses.append(now.loss)
-        logged.extend([now.logged] if now.logged else [])
-
+    target, source = tiny_target("qwen3"), source_for(kind, text)
     before = network("qwen3").model.embed_tokens.weight
     model = network("qwen3")
-    source = source_for(kind, text)
-    place = train_kind(kind, home / "run", model, source, SOFT, steps=40, progress=see)
+    place, losses, logged = train_and_log(kind, home / "run", model, source, SOFT)
     assert torch.equal(model.model.embed_tokens.weight, before), "the target's own stay as they were"
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5]) and logged[-1]["acceptance"] > logged[0]["acceptance"]
     assert place == own_place(kind, target.key)

@@ -22,7 +22,7 @@ from specviz import cli
 from .command import refusal
 from .models import network, prompt_ids, tiny_target
 from .tiers import matrix
-from .training import HEAD_KINDS, run_of, save_model, source_for, train_kind
+from .training import HEAD_KINDS, run_of, save_model, source_for, train_and_log
 
 NAMES = tuple(HEAD_KINDS)
 PARALLEL = ("medusa", "hydra")
@@ -187,12 +187,7 @@ def test_a_dimension_that_is_large_in_every_state_is_no_lever_in_scaled_heads(ki
 
 @pytest.mark.parametrize("kind", matrix(NAMES, ("hydra",), "trains the other kinds"))
 def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, source):
-    lines = []
-    model = network("llama")
-    kept = train_kind(
-        kind, tmp_path / "run", model, source, steps=36,
-        progress=lambda now: lines.append(now.logged) if now.logged else None,
-    )  # fmt: skip
+    kept, _, lines = train_and_log(kind, tmp_path / "run", network("llama"), source, steps=36)
     assert lines[-1]["held_out_loss"] < lines[0]["held_out_loss"]
     assert lines[-1]["top5"][0] > lines[0]["top5"][0] - 0.02 and all(sum(row) <= 1.001 for row in lines[-1]["ranks"])
     part = read_part(kept)

@@ -32,7 +32,7 @@ from specviz import cli
 from .command import refusal
 from .models import VOCAB, network, prompt_ids, session_behind, tiny_target, tiny_tokenizer
 from .tiers import matrix
-from .training import HEAD_KINDS, TINY, begun, run_of, source_for, train_kind
+from .training import HEAD_KINDS, TINY, begun, run_of, source_for, train_and_log, train_kind
 
 PPD_ABLATIONS = {"vectors": 2, "mask": "encoder", "learned": True, "hard_labels": True, "prefix": 1, "exits": 2}
 pytestmark = pytest.mark.usefixtures("home")
@@ -176,14 +176,7 @@ def test_positions_behind_a_rejection_do_not_count():
 
 @pytest.mark.parametrize("kind", matrix(["drafter", "glide"], 1, "trains once more"))
 def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, source):
-    losses, logged = [], []
-
-    def see(now):
-        losses.append(now.loss)
-        logged.extend([now.logged] if now.logged else [])
-
-    model = network("qwen3")
-    place = train_kind(kind, tmp_path / "run", model, source, steps=40, progress=see)
+    place, losses, logged = train_and_log(kind, tmp_path / "run", network("qwen3"), source)
     assert sum(losses[-5:]) < 0.75 * sum(losses[:5])
     assert [line["step"] for line in logged] == [12, 24, 36, 40]
     assert logged[-1]["held_out_loss"] < logged[0]["held_out_loss"]

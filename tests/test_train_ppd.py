@@ -24,7 +24,7 @@ from specviz import cli
 from .command import refusal
 from .models import network, prompt_ids, session_behind, tiny_target
 from .tiers import matrix
-from .training import run_of, source_for, train_kind
+from .training import run_of, source_for, train_and_log, train_kind
 
 TRAINABLE = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
 ALL = {"prefix": 2, "exits": 2, "head": "one-stage", "learned": True}
@@ -185,15 +185,9 @@ def test_hard_labels_are_the_texts_own_tokens(tmp_path, source):
 
 @pytest.mark.slow("trains until guesses hold")
 def test_training_lowers_the_loss_and_makes_a_part_that_guesses(tmp_path, source):
-    losses, logged = [], []
-
-    def see(now):
-        losses.append(now.loss)
-        logged.extend([now.logged] if now.logged else [])
-
     model = network("qwen3")
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    place = train_kind("ppd", tmp_path / "run", model, source, steps=40, progress=see)
+    place, losses, logged = train_and_log("ppd", tmp_path / "run", model, source)
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
     assert [line["step"] for line in logged] == [12, 24, 36, 40]
     assert logged[-1]["held_out_loss"] < logged[0]["held_out_loss"]

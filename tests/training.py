@@ -61,3 +61,16 @@ def train_kind(
 ) -> Path:
     """Train a part as its command does, by the tiny recipe."""
     return train(begun(kind, out, model, source, recipe, seed), **options)
+
+
+def train_and_log(
+    kind: str, out: Path, model: Any, source: Any, recipe: Any = None, steps: int = 40
+) -> tuple[Path, list[float], list[dict[str, Any]]]:
+    """The place of a part that so many steps train, the loss of each, and the lines that were logged."""
+    losses, logged = [], []
+
+    def see(now: Any) -> None:
+        losses.append(now.loss)
+        logged.extend([now.logged] if now.logged else [])
+
+    return train_kind(kind, out, model, source, recipe, steps=steps, progress=see), losses, logged
