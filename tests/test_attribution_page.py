@@ -34,7 +34,7 @@ from . import synthetic
 from .drafts import save_tiny_part
 from .models import tiny_target
 from .stubs import client_of
-from .waiting import WAIT_S, until
+from .waiting import WAIT_S, until_over
 
 CONTEXT = "the old lamp at the station 👩‍👩‍👧 glows\n---\nwas sold to the city 博物館 museum <b>now</b>"
 ANSWER = "the old lamp at the station 👩‍👩‍👧 glows. It was sold to the city 博物館 museum <b>now</b>"
@@ -80,19 +80,12 @@ def ask(client: TestClient, what: str, **asked: Any) -> Any:
 
 
 def wait(client: TestClient, key: str) -> dict[str, Any]:
-    def over() -> dict[str, Any]:
-        answer = client.get(f"/api/attribution/runs/{key}").json()
-        return {} if answer.get("state") in ("queued", "running") else answer
-
-    return until(over, f"the attribution of {key} is over")
+    return until_over(lambda: client.get(f"/api/attribution/runs/{key}").json(), f"the attribution of {key}")
 
 
 def score(client: TestClient, key: str) -> dict[str, Any]:
-    def over() -> dict[str, Any]:
-        answer = client.get(f"/api/attribution/scores/{key}", params={"answers": True}).json()
-        return {} if answer["state"] in ("queued", "running") else answer
-
-    return until(over, f"the scoring {key} is over")
+    address = f"/api/attribution/scores/{key}"
+    return until_over(lambda: client.get(address, params={"answers": True}).json(), f"the scoring {key}")
 
 
 def refuse(client: TestClient, what: str, status: int = 422, **asked: Any) -> str:
@@ -261,7 +254,7 @@ def test_a_scoring_stops_for_its_owner_alone(desk: Desk) -> None:
     scorings = desk.services["attribution"]
     started = scorings.score(Rows(text=text, signals=["pld+h"]), "me")["id"]
     assert not scorings.stop(started, "you") and scorings.stop(started, "me")
-    until(lambda: scorings.state(started)["state"] not in ("queued", "running"), "the scoring is over")
+    until_over(lambda: scorings.state(started), "the scoring")
     told = scorings.state(started)
     assert told["state"] == "stopped" and told["done"] < 200
 
@@ -269,8 +262,7 @@ def test_a_scoring_stops_for_its_owner_alone(desk: Desk) -> None:
 # --- the lab's recipe -------------------------------------------------------------------------------------------------
 
 
-def test_table_10_in_the_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+def test_table_10_in_the_lab(tmp_path: Path, home: Path) -> None:
     target = tiny()
     save_tiny_part(target, "glide")
     recipe = find_recipe("pldplus-table10")

@@ -48,7 +48,7 @@ from specviz.server.store import TraceStore
 from .command import refusal, specviz
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import at_work
-from .waiting import until
+from .waiting import until, until_over
 
 SMALL = replace(batch([("pld", {"k": 2}), ("pld", {})], 2), max_new_tokens=8)
 
@@ -433,11 +433,7 @@ def desk(target: Any) -> Iterator[Desk]:
 
 
 def wait(desk: Desk, key: str) -> dict[str, Any]:
-    def over() -> dict[str, Any]:
-        shown = desk.services["lab"].show(key)
-        return {} if shown["state"] in ("queued", "running") else shown
-
-    return until(over, f"the batch {key} is over")
+    return until_over(lambda: desk.services["lab"].show(key), f"the batch {key}")
 
 
 def test_a_batch_in_the_app(desk: Desk, steady: None) -> None:

@@ -38,7 +38,7 @@ from .drafts import save_tiny_part
 from .models import prompt_ids
 from .planting import FAULTS, examine_fault, finds, rare_vocabulary
 from .stubs import StubDesk, client_of
-from .waiting import WAIT_S, until
+from .waiting import WAIT_S, until, until_over
 
 pytestmark = pytest.mark.usefixtures("home")
 METHODS = {
@@ -259,7 +259,7 @@ def test_the_page_lists_parts_and_refuses_what_will_not_do(client: Any, monkeypa
 @pytest.mark.slow("examines a part with every control, twice")
 def test_the_page_examines_in_the_background_and_stops(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     one = begin(client).json()
-    over = until(lambda: (now := state(client, one))["state"] not in ("queued", "running") and now, "it is over")
+    over = until_over(lambda: state(client, one), "it")
     assert over["state"] == "done" and over["done"] == over["total"] > 5, over
     report = over["report"]
     assert report["part"] == "Set of Medusa heads (your own)" and report["places"] >= 20 and report["texts"] == 2

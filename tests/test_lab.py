@@ -65,7 +65,7 @@ from .disk import refusing
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import StubDesk, app_of, at_work
-from .waiting import WAIT_S, until
+from .waiting import WAIT_S, until, until_over
 
 INFO = {"layers": 6, "heads": 8}
 SWEEP = Experiment(
@@ -958,14 +958,8 @@ ASKED = {
 }  # fmt: skip
 
 
-def wait(desk: StubDesk, key: str, *states: str) -> dict[str, Any]:
-    awaited = states or ("complete", "cancelled", "error")
-
-    def is_reached() -> dict[str, Any]:
-        shown = desk.services["lab"].show(key)
-        return shown if shown["state"] in awaited else {}
-
-    return until(is_reached, f"the experiment {key} is {' or '.join(awaited)}")
+def wait(desk: StubDesk, key: str) -> dict[str, Any]:
+    return until_over(lambda: desk.services["lab"].show(key), f"the experiment {key}")
 
 
 def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:

@@ -29,6 +29,11 @@ def until(read: Callable[[], T], what: str, *, rest: Callable[[float], object] =
     return value
 
 
+def until_over(read: Callable[[], Any], what: str) -> Any:
+    """Waits until what is read, with a ``state``, neither waits nor runs, and returns it."""
+    return until(lambda: (now := read())["state"] not in ("queued", "running") and now, f"{what} is over")
+
+
 def children(pid: int | None = None) -> list[Any]:
     """The processes (psutil's) that one, or this one, has started, and theirs."""
     import psutil

@@ -22,8 +22,7 @@ def file(tmp_path: Path, registry: None) -> Path:  # noqa: F811
 
 
 @pytest.fixture
-def port(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+def port(file: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(service, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])  # a short one
     target = tiny_target("llama")
     run = record(target, Prompt.from_ids(prompt_ids(3, spread=5)), "pld", {"k": 4}, max_new_tokens=40)
