@@ -102,12 +102,11 @@ def test_what_is_excepted_is_there():
         assert words & {name for _, name in names((ROOT / path).read_text("utf-8"))}, path
 
 
-def test_a_method_with_a_trained_part_is_one_file(tmp_path, monkeypatch, capsys, text):
+def test_a_method_with_a_trained_part_is_one_file(tmp_path, home, monkeypatch, capsys, text):
     """The recipe of docs/add-a-method.md, followed: trained by its command, found, recorded, lossless."""
     page = (ROOT / "docs" / "add-a-method.md").read_text("utf-8").partition("## A method with a trained part")[2]
     file = tmp_path / "my_heads.py"
     file.write_text(page.partition("```python\n")[2].partition("```")[0], "utf-8")
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(drafters, "_methods", dict(drafters._methods))
     monkeypatch.setattr(drafters, "_places", {})
     monkeypatch.setattr(part, "_kinds", dict(part._kinds))

@@ -47,9 +47,8 @@ class Interpreter:
 
 
 @pytest.fixture
-def openings(monkeypatch, tmp_path) -> dict[compiling.Part, Interpreter]:
+def openings(monkeypatch, home) -> dict[compiling.Part, Interpreter]:
     """All parts of draft models are there, and are not compiled; those that were opened."""
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
     parts: dict[compiling.Part, Interpreter] = {}
 
     def note_opening(part: compiling.Part) -> Interpreter | None:

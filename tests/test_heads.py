@@ -164,15 +164,14 @@ def test_calibration_counts_what_eager_attention_shows():
     assert result.top_heads(2) == rank_heads(counts)[:2]
 
 
-def test_it_is_kept_beside_the_settings_and_found_again(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+def test_it_is_kept_beside_the_settings_and_found_again(home):
     target = target_of()
     assert calibration_of(target) is None
     seen = []
     result = calibrate(target, PROMPTS, max_new_tokens=8, progress=lambda done, total: seen.append((done, total)))
     path = save_calibration(result)
     assert seen == [(1, 2), (2, 2)]
-    assert path.parent == tmp_path / "calibration" and len(list(path.parent.iterdir())) == 1
+    assert path.parent == home / "home" / "calibration" and len(list(path.parent.iterdir())) == 1
     assert calibration_of(target) == result
     assert calibration_of(target_of(packed=False)) == result
     assert calibration_of(target_of(seed=1)) is None
@@ -180,8 +179,7 @@ def test_it_is_kept_beside_the_settings_and_found_again(tmp_path, monkeypatch):
     assert calibration_of(target) is None  # damaged: left out
 
 
-def test_the_packaged_one_serves_its_own_model_only(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+def test_the_packaged_one_serves_its_own_model_only(tmp_path, home, monkeypatch):
     monkeypatch.setattr("decoders.model.files.calibration.PACKAGED", (tmp_path / "calibration.json",))
     result = calibrate(target_of(), PROMPTS, max_new_tokens=8)
     save_calibration(result, tmp_path / "calibration.json")

@@ -247,9 +247,8 @@ def test_generate_is_recorded_on_a_hybrid_and_drafts_where_transformers_does_not
 
 
 @pytest.mark.parametrize("family", matrix(KINDS, 0, "seven methods of one mechanism, on parts of random weights"))
-def test_every_part_drafts_for_a_hybrid(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_part_drafts_for_a_hybrid(family: str, tmp_path: Path, home: Path) -> None:
     """Heads, prompt tokens and draft models of random weights; the last one may be a hybrid itself."""
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
     target, prompt = open_case(HYBRIDS[family]), Prompt.from_ids(prompt_ids(3, 40))
     expected = StockModel(network(HYBRIDS[family])).generate(prompt.tokens, 14, ())
     for kind in ("medusa", "hydra", "eagle", "eagle3", "ppd", "drafter"):

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _no_notes(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+def _no_notes(home):
     crossover.cache_clear()
     yield
     crossover.cache_clear()

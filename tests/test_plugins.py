@@ -204,9 +204,8 @@ def test_a_file_is_read_anew_and_its_earlier_methods_go(tmp_path):
 
 
 @pytest.mark.slow("checks and runs a method by its commands")
-def test_the_commands_begin_check_and_run_a_method(tmp_path, monkeypatch, capsys):
+def test_the_commands_begin_check_and_run_a_method(tmp_path, home, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
     save_model("toy")
     assert main(["methods", "new", "my-method"]) == 0
     assert (

@@ -297,8 +297,7 @@ def test_unknown_engines_and_graphs_without_cuda_are_refused():
 PROMPT = Prompt.from_ids([5, 6, 7])
 
 
-def test_auto_takes_what_is_compiled_and_runs_eagerly_what_is_not(monkeypatch, tmp_path):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+def test_auto_takes_what_is_compiled_and_runs_eagerly_what_is_not(monkeypatch, home):
     monkeypatch.setattr("decoders.model.engines.compiled_layers.WORKSHOP", Workshop())
     target = target_of()
     stock = record(target, PROMPT, "plain", max_new_tokens=8)
@@ -333,8 +332,7 @@ def test_forwards_that_differ_or_fail_are_never_used(engine, said, caplog, monke
 
 
 @pytest.mark.parametrize("parameters", [5, engines.LARGEST + 1])
-def test_a_server_compiles_while_nothing_runs_or_under_compiled_at_once(parameters, monkeypatch, tmp_path):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+def test_a_server_compiles_while_nothing_runs_or_under_compiled_at_once(parameters, monkeypatch, home):
     shop, target = [], target_of()
     target.info["parameters"] = parameters
     monkeypatch.setattr(engines.WORKSHOP, "make", lambda parts, busy: shop.append((list(parts), busy)))
@@ -379,8 +377,7 @@ def part(workshop, monkeypatch) -> Part:
 
 
 @pytest.fixture
-def workshop(monkeypatch, tmp_path):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+def workshop(home):
     made = Workshop()
     yield made
     made.cancel()

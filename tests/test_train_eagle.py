@@ -145,9 +145,8 @@ def test_a_new_head_begins_as_the_targets_own_next_choice(target, kind):
         assert token == pytest.approx(0.5 * target.model.model.norm.weight.mean().item(), rel=0.1)
 
 
-def test_what_learning_leaves_drafts(target, tmp_path, monkeypatch):
+def test_what_learning_leaves_drafts(target, home):
     """A few steps on one text: the loss falls, and the part drafts what the target would write."""
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
     for kind, entry in (("eagle", Eagle()), ("eagle3", Eagle3())):
         lesson, texts = lesson_of(target, kind)
         head = lesson.network.requires_grad_(True)

@@ -36,9 +36,8 @@ def base(tmp_path_factory):
 
 
 @pytest.fixture
-def place(base, tmp_path, monkeypatch):
+def place(base, tmp_path, home, monkeypatch):
     """A folder of one's own with the prompt tokens, and prompts."""
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(latency, "ATTEMPTS", 1)
     shutil.copytree(base / "part", tmp_path / "part")
     lines = [{"turns": [f"the old lamp at the station was sold {n} times"]} for n in range(6)]

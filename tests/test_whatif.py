@@ -101,9 +101,8 @@ def test_every_step_is_drafted_again_as_recorded(target, prompt, name, params, s
     Trace.from_json(found.trace.to_json())  # a whole trace of its own
 
 
-def test_sps_by_ppd_near_the_end_of_a_run_that_ended_early(target, tmp_path, monkeypatch):
+def test_sps_by_ppd_near_the_end_of_a_run_that_ended_early(target, tmp_path, home):
     """Its drafter is named by a folder, of which a trace keeps the name alone: given anew, the drafts are the same."""
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
     folder = save_model(tmp_path / "drafter")
     save_tiny_part(open_drafter(target, folder), "ppd")
     given = {"drafter": folder}
@@ -123,8 +122,7 @@ def test_sps_by_ppd_near_the_end_of_a_run_that_ended_early(target, tmp_path, mon
     assert "drafter = drafter, which names files" in plain.redraft(0).notes[0], "the part at hand took its place"
 
 
-def test_ppd_with_two_vectors_that_watches(target, prompt, tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+def test_ppd_with_two_vectors_that_watches(target, prompt, home):
     save_tiny_part(target, "ppd", vectors=2)
     trace = record(target, prompt, "ppd", {"watch": 1, "size": 24}, max_new_tokens=NEW)
     assert "joint" in trace.tables["probes"]["kind"] and trace.rows("attention")
