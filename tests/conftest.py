@@ -207,6 +207,12 @@ def trace(request: pytest.FixtureRequest, _make: dict[str, Trace]) -> Trace:
 
 
 @pytest.fixture
+def chain(_make: dict[str, Trace]) -> Trace:
+    """A run with one copied line a step."""
+    return copy.deepcopy(_make["chain"])
+
+
+@pytest.fixture
 def tree(_make: dict[str, Trace]) -> Trace:
     """A run with draft trees."""
     return copy.deepcopy(_make["tree"])

@@ -42,7 +42,7 @@ from decoders.trace.check import check
 from decoders.trace.trace import Trace
 from decoders.training.demo.quotes import demo_quotes
 
-from .models import prompt_ids, tiny_target, tiny_tokenizer
+from .models import prompt_ids, tiny_target
 from .synthetic import NASTY, append, draft_model_trace
 
 QUOTESUM = Path(__file__).resolve().parents[2] / "shared" / "data" / "quotesum_a.jsonl"
@@ -367,11 +367,6 @@ def decisions(trace: Trace) -> dict[str, dict[str, list]]:
     return {t: {c: v for c, v in trace.tables[t].items() if keeps(t, c)} for t in SAME}
 
 
-def context_prompt() -> Prompt:
-    text = "the old lamp at the station was sold to the city museum and the old lamp at the"
-    return Prompt.from_segments(tiny_tokenizer(), instruction="Copy.", context=[text, text[::-1]], question="the old?")
-
-
 @pytest.mark.parametrize("method", ["pld", "pld+h", "pld+a", "adapld"])
 @pytest.mark.parametrize("ends", [False, True])
 def test_the_models_own_output_is_drafted_and_accepted_as_in_a_free_run(method: str, ends: bool):
@@ -398,13 +393,13 @@ def test_the_models_own_output_is_drafted_and_accepted_as_in_a_free_run(method: 
 
 
 @pytest.mark.parametrize("method", ["plain", "pld", "pld+h", "pld+a", "adapld", "casd"])
-def test_any_answer_can_be_forced_and_the_trace_is_whole(method: str):
+def test_any_answer_can_be_forced_and_the_trace_is_whole(method: str, prompt: Prompt):
     target = tiny_target("llama", seed=2)
     target.model.generation_config.eos_token_id = 1
     answer = "sold to the city museum – ☃ </s> at the station was sold"
     ids = answer_ids(target, answer)
     assert ids[-1] == 1 and 1 not in ids[:-1]
-    trace = forced_trace(target, context_prompt(), ids, method)
+    trace = forced_trace(target, prompt, ids, method)
     check(trace)
     assert trace.output_ids == ids and trace.run["stop"] == "eos" and trace.run["method"]["lossless"] is False
     assert trace.text(trace.output_ids) == answer

@@ -31,11 +31,6 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def target():
-    return tiny_target("llama")
-
-
 def heads(target, kind, folder, **options):
     """Heads whose states and embeddings are read in units of their own, as trained ones are."""
     network = tiny_heads(target, kind, scaled=True, **options)

@@ -20,11 +20,6 @@ from .stubs import StubRun, StubTarget, in_thread
 from .waiting import WAIT_S, until
 
 
-@pytest.fixture(scope="module")
-def chain() -> Trace:
-    return synthetic.chain()
-
-
 @pytest.fixture
 def runner() -> Any:
     made = Runner(TraceStore())

@@ -18,14 +18,8 @@ from specviz.experiments.grids import grids, measured_columns
 from specviz.experiments.shipped import SHIPPED, comes_along, comparisons
 
 from .command import refusal
-from .models import tiny_target
 
 pytestmark = pytest.mark.usefixtures("home")
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    return tiny_target("llama")
 
 
 def test_every_example_result_opens_and_is_compared_with_its_paper() -> None:

@@ -20,11 +20,6 @@ from specviz.views.examples import TASKS, examples, from_turns, passages, turns
 PLAIN_RUN = "5-class-docstring-plain"
 
 
-@pytest.fixture(scope="module")
-def chain() -> Trace:
-    return synthetic.chain()
-
-
 def trace_named(trace: Trace, name: str, created: str = "2026-01-01T00:00:00Z") -> Trace:
     return Trace({**trace.run, "id": name, "created": created}, trace.tables)
 

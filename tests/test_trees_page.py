@@ -19,7 +19,7 @@ from decoders.prompt_tokens.trees import FILE, save_trees
 
 from .drafts import save_tiny_part
 from .models import tiny_target
-from .stubs import StubDesk, app_of, start_desk
+from .stubs import StubDesk, app_of, at_work, start_desk
 from .waiting import WAIT_S, until
 
 TABLE = ((0.6, 0.15, 0.05), (0.4, 0.1, 0.05), (0.2, 0.1, 0.05))
@@ -56,9 +56,8 @@ def desk_of(load: Callable[[], Any] | None) -> StubDesk:
 
 @pytest.fixture
 def stub() -> Iterator[StubDesk]:
-    desk = StubDesk()
-    yield desk
-    desk.end()
+    with at_work(StubDesk()) as desk:
+        yield desk
 
 
 def test_all_sizes_and_budgets_are_those_of_the_design(tiny: Tiny) -> None:
@@ -147,7 +146,6 @@ def finish(desk: StubDesk) -> dict[str, Any]:
 
 
 def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    start_desk(stub)
     began, order, go = threading.Event(), [], threading.Event()
 
     def measure(target: Any, most: int, *, again: bool, progress: Callable[[int, int], None]) -> Latency:
@@ -176,7 +174,6 @@ def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monke
 def test_a_server_that_ends_waits_for_the_forwards_of_a_measurement(
     stub: StubDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_desk(stub)
     began, ended = threading.Event(), threading.Event()
 
     def measure_slowly(*_: Any, progress: Callable[[int, int], None], **__: Any) -> None:
@@ -195,8 +192,6 @@ def test_a_server_that_ends_waits_for_the_forwards_of_a_measurement(
 
 
 def test_a_failed_measurement_is_told_and_can_be_repeated(stub: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    start_desk(stub)
-
     def break_down(*_: Any, **__: Any) -> Latency:
         raise MemoryError
 
