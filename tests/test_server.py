@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import http.client
 import io
 import json
 import subprocess
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import synthetic
 from fastapi.testclient import TestClient
@@ -281,8 +281,7 @@ print("served")
     assert done.stdout.strip() == "served", done.stderr[-2000:]
 
 
-def test_a_missing_trace_file_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+def test_a_missing_trace_file_is_a_sentence(home: Path) -> None:
     with pytest.raises(Refusal, match=r"There is no trace file nowhere\.spectrace"):
         open_desk(trace="nowhere.spectrace")
 
@@ -303,15 +302,11 @@ def test_a_model_that_cannot_be_loaded_leaves_the_gallery() -> None:
 
 def call(port: int, name: str, *data: Any) -> Any:
     """A named endpoint, as the Gradio client calls it."""
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
-    link.request("POST", f"/gradio_api/call/{name}", json.dumps({"data": data}), {"content-type": "application/json"})
-    answer = link.getresponse()
-    payload = json.loads(answer.read())
-    if answer.status != 200:
-        return payload
-    link.request("GET", f"/gradio_api/call/{name}/{payload['event_id']}")
-    lines = link.getresponse().read().decode().splitlines()
-    link.close()
+    address = f"http://127.0.0.1:{port}/gradio_api/call/{name}"
+    answer = httpx.post(address, json={"data": data}, timeout=WAIT_S)
+    if answer.status_code != 200:
+        return answer.json()
+    lines = httpx.get(f"{address}/{answer.json()['event_id']}", timeout=WAIT_S).text.splitlines()
     return json.loads(next(line for line in reversed(lines) if line.startswith("data:"))[5:])[0]
 
 
@@ -319,11 +314,8 @@ def test_the_named_endpoints_and_no_others() -> None:
     desk = StubDesk()
     with serving(desk) as port:
         assert desk.loader.wait(WAIT_S)
-        link = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
-        link.request("GET", "/gradio_api/info")
-        named = json.loads(link.getresponse().read())["named_endpoints"]
-        link.close()
-        assert set(named) == {"/run", "/methods", "/trace_summary"}
+        info = httpx.get(f"http://127.0.0.1:{port}/gradio_api/info", timeout=WAIT_S).json()
+        assert set(info["named_endpoints"]) == {"/run", "/methods", "/trace_summary"}
         done = call(port, "run", "hello", "pld", {"k": 5}, {"max_new_tokens": 50}, False)
         assert done["tokens"] == len(desk.whole().output_ids) and done["text"] and done["error"] == ""
         assert call(port, "trace_summary", done["id"])["text"] == done["text"]
@@ -334,13 +326,8 @@ def test_the_named_endpoints_and_no_others() -> None:
 
 
 def sse(port: int, path: str) -> Iterator[dict[str, Any]]:
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
-    link.request("GET", path)
-    answer = link.getresponse()
-    assert answer.status == 200, answer.read()
-    try:
-        while line := answer.readline():
-            if line.startswith(b"data: "):
+    with httpx.stream("GET", f"http://127.0.0.1:{port}{path}", timeout=WAIT_S) as answer:
+        assert answer.status_code == 200, answer.read()
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
                 yield json.loads(line[6:])
-    finally:
-        link.close()
