@@ -13,7 +13,9 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from decoders.trace.files import save
@@ -33,6 +35,11 @@ def save_trace(trace: Trace) -> bytes:
     data = save(trace, None)
     assert data is not None
     return data
+
+
+def descend(document: Any, keys: Iterable[Any]) -> Any:
+    """The part of a document that stands below these keys."""
+    return reduce(getitem, keys, document)
 
 
 def step_ids(trace: Trace, step: int) -> list[int]:

@@ -12,8 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
-from functools import reduce
-from operator import getitem, setitem
+from operator import setitem
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,6 +31,7 @@ from decoders.trace.tables import OPTIONAL_TABLES, REQUIRED, RUN, TABLES, TraceE
 from decoders.trace.trace import Trace
 
 from .models import prompt_ids, tiny_target
+from .synthetic import descend
 from .test_frozen import FOLDER
 from .test_readme import snippet
 
@@ -198,11 +198,11 @@ def hello(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without(*keys: str) -> Callable[[Document], None]:
-    return lambda document: reduce(getitem, keys[:-1], document).pop(keys[-1])
+    return lambda document: descend(document, keys[:-1]).pop(keys[-1])
 
 
 def with_value(value: Any, *keys: str | int) -> Callable[[Document], None]:
-    return lambda document: setitem(reduce(getitem, keys[:-1], document), keys[-1], value)
+    return lambda document: setitem(descend(document, keys[:-1]), keys[-1], value)
 
 
 @pytest.mark.parametrize(

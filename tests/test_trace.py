@@ -4,8 +4,7 @@ import copy
 import json
 import math
 from collections.abc import Callable
-from functools import reduce
-from operator import getitem, setitem
+from operator import setitem
 
 import pytest
 
@@ -14,7 +13,7 @@ from decoders.trace.tables import SCHEMA, TABLES, TraceError
 from decoders.trace.trace import Trace
 
 from . import synthetic
-from .synthetic import append, number, step_ids
+from .synthetic import append, descend, number, step_ids
 
 
 def test_honest_traces_pass(trace: Trace):
@@ -96,7 +95,7 @@ def set_(table: str, column: str, row: int, value: object) -> Damage:
 
 def run_(key: str, value: object) -> Damage:
     *above, last = key.split(".")
-    return lambda trace: setitem(reduce(getitem, above, trace.run), last, value)
+    return lambda trace: setitem(descend(trace.run, above), last, value)
 
 
 def drop(table: str, column: str | None = None, row: int | None = None) -> Damage:
