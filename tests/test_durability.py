@@ -21,7 +21,7 @@ from specviz.cli import main
 from specviz.pages.runs.service import Change
 from specviz.server import library
 from specviz.server.forms import PromptForm
-from specviz.server.library import Library
+from specviz.server.library import JournaledRun, Library
 from specviz.server.store import TraceStore
 
 from . import synthetic
@@ -244,7 +244,7 @@ def test_a_guarded_run_that_is_cut_off_is_recovered_and_one_that_ends_leaves_not
             yield from parts[:2]
 
     library = Library(tmp_path)
-    steps = iter(library.journal(Cut(), "ann"))
+    steps = iter(JournaledRun(Cut(), library, "ann"))
     next(steps)
     next(steps)
     (journal,) = tmp_path.glob("*.journal")

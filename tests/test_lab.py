@@ -1013,7 +1013,7 @@ def test_rows_of_a_killed_server_are_found_again(desk: StubDesk) -> None:
     lab = desk.services["lab"]
     key = lab.start(ExperimentRequest(**ASKED), "ada")["id"]
     wait(desk, key)
-    until(lambda: key not in lab._active, "the experiment is over")
+    until(lambda: lab._tasks.get(key) is None, "the experiment is over")
     results, folder = lab.results(key), lab.folder / key
     rows = list(results.rows)
     results.rows = rows[:2]
@@ -1030,7 +1030,7 @@ def test_results_that_the_disk_refuses_stay_until_it_takes_them(desk: StubDesk) 
     with refusing(lab.folder, 7):
         key = lab.start(ExperimentRequest(**ASKED), "ada")["id"]
         shown = wait(desk, key)
-        until(lambda: key not in lab._active, "the experiment is over")
+        until(lambda: lab._tasks.get(key) is None, "the experiment is over")
     assert shown["state"] == "complete" and shown["rows"] == 4
     again = lab.show(key)
     assert again["rows"] == 4 and "no space left" in again["about"]["notes"][-1]

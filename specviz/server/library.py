@@ -72,7 +72,7 @@ class Journal:
 
 
 class JournaledRun:
-    """A run that is kept elsewhere once it is over, and journaled until then."""
+    """A run that is kept elsewhere once it is over, journaled until then: cut off, it is found by the next server."""
 
     def __init__(self, run: Any, library: Library, owner: str) -> None:
         self.trace: tr.Trace = run.trace
@@ -87,12 +87,6 @@ class JournaledRun:
                 yield delta
         finally:
             self._library.forget(key, journal)
-
-    def finish(self) -> tr.Trace:
-        """The trace, once the run has come to its end."""
-        for _ in self:
-            pass
-        return self.trace
 
 
 class Library:
@@ -226,10 +220,6 @@ class Library:
         if owner:
             self.describe(key, owner=owner)
         return journal
-
-    def journal(self, run: Any, owner: str = "") -> JournaledRun:
-        """A run of something that keeps its runs itself: cut off, it is found here by the next server."""
-        return JournaledRun(run, self, owner)
 
     def forget(self, key: str, journal: Journal) -> None:
         """A guarded run is over: it is kept elsewhere, or not at all."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from decoders.errors import UserError
 from specviz.words import sentence
 
 from .forms import Missing
@@ -38,53 +38,83 @@ T = TypeVar("T", bound=Task)
 
 
 class Tasks(Generic[T]):
-    """The tasks of a page, of which ``at_once`` are done at a time and ``most`` are kept. ``name`` is what the work is
-    called in the log, ``gone`` says of a task that it is not kept any more.
+    """The tasks of a page, of which ``at_once`` are done at a time, in their order, and ``most`` are kept. ``name`` is
+    what the work is called in the log, ``gone`` says of a task that it is not kept any more.
     """
 
     def __init__(self, name: str, gone: str, *, at_once: int = 1, most: int = KEPT) -> None:
-        self.name, self.gone, self.most = name, gone, most
-        self._tasks: OrderedDict[str, T] = OrderedDict()
-        self._change, self._turn = threading.Lock(), threading.Semaphore(at_once)
+        self.name, self.gone, self.at_once, self.most = name, gone, at_once, most
+        self._tasks: dict[str, T] = {}
+        self._change, self._closing = threading.Condition(), False
 
     def close(self) -> None:
-        """Stop all."""
+        """Stop all, and take no more."""
+        self._closing = True
         for task in self.all():
-            task.cancel.set()
+            self.stop(task)
 
     def all(self) -> list[T]:
         """Those that are kept, the oldest first."""
         with self._change:
             return list(self._tasks.values())
 
+    def get(self, key: str) -> T | None:
+        """A task by its id; None where it is not kept (any more)."""
+        with self._change:
+            return self._tasks.get(key)
+
     def find(self, key: str, owner: str | None = None) -> T:
         """A task by its id, with ``owner`` one of that owner. Raises Missing."""
-        with self._change:
-            task = self._tasks.get(key)
+        task = self.get(key)
         if task is None or owner not in (None, task.owner):
             raise Missing(self.gone)
         return task
 
+    def stop(self, task: T) -> None:
+        """Stop a task; one that waits is over at once."""
+        task.cancel.set()
+        with self._change:
+            if task.state == "queued":
+                self._end(task, "stopped")
+
     def begin(self, task: T, work: Callable[[T], bool], check: Callable[[Sequence[T]], None]) -> None:
         """Queue a task. ``work`` returns whether it was done to its end, or stopped; ``check`` raises where no more may
-        go on beside those that it is given.
+        go on beside those that it is given. Raises UserError as the server goes down.
         """
         with self._change:
-            check([one for one in self._tasks.values() if one.goes_on])
-            over = [key for key, one in self._tasks.items() if not one.goes_on]
-            for key in over[: max(0, len(self._tasks) + 1 - self.most)]:
-                del self._tasks[key]
+            if self._closing:
+                raise UserError("the server is going down")
+            check(self._going())
             self._tasks[task.id] = task
+            self._trim()
         threading.Thread(target=self._work, args=(task, work), name=self.name, daemon=True).start()
 
+    def _going(self) -> list[T]:
+        return [task for task in self._tasks.values() if task.goes_on]
+
+    def _trim(self) -> None:
+        over = [key for key, task in self._tasks.items() if not task.goes_on]
+        for key in over[: max(0, len(self._tasks) - self.most)]:
+            del self._tasks[key]
+
+    def _end(self, task: T, state: str) -> None:
+        task.state = state
+        self._trim()
+        self._change.notify_all()
+
     def _work(self, task: T, work: Callable[[T], bool]) -> None:
+        with self._change:
+            self._change.wait_for(lambda: not task.goes_on or task in self._going()[: self.at_once])
+            if not task.goes_on:  # it was stopped meanwhile
+                return
+            task.state = "running"
         try:
-            with self._turn:
-                task.state = "running"
-                task.state = "done" if work(task) else "stopped"
+            state = "done" if work(task) else "stopped"
         except QueueFull:
-            task.state = "stopped"
+            state = "stopped"
         except Exception as problem:
             if not isinstance(problem, ValueError):
                 log.exception("%s: task %s failed", self.name, task.id)
-            task.error, task.state = sentence(problem), "failed"
+            state, task.error = "failed", sentence(problem)
+        with self._change:
+            self._end(task, state)

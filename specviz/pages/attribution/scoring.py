@@ -178,7 +178,7 @@ class Scorings(Service):
     def stop(self, id: Id, owner: Owner) -> bool:
         """Stop a scoring of ``owner``; what is done is kept. Whether there was one."""
         try:
-            self._tasks.find(id, owner).cancel.set()
+            self._tasks.stop(self._tasks.find(id, owner))
         except Missing:
             return False
         return True

@@ -151,9 +151,9 @@ class Doctor(Service):
 
     @post("stop")
     def stop(self, id: Id, owner: Owner) -> dict[str, Any]:
-        """Stop an examination at its next stage; its card. Raises Missing."""
+        """Stop an examination, at its next stage where it goes on; its card. Raises Missing."""
         one = self._tasks.find(id, owner)
-        one.cancel.set()
+        self._tasks.stop(one)
         return one.card()
 
     def _examine(self, one: Examination, target: Any) -> bool:

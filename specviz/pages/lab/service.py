@@ -8,9 +8,8 @@ import logging
 import shutil
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +36,10 @@ from specviz.server.bodies import Id, Listed
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import Missing, Refusal, RunSettings
 from specviz.server.http import Owner, attachment
+from specviz.server.library import JournaledRun
 from specviz.server.runner import QueueFull
 from specviz.server.store import EVERYBODY, UnknownTrace
+from specviz.server.tasks import Task, Tasks
 from specviz.shell.assets import plotly
 from specviz.views.examples import SAMPLES, TASKS
 from specviz.words import sentence
@@ -76,16 +77,13 @@ TABLES = {"table": "csv", "tex": "tex", "md": "md"}
 NOBODY = "nobody:"  # no user and no browser is called so
 
 
-@dataclass(eq=False)
-class Active:
+@dataclass(eq=False, kw_only=True)
+class Active(Task):
     """An experiment that waits or goes on."""
 
     planned: Plan
-    target: Any  # the model it was planned for
     results: Results
-    owner: str
     saved: SavedResults
-    cancel: threading.Event = field(default_factory=threading.Event)
     progress: Standing | None = None
     save_again: float = 0.0  # by the monotonic clock
     workers: Workers | None = None  # that do it, in place of the app's own model
@@ -98,16 +96,12 @@ class Lab(Service):
     shipped = SHIPPED
     cannot = "The lab cannot"
 
-    def __init__(self, desk: Desk, folder: Path | None = None) -> None:
+    def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._folder = folder
-        self._line: deque[Active] = deque()
-        self._active: dict[str, Active] = {}
+        self._tasks = Tasks[Active]("experiments", "this experiment is over", most=0)
         self._unsaved: FIFOCache[str, SavedResults] = FIFOCache(MAX_UNSAVED)
         self._owners: dict[str, str] = {}
-        self._change = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._closing = False
+        self._change = threading.Lock()
         self._pace: float | None = None
 
     def model_changed(self) -> None:
@@ -115,7 +109,7 @@ class Lab(Service):
 
     @property
     def folder(self) -> Path:
-        return self._folder or home() / "lab"
+        return home() / "lab"
 
     # --- what there is ---
 
@@ -144,10 +138,10 @@ class Lab(Service):
     def listing(self, owner: str) -> list[dict[str, Any]]:
         """Results that ``owner`` may see in a list, the newest first."""
         self._save_unsaved()
+        live = [active.results.about for active in self._tasks.all() if active.owner == owner]
         with self._change:
-            live = [a.results.about for a in self._active.values() if a.owner == owner]
             unsaved = [saved.results.about for saved in self._unsaved.values() if saved.owner == owner]
-            live += [about for about in unsaved if about not in live]
+        live += [about for about in unsaved if about not in live]
         kept = []
         for path in self.folder.glob(f"*/{ABOUT}") if self.folder.is_dir() else ():
             key = path.parent.name
@@ -212,42 +206,27 @@ class Lab(Service):
         """Queue an experiment: {"id"}, or {"asks": question} where it is long and "yes" was not said."""
         target = self.desk.target()
         planned = self.plan(asked, target)
-        with self._change:
-            mine = sum(active.owner == owner for active in self._active.values())
-        self.check(planned, mine)
+        self.check(planned, sum(active.owner == owner for active in self._tasks.all()))
         question = planned.asks(self._pace or pace(target))
         if question and not asked.yes:
             return {"asks": question}
         results = begin(planned, target)
-        saved = SavedResults(results, self.folder / results.id, owner)
-        active = Active(planned, target, results, owner, saved, workers=workers_of(asked, self.desk.rules))
-        active.results.about["state"] = "queued"
-        with self._change:
-            if self._closing:
-                raise UserError("the server is going down")
-            if len(self._line) >= MAX_WAITING:
-                raise UserError(f"{len(self._line)} experiments are waiting already: try again when one is over")
-            self._line.append(active)
-            self._active[active.results.id] = active
-            self._owners[active.results.id] = owner
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="experiments", daemon=True)
-                self._thread.start()
-            self._change.notify_all()
-        return {"id": active.results.id}
+        results.about["state"] = "queued"
+        active = Active(
+            id=results.id, owner=owner, planned=planned, results=results, workers=workers_of(asked, self.desk.rules),
+            saved=SavedResults(results, self.folder / results.id, owner),
+        )  # fmt: skip
+        self._owners[results.id] = owner
+        self._tasks.begin(active, lambda active: self._work(active, target), _check_room)
+        return {"id": results.id}
 
     @post("cancel")
     def cancel(self, id: Id, owner: Owner) -> bool:
         """Stop an experiment of ``owner``; what is done is kept. Whether there was one."""
-        with self._change:
-            active = self._active.get(id)
-            if active is None or active.owner != owner:
-                return False
-            active.cancel.set()
-            if active in self._line:
-                self._line.remove(active)
-                del self._active[id]
-                self._owners.pop(id, None)
+        try:
+            self._tasks.stop(self._tasks.find(id, owner))
+        except Missing:
+            return False
         return True
 
     @post("remove")
@@ -256,7 +235,7 @@ class Lab(Service):
         with self._change:
             mine = self._owner(id) in (EVERYBODY, owner)
             there = is_id(id) and (id in self._unsaved or (self.folder / id / ABOUT).is_file())
-            if id in self._active or not mine or not there:
+            if self._tasks.get(id) is not None or not mine or not there:
                 return False
             self._unsaved.pop(id, None)
         shutil.rmtree(self.folder / id, ignore_errors=True)
@@ -264,23 +243,18 @@ class Lab(Service):
 
     def close(self) -> None:
         """Stop everything; what is done is kept."""
-        with self._change:
-            self._closing = True
-            for active in self._active.values():
-                active.cancel.set()
-            self._change.notify_all()
+        self._tasks.close()
         self._save_unsaved()
 
     # --- what came out ---
 
     def results(self, key: str) -> Results:
         """Results by id, those that are still growing too (as they are now). Raises Missing."""
+        if (active := self._tasks.get(key)) is not None:
+            rows = list(active.results.rows)
+            arrange = active.planned.experiment.arrange
+            return Results(dict(active.results.about), arrange(rows) if arrange is not None and rows else rows)
         with self._change:
-            active = self._active.get(key)
-            if active is not None:
-                rows = list(active.results.rows)
-                arrange = active.planned.experiment.arrange
-                return Results(dict(active.results.about), arrange(rows) if arrange is not None and rows else rows)
             if (unsaved := self._unsaved.get(key)) is not None:
                 return Results(dict(unsaved.results.about), list(unsaved.results.rows))
         place = self._place(key)
@@ -295,12 +269,11 @@ class Lab(Service):
     def show(self, key: str, metrics: Listed = (), have: int = -1) -> dict[str, Any]:
         """Results as a page draws them; without charts where it ``have`` so many rows already. Raises Missing."""
         results = self.results(key)
-        with self._change:
-            active = self._active.get(key)
-            ahead = self._line.index(active) + 1 if active is not None and active in self._line else 0
+        active = self._tasks.get(key)
+        waiting = (place for place, one in enumerate(self._tasks.all()) if one.id == key and one.state == "queued")
         shown = {
             "id": key, "state": results.about["state"], "rows": len(results.rows), "about": results.about,
-            "ahead": ahead, "progress": progress_shown(active.progress if active is not None else None),
+            "ahead": next(waiting, 0), "progress": progress_shown(active.progress if active is not None else None),
             "total": results.about["runs"],
         }  # fmt: skip
         return shown if len(results.rows) == have else shown | draw(results, metrics or results.about["metrics"])
@@ -350,33 +323,21 @@ class Lab(Service):
 
     # --- the worker ---
 
-    def _work(self) -> None:
-        while self._work_once():
-            pass
-
-    def _work_once(self) -> bool:
-        """Run the next experiment, and hold on to nothing of it; False when the server goes down."""
-        with self._change:
-            while not self._line and not self._closing:
-                self._change.wait()
-            if self._closing:
-                return False
-            active = self._line.popleft()
+    def _work(self, active: Active, target: Any) -> bool:
+        """Run an experiment; what came of it is kept."""
         try:
             with owned_by(active.owner):
-                self._run(active)
+                self._run(active, target)
         except Exception as problem:
-            log.exception("experiment %s failed", active.results.id)
+            log.exception("experiment %s failed", active.id)
             active.results.about["state"] = "error"
             active.results.about["notes"].append(sentence(problem))
             self._save(active)
-        with self._change:
-            self._active.pop(active.results.id, None)
         trim(self.folder, self._owners)
         return True
 
-    def _run(self, active: Active) -> None:
-        target, results, planned = active.target, active.results, active.planned
+    def _run(self, active: Active, target: Any) -> None:
+        results, planned = active.results, active.planned
         folder = self.folder / results.id
         experiment = planned.experiment
         results.about["state"] = "running"
@@ -398,7 +359,7 @@ class Lab(Service):
         ) -> Any:
             settings = RunSettings(max_new_tokens=new, temperature=experiment.temperature, length=experiment.length)
             run = self.desk.run_of(target, case.prompt, method, title, cancel, params=dict(params), settings=settings)
-            return run if self.desk.library is None else self.desk.library.journal(run, active.owner)
+            return run if self.desk.library is None else JournaledRun(run, self.desk.library, active.owner)
 
         def on_worker(work: Any) -> Any:
             try:
@@ -433,17 +394,22 @@ class Lab(Service):
         saved = active.saved.save(self.desk.store)
         with self._change:
             if saved:
-                self._unsaved.pop(active.results.id, None)
+                self._unsaved.pop(active.id, None)
             else:
-                self._unsaved[active.results.id] = active.saved
+                self._unsaved[active.id] = active.saved
         now = time.monotonic()
         active.save_again = now + (now - started) / SAVE_SHARE
 
     def _save_unsaved(self) -> None:
         """Write the results that only the memory has, where the disk takes them by now."""
         with self._change:
-            over = {key: saved for key, saved in self._unsaved.items() if key not in self._active}
+            over = {key: saved for key, saved in self._unsaved.items() if self._tasks.get(key) is None}
         for key, saved in over.items():
             if saved.save(self.desk.store):
                 with self._change:
                     self._unsaved.pop(key, None)
+
+
+def _check_room(going: Sequence[Active]) -> None:
+    if (waiting := sum(one.state == "queued" for one in going)) >= MAX_WAITING:
+        raise UserError(f"{waiting} experiments are waiting already: try again when one is over")
