@@ -91,27 +91,25 @@ def open_desk(
                 target.engines.begin(runner.busy)
             return target
 
-        def load() -> Any:
-            from decoders.drafters.sps import offer_drafter
-
-            target = open_on(chosen, weights, loader.tell)
+        def open_named(model: str, on: str | None, tell: Tell, *pardoned: type[Exception]) -> Any:
+            target = open_on(model, on, tell)
             if drafter is not None:
-                offer_drafter(target, drafter)
-            remember(model_place(chosen), target)
+                from decoders.drafters.sps import offer_drafter
+
+                with contextlib.suppress(*pardoned):
+                    offer_drafter(target, drafter)
+            remember(model_place(model), target)
+            return target
+
+        def load() -> Any:
+            target = open_named(chosen, weights, loader.tell)
             if pool is not None and backends is not None:
                 opening = {"model": chosen, "device": device, "engine": engine, "weights": weights}
                 pool.begin(hosting_of(backends, target, opening, drafter))
             return target
 
         def pick(model: str, on: str, tell: Tell) -> Any:
-            from decoders.drafters.sps import offer_drafter
-
-            target = open_on(model, on, tell)
-            if drafter is not None:
-                with contextlib.suppress(UserError):  # it was named for the first model: SpS says what it lacks
-                    offer_drafter(target, drafter)
-            remember(model_place(model), target)
-            return target
+            return open_named(model, on, tell, UserError)  # its drafter was named for the first: SpS says what it lacks
 
         def other(key: str) -> Any:
             from decoders.model.target.size import check_fits, size_of

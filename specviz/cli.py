@@ -25,9 +25,7 @@ PACKAGES = tuple(str(Path(__file__).parent.parent / name) + os.sep for name in (
 
 
 class Parser(argparse.ArgumentParser):
-    """Takes options by their full names only, and refuses in one line; a command's module fills its parser when the
-    command is asked for.
-    """
+    """Takes options by full names only, refuses in one line; a command's module fills its parser when it is used."""
 
     command = ""  # whose module has not been imported yet
 

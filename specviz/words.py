@@ -38,7 +38,7 @@ def short_number(count: float) -> str:
     return f"{value:.3g}{unit}"
 
 
-def decimal(value: float | None, digits: int = 3) -> str:
+def decimal(value: float | None) -> str:
     """A number as people read it, to three digits; a dash where there is none. The browser's ``format`` is the same.
 
     >>> decimal(8.2308), decimal(1234.5), decimal(0.00001234), decimal(12), decimal(0.1), decimal(None)
@@ -51,7 +51,7 @@ def decimal(value: float | None, digits: int = 3) -> str:
         return f"{value:,.0f}"
     if size < 0.001:
         return f"{value:.1e}".replace("e-0", "e-")
-    return f"{value:#.{digits}g}".rstrip(".")
+    return f"{value:#.3g}".rstrip(".")
 
 
 def decimals(value: float | None, digits: int) -> str:

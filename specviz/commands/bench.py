@@ -258,9 +258,7 @@ def _ledger(
 
 
 def spread(value: Spread | None, form: Callable[[float], str]) -> str:
-    """Median with quartiles, e.g. ``2.03 (1.98–2.11)``, each number in the same form; of fewer than four numbers the
-    median alone.
-    """
+    """Median with quartiles, as in ``2.03 (1.98–2.11)``, in one form; of fewer than four numbers the median alone."""
     if value is None:
         return "–"
     return form(value.median) + (f" ({form(value.low)}–{form(value.high)})" if value.count >= QUARTERED else "")

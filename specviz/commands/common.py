@@ -34,9 +34,7 @@ LINE_SECONDS = 20  # between lines of progress, where no bar can be drawn
 
 
 def prompt_records(args: argparse.Namespace) -> list[PromptRecord]:
-    """The prompts that ``add_prompts``' options name; without a file the examples for the model, which is then what
-    ``args.prompts`` names.
-    """
+    """The prompts that ``add_prompts``' options name, else the model's examples, which ``args.prompts`` then names."""
     from decoders.prompt.files import by_category, read_prompts
     from specviz.views.examples import file
 
@@ -262,9 +260,7 @@ def progress_bar(label: str, *, lines: bool = True, told_now: bool = False) -> I
 
 @contextmanager
 def opening() -> Iterator[Callable[[str, float], None]]:
-    """Progress of ``load_target`` on stderr: a bar for a model that takes long to open; where stderr is
-    no terminal, a line.
-    """
+    """Progress of ``load_target`` on stderr, where opening takes long: a bar, or a line where it is no terminal."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
@@ -308,9 +304,7 @@ def first_set(args: argparse.Namespace, *names: str) -> str:
 
 
 def read_traces(path: Path) -> list[Trace]:
-    """The runs in a file: a trace, or what ``specviz import`` reads (a server's answer, a run's rounds). Raises
-    TraceError, or ImportFault, with a sentence.
-    """
+    """The runs in a file: a trace, or what ``specviz import`` reads. Raises TraceError or ImportFault."""
     from decoders.importers import NotALog, open_log
     from decoders.trace.files import load
     from decoders.trace.tables import TraceError

@@ -56,10 +56,7 @@ def run(args: argparse.Namespace) -> int:
             "recorded runs and a prompt are given: leave one out" if asked else "nothing to compare: give --prompt "
             "TEXT or --prompt-file F with --methods A B, or recorded runs of one prompt"
         )  # fmt: skip
-    if args.traces:
-        traces, notes, target = _load_runs(args), [], None
-    else:
-        traces, notes, target = _decode(args)
+    traces, notes, target = (_load_runs(args), [], None) if args.traces else _decode(args)
     base = next((key for key, trace in traces.items() if is_plain(trace)), None)
     plain = traces.get(base or "")
     lanes: dict[str, dict[str, Any]] = {}

@@ -81,9 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_again(args: argparse.Namespace, traces: list[Any]) -> list[Any]:
-    """The runs as a model of the user's own reads and drafts them. Of several, one that it cannot read stays as it is,
-    with a note.
-    """
+    """The runs as a model of the user's reads and drafts them. Of several, one that it cannot read gets a note."""
     from decoders import load_target
     from decoders.study.look.imported_run import read_again, redraft
 

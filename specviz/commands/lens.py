@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specviz.words import decimals
 
@@ -46,9 +46,6 @@ def _text(seen: Lens, token: int) -> str:
 
 
 def _table(seen: Lens) -> None:
-    def cells(course: Any, layer: int) -> list[str]:
-        return [decimals(course.probs[layer], 3), f"#{course.ranks[layer] + 1}"]
-
     pair = [seen.drafted] if seen.own.token == seen.drafted.token else [seen.drafted, seen.own]
     names = ("drafted", "target's own")
     heads = ["layer", "first choice", "p"]
@@ -56,7 +53,7 @@ def _table(seen: Lens) -> None:
         heads += [f"{name} {_text(seen, course.token)}", "rank"]
     rows = []
     for layer, (token, prob) in enumerate(seen.tops):
-        numbers = [cell for one in pair for cell in cells(one, layer)]
+        numbers = [cell for one in pair for cell in (decimals(one.probs[layer], 3), f"#{one.ranks[layer] + 1}")]
         rows.append([str(layer) if layer else "embedding", _text(seen, token), decimals(prob, 3), *numbers])
     title = f"step {seen.step + 1}, node {seen.node}: what the layers say (computed now, teacher-forced)"
     common.show_table(heads, rows, title, right=2)

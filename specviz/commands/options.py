@@ -106,9 +106,7 @@ def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:
 def add_methods(
     parser: argparse._ActionsContainer, help: str = "names, or all (default)", *, one: bool = False, sets: bool = True
 ) -> None:
-    """``--methods`` and ``--set``, spelt alike in all commands; ``one``: only one method makes sense. ``--method``, an
-    older spelling, is taken too.
-    """
+    """``--methods`` (in old spelling ``--method``) and ``--set``; ``one``: only one method makes sense."""
     parser.add_argument("--methods", nargs=1 if one else "+", metavar="NAME", action="extend", help=help)
     alias(parser, "--method", "--methods")
     if sets:

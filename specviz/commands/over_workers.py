@@ -48,9 +48,7 @@ def worker_count(args: argparse.Namespace) -> int:
 
 
 def workers_of(args: argparse.Namespace) -> Workers:
-    """The workers that are asked for; a setting of one kind says which kind. Raises UserError for options that
-    contradict each other.
-    """
+    """The workers asked for; a setting of one kind says which kind. Raises UserError where options contradict."""
     for name, kind in (("ray_address", "ray"), ("slurm", "slurm")):
         if getattr(args, name) and args.on not in ("", kind):
             raise UserError(
@@ -76,16 +74,16 @@ def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Resul
     )
     if target.device.type == "cuda":  # its memory is the workers' from here on
         target.model.to("cpu")
-    total = len({unit.key for unit in ready.units})
+    keys = {unit.key for unit in ready.units}
     try:
         with progress(planned.experiment.title) as told:
             results = ready.run(told)
     finally:
         list_in_lab(ready)
     if results.about["state"] == "cancelled":
-        done = len(ready.finished_keys())
+        done = len(ready.folder.list_units()[0] & keys)
         common.say(
-            f"stopped: {done} of {counted(total, 'unit')} finished. To go on, give the same command with "
+            f"stopped: {done} of {counted(len(keys), 'unit')} finished. To go on, give the same command with "
             f"--results {ready.folder.place} --resume",
             error=True,
         )

@@ -146,10 +146,8 @@ class _Validations:
 
     def __init__(self, folder: Path, units: Sequence[Unit], told: Callable[[Standing], None]) -> None:
         self.places = {f"{u.payload['part']} seed {u.payload['seed']}": _place(folder, u.payload) for u in units}
-        self.told, self.steps = (
-            told,
-            {name: (_last_validation(place).get("step")) for name, place in self.places.items()},
-        )
+        self.steps = {name: _last_validation(place).get("step") for name, place in self.places.items()}
+        self.told = told
 
     def __call__(self, standing: Standing, key: str | None) -> None:
         self.told(standing)

@@ -70,9 +70,7 @@ def _apart(rows: list[Row], places: Iterable[tuple[int, int]], labels: Callable[
 
 
 def part_of(target: Target, params: Mapping[str, Any]) -> tuple[Path, Part]:
-    """The folder and description of the prompt tokens that PPD's parameters mean. Raises UserError for those that are
-    missing, damaged or of another target.
-    """
+    """Folder and description of the prompt tokens that PPD's parameters name. Raises UserError where none will do."""
     from decoders.parts import find_part, load_part, read_part
 
     named = params.get("part")

@@ -54,9 +54,7 @@ def _summary(records: Sequence[PromptRecord]) -> PromptRecord:
 
 
 def _completion(record: PromptRecord, *, split: bool) -> PromptRecord:
-    """A code cut off before one of its lines, which is the reference; ``split``: the function it is in is the
-    question.
-    """
+    """A code cut off before one of its lines, which is the reference; ``split``: its function is the question."""
     lines = [line for line in "\n".join(record.context).splitlines() if not line.startswith("```")]
     at = next(n for n in range(len(lines) - 1, 0, -1) if lines[n].strip())
     begins = max((n for n in range(at) if lines[n].startswith("def ")), default=0)

@@ -285,9 +285,7 @@ def columns_of_profile(key: str, amounts: Mapping[str, Mapping[str, float]]) -> 
 
 
 def learning(log: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
-    """The columns of a training's log: acceptance of a draft model per step, or the loss of prompt tokens on held-out
-    documents.
-    """
+    """The columns of a training's log: a draft model's acceptance per step, or prompt tokens' held-out loss."""
     key, name = (LEARNING, "acceptance") if log and "acceptance" in log[0] else (LOSS, "held_out_loss")
     return columns_of_profile(key, {str(at["step"]): {TOTAL: at[name], COUNT: 1} for at in log})
 

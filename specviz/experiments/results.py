@@ -323,9 +323,7 @@ def place_of(profile: Profile, place: str) -> str:
 
 
 def profile_table(results: Results, profile: Profile) -> ResultTable:
-    """A profile as a table: a row per series and place, a column per part; behind them the counts, where they say
-    something.
-    """
+    """A profile as a table: a row per series and place, a column per part; then counts, where they say something."""
     drawn = [
         (" · ".join(part for part in (p["series"], NAMES.get(p["x"], p["x"])) if part), profile_of(profile, p))
         for _, p in profile_points(results, list(points(results, [profile.key])))

@@ -10,7 +10,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,10 +83,6 @@ class Spread:
             with contextlib.suppress(UserError):  # a folder that refuses has stopped the sweep already
                 self.save()
         return self.results
-
-    def finished_keys(self) -> set[str]:
-        """The keys of its units that are finished."""
-        return self.folder.list_units()[0] & {unit.key for unit in self.units}
 
     def save(self) -> None:
         """Keep the results as a whole beside the units, as the Lab opens them."""
@@ -176,17 +172,14 @@ class _Book:
 
     def __init__(self, planned: Plan, units: Sequence[Unit], folder: Folder) -> None:
         self.planned, self.folder = planned, folder
-        self.places: dict[str, int] = {}
-        for place, unit in enumerate(units):
-            self.places.setdefault(unit.key, place)
+        self.places = {unit.key: place for place, unit in reversed([*enumerate(units)])}  # the first of equal ones
         self._rows: dict[int, list[Row]] = {}
 
     def read(self, key: str) -> list[Row]:
         """A unit's rows, whatever became of it."""
         place = self.places[key]
-        rows = self.folder.rows(key) or []
         made: list[Row] = []
-        for row in rows:
+        for row in self.folder.rows(key) or ():
             made += [row] if "series" in row else failed_rows(self.planned, place, str(row["error"]))
         if self.planned.experiment.repeats:
             made = [{**row, "place": place} for row in made]
@@ -196,9 +189,7 @@ class _Book:
     def rows(self) -> list[Row]:
         """Those of all units that are over."""
         finished, failed = self.folder.list_units()
-        for key in self._missing(finished | failed):
-            self.read(key)
+        for key in finished | failed:
+            if key in self.places and self.places[key] not in self._rows:
+                self.read(key)
         return [row for _, rows in sorted(self._rows.items()) for row in rows]
-
-    def _missing(self, there: Iterable[str]) -> list[str]:
-        return [key for key in there if key in self.places and self.places[key] not in self._rows]

@@ -18,9 +18,7 @@ EPOCH = 96  # documents
 
 
 class Epochs:
-    """The first documents of another source again and again, ``batch`` of them a chunk, each epoch in an order of its
-    own.
-    """
+    """The first documents of a source again and again, ``batch`` a chunk, each epoch in an order of its own."""
 
     def __init__(self, source: Source, batch: int, documents: int) -> None:
         self.source, self.batch = source, batch

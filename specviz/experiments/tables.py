@@ -309,9 +309,7 @@ def _cell(rows: Sequence[Row], prompts: int, mean: Mean, form: Form, best: bool)
 
 
 def _best(key: str, means: Mapping[str, Mean], eligible: Collection[str], form: Form) -> set[str]:
-    """The columns whose number, as it is shown, is the best; none where there is nothing to choose from, or where a
-    timed number's range meets another's.
-    """
+    """The columns with the best number as it is shown; none without a choice, or where a timed range meets another."""
     values = {name: mean.mean for name, mean in means.items() if mean.mean is not None and name in eligible}
     if key not in BETTER or len(values) < 2:
         return set()

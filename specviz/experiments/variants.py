@@ -96,10 +96,8 @@ class Variant:
         from decoders.parts import is_part, read_part
 
         folder = self.folder(key) / "part"
-        if not is_part(folder):
-            return None
         with contextlib.suppress(UserError):
-            return list(read_part(folder).training["log"])
+            return list(read_part(folder).training["log"]) if is_part(folder) else None
         return None
 
 

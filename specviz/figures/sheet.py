@@ -96,13 +96,6 @@ class Sheet:
         self.items.append(Shape(corners, stroke, fill, line, dash))
         self.height = max(self.height, y + high)
 
-    def paragraph(self, x: float, y: float, text: str, size: float = BODY, *, color: str = INK) -> float:
-        """Writes words from the base line ``y`` on, as wide as the sheet; returns the next base line."""
-        for words in wrap(text, self.width - x, size):
-            self.text(x, y, words, size, color=color)
-            y += 1.3 * size
-        return y
-
 
 def wrap(text: str, wide: float, size: float = BODY) -> Iterator[str]:
     """The lines of a text; a word that is wider than a line is broken.

@@ -30,6 +30,7 @@ from .sheet import (
     shorten,
     token_face,
     width,
+    wrap,
 )  # fmt: skip
 from .words import Pieces, part_of, rows_of, step_sentence
 
@@ -62,8 +63,8 @@ def step_figure(trace: Trace, step: int) -> Sheet:
     sheet = Sheet(title, step_sentence(trace, step))
     y = _source(sheet, trace, step)
     y = _tree(sheet, tree_rows(trace, step), y)
-    head = f"Step {step + 1} of {total}. "
-    sheet.paragraph(0, y + 6, head + sheet.about)
+    for n, words in enumerate(wrap(f"Step {step + 1} of {total}. {sheet.about}", sheet.width)):
+        sheet.text(0, y + 6 + 1.3 * BODY * n, words)
     sheet.height += 1
     return sheet
 

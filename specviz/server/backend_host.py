@@ -19,10 +19,10 @@ from specviz.workers.kinds import Workers
 from specviz.workers.plain import code_of, open_alike
 from specviz.workers.processes import worker_device
 
+from .job import RunLike, copy_of
+
 if TYPE_CHECKING:
     from decoders import Target
-
-    from .job import RunLike
 
 PACKAGES = ("decoders", "specviz/server", "specviz/workers", "specviz/pages")  # alike in the app and its backends
 
@@ -126,17 +126,16 @@ class _TraceCursor:
     """The part of a trace that the other side has."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self.tables: dict[str, dict[str, list[Any]]] = {name: _copy(table) for name, table in trace.tables.items()}
+        self.trace, self.sent = trace, copy_of(trace)
         self.entries = {name: json.dumps(value) for name, value in trace.run.items()}
 
     def step(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> dict[str, Any]:
         """Message beside a delta."""
-        for table, columns in delta.items():
-            for name, values in columns.items():
-                self.tables[table][name].extend(values)
-        uneven = {name: table for name, table in self.trace.tables.items() if _rows(table) != _rows(self.tables[name])}
-        self.tables |= {name: _copy(table) for name, table in uneven.items()}
+        self.sent.extend(delta)
+        trace = self.trace
+        uneven = {name: table for name, table in trace.tables.items() if trace.rows(name) != self.sent.rows(name)}
+        if uneven:
+            self.sent = copy_of(trace)
         return {"run": self._changes(), "tables": uneven}
 
     def rest(self) -> dict[str, Any]:
@@ -144,7 +143,7 @@ class _TraceCursor:
         columns = {
             table: changed
             for table, mine in self.trace.tables.items()
-            if (changed := {name: c for name, c in mine.items() if self.tables.get(table, {}).get(name) != c})
+            if (changed := {name: c for name, c in mine.items() if self.sent.tables.get(table, {}).get(name) != c})
         }
         return {"run": self._changes(), "tables": columns}
 
@@ -155,14 +154,6 @@ class _TraceCursor:
             if self.entries.get(name) != text:
                 self.entries[name], changed[name] = text, value
         return changed
-
-
-def _copy(table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    return {name: list(values) for name, values in table.items()}
-
-
-def _rows(table: Mapping[str, list[Any]]) -> int:
-    return len(next(iter(table.values()), ()))
 
 
 class RemoteRun:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from decoders.prompt.codec import to_json
@@ -18,9 +18,7 @@ from .runner import QueueFull, Runner
 
 
 class Counter:
-    """The queue before the model in use. ``memory`` is what pages remember of what they did with it (``work_on``),
-    where there are no backends.
-    """
+    """The queue before the model in use. ``memory``: what pages remember (``work_on``), where there are no backends."""
 
     def __init__(self, runner: Runner, loader: Loader) -> None:
         self.runner, self.loader = runner, loader
@@ -41,9 +39,7 @@ class Counter:
         return self.loader.target
 
     def on_worker(self, work: Callable[[], Any]) -> Any:
-        """Do ``work`` with the model when no run waits, and return its result. Raises QueueFull as the server goes
-        down.
-        """
+        """Do ``work`` with the model when no run waits; its result. Raises QueueFull as the server goes down."""
         return self.runner.on_worker(work, device=self._device())
 
     def _device(self) -> str:
@@ -108,10 +104,7 @@ class Counter:
         asked = {**options, "sampling": dataclasses.asdict(options["sampling"]), "prompt": to_json(prompt)}
         if method.keeps:
             seat = self.seat_of([method], owner)
-
-        def build(cancel: threading.Event) -> Any:
-            return pool.run(asked, owner, cancel)
-
+        build = partial(pool.run, asked, owner)
         return self.queue(build, title=options["title"], owner=owner, session=session, device=LINE, seat=seat)
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -325,10 +326,7 @@ class Desk(Counter):
         if self.uses_backends(target):
             options = self._options(method, name, values, common)
             return self.queue_away(chosen, prompt, options, owner=owner, session=session, seat=seat)
-
-        def build(cancel: threading.Event) -> Any:
-            return self.run_of(target, prompt, method, name, cancel, params=values, settings=common)
-
+        build = partial(self.run_of, target, prompt, method, name, params=values, settings=common)
         return self.queue(build, title=name, owner=owner, session=session)
 
     def check_size(self, form: PromptForm | str, new_tokens: int = 0) -> None:

@@ -87,11 +87,9 @@ class Guard:
                 if length.isdecimal() and int(length) > most:
                     raise _too_large(most)
                 receive = _bound(receive, most)
-        except _NotSignedIn as problem:
-            await problem.answer(request)(scope, receive, send)
-            return
         except Refusal as problem:
-            await refusal(problem)(scope, receive, send)
+            to_login = problem.status_code == 401 and path == "/" and request.method == "GET"
+            await (_login(request) if to_login else refusal(problem))(scope, receive, send)
             return
         await self.app(scope, receive, self._page(send, request) if path == "/" and request.method == "GET" else send)
 
@@ -113,7 +111,7 @@ class Guard:
         return None
 
     def _admit(self, request: Request, writes: bool) -> str:
-        """Whose limits count for a request; a signed-in user's name is in its scope from here on. Raises Refused."""
+        """Whose limits count for a request; a signed-in user's name is in its scope from here on. Raises Refusal."""
         path, headers = request.scope["path"], request.headers
         address = request.client.host if request.client else ""
         who = address
@@ -122,7 +120,7 @@ class Guard:
                 return address
             name = self.users.who(request.cookies.get(SESSION, "")[:100])
             if not name:
-                raise _NotSignedIn
+                raise Refusal(401, "You are not signed in, or no longer: load the page again and sign in.")
             who = request.scope[OWNER] = f"user:{name}"  # a colon: no browser's id can be that
         elif not self.rules.is_shared:
             who = browser_id(headers.get("cookie")) or address
@@ -183,15 +181,10 @@ class Guard:
         return send_page
 
 
-class _NotSignedIn(Exception):
-    """Nobody is signed in: the login page for somebody who looks at the page, a sentence for everything else."""
-
-    @staticmethod
-    def answer(request: Request) -> ASGIApp:
-        if request.scope["path"] == "/" and request.method == "GET":
-            query = request.scope["query_string"].decode("latin-1")
-            return RedirectResponse("login" + (f"?next={quote('?' + query, safe='')}" if query else ""), 303)
-        return refusal(Refusal(401, "You are not signed in, or no longer: load the page again and sign in."))
+def _login(request: Request) -> Response:
+    """The way to the login page, for somebody who looks at the page."""
+    query = request.scope["query_string"].decode("latin-1")
+    return RedirectResponse("login" + (f"?next={quote('?' + query, safe='')}" if query else ""), 303)
 
 
 def _response(problem: Refusal, request: Request) -> Response:

@@ -62,7 +62,7 @@ class Job:
 
     def begin(self, trace: Trace) -> None:
         with self._lock:
-            self._copy = _copy(trace)
+            self._copy = copy_of(trace)
             self.feed.publish({"state": "running"})
 
     def add(self, delta: Mapping[str, Mapping[str, list[Any]]], trace: Trace) -> None:
@@ -75,10 +75,11 @@ class Job:
             if all(self._copy.rows(name) == trace.rows(name) for name in trace.tables):
                 self.feed.publish({"delta": delta, "run": update})
             else:
-                self._copy = _copy(trace)
+                self._copy = copy_of(trace)
                 self.feed.publish({"reload": True})
 
 
-def _copy(trace: Trace) -> Trace:
+def copy_of(trace: Trace) -> Trace:
+    """A trace that stays as it is while another one grows."""
     tables = {name: {c: list(values) for c, values in table.items()} for name, table in trace.tables.items()}
     return Trace(trace.run.copy(), tables)

@@ -167,9 +167,7 @@ class Library:
             self._later.start()
 
     def save_unsaved(self, *, at_once: bool = False) -> None:
-        """Write the runs that only the memory has, if the disk takes them by now; at most once in a second, unless
-        ``at_once``.
-        """
+        """Write the runs that memory alone has, if the disk takes them; once a second, unless ``at_once``."""
         due = at_once or time.monotonic() - self._tried > 1
         if not self.unsaved or self._memory is None or not due or not self._saving.acquire(blocking=False):
             return
@@ -287,9 +285,7 @@ class Library:
                 (self.folder / f"{key}{suffix}").unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """Remove the files beyond the limits whose runs were not used for longest; runs of this server are the newest,
-        whatever the clock says.
-        """
+        """Remove files beyond the limits, the least recently used first; this server's own runs are the newest."""
         memory = self._memory
         used, share = ({}, FAIR_SHARE) if memory is None else (memory.ages(), memory.fair_share)
         with self._change:
@@ -364,9 +360,7 @@ class Library:
                 self.bring(path.stem, store, shared=shared)
 
     def _sweep(self) -> None:
-        """Remove what a killed server was about to write and had not renamed yet; and take from others what earlier
-        versions let them read.
-        """
+        """Remove what a killed server had not renamed yet; hide from others what earlier versions let them read."""
         for path in (self.folder, *self.folder.iterdir()):
             with contextlib.suppress(OSError):
                 mode = path.stat().st_mode

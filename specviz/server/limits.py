@@ -63,9 +63,7 @@ PUBLIC = Rules(public=True, runs=20, waiting=6, prompt=40_000, new_tokens=1024, 
 def rules_for(
     *, public: bool, accounts: bool, changed: Mapping[str, str] | None = None, pickers: Sequence[str] = ()
 ) -> Rules:
-    """The rules of a server. ``changed`` holds numbers as they are typed, ``pickers`` the users who may choose the
-    model. Raises ValueError with one sentence.
-    """
+    """A server's rules; ``changed``: numbers as typed; ``pickers``: who may choose the model. Raises ValueError."""
     start = replace(PUBLIC, accounts=accounts) if public else SHARED if accounts else Rules()
     numbers: dict[str, int] = {}
     for name, text in (changed or {}).items():

@@ -31,9 +31,7 @@ Tell = Callable[[str, float], None]  # what is being done, and how far it is (fr
 
 @dataclass(slots=True)
 class Coming:
-    """A model that is being loaded in place of the one in use: its source, weights and name, who chose it, and how far
-    it is.
-    """
+    """A model that is loaded in place of the one in use: source, weights, name, who chose it, and how far it is."""
 
     model: str
     weights: str

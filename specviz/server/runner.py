@@ -315,7 +315,9 @@ class Runner:
                 self._others += 1
         if other is not None:
             try:
-                _settle(other)
+                other.future.set_result(other.work())
+            except BaseException as problem:  # it belongs to whoever waits for the result
+                other.future.set_exception(problem)
             finally:
                 with self._change:
                     self._others -= 1
@@ -429,10 +431,3 @@ def _in_context(work: Callable[[], Any]) -> Callable[[], Any]:
         return context.run(work)
 
     return do
-
-
-def _settle(other: _Other) -> None:
-    try:
-        other.future.set_result(other.work())
-    except BaseException as problem:  # it belongs to whoever waits for the result
-        other.future.set_exception(problem)

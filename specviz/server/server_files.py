@@ -12,9 +12,7 @@ MOST_REQUESTS = 20  # of one log that are opened at once
 
 
 def import_runs(data: bytes, problem: Exception) -> list[Any]:
-    """The runs in a file of a server. Raises Refusal: with ``problem`` where it is none, and with the numbers where it
-    has no run.
-    """
+    """The runs in a server's file. Raises Refusal: ``problem`` where it is none, its numbers where it has no run."""
     from decoders.importers import ImportFault, NotALog, open_log
 
     try:

@@ -261,11 +261,6 @@ class TraceStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    @property
-    def bytes(self) -> int:
-        with self._lock:
-            return sum(len(e.blob) for e in self._entries.values())
-
     def usage(self) -> dict[str, int]:
         """Number of runs (the gallery apart) and the bytes they take, with the limits."""
         with self._lock:
@@ -306,9 +301,7 @@ def load_folder(store: TraceStore, folder: Path, kind: str) -> int:
 
 @functools.lru_cache(maxsize=16)
 def _entries(files: Sequence[tuple[Path, int, int]]) -> list[tuple[str, bytes, dict[str, Any]]]:
-    """Per readable trace file its id, compressed JSON and summary; the time of its last change (ns) and its size
-    (bytes) tell one file's versions apart.
-    """
+    """Per readable file its id, compressed JSON and summary; change time (ns) and size (bytes) tell versions apart."""
     traces = []
     for path, _, _ in files:
         try:

@@ -52,9 +52,7 @@ def asset(name: str) -> Asset | None:
 
 @cache
 def head() -> str:
-    """The import map, the modules that draw the first view, and the styles. The first module asks for the run while
-    the others are still on their way.
-    """
+    """The import map, the first view's modules, the styles. The first module asks for the run while others load."""
     # "./": an address in an import map begins with a dot or a slash
     addresses = web.import_map(f"./{BASE}")
     preloads = [f'<link rel="modulepreload" href="{addresses[name]}">' for name in web.reachable(ENTRY)]

@@ -100,9 +100,7 @@ PAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A run of a site, with what its list says of it beside what the run says itself. ``gold``: its known quotes as
-    they stand beside its file.
-    """
+    """A run of a site, with what its list says besides. ``gold``: its known quotes as they stand beside its file."""
 
     trace: Trace
     tags: tuple[str, ...] = ()

@@ -110,9 +110,7 @@ class Shard:
             self.parts[table].append(pa.table(arrays, schema=schema_of(table)))
 
     def write(self, folder: Path) -> str:
-        """Write all configs' files below ``folder``; gives their name. A config without rows has a file, too, so that
-        every config can be opened.
-        """
+        """Write all configs' files below ``folder``, those without rows too, so that each opens; their name."""
         name = hashlib.sha256("".join(sorted(self.digests.values())).encode()).hexdigest()[:16]
         for config, parts in self.parts.items():
             place = folder / "data" / config
@@ -127,9 +125,7 @@ def _number(value: Any) -> float | None:
 
 
 def card(rows: Sequence[Mapping[str, Any]], before: str = "") -> str:
-    """A dataset's README: how its configs are opened, and which runs it has. What people wrote into an earlier one
-    stays, in its front matter and in its text.
-    """
+    """A dataset's README: how its configs are opened, what runs it has; what people wrote into an earlier one stays."""
     import yaml
 
     front, body = _front_matter(before)

@@ -65,9 +65,7 @@ def read_page(html: str) -> dict[str, Any]:
 
 
 def page(title: str, head: str, body: str, policy: str) -> str:
-    """A page that works from disk: ``head`` brings its style, ``body`` elements and scripts, as markup; ``policy`` is
-    what it may load.
-    """
+    """A page that works from disk: style in ``head``, elements and scripts in ``body``; ``policy``: what may load."""
     return f"""<!doctype html>
 <html lang="en">
 <head>

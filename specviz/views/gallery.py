@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decoders.model.files.catalog import SMOLLM2
@@ -22,6 +21,8 @@ from .examples import examples
 
 if TYPE_CHECKING:
     from decoders import Target
+
+NEW_TOKENS = 160  # of an answer, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +57,9 @@ def list_runs() -> tuple[GalleryRun, ...]:
     )
 
 
-def record_gallery(
-    target: Target,
-    folder: Path,
-    runs: Sequence[GalleryRun] = (),
-    *,
-    max_new_tokens: int = 160,
-    say: Callable[[str], None] = print,
-) -> list[Path]:
-    """Record ``runs``, or all that are listed, into ``folder`` (created if missing).
-
-    A run's file is replaced when all are recorded; with all, files of runs that are no longer listed are removed.
-    Raises UserError if a method or a prompt is refused.
+def record_gallery(target: Target, runs: Sequence[GalleryRun]) -> None:
+    """Record ``runs``, or all that are listed where there are none. A run's file is replaced when all are recorded;
+    with all, files of runs that are no longer listed are removed. Raises UserError if a method or a prompt is refused.
     """
     from decoders import Sampling, find_method, record
 
@@ -77,20 +69,18 @@ def record_gallery(
         example = by_name[run.example]
         prompt = replace(example.record.prompt(target.tokenizer), reference=example.record.reference)
         trace = record(
-            target, prompt, run.method, sampling=Sampling(run.temperature), max_new_tokens=max_new_tokens,
+            target, prompt, run.method, sampling=Sampling(run.temperature), max_new_tokens=NEW_TOKENS,
             title=example.label, compare=not find_method(run.method).lossless,
         )  # fmt: skip
         trace.run |= {"id": run.id, "opens": run.opens - 1}
         made.append(trace)
-        say(f"{run.id}: {len(trace.output_ids)} tokens, {trace.run['metrics']['tokens_per_step']:.2f} per step")
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{trace.run['id']}{SUFFIX}" for trace in made]
+        print(f"{run.id}: {len(trace.output_ids)} tokens, {trace.run['metrics']['tokens_per_step']:.2f} per step")
+    paths = [GALLERY / f"{trace.run['id']}{SUFFIX}" for trace in made]
     for trace, path in zip(made, paths, strict=True):
         tracefile.save(trace, path)
-    for old in folder.glob(f"*{SUFFIX}") if not runs else ():
+    for old in GALLERY.glob(f"*{SUFFIX}") if not runs else ():
         if old not in paths:
             old.unlink()
-    return paths
 
 
 def main(names: Sequence[str] | None = None) -> None:
@@ -101,7 +91,7 @@ def main(names: Sequence[str] | None = None) -> None:
     runs = [run for run in list_runs() if {str(run.number), run.name} & set(wanted)]
     if unknown := set(wanted) - {label for run in runs for label in (str(run.number), run.name)}:
         sys.exit(f"no runs: {', '.join(sorted(unknown))}; there are {', '.join(run.name for run in list_runs())}")
-    record_gallery(load_target(SMOLLM2), GALLERY, runs)
+    record_gallery(load_target(SMOLLM2), runs)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from decoders.errors import UserError, why
 from decoders.folders import write_bytes
@@ -32,17 +32,6 @@ class FolderFault(UserError):
     """The results folder cannot be read or written: nobody's unit failed, and the sweep stops."""
 
 
-class Place(Protocol):
-    """A folder of files, anywhere: reading, writing whole or not at all, listing. Names are relative, with slashes."""
-
-    def write(self, name: str, data: bytes) -> None: ...
-    def create(self, name: str, data: bytes) -> None: ...
-    def read(self, name: str) -> bytes: ...
-    def has(self, name: str) -> bool: ...
-    def names(self, folder: str) -> Iterator[str]: ...
-    def remove(self, name: str) -> None: ...
-
-
 class Folder:
     """Results at ``place``: a path, or an address that fsspec knows (s3://…, gs://…, sftp://…)."""
 
@@ -52,7 +41,7 @@ class Folder:
         self.local = kind is None or kind[1].lower() == "file"
         path = Path(self.place.removeprefix("file://")).expanduser().absolute() if self.local else None
         self.path = path
-        self._files: Place = _Disk(path) if path is not None else _remote(self.place)
+        self._files = _Disk(path) if path is not None else _remote(self.place)
         if path is not None:
             self.place = str(path)
 
@@ -146,7 +135,7 @@ class Folder:
 
 
 class _Disk:
-    """A folder of this machine, or one that machines share."""
+    """A folder of this machine, or one that machines share. Names of its files are relative, with slashes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -157,27 +146,20 @@ class _Disk:
 
     def create(self, name: str, data: bytes) -> None:
         """Write a file unless there is one already, which is never replaced."""
-        part = self._partial(name, data)
-        try:
-            os.link(part, self.root / name)
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without links
-            if not self.has(name):
-                os.replace(part, self.root / name)
-        finally:
-            part.unlink(missing_ok=True)
-
-    def _partial(self, name: str, data: bytes) -> Path:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
         try:
             part.write_bytes(data)
-        except OSError:
+            try:
+                os.link(part, path)
+            except FileExistsError:
+                pass
+            except OSError:  # a file system without links
+                if not path.is_file():
+                    os.replace(part, path)
+        finally:
             part.unlink(missing_ok=True)
-            raise
-        return part
 
     def read(self, name: str) -> bytes:
         return (self.root / name).read_bytes()

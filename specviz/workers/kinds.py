@@ -1,6 +1,4 @@
-"""The kinds of workers there are, and how many of which are wanted. What a kind needs is imported when it is asked for,
-and never required.
-"""
+"""The kinds of workers, and how many of which are wanted. What a kind needs is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -82,9 +80,7 @@ class Workers:
             return Array(job, self.count, self.slurm)
 
     def backends(self, what: str = "backend", option: str = "--backends ray:N") -> list[Backend]:
-        """Backends, not open yet, each called ``what`` and a number. Raises UserError where what they need is not
-        installed.
-        """
+        """Backends, not open yet, called ``what`` and a number. Raises UserError where a package is missing."""
         names = [f"{what} {number}" for number in range(1, self.count + 1)]
         if self.on == "ray":
             with self._needs(option):

@@ -81,9 +81,7 @@ class Pool(ABC):
 
 
 class SupervisedWorkers(Pool):
-    """A worker on each backend: a thread opens it, gives it one unit after another, and opens it again when it was
-    lost.
-    """
+    """A worker on each backend: a thread opens it, gives it units one by one, and opens it again after a loss."""
 
     def __init__(self, job: Job, backends: Sequence[Backend]) -> None:
         super().__init__(job, len(backends))

@@ -23,9 +23,7 @@ PATIENCE_S = 5.0  # for a process that was asked to end
 
 
 def start_process(name: str, threads: int, work: Callable[..., None], *told: Any) -> Any:
-    """A process that does ``work`` (a function of a module), with so many threads; it ends with this one. Its work
-    begins with ``settle``.
-    """
+    """A process that does ``work`` (a module's function, which begins with ``settle``); it ends with this one."""
     process = CONTEXT.Process(target=work, args=told, name=name, daemon=True)
     with STARTING, _threads(threads):
         process.start()

@@ -109,9 +109,7 @@ class Supervisor:
         return False
 
     def ask(self, name: str, question: Mapping[str, Any], cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        """The answers of an open backend, as they come; it is ``BUSY`` meanwhile. Raises Gone where it is lost, and
-        UserError where it fails.
-        """
+        """An open backend's answers as they come; it is ``BUSY`` meanwhile. Raises BackendLost, UserError."""
         seat = self.seats[name]
         seat.state = BUSY
         try:

@@ -89,9 +89,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A worker's message on a unit that is over: a method's own ``error``, or "". ``stops``: the sweep cannot go on,
-    for this reason.
-    """
+    """A worker's word on a unit that is over: its own ``error``, or ""; ``stops``: why the sweep cannot go on."""
 
     key: str
     seconds: float = 0.0

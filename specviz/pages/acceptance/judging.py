@@ -143,9 +143,7 @@ def judge_steps(trace: Trace, run: RunJudgement) -> Iterator[None]:
 
 
 def steps_document(run: RunJudgement) -> dict[str, Any]:
-    """One run's steps as its page shows them: what ``pool_runs`` says of it, and its ``steps``; ``reason`` says why it
-    cannot be judged.
-    """
+    """One run's steps as its page shows them, with ``pool_runs``; or the ``reason`` why it cannot be judged."""
     if run.fault:
         return {"state": "ready", "reason": f"This run cannot be judged again: {run.fault}."}
     return {**pool_runs([run]), "reason": "", "steps": run.steps}

@@ -149,9 +149,7 @@ class AcceptancePage(Service):
         it cannot be judged. Raises UnknownTrace.
         """
         runs = self._judging.results([key], self.desk.trace, self.desk.has)
-        if isinstance(runs, dict):
-            return runs
-        return steps_document(runs[0])
+        return runs if isinstance(runs, dict) else steps_document(runs[0])
 
     @post("forecast")
     def forecast(self, given: ForecastRequest) -> dict[str, Any]:

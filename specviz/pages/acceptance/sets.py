@@ -91,9 +91,7 @@ def _best_lengths(runs: Sequence[Trace], load: Load) -> dict[str, Any] | None:
 
 
 def pooled_by_method(runs: Iterable[RunCounts]) -> list[dict[str, Any]]:
-    """A set per method, in the order of its first run, each with a title of its own; runs of given answers are left
-    out.
-    """
+    """A set per method, in the order of its first run, each with an own title; runs of given answers are left out."""
     sets = group((run.group, run) for run in runs if not run.forced)
     titles = Counter(title for _, title, _ in sets)
     return [

@@ -1,6 +1,4 @@
-"""Signals that tell an answer's sources, and how well each finds known quotes: in the background, one scoring after
-another (PLD+ table 10).
-"""
+"""Signals that tell an answer's sources, scored by known quotes in the background, one by one (PLD+ table 10)."""
 
 from __future__ import annotations
 

@@ -69,9 +69,7 @@ def numbers_of(traces: Mapping[str, Trace]) -> dict[str, dict[str, Any]]:
 
 
 def outcome_of(traces: Mapping[str, Trace]) -> str:
-    """``outcome`` of runs of one prompt. Runs of one method are told apart by the letters that they have on the page
-    "Compare".
-    """
+    """``outcome`` of runs of one prompt; those of one method have the letters that the page "Compare" gives them."""
     titles = {key: lane_title(trace) for key, trace in traces.items()}
     letters = iter("ABCDE")
     marks = {key: "" if trace.run["method"]["name"] == BASELINE else next(letters) for key, trace in traces.items()}

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
+from functools import partial
 from typing import Annotated, Any
 
 from cachetools import FIFOCache
@@ -285,15 +286,11 @@ class Compare(Service):
         from decoders.study.look.run_settings import sampling_of
 
         run = trace.run
-
-        def work() -> list[int]:
-            return plain_output(
-                target, trace.prompt_ids, sampling=sampling_of(run), max_new_tokens=run["max_new_tokens"],
-                stop_ids=run.get("stop_ids"), cancel=self._closing,
-            )  # fmt: skip
-
-        ids = self.desk.on_worker(work)
-        return self._keep(plain_key(trace), ids)
+        work = partial(
+            plain_output, target, trace.prompt_ids, sampling=sampling_of(run), max_new_tokens=run["max_new_tokens"],
+            stop_ids=run.get("stop_ids"), cancel=self._closing,
+        )  # fmt: skip
+        return self._keep(plain_key(trace), self.desk.on_worker(work))
 
     def _judge(self, trace: Trace, plain: Sequence[int], target: Any) -> Any:
         from decoders.study.judge.divergences import divergence

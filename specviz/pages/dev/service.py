@@ -146,9 +146,7 @@ class Dev(Service):
             self._over.wait(POLL_S)
 
     def _tell_save(self, file: Path, saves: int) -> None:
-        """All that is told of a save, in the order in which it is wanted: drafts, the contract, a run; ``saves`` could
-        be used so far, this one included.
-        """
+        """All that is told of a save: drafts, the contract, a run; ``saves`` could be used so far, with this one."""
         from decoders.study.look.saves import draft_save
 
         target = self.desk.target()

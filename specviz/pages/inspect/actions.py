@@ -172,9 +172,7 @@ class FormActions:
 
 
 def choices(desk: Desk) -> tuple[Example, list[tuple[str, str]]]:
-    """The example to start with, and all of them as the list shows them: the one that the run was made from which the
-    page opens on, else the first.
-    """
+    """The example to start with (that of the run the page opens on, else the first), and all of them for the list."""
     there = listed_examples(desk.toy)
     try:
         opened = recorded.form_of(desk.trace(desk.first))

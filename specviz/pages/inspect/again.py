@@ -93,9 +93,7 @@ def _column(trace: Trace, name: str) -> list:
 
 
 def _turns(parts: list[str]) -> tuple[tuple[str, str], ...]:
-    """The turns of a conversation: the user has the last one, and who speaks takes turns. One too many at the start is
-    the system's.
-    """
+    """The turns of a conversation, by turns the user's and the assistant's; one too many at first is the system's."""
     roles = [("user", "assistant")[(len(parts) - 1 - k) % 2] for k in range(len(parts))]
     if roles[0] == "assistant":
         roles[0] = "system"

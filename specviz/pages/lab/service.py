@@ -280,9 +280,7 @@ class Lab(Service):
 
     @get("results/{key}/download")
     def download(self, key: str, format: str = "csv", metrics: Listed = (), table: str = "tasks") -> Response:
-        """Every run as csv, parquet, json or zip; the tables as table, tex or md, of a batch in the ``field``'s form
-        where ``table`` says so.
-        """
+        """Runs as csv, parquet, json or zip; tables as table, tex or md, a batch's in the form ``table`` names."""
         if format not in KINDS:
             raise UserError(f"The format {format[:40]!r} is unknown: use one of {', '.join(KINDS)}.")
         results = self.results(key)

@@ -99,9 +99,7 @@ class SavedResults:
 
 
 def find_run(trace: str, folder: Path, shipped: Path) -> Path | bytes | None:
-    """The run of an experiment: among the lab's own results and those that come along, else where listed results lie;
-    None where there is none.
-    """
+    """An experiment's run: among the lab's results and those shipped, else where listed results lie; or None."""
     folders = [place for place in (folder, shipped) if place.is_dir()]
     path = next((path for place in folders for path in place.glob(f"*/{TRACES}/{trace}{SUFFIX}")), None)
     return path or run_file(folder, trace)

@@ -128,8 +128,7 @@ class Filler:
             return Value(0, "?")
 
     def read(self, expression: str, view: View) -> Value:
-        """The value of ``name``, ``name of node refused``, ``name of step 3 of run pld``, ``accepted|token``. Raises
-        Unknown."""
+        """The value of ``name``, ``name of node refused of step 3 of run pld``, ``accepted|token``. Raises Unknown."""
         expression, _, noun = expression.partition("|")
         name, *where = (part.strip() for part in expression.strip().split(" of "))
         place: dict[str, str] = {}

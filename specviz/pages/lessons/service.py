@@ -108,9 +108,7 @@ class Lessons(Service):
 
     @get("runs/{name}")
     def run(self, name: str) -> dict[str, Any]:
-        """A run that a lesson is about, as JSON; the page Inspect can open a teacher's own from then on. Raises
-        Missing.
-        """
+        """A lesson's run as JSON; the page Inspect can open a teacher's own from then on. Raises Missing."""
         try:
             key, trace = self.runs().find(name)
         except KeyError:

@@ -63,9 +63,7 @@ class Models(Service):
 
     @get("of/{key}")
     def of(self, key: str, user: User) -> dict[str, Any]:
-        """The model that made a run that is over: whether it is the one in use, and else how to choose it. Raises
-        UnknownTrace.
-        """
+        """The model of a run that is over: is it the one in use, and else how to choose it. Raises UnknownTrace."""
         target, loader = self.desk.loader.target, self.desk.loader
         if target is None or (is_id(key) and self.desk.runner.job(key) is not None):
             return {"same": True, "name": "", "loaded": "", "model": "", "beside": False}

@@ -138,9 +138,7 @@ class Servers(Service):
 
     @post("ask")
     def ask(self, asked: PromptRequest, owner: Owner) -> dict[str, Any] | Response:
-        """Send a server a prompt, or watch a folder where no address is given. Raises Refusal, and UserError where the
-        server does not answer.
-        """
+        """Ask a server, or watch a folder where no address is given. Raises Refusal; UserError without an answer."""
         if self.desk.rules.is_shared:
             return problem(403, SHARED)
         folder = Folder(Path(asked.folder.strip()).expanduser()) if asked.folder.strip() else None

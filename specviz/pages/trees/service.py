@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +71,7 @@ class Trees(Service):
 
     @get()
     def show(self) -> dict[str, Any]:
-        """All that the page draws, as JSON: the acceptance table and where it is from, and for every prompt budget
-        the trees of every size, compared."""
+        """All that the page draws, as JSON: acceptance and its source; per prompt budget the trees of every size."""
         from decoders.prompt_tokens.design import trees_for
 
         target = self.desk.loader.target
@@ -139,12 +138,12 @@ class Trees(Service):
             if self._closing.is_set() or runner.is_wanted():
                 raise _RunFirst
 
-        def work() -> Latency:
-            return latency_for(target, MEASURED_UP_TO, again=True, progress=report)
-
+        work = partial(latency_for, target, MEASURED_UP_TO, again=True, progress=report)
         try:
-            while not self._closing.is_set() and not _succeeds(lambda: self.desk.on_worker(work)):
-                pass
+            while not self._closing.is_set():
+                with contextlib.suppress(_RunFirst):
+                    self.desk.on_worker(work)
+                    break
         except QueueFull:
             pass  # the server goes down
         except Exception as problem:
@@ -194,14 +193,6 @@ def _saved_latency(target: Any) -> Latency | None:
     from decoders.prompt_tokens.latency import load_latency
 
     return load_latency(target)
-
-
-def _succeeds(work: Callable[[], Any]) -> bool:
-    try:
-        work()
-    except _RunFirst:
-        return False
-    return True
 
 
 @lru_cache(maxsize=32)

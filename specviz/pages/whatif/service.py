@@ -19,6 +19,7 @@ from specviz.places import is_id, new_id
 from specviz.server.backend_host import Holder, Work
 from specviz.server.bodies import Body, PageSession, Params, needs
 from specviz.server.desk import Desk, Service, get, post
+from specviz.server.forms import Refusal
 from specviz.server.http import Owner
 from specviz.server.runner import QueueFull
 from specviz.words import sentence
@@ -28,7 +29,7 @@ from . import reading
 if TYPE_CHECKING:
     from decoders import Trace
 
-MOST_ASKED = 12  # questions that wait at a time
+MOST_ASKED, RETRY_S = 12, 5  # questions that wait at a time; seconds after which a further one may be asked again
 MOST_REASONS = 200
 MOST_REDRAFTED = 1000  # steps of an imported run that are drafted again while others wait
 GOES_ON = "This run still goes on: its steps can be drafted again when it is over."
@@ -49,9 +50,7 @@ class Redraft(Body):
 
 
 class Continuation(Redraft):
-    """A step that another method goes on from, or the run's own after another candidate; the run ends with the open
-    page ``session``.
-    """
+    """A step to go on from, by a method or another candidate; the run ends with the open page ``session``."""
 
     session: PageSession = None
 
@@ -68,12 +67,6 @@ class Reading(Body):
 
     method: str | None = None
     params: Params | None = None
-
-
-class Busy(UserError):
-    """Too many questions wait; the same may be asked again after ``retry_s`` seconds."""
-
-    retry_s = 5
 
 
 class WhatIfs(Service):
@@ -194,13 +187,13 @@ class WhatIfs(Service):
         return {"id": self.desk.store.put(made, kind="opened", owner=owner)}
 
     def _in_turn(self, work: Callable[[], Any]) -> Any:
-        """The result of ``work`` once it is done. Raises Busy where too many questions wait."""
+        """The result of ``work`` once it is done. Raises Refusal where too many questions wait."""
         if not self._waiting.acquire(blocking=False):
-            raise Busy("Many steps wait to be drafted again: try again in a moment.")
+            raise Refusal("queue", "Many steps wait to be drafted again: try again in a moment.", RETRY_S)
         try:
             return work()
         except QueueFull as problem:
-            raise Busy(str(problem)) from None
+            raise Refusal("queue", str(problem), RETRY_S) from None
         finally:
             self._waiting.release()
 
@@ -241,8 +234,8 @@ class WhatIfs(Service):
             options = {**run, "method": chosen.name, "params": dataclasses.asdict(run["params"]), "title": title}
             options["stop_ids"] = None if stops is None else list(map(int, stops))
             job = self.desk.queue_away(chosen, prompt, options, owner=owner, session=asked.session or "")
-            return {"id": job.id, "title": job.title}
-        job = self.desk.queue(build, title=title, owner=owner, session=asked.session or "")
+        else:
+            job = self.desk.queue(build, title=title, owner=owner, session=asked.session or "")
         return {"id": job.id, "title": job.title}
 
     # --- runs that were read ---
