@@ -10,10 +10,10 @@ from decoders.errors import sentence as sentence
 SIGNS = {" ": "␣", "\n": "⏎", "\t": "→", "\r": "␍"}  # for what cannot be seen of a token by itself
 
 
-def counted(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
     """A number with its noun.
 
-    >>> counted(1, "prompt"), counted(2_000, "prompt")
+    >>> plural(1, "prompt"), plural(2_000, "prompt")
     ('1 prompt', '2,000 prompts')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

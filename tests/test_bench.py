@@ -141,8 +141,6 @@ def test_a_benchmark_end_to_end(monkeypatch):
     assert data["rows"][2]["draft_share"] > 0 and data["rows"][0]["tokens_per_step"] == 1
     figure = bench_chart(data)
     assert list(figure.data[0].y) == ["plain", "pld", GENERATE, LOOKUP]
-    with pytest.raises(ValueError, match="choose one of speedup"):
-        bench_chart(data, "colour")
 
 
 def test_what_was_disturbed_is_measured_again_with_its_partners():

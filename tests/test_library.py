@@ -17,12 +17,13 @@ import pytest
 import synthetic
 from fastapi.testclient import TestClient
 
+from decoders.errors import UserError
 from decoders.trace import files as tracefile
 from decoders.trace.journal import recover
 from decoders.trace.trace import Trace
 from specviz.pages.runs.service import Change
-from specviz.server.forms import PromptForm, Refusal
-from specviz.server.http import COOKIE
+from specviz.server.forms import PromptForm
+from specviz.server.http import COOKIE, refusal
 from specviz.server.library import Library
 from specviz.server.limits import rules_for
 from specviz.server.store import TraceStore, surplus
@@ -109,9 +110,11 @@ def test_an_opened_file_that_is_tagged_is_kept_on_disk(desk: StubDesk) -> None:
 )
 def test_bad_changes_are_one_sentence(desk: StubDesk, changes: dict[str, Any], said: str) -> None:
     job = desk.submit_text(owner="ann")
-    with pytest.raises(Refusal, match=said) as caught:
+    with pytest.raises(UserError, match=said) as caught:
         desk.services["runs"].change(Change(ids=[job.id], **changes), "ann")
-    assert str(caught.value).endswith(".") and desk.services["runs"].listing("ann")[0]["tags"] == []
+    answer = refusal(caught.value)
+    assert answer.status_code == 422 and json.loads(answer.body)["error"].endswith(".")
+    assert desk.services["runs"].listing("ann")[0]["tags"] == []
 
 
 def test_kept_runs_stay_and_nobody_pushes_out_the_others() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from specviz.words import counted, decimals
+from specviz.words import decimals, plural
 
 from . import common, options
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
             for d in DEFINITIONS
         ]
         heads = "definition", "formula", "pooled", "mean of runs", "who uses it"
-        common.show_table(heads, rows, f"{one['title']}, {counted(one['runs'], 'run')}")
+        common.show_table(heads, rows, f"{one['title']}, {plural(one['runs'], 'run')}")
         if one["calibration"]:
             told = [
                 (c["label"], str(c["count"]), *(decimals(c[key], 3) for key in ("rate", "ece", "brier", "auroc")))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from decoders.folders import read_text, write_text
 from decoders.names import USUAL
-from specviz.words import column_texts, counted, decimals
+from specviz.words import column_texts, decimals, plural
 
 from . import common, options
 
@@ -185,7 +185,7 @@ def _sources(
     heads = ("", "source", "links", "tokens copied", "of the answer (%)", "of the source (%)", "longest")
     common.show_table(heads, rows, error=True)
     wrong = sum(not link["verbatim"] for link in data["links"])
-    words = f"{counted(len(links), 'link')} by {trace.run['method']['name']}"
+    words = f"{plural(len(links), 'link')} by {trace.run['method']['name']}"
     words += f" ({attribution.WAY_WORDS[_way(args)]})"
     if data["run"]["signal"] == "attention":
         words += ", from where its draft model looked"
@@ -237,7 +237,7 @@ def _score(args: argparse.Namespace) -> int:
                 rows += [(name, way, row) for row in sweep(runs, min_runs, whole=whole)]
     for name, lost in {name: len(gold) - row.examples for name, _, row in rows}.items():
         if lost:
-            notes.append(f"{lost} of {counted(len(gold), 'answer')} by {name} do not hold the known quotes")
+            notes.append(f"{lost} of {plural(len(gold), 'answer')} by {name} do not hold the known quotes")
     _print_scores(args, target, rows, notes)
     return 0
 

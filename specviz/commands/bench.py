@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.draft.settings import Lengths, Sampling
 from decoders.folders import write_json, write_text
-from specviz.words import column, column_texts, counted, decimals
+from specviz.words import column, column_texts, decimals, plural
 
 from . import common, options, over_workers, turns
 
@@ -282,11 +282,11 @@ def _show(report: Report) -> None:
         f"torch {machine['torch']}"
     )
     length = settings["prompt_tokens"]
-    several = f" in {counted(settings['turns'], 'turn')}" if settings["turns"] > settings["prompts"] else ""
+    several = f" in {plural(settings['turns'], 'turn')}" if settings["turns"] > settings["prompts"] else ""
     common.say(
-        f"{counted(settings['prompts'], 'prompt')}{several} of {length['low']:.0f}–{length['high']:.0f} tokens "
+        f"{plural(settings['prompts'], 'prompt')}{several} of {length['low']:.0f}–{length['high']:.0f} tokens "
         f"(quartiles), {settings['max_new_tokens']} new tokens, "
-        f"{counted(settings['repeats'], 'round')}; median (quartiles)"
+        f"{plural(settings['repeats'], 'round')}; median (quartiles)"
     )
     rows = [row for row in report.rows if row.kind != "traced"]
     columns = {"": [row.name for row in rows]}

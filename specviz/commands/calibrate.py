@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from specviz.words import column_texts, counted
+from specviz.words import column_texts, plural
 
 from . import common, options, turns
 
@@ -73,5 +73,5 @@ def _show(calibration: Calibration) -> None:
     common.say(
         *heat_map(calibration.head_counts),
         f"{calibration.model}: {calibration.tokens_counted} copied tokens of "
-        f"{counted(calibration.prompts, 'prompt')}; best hidden state {calibration.best_layer} of 0–{len(steps) - 1}",
+        f"{plural(calibration.prompts, 'prompt')}; best hidden state {calibration.best_layer} of 0–{len(steps) - 1}",
     )

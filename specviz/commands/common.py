@@ -17,7 +17,7 @@ from decoders.folders import read_text
 from decoders.model.files.catalog import BUNDLED, default_model, model_place
 from specviz.model_records import remember
 from specviz.quiet import settle
-from specviz.words import counted
+from specviz.words import plural
 
 from . import options
 from .options import sets_of, split, under_verifiers
@@ -134,7 +134,7 @@ def chosen_methods(
         unfit = [reason for prompt in prompts if (reason := entry.applies(prompt))] if not missing else []
         if not missing and not unfit:
             continue
-        reason = missing or f"{len(unfit)} of {counted(len(prompts), 'prompt')} will not do: {unfit[0]}"
+        reason = missing or f"{len(unfit)} of {plural(len(prompts), 'prompt')} will not do: {unfit[0]}"
         if not everything:
             raise UserError(missing or f"{name} cannot run: {reason}")
         left_out[name] = f"{name} was left out: {reason}"

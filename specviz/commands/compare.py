@@ -12,7 +12,7 @@ from decoders.draft.settings import Lengths, Sampling
 from decoders.errors import UserError
 from decoders.names import BASELINE, QUICK, USUAL
 from decoders.sweep.plan import Contender, Failure, Measurement, Sample, execute, in_order
-from specviz.words import column, counted
+from specviz.words import column, plural
 
 from . import common, options
 
@@ -92,7 +92,7 @@ def _load_runs(args: argparse.Namespace) -> dict[str, Trace]:
         for number, trace in enumerate(runs, 1)
     }
     if not 2 <= len(traces) <= MOST + 1:
-        raise UserError(f"{counted(len(traces), 'run')} given: a comparison has 2 to {MOST + 1} of one prompt")
+        raise UserError(f"{plural(len(traces), 'run')} given: a comparison has 2 to {MOST + 1} of one prompt")
     first, *others = traces.items()
     for path, trace in others:
         if asked_prompt(trace) != asked_prompt(first[1]):
@@ -118,7 +118,7 @@ def _decode(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Targ
     methods, missing = common.chosen_methods(target, names, args.set, [prompt], verifier=args.verifier)
     methods.pop(BASELINE, None)
     if not 1 <= len(methods) <= MOST:
-        raise UserError(f"{counted(len(methods), 'method')} beside plain decoding: name 1 to {MOST} with --methods")
+        raise UserError(f"{plural(len(methods), 'method')} beside plain decoding: name 1 to {MOST} with --methods")
     traces, contenders = {}, []
     for name, params in {BASELINE: None, **methods}.items():
         values = asdict(params) if params is not None else {}

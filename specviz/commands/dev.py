@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from specviz.words import counted, decimals
+from specviz.words import decimals, plural
 
 from . import common, options
 
@@ -123,7 +123,7 @@ def _show(
         *([f"last save {decimals(mean(before), 2)}"] if before is not None else []),
         *([f"{args.against} {decimals(mean(other), 2)}"] if other is not None else []),
         f"{won} won and {lost} lost against {base}",
-        f"{counted(len(all_rows), 'step')} in {ms:.0f} ms",
+        f"{plural(len(all_rows), 'step')} in {ms:.0f} ms",
     ]
     common.say(" · ".join(parts))
     if any(drafts.scored for drafts in now):

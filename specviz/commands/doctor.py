@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from decoders.folders import write_json, write_text
-from specviz.words import counted
+from specviz.words import plural
 
 from . import common, options
 
@@ -96,8 +96,8 @@ def _show(report: Report) -> None:
     rates = ", ".join(f"{rate:.2f}" for rate in report.base.conditional)
     common.say(
         f"{report.part} beside {report.model}: acceptance length {report.base.length:.2f}, by position {rates} behind "
-        f"the text's own tokens, β {report.beta:.3f} ({counted(report.places, 'place')} of "
-        f"{counted(report.texts, 'answer')})"
+        f"the text's own tokens, β {report.beta:.3f} ({plural(report.places, 'place')} of "
+        f"{plural(report.texts, 'answer')})"
     )
     rows = [
         (one.cause, one.change, f"{one.length:.2f}", f"{one.gain:+.2f} {one.unit}", f"{one.z:+.1f}")
@@ -109,4 +109,4 @@ def _show(report: Report) -> None:
         common.say(f"{place}. {one.level}: {one.cause}: {one.number}", f"   control: {one.control}", f"   {one.advice}")
     common.say(*(f"not examined: {why}" for why in report.skipped))
     found = len(report.faults)
-    common.say(f"{counted(found, 'fault')} found" if found else "ok: no fault found")
+    common.say(f"{plural(found, 'fault')} found" if found else "ok: no fault found")

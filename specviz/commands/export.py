@@ -6,7 +6,7 @@ import argparse
 
 from decoders.errors import UserError
 from decoders.folders import write_text
-from specviz.words import counted
+from specviz.words import plural
 
 from . import common, options
 
@@ -29,8 +29,8 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.html, args.perfetto)
     trace, *more = common.read_traces(args.trace)
     if more:
-        raise UserError(f"{args.trace} holds {counted(len(more) + 1, 'run')}, and a page shows one: name a file of one")
-    step, steps = common.step_number(args.step, trace), counted(trace.rows("steps"), "step")
+        raise UserError(f"{args.trace} holds {plural(len(more) + 1, 'run')}, and a page shows one: name a file of one")
+    step, steps = common.step_number(args.step, trace), plural(trace.rows("steps"), "step")
     if args.html is not None:
         from specviz.views.export import standalone_html
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.trace.trace import Trace
-from specviz.words import counted
+from specviz.words import plural
 
 from . import common, options
 
@@ -67,12 +67,12 @@ def run(args: argparse.Namespace) -> int:
         common.show_table(("number", "value"), rows, one.title, right=1)
     for row in result["runs"]:
         drafts = "" if row["accepted"] is None else f", {row['accepted']} of them drafted and accepted"
-        common.say(f"{row['file']}: {counted(row['tokens'], 'token')} in {row['steps_words']}{drafts}")
+        common.say(f"{row['file']}: {plural(row['tokens'], 'token')} in {row['steps_words']}{drafts}")
         if row["unknown"]:
             common.say(f"  not recorded: {', '.join(row['unknown'])}")
         if row["redrafted"]:
             told = row["redrafted"]
-            words = f"{told['differing']} of {counted(told['compared'], 'step')} with a draft differ from the server's"
+            words = f"{told['differing']} of {plural(told['compared'], 'step')} with a draft differ from the server's"
             words += f"; {told['longer']} drafts are longer here" if told["longer"] else ""
             common.say(f"  drafted again with {told['method']}: {words}")
         common.say(*(f"  {common.visible(note)}" for note in row["notes"]))
@@ -113,7 +113,7 @@ def _about(trace: Trace, path: Path) -> dict[str, Any]:
         "file": str(path), "title": run.get("title", ""), "model": run["model"].get("name"),
         "tokens": len(trace.output_ids),
         "steps": None if "steps" in unknown else steps,
-        "steps_words": "steps that are not recorded" if "steps" in unknown else counted(steps, "step"),
+        "steps_words": "steps that are not recorded" if "steps" in unknown else plural(steps, "step"),
         "accepted": run.get("metrics", {}).get("accepted"), "unknown": unknown, "said": imported["said"],
         "redrafted": run.get("redrafted"),
         "notes": [*imported.get("warnings", ()), *imported["notes"]],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
-from specviz.words import counted, decimals
+from specviz.words import decimals, plural
 
 from . import common, options
 
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.step is not None:
         _show_step(runs[0][1], runs[0][2][0])
     count = next(iter(sums.values())).steps
-    title = f"{counted(len(runs), 'run')}, {counted(count, 'step')} with a draft"
+    title = f"{plural(len(runs), 'run')}, {plural(count, 'step')} with a draft"
     common.show_table(HEADS, [_row(name, rules[name][0].lossless, total) for name, total in sums.items()], title)
     common.say(
         "tokens per step is expected, over each rule's own draws, the target's token included; accepted is one verdict "
@@ -131,7 +131,7 @@ def _show_step(trace: Trace, step: StepJudged) -> None:
              f"{one.chances[node]:.2f}", one.reasons[node])
             for node in drafted if one.status[node] != "unreached"
         ]  # fmt: skip
-        title = f"{name}: {counted(one.accepted, 'token')} accepted, {_range(one.expected, 2)} expected"
+        title = f"{name}: {plural(one.accepted, 'token')} accepted, {_range(one.expected, 2)} expected"
         if differs := one.differing(step.status):
             title += "; not as the run: " + ", ".join(str(node) for node, _ in differs)
         common.show_table(("node", "token", "stands", "chance", "why"), rows, title, right=3)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from specviz.words import counted
+from specviz.words import plural
 
 from . import common, options
 
@@ -33,7 +33,7 @@ def _check(file: Path) -> int:
         common.say(*map(str, error.faults), f"{len(error.faults)} to mend")
         return 1
     questions = [(stop["title"], stop["ask"]) for stop in lesson["stops"] if stop["ask"]]
-    sizes = f"{counted(len(lesson['stops']), 'stop')}, {counted(len(questions), 'question')}"
+    sizes = f"{plural(len(lesson['stops']), 'stop')}, {plural(len(questions), 'question')}"
     common.say(f"{file.name}: {lesson['title']}", f"{sizes}; every reference was found")
     for title, question in questions:
         answer = "".join(words for _, words in question["options"][question["answer"]]["runs"])

@@ -12,7 +12,7 @@ from decoders.draft.params import make_params
 from decoders.errors import UserError
 from decoders.folders import write_text
 from decoders.names import BASELINE, QUICK
-from specviz.words import counted, decimals
+from specviz.words import decimals, plural
 
 from . import common, options
 
@@ -118,10 +118,7 @@ def run_table(args: argparse.Namespace) -> int:
     common.check_writable(args.vllm, args.sglang, args.html)
     target = common.open_target(args)
     load = _load_of(target)
-    try:
-        table = model.tiers(load, args.acceptance, args.cost, most=args.most, batches=args.batches)
-    except ValueError as problem:
-        raise UserError(str(problem)) from None
+    table = model.tiers(load, args.acceptance, args.cost, most=args.most, batches=args.batches)
     written = {"vllm": model.for_vllm(table), "sglang": model.for_sglang(table)}
     for path, name in ((args.vllm, "vllm"), (args.sglang, "sglang")):
         if path:
@@ -230,5 +227,5 @@ def run_policies(args: argparse.Namespace) -> int:
         for one in made
     ]  # fmt: skip
     heads = "policy", "steps", "mean length", "ms", "speedup", "regret", ""
-    common.show_table(heads, rows, f"{counted(len(runs), 'run')}, replayed: regret = cost ÷ the oracle's − 1", right=1)
+    common.show_table(heads, rows, f"{plural(len(runs), 'run')}, replayed: regret = cost ÷ the oracle's − 1", right=1)
     return 0

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
-from specviz.words import counted
+from specviz.words import plural
 from specviz.workers.kinds import KINDS, Workers
 
 from . import common, options
@@ -83,7 +83,7 @@ def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Resul
     if results.about["state"] == "cancelled":
         done = len(ready.folder.list_units()[0] & keys)
         common.say(
-            f"stopped: {done} of {counted(len(keys), 'unit')} finished. To go on, give the same command with "
+            f"stopped: {done} of {plural(len(keys), 'unit')} finished. To go on, give the same command with "
             f"--results {ready.folder.place} --resume",
             error=True,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
 from decoders.folders import write_text
-from specviz.words import counted
+from specviz.words import plural
 
 from . import common
 
@@ -71,7 +71,7 @@ def _check(method: Method, target: Target, prompts: list[Prompt]) -> bool:
 
     findings = broken(method, target, prompts)
     left = {finding.rule for finding in findings}
-    common.say(f"{method.name}: {method.title}, on {target.name} and {counted(len(prompts), 'prompt')}")
+    common.say(f"{method.name}: {method.title}, on {target.name} and {plural(len(prompts), 'prompt')}")
     for rule in rules_of(findings):
         common.say(f"  {'✗' if rule in left else '✓'} {MEANINGS[rule]}")
         for finding in (one for one in findings if one.rule == rule):
@@ -80,7 +80,7 @@ def _check(method: Method, target: Target, prompts: list[Prompt]) -> bool:
     for error in dict.fromkeys(finding.error for finding in findings if finding.error):
         common.say("", error.rstrip())
     if findings:
-        common.say(f"{method.name}: {counted(len(findings), 'fault')}")
+        common.say(f"{method.name}: {plural(len(findings), 'fault')}")
     elif not any(drafted_tokens(target, prompt, method) for prompt in prompts):
         common.say(f"{method.name}: ok, but it drafted nothing on these prompts")
     else:

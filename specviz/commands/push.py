@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from decoders.errors import UserError
-from specviz.words import counted
+from specviz.words import plural
 
 from . import common, options
 
@@ -29,8 +29,8 @@ def run(args: argparse.Namespace) -> int:
     paths = trace_files(args.traces)
     traces = (trace for path in paths for trace in common.read_traces(path))
     pushed = push(args.dataset, traces, private=not args.public)
-    there = f", {counted(pushed.there, 'run')} there already" if pushed.there else ""
-    common.say(f"{pushed.place}: {counted(pushed.added, 'run')} added{there}")
+    there = f", {plural(pushed.there, 'run')} there already" if pushed.there else ""
+    common.say(f"{pushed.place}: {plural(pushed.added, 'run')} added{there}")
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from decoders.draft.settings import Lengths, Sampling
 from decoders.errors import UserError
 from decoders.names import USUAL
-from specviz.words import counted, decimals
+from specviz.words import decimals, plural
 
 from . import common, options
 
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         common.print_json(_pool(turns))
     elif len(turns) > 1:
-        whole = {**_pool(turns), "method": f"{counted(len(turns), 'turn')}, {turns[0]['method']}"}
+        whole = {**_pool(turns), "method": f"{plural(len(turns), 'turn')}, {turns[0]['method']}"}
         common.say("\n" + _numbers(whole), error=True)
     return 0
 
@@ -108,7 +108,7 @@ def _pool(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _numbers(result: dict[str, Any]) -> str:
     """The numbers of a result, in one line."""
     parts = [
-        f"{result['method']}: {counted(result['tokens'], 'token')} in {counted(result['steps'], 'step')}",
+        f"{result['method']}: {plural(result['tokens'], 'token')} in {plural(result['steps'], 'step')}",
         f"{decimals(result['tokens_per_step'], 2)} tokens per step",
         f"{result['accepted']} drafted tokens accepted",
         f"{decimals(result['tokens_per_s'], 1)} tokens/s",
@@ -179,8 +179,8 @@ def _again(args: argparse.Namespace) -> int:
         return 0 if same else 1
     print(common.visible(trace.text(new)))
     apart = first_difference(old, new) + 1
-    verdict = f"the same {counted(len(new), 'token')}" if same else f"different from output token {apart} on"
-    common.say(f"\n{verdict}, in {counted(steps[1], 'step')} (recorded: {steps[0]})", error=True)
+    verdict = f"the same {plural(len(new), 'token')}" if same else f"different from output token {apart} on"
+    common.say(f"\n{verdict}, in {plural(steps[1], 'step')} (recorded: {steps[0]})", error=True)
     return 0 if same else 1
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
-from specviz.words import counted
+from specviz.words import plural
 
 from . import common, options
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     entries, faults = _entries(trace_files(args.traces))
     keys = write_site(out, args.title, entries, with_lessons=not args.no_lessons)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    common.say(f"{out / 'index.html'}: {counted(len(keys), 'run')}, {size / 1e6:.1f} MB")
+    common.say(f"{out / 'index.html'}: {plural(len(keys), 'run')}, {size / 1e6:.1f} MB")
     common.say(*faults, error=True)
     return 1 if faults else 0
 

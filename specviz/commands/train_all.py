@@ -24,7 +24,7 @@ from typing import Any
 from decoders.errors import UserError
 from decoders.folders import write_json, write_text
 from decoders.method.part import DRAFT_MODELS, HEADS, PROMPT_TOKENS, kinds, training_of
-from specviz.words import counted, decimal
+from specviz.words import decimal, plural
 
 from . import common, options
 
@@ -294,4 +294,4 @@ def _show(out: Path, parts: Sequence[str]) -> None:
             table.append((part, *numbers, f"{file.stat().st_size / 1e6:.1f}"))
     if table:
         heads = ("part", "tokens seen", "acceptance", "held-out loss", "MB")
-        common.show_table(heads, table, f"{counted(len(table), 'part')} in {out / 'parts'}", right=1)
+        common.show_table(heads, table, f"{plural(len(table), 'part')} in {out / 'parts'}", right=1)

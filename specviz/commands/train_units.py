@@ -17,7 +17,7 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.model.files.catalog import BUNDLED, model_place
-from specviz.words import counted, decimal
+from specviz.words import decimal, plural
 from specviz.workers.folder import Folder
 from specviz.workers.plain import code_of
 from specviz.workers.processes import worker_device
@@ -186,7 +186,7 @@ def _show(folder: Folder, units: Sequence[Unit]) -> bool:
         if row.get("error"):
             common.say(f"{row['part']} seed {row['seed']} failed: {row['error']}", error=True)
     if failed:
-        common.say(f"{counted(failed, 'training')} failed; given again, the command tries them once more", error=True)
+        common.say(f"{plural(failed, 'training')} failed; given again, the command tries them once more", error=True)
     return bool(failed)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.names import DESIGNED, PROMPT_TOKENS, TREE_KINDS
-from specviz.words import counted, decimals
+from specviz.words import decimals, plural
 
 from . import common, options, turns
 
@@ -147,7 +147,7 @@ def _check(
         taus = [decimals(one.tokens_per_step, 3) for one in (point.trees, trial)]
         rows.append((point.size, *taus, *(f"{decimals(one.speedup, 2)}×" for one in (point, trial))))
     heads = ("size", "τ predicted", "τ measured", "speedup predicted", "speedup measured")
-    common.show_table(heads, rows, f"Predicted and measured, {counted(len(prompts), 'prompt')}", bold=fastest)
+    common.show_table(heads, rows, f"Predicted and measured, {plural(len(prompts), 'prompt')}", bold=fastest)
     apart = steps_apart(list(trials), best, fastest)
     verdict = "within one step" if apart <= 1 else f"{apart} sizes apart; was the machine idle?"
     common.say(f"best size: {best} rows predicted, {fastest} measured: {verdict}")
@@ -203,7 +203,7 @@ def _draw(tree: PromptTree, trees: PromptTrees) -> list[str]:
     lines: list[tuple[str, str]] = []
 
     def walk(node: int, first: str, rest: str) -> None:
-        count = counted(tree.prompts[node], "prompt token") if tree.prompts[node] else "none"
+        count = plural(tree.prompts[node], "prompt token") if tree.prompts[node] else "none"
         chance = f"p = {p[node]:.3f}, ends here" if node else "nothing accepted"
         label = f"#{tree.paths[node - 1][-1]}" if node else "root"
         lines.append((first + label, f"{count}, {chance} {stops[node]:.3f}"))
@@ -223,7 +223,7 @@ def _show_acceptance(target: Target, acceptance: list[list[float]], prompts: lis
         (distance, *(decimals(share, 3) for share in (*row, sum(row[:TOP]), sum(row))))
         for distance, row in enumerate(acceptance, 1)
     ]
-    common.show_table(heads, rows, f"Guesses that held: {target.name}, {counted(len(prompts), 'prompt')}")
+    common.show_table(heads, rows, f"Guesses that held: {target.name}, {plural(len(prompts), 'prompt')}")
 
 
 def _show_sizes(points: list[SizePoint], best: int) -> None:
@@ -246,10 +246,10 @@ def _choice(trees: PromptTrees, latency: Latency, why: str) -> str:
 
 def _show_latency(latency: Latency) -> None:
     setup = latency.setup
-    threads = f", {counted(setup.threads, 'thread')}" if setup.threads else ""
+    threads = f", {plural(setup.threads, 'thread')}" if setup.threads else ""
     common.say(
         f"{latency.model} · {setup.dtype} · {setup.device}{threads} · torch {setup.torch} · {latency.context} tokens "
-        f"of context · {counted(latency.rounds, 'round')}"
+        f"of context · {plural(latency.rounds, 'round')}"
     )
     measured = zip(latency.rows, latency.median, latency.low, latency.high, strict=True)
     lines = [(n, f"{ms:.3f}", f"{low:.3f}–{high:.3f}", f"{ms / latency.ms(1):.2f}×") for n, ms, low, high in measured]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from specviz.words import counted
+from specviz.words import plural
 
 from . import common
 
@@ -39,7 +39,7 @@ def every_turn(
                 named = replace(record, id=turn_id(record.id, turn), reference=turn.reference)
                 sources.append(record if turn.turn == 1 else named)
     note = (
-        f"{several} of {counted(len(prompts), 'prompt')} have several user turns ({len(turns):,} in all): "
+        f"{several} of {plural(len(prompts), 'prompt')} have several user turns ({len(turns):,} in all): "
         "a further one follows plain decoding's answer to the one before, and each turn counts as a prompt"
     )
     return turns, sources, note + (f"; {left_out} did not fit the context and were left out" if left_out else "")
@@ -48,4 +48,4 @@ def every_turn(
 def first_turns(prompts: Sequence[Prompt]) -> str:
     """A sentence that further user turns take no part; "" where there are none."""
     several = sum(prompt.turns > 1 for prompt in prompts)
-    return f"first turns only: the further user turns of {counted(several, 'prompt')} take no part" if several else ""
+    return f"first turns only: the further user turns of {plural(several, 'prompt')} take no part" if several else ""

@@ -13,7 +13,7 @@ from decoders.draft.settings import Sampling
 from decoders.errors import UserError
 from decoders.folders import write_json
 from specviz.groups import group
-from specviz.words import column, column_texts, counted
+from specviz.words import column, column_texts, plural
 
 from . import common, options, turns
 
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     failed = sum(outcome.failed for outcome in outcomes)
     if failed:
         differs = failed - sum(len(outcome.errors) for outcome in outcomes)
-        broken = f", {counted(failed - differs, 'run')} ended with an error" if differs < failed else ""
+        broken = f", {plural(failed - differs, 'run')} ended with an error" if differs < failed else ""
         common.say(f"FAILED: {differs} {'output differs' if differs == 1 else 'outputs differ'}{broken}")
         return 1
     same = all(o.identical == o.total for o in outcomes if o.lossless and o.against)
@@ -104,9 +104,9 @@ def run(args: argparse.Namespace) -> int:
     other = "no output that could fail differs: tokens were drawn" if drawn else "every difference is a near tie"
     drawing = f", temperature {args.temperature:g}" if drawn else ""
     first = sum(prompt.turn == 1 for prompt in prompts)
-    in_turns = f" in {counted(len(prompts), 'turn')}" if len(prompts) > first else ""
+    in_turns = f" in {plural(len(prompts), 'turn')}" if len(prompts) > first else ""
     common.say(
-        f"ok: {'every output is identical' if same else other} ({counted(first, 'prompt')}{in_turns}, "
+        f"ok: {'every output is identical' if same else other} ({plural(first, 'prompt')}{in_turns}, "
         f"{args.max_new_tokens} tokens, {precision_of(target.info)}{drawing})"
     )
     return 0
@@ -121,7 +121,7 @@ def _calls(outcomes: Sequence[MethodCheck]) -> Iterator[str]:
         if share is not None:
             other, same = outcome.calls.count(OTHER_CALL), outcome.calls.count(SAME_CALL)
             yield (
-                f"{outcome.method}: tool calls or JSON in {counted(total, 'output')}; {changed} read otherwise "
+                f"{outcome.method}: tool calls or JSON in {plural(total, 'output')}; {changed} read otherwise "
                 f"({share:.1%}): {other} other calls, {changed - other} broken; {same} the same in other bytes"
             )
 

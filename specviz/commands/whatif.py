@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from decoders.errors import UserError
-from specviz.words import counted
+from specviz.words import plural
 
 from . import common, options
 
@@ -96,7 +96,7 @@ def _draft(args: argparse.Namespace, trace: Any, step: int) -> int:
     if args.json:
         return common.print_json(result)
     what = f"candidate {args.candidate}" if args.candidate is not None else method.title
-    drafted = counted(steps["drafted"][0], "token")
+    drafted = plural(steps["drafted"][0], "token")
     print(f"step {args.step}, {what}: {drafted} drafted")
     same = ": the same tree and verdict" if redrafted.same else ""
     print(f"recorded {redrafted.recorded} accepted → what if {redrafted.accepted}{same}")

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from decoders.model.files.catalog import precision_of
 from specviz.views.charts import GREY
-from specviz.words import counted
+from specviz.words import plural
 
 from .drawing import (
     MARKERS,
@@ -65,9 +65,9 @@ def caption(results: Results) -> str:
     where = f"{model.get('name') or 'model'}{size}, {precision_of(model)} on {model.get('device')}"
     turns = {row["prompt"]: float(row.get("turn") or 1) for row in results.rows if row.get("prompt")}
     count = sum(turn == 1 for turn in turns.values())
-    several = f" in {counted(len(turns), 'turn')}" if len(turns) > count else ""
+    several = f" in {plural(len(turns), 'turn')}" if len(turns) > count else ""
     tokens = f"{several} of at most {about['max_new_tokens']} new tokens"
-    ours = f"Ours: {where}; means over {counted(count, 'prompt')}{tokens}"
+    ours = f"Ours: {where}; means over {plural(count, 'prompt')}{tokens}"
     if not count:
         ours = f"Ours: {where}"
     elif count == 1:
@@ -104,7 +104,7 @@ def _recording_notes(results: Results) -> list[str]:
         return []
     cores, load = recorded["machine"]["cores"], recorded["load"]
     day = about["created"][:10]
-    said = [f"An example result, recorded on {day} on {counted(cores, 'core')}, engine {recorded['engine']}."]
+    said = [f"An example result, recorded on {day} on {plural(cores, 'core')}, engine {recorded['engine']}."]
     if results.any_rough:
         said.append(f"Other work kept these busy (load {load:g}): times and speedups are rough.")
     return said

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from decoders.errors import UserError
 from decoders.folders import write_text
 from specviz.places import SUFFIX, TRACES, home
-from specviz.words import counted
+from specviz.words import plural
 from specviz.workers.folder import Folder
 from specviz.workers.kinds import Workers
 from specviz.workers.processes import worker_device
@@ -117,7 +117,7 @@ def spread(
     results.about["workers"] = {"count": workers.count, "on": workers.on, "threads": threads, "units": len(units)}
     if workers.on == "processes" and workers.count > 1:
         results.about["notes"].append(
-            f"{workers.count} workers of {counted(threads, 'thread')} each shared this machine: speedups are formed on "
+            f"{workers.count} workers of {plural(threads, 'thread')} each shared this machine: speedups are formed on "
             "one worker, and tokens per second are lower than with the machine to oneself"
         )
     made = Spread(planned, results, folder, units, job, workers)
@@ -149,7 +149,7 @@ def _continue(results: Results, folder: Folder, resume: bool) -> None:
     finished, failed = folder.list_units()
     if not finished and not failed:
         return
-    there = f"{counted(len(finished), 'finished unit')}" + (f" and {len(failed)} failed" if failed else "")
+    there = f"{plural(len(finished), 'finished unit')}" + (f" and {len(failed)} failed" if failed else "")
     if not resume:
         raise UserError(
             f"the folder {folder.place} holds results ({there}): add --resume to go on with them, or name another"

@@ -19,7 +19,7 @@ from decoders.errors import UserError
 from decoders.model.files.catalog import precision_of
 from decoders.sweep.timing import REPEATED, TIMED, WIDEST, Timing, spot, timings
 from specviz.groups import group
-from specviz.words import column, counted, with_unit
+from specviz.words import column, plural, with_unit
 
 from .experiment import Row
 from .prompts import ALL, NAMES
@@ -187,12 +187,12 @@ def notes(results: Results) -> list[str]:
     versions = ", ".join(f"{name} {machine[name]}" for name in VERSIONS if machine.get(name))
     prompts, temperature = len({row.get("place") for row in results.rows}), float(about.get("temperature") or 0)
     turns = len({spot(row) for row in results.rows})
-    several = f" in {counted(turns, 'turn')}" if turns > prompts else ""
+    several = f" in {plural(turns, 'turn')}" if turns > prompts else ""
     drawing = f"temperature {temperature:g}" if temperature else "greedy"
     most = f"at most {about['max_new_tokens']} new tokens, {drawing}, batch size 1 (one request at a time)"
-    done = f"{counted(prompts, 'prompt')}{several}{_source(about)}, {most}"
+    done = f"{plural(prompts, 'prompt')}{several}{_source(about)}, {most}"
     spread = (
-        f"{counted(repeats, 'repeat')}, the methods in turn: medians, with quartiles between the repeats"
+        f"{plural(repeats, 'repeat')}, the methods in turn: medians, with quartiles between the repeats"
         if repeats > 1
         else "1 repeat: nothing is known of the spread (more repeats show it)"
     )
@@ -210,9 +210,9 @@ def notes(results: Results) -> list[str]:
     ]
     if disturbed := sum(bool(timing.is_disturbed) for key in TIMED for timing in timings(results.rows, key).values()):
         repeated = any(int(row.get("repeat") or 1) > repeats for row in results.rows)
-        still = f"still disturbed after {counted(REPEATED, 'more turn')}" if repeated else "disturbed"
+        still = f"still disturbed after {plural(REPEATED, 'more turn')}" if repeated else "disturbed"
         sentences.append(
-            f"‡ {counted(disturbed, 'measurement')} {still}: quartiles more than {WIDEST:.0%} of the median apart, or "
+            f"‡ {plural(disturbed, 'measurement')} {still}: quartiles more than {WIDEST:.0%} of the median apart, or "
             "a speedup above the tokens per step, which cannot be and is left out."
         )
     if lossy:
@@ -221,7 +221,7 @@ def notes(results: Results) -> list[str]:
         errors = [row for row in results.rows if row["series"] == name and row.get("error")]
         if errors:
             places = len({spot(row) for row in errors})
-            of = counted(turns, "turn") if several else counted(prompts, "prompt")
+            of = plural(turns, "turn") if several else plural(prompts, "prompt")
             sentences.append(
                 f"{name} failed on {places} of {of} and its numbers are of the others: {errors[0]['error']}"
             )

@@ -12,7 +12,7 @@ from decoders.trace.decisions import knows_verdicts
 from decoders.trace.trace import Trace
 from specviz import __version__
 from specviz.markup import tex
-from specviz.words import counted, decimal
+from specviz.words import decimal, plural
 
 MARKS = (
     "Filled: accepted; outlined: rejected by the target; dashed: not reached; double: the target's own token. "
@@ -26,7 +26,7 @@ def caption(trace: Trace, step: int) -> str:
     told = trace.tables["steps"]
     drafts = "its draft is not wholly recorded"
     if knows_verdicts(trace):
-        drafts = f"{counted(told['drafted'][step], 'drafted token')}, {told['accepted'][step]} accepted"
+        drafts = f"{plural(told['drafted'][step], 'drafted token')}, {told['accepted'][step]} accepted"
     what = f"Step {step + 1} of {trace.rows('steps')} of {method_words(trace)} on {_model(trace)}"
     return f"{what}: {drafts}. {MARKS} {_setting(trace)}"
 

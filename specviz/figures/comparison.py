@@ -9,7 +9,7 @@ from decoders.errors import UserError
 from decoders.names import BASELINE
 from decoders.trace.metrics import first_difference, measure
 from decoders.trace.trace import Trace
-from specviz.words import counted, decimals
+from specviz.words import decimals, plural
 
 from .sheet import ACCEPTED, INK, PAPER, RULE, SMALL, SOFT, Sheet, shorten, width
 
@@ -46,7 +46,7 @@ def check_comparable(traces: Sequence[Trace]) -> None:
 def comparison_sentence(traces: Sequence[Trace]) -> str:
     """A sentence on the steps that the runs needed."""
     told = [
-        f"{trace.run['method'].get('title') or trace.run['method']['name']} {counted(trace.rows('steps'), 'forward')}"
+        f"{trace.run['method'].get('title') or trace.run['method']['name']} {plural(trace.rows('steps'), 'forward')}"
         for trace in traces
     ]  # fmt: skip
     return f"Forwards of the target for the answer: {', '.join(told)}."
@@ -55,7 +55,7 @@ def comparison_sentence(traces: Sequence[Trace]) -> str:
 def _heading(sheet: Sheet, trace: Trace, y: float) -> None:
     method, steps = trace.run["method"], trace.rows("steps")
     per_step = measure(trace)["tokens_per_step"].value
-    numbers = f"{counted(steps, 'forward')}, {decimals(per_step, 2)} tokens per step"
+    numbers = f"{plural(steps, 'forward')}, {decimals(per_step, 2)} tokens per step"
     room = sheet.width - width(numbers, SMALL) - 8
     forced = " (teacher-forced)" if trace.run.get("forced") else ""
     lossy = forced or ("" if method.get("lossless", True) else " (lossy)")

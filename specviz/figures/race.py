@@ -8,7 +8,7 @@ from itertools import groupby
 
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
-from specviz.words import counted, decimals
+from specviz.words import decimals, plural
 
 from .comparison import check_comparable
 from .sheet import ACCEPTED, BODY, INK, OFFERED, PAPER, RULE, SMALL, SOFT, Shape, Sheet, printable, shorten, width
@@ -83,8 +83,8 @@ def pieces(trace: Trace) -> Iterator[Piece]:
 
 def outcome(traces: Sequence[Trace]) -> str:
     """The runs in one sentence, as in "106 tokens: 106 forwards and 2.80 s by plain decoding, …"."""
-    told = (f"{counted(trace.rows('steps'), 'forward')} and {_seconds(trace)} by {_name(trace)}" for trace in traces)
-    return f"{counted(len(traces[0].output_ids), 'token')}: {', '.join(told)}."
+    told = (f"{plural(trace.rows('steps'), 'forward')} and {_seconds(trace)} by {_name(trace)}" for trace in traces)
+    return f"{plural(len(traces[0].output_ids), 'token')}: {', '.join(told)}."
 
 
 def _name(trace: Trace) -> str:
@@ -106,7 +106,7 @@ def _whole(lane: Sequence[Piece]) -> str:
 def _lane(race: Race, trace: Trace, lane: Sequence[Piece], left: float, wide: float, share: float) -> float:
     """A run: its name, the bar, the text, and its numbers when it is over; returns where it ends."""
     sheet, top = race.sheet, MARGIN + TITLE
-    numbers = f"{counted(trace.rows('steps'), 'forward')} · {_seconds(trace)}"
+    numbers = f"{plural(trace.rows('steps'), 'forward')} · {_seconds(trace)}"
     room = wide - width(numbers, TITLE, "bold") - 8
     sheet.text(left, top, shorten(_name(trace), room, TITLE, "bold"), TITLE, face="bold")
     sheet.box(left, top + 6, wide, BAR, fill=OFFERED)

@@ -8,7 +8,7 @@ from typing import Any
 from decoders.importers.request_trace import NOT_RECORDED
 from decoders.trace.trace import Trace
 from specviz.groups import group
-from specviz.words import SIGNS, counted, decimal
+from specviz.words import SIGNS, decimal, plural
 
 NAMED = 8  # refused tokens of one depth that a sentence writes out
 
@@ -91,7 +91,7 @@ def _list(pieces: Pieces, tokens: Sequence[int], last: str) -> str:
     """Tokens in a row, the first ``NAMED`` by their texts: "“a”, “b” or 3 others"."""
     names = [pieces.quote(token) for token in tokens[:NAMED]]
     if len(tokens) > NAMED:
-        names.append(counted(len(tokens) - NAMED, "other"))
+        names.append(plural(len(tokens) - NAMED, "other"))
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
@@ -104,21 +104,21 @@ def _refused_before(pieces: Pieces, nodes: Sequence[dict[str, Any]]) -> str:
 
 def _partly_known(trace: Trace, told: dict[str, Any], pieces: Pieces) -> str:
     """The sentence of a step of which an imported run does not know all; "" where it does."""
-    unknown, tokens = set(trace.run.get("unknown", ())), counted(told["emitted"], "token")
+    unknown, tokens = set(trace.run.get("unknown", ())), plural(told["emitted"], "token")
     if "steps" in unknown:
         return f"{tokens} of the answer; which tokens came together is not recorded."
     if "steps.accepted" in unknown:
         return f"{tokens} came together; what was drafted of them is not recorded."
     if "steps.drafted" not in unknown:
         return ""
-    stood = f"{counted(told['accepted'], 'drafted token')} stood" if told["accepted"] else ""
+    stood = f"{plural(told['accepted'], 'drafted token')} stood" if told["accepted"] else ""
     own = f"the target wrote {pieces.quote(told['bonus'])}" if told["bonus"] >= 0 else ""
     return f"{', then '.join(filter(None, (stood, own)))}; what was drafted beside is not recorded."
 
 
 def _offer(trace: Trace, step: int, told: dict[str, Any], root: int) -> str:
     """The source of the draft, in words."""
-    quoted, drafted = Pieces(trace).quote(root), counted(told["drafted"], "token")
+    quoted, drafted = Pieces(trace).quote(root), plural(told["drafted"], "token")
     candidates = rows_of(trace, "candidates", step)
     chosen = next((one for one in candidates if one["chosen"]), None)
     if chosen is None:
@@ -127,6 +127,6 @@ def _offer(trace: Trace, step: int, told: dict[str, Any], root: int) -> str:
     score = f" ({term.get('label') or term['key']} {decimal(chosen['term:' + term['key']])})" if term else ""
     ids = trace.tables["tokens"]["id"]
     same = all(one["position"] < 0 or ids[one["position"]] == root for one in candidates)
-    places = counted(len(candidates), "earlier place")
+    places = plural(len(candidates), "earlier place")
     seen = f"{quoted} was seen at {places}" if same else f"{places} resembled {quoted}"
     return f"{seen}; the copy from {place_of(trace, chosen['position'], chosen['pool'])}{score} offered {drafted}"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from decoders.errors import UserError
 from decoders.trace import files as tracefile
 from decoders.trace import trace as tr
 from decoders.trace.baseline import pair_with_plain
@@ -80,10 +81,10 @@ def unpack(blob: bytes) -> tr.Trace:
 
 
 def checked_tag(text: object) -> str:
-    """A tag as it is kept, in lower case. Raises ValueError."""
+    """A tag as it is kept, in lower case. Raises UserError."""
     tag = text.strip().lower() if isinstance(text, str) else ""
     if not TAG.fullmatch(tag) or len(tag) > MAX_TAG:
-        raise ValueError(
+        raise UserError(
             f"{str(text)[:40]!r} cannot be a tag: use one word of at most {MAX_TAG} characters, "
             "without commas and colons"
         )
@@ -199,7 +200,7 @@ class TraceStore:
     def change(
         self, key: str, *, title: str | None = None, tags: Sequence[str] | None = None, keep: bool | None = None
     ) -> Entry:
-        """Another title, other tags, kept or not. Raises UnknownTrace, and ValueError where too much would be kept."""
+        """Another title, other tags, kept or not. Raises UnknownTrace, and UserError where too much would be kept."""
         before = self.entry(key)
         if before is None:
             raise UnknownTrace(key)
@@ -218,7 +219,7 @@ class TraceStore:
                 for some, share in ((kept, 0.5), (mine, self.own_share)):
                     size = sum(len(e.blob) for e in some) + len(entry.blob)
                     if len(some) + 1 > share * self.max_count or size > share * self.max_bytes:
-                        raise ValueError(
+                        raise UserError(
                             f"{len(some)} runs {'of yours ' if some is mine else ''}are kept already, and no more than "
                             f"{100 * share:.0f} % of the room here may be: let go of one first"
                         )

@@ -61,32 +61,25 @@ def layers_chart(calibration: Mapping[str, Any]) -> go.Figure:
     return _figure(bars, plain(title), 320, across, {"title": "tokens per step", "rangemode": "tozero", **GRID})
 
 
-def bench_chart(report: Mapping[str, Any], value: str = "speedup") -> go.Figure:
-    """Bars of one quantity with its quartiles: ``speedup`` against plain decoding, ``tokens_per_s``, ``end_to_end``."""
-    titles = {
-        "speedup": "Speedup against plain decoding on the same engine",
-        "tokens_per_s": "Tokens per second of decoding",
-        "end_to_end": "Output tokens per second, the prompt included",
-    }
-    if value not in titles:
-        raise ValueError(f"there is no chart of {value!r}: choose one of {', '.join(titles)}")
-    rows = [row for row in report["rows"] if row["kind"] != "traced" and row[value]]
+def bench_chart(report: Mapping[str, Any]) -> go.Figure:
+    """Bars of the speedups, with their quartiles."""
+    rows = [row for row in report["rows"] if row["kind"] != "traced" and row["speedup"]]
     spread = {
         "type": "data", "symmetric": False, "color": VERMILLION,
-        "array": [row[value]["high"] - row[value]["median"] for row in rows],
-        "arrayminus": [row[value]["median"] - row[value]["low"] for row in rows],
+        "array": [row["speedup"]["high"] - row["speedup"]["median"] for row in rows],
+        "arrayminus": [row["speedup"]["median"] - row["speedup"]["low"] for row in rows],
     }  # fmt: skip
     per_step = [f"{row['tokens_per_step']:.2f}" if row["tokens_per_step"] else "–" for row in rows]
     bars = go.Bar(
-        x=[row[value]["median"] for row in rows], y=[plain(row["name"]) for row in rows], orientation="h",
+        x=[row["speedup"]["median"] for row in rows], y=[plain(row["name"]) for row in rows], orientation="h",
         marker={"color": [KINDS[row["kind"]] for row in rows]}, error_x=spread,
         customdata=[[shown, row["tokens"]] for shown, row in zip(per_step, rows, strict=True)],
         hovertemplate="%{y}: %{x:.3f}<br>%{customdata[0]} tokens per step, %{customdata[1]} tokens<extra></extra>",
     )  # fmt: skip
     model = report["model"]
     about = f"{model['name']}, {model['parameters'] / 1e6:,.0f} M parameters, {model['dtype']} on {model['device']}"
-    title = f"{titles[value]}<br><sup>{plain(about)}; median and quartiles</sup>"
-    across = {"title": "×" if value == "speedup" else "tokens/s", "rangemode": "tozero", **GRID}
+    title = f"Speedup against plain decoding on the same engine<br><sup>{plain(about)}; median and quartiles</sup>"
+    across = {"title": "×", "rangemode": "tozero", **GRID}
     return _figure(bars, title, 150 + 34 * len(rows), across, {"autorange": "reversed", "automargin": True})
 
 

@@ -30,7 +30,7 @@ from decoders.trace.trace import Trace
 from specviz.groups import group
 from specviz.markup import md
 from specviz.places import SUFFIX
-from specviz.words import counted
+from specviz.words import plural
 
 from .frames import TOKENS
 
@@ -162,7 +162,7 @@ def _front_matter(text: str) -> tuple[dict[str, Any], str]:
 def _about(rows: Sequence[Mapping[str, Any]]) -> str:
     """The runs by model and method: tokens per step pooled, as every table of ours is."""
     lines = [
-        f"{counted(len(rows), 'run')} recorded with specviz, one config per table:"
+        f"{plural(len(rows), 'run')} recorded with specviz, one config per table:"
         " `runs` has a row per run, `steps` one per verify step, `nodes` one per drafted token with its decision. "
         "`specviz pull` makes trace files of it again.",
         "", "| model | method | runs | tokens | steps | tokens per step |", "| --- | --- | --: | --: | --: | --: |",
@@ -313,7 +313,7 @@ def push(name: str, traces: Iterable[Trace], *, private: bool = True) -> PushRes
             readme = before / "README.md"
             text = card([*rows, *runs_in(new)], readme.read_text(encoding="utf-8") if readme.is_file() else "")
             (new / "README.md").write_text(text, encoding="utf-8")
-            place.write(new, f"{counted(len(shard.digests), 'run')} from specviz")
+            place.write(new, f"{plural(len(shard.digests), 'run')} from specviz")
     return PushResult(len(shard.digests), there, place.title)
 
 

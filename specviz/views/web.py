@@ -13,7 +13,7 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import MappingProxyType
@@ -101,16 +101,23 @@ def reachable(entry: str) -> tuple[str, ...]:
 
     Raises KeyError where one of them does not exist.
     """
+    return tuple(_behind_imports([entry], lambda name: imports(modules()[name])))
+
+
+def _behind_imports(names: Iterable[str], imports_of: Callable[[str], Iterable[str]]) -> dict[str, None]:
+    """Names with all that they import, each behind those it imports."""
     order: dict[str, None] = {}
 
     def visit(name: str) -> None:
-        for other in imports(modules()[name]):
+        for other in imports_of(name):
             if other not in order:
                 visit(other)
         order[name] = None
 
-    visit(entry)
-    return tuple(order)
+    for name in names:
+        if name not in order:
+            visit(name)
+    return order
 
 
 def styles(names: Iterable[str] | None = None) -> str:
@@ -129,19 +136,11 @@ def sheets(*names: str) -> str:
 
 def _sheets(names: Iterable[str]) -> dict[str, str]:
     """File → text of style sheets and of those they import, in order."""
-    order: dict[str, str] = {}
 
-    def visit(name: str) -> None:
-        text = (FOLDER / name).read_text(encoding="utf-8")
-        for other in AFTER.findall(text):
-            if other not in order:
-                visit(other)
-        order[name] = AFTER.sub("", text)
+    def read(name: str) -> str:
+        return (FOLDER / name).read_text(encoding="utf-8")
 
-    for name in names:
-        if name not in order:
-            visit(name)
-    return order
+    return {name: AFTER.sub("", read(name)) for name in _behind_imports(names, lambda name: AFTER.findall(read(name)))}
 
 
 def name_by_content(name: str, data: bytes) -> tuple[str, Asset]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from decoders.errors import UserError
-from specviz.words import counted
+from specviz.words import plural
 
 from .folder import Folder
 from .pool import Cannot, Pool, Ready, WorkDone, WorkerLost
@@ -74,7 +74,7 @@ class Standing:
         parts = [f"{self.rate:.2g} units/s"] if self.rate is not None else []
         parts.append("workers: " + ", ".join(f"{count} {state}" for state, count in states.items()))
         if lost := sum(worker.losses for worker in self.workers):
-            parts.append(f"{counted(lost, 'worker')} lost and started again")
+            parts.append(f"{plural(lost, 'worker')} lost and started again")
         if self.failures:
             parts.append(f"{len(self.failures)} failed")
         return " · ".join(parts)

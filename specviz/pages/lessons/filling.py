@@ -11,7 +11,7 @@ from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
 
 from .reading import Ask, Fault, Lesson, LessonError, Line, Stop, shown_as
-from .values import Runs, Unknown, Value, View, Words, counted, plain
+from .values import Runs, Unknown, Value, View, Words, plain, plural
 
 MOST_OPTIONS = 9  # one digit each
 PANELS = (
@@ -258,7 +258,7 @@ class Filler:
     def ask_branch(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
         first = [node for node in view.nodes if node["parent"] == 0]
         if len(first) < 2:
-            tokens = counted(len(first), "token")
+            tokens = plural(len(first), "token")
             raise Unknown(f"step {view.step + 1} has {tokens} after the root; ask where there are two")
         won = next((k for k, node in enumerate(first) if node["status"] == "accepted"), -1)
         kept = first[: MOST_OPTIONS - 1]
@@ -297,7 +297,7 @@ class Filler:
     def among(self, view: View, answer: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
         """Candidates in the order of the text, at most six, the chosen and the best among them."""
         if len(view.candidates) < 2:
-            ranked = counted(len(view.candidates), "candidate")
+            ranked = plural(len(view.candidates), "candidate")
             raise Unknown(f"step {view.step + 1} has {ranked}; ask where there are two")
         first = (answer, view.candidate("chosen"), view.candidate("best"), *view.candidates)
         unique = {id(one): one for one in first}.values()

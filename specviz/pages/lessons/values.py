@@ -15,7 +15,7 @@ from decoders.trace.trace import Trace
 from specviz.figures.words import rows_of
 from specviz.groups import group
 from specviz.places import SUFFIX, is_id
-from specviz.words import SIGNS, counted
+from specviz.words import SIGNS, plural
 
 from .reading import shown_as
 
@@ -137,7 +137,7 @@ class View:
             raise Unknown(f"found the node {shown_as(name)}; allowed are a number, {', '.join(NODES)}")
         number = named[name] if name in named else int(name)
         if not 0 <= number < len(self.nodes) and name != "root":
-            drafted = counted(len(self.nodes) - 1, "token")
+            drafted = plural(len(self.nodes) - 1, "token")
             raise Unknown(f"step {self.step + 1} has no node {name!r}: it drafted {drafted}")
         return number
 

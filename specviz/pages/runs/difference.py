@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from decoders.errors import UserError
 from decoders.trace.baseline import asked_prompt
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
@@ -44,10 +45,10 @@ def difference(a: Trace, b: Trace) -> dict[str, Any]:
     """``{"agreed", "tokens", "gains"}``: output tokens that both runs share from the start on, how many each wrote, and
     for each run the steps (``Gain``) in which it accepted what the other did not.
 
-    Raises ValueError for runs of different prompts.
+    Raises UserError for runs of different prompts.
     """
     if asked_prompt(a) != asked_prompt(b):
-        raise ValueError("these runs are of different prompts: choose two runs of one prompt")
+        raise UserError("these runs are of different prompts: choose two runs of one prompt")
     agreed = first_difference(a.output_ids, b.output_ids)
     return {
         "agreed": agreed,

@@ -10,8 +10,7 @@ from specviz.server.bodies import Body, Ids, Listed, Texts
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import Refusal
 from specviz.server.http import Owner
-from specviz.server.store import EVERYBODY, MAX_TAGS, MAX_TITLE, checked_tag
-from specviz.words import sentence
+from specviz.server.store import EVERYBODY, MAX_TAGS, MAX_TITLE, UnknownTrace, checked_tag
 
 from .difference import difference
 
@@ -67,12 +66,9 @@ class Runs(Service):
 
     @post("change")
     def change(self, asked: Change, owner: Owner) -> list[str]:
-        """Another title, tags more or fewer, kept or not; returns the runs that were changed. Raises Refusal."""
+        """Another title, tags more or fewer, kept or not; returns the runs that were changed. Raises UserError."""
         store, library, title = self.desk.store, self.desk.library, asked.title
-        try:
-            added = [checked_tag(tag) for tag in asked.add or ()]
-        except ValueError as problem:
-            raise Refusal("library", sentence(problem)) from None
+        added = [checked_tag(tag) for tag in asked.add or ()]
         if title is not None:
             title = " ".join(title.split())
             if not 0 < len(title) <= MAX_TITLE:
@@ -91,9 +87,7 @@ class Runs(Service):
                 )
             try:
                 changed = store.change(key, title=title, tags=tags, keep=asked.keep)
-            except ValueError as problem:
-                raise Refusal("library", sentence(problem)) from None
-            except KeyError:  # trimmed in the meantime
+            except UnknownTrace:  # trimmed in the meantime
                 continue
             if library is not None:
                 if key not in library and (changed.keep or changed.tags or title is not None):
@@ -106,15 +100,10 @@ class Runs(Service):
 
     @get("difference")
     def difference(self, runs: Listed) -> dict[str, Any]:
-        """Places where one of two runs of a prompt accepted drafted tokens alone. Raises UnknownTrace, and
-        Refusal where the two cannot be held against each other.
-        """
+        """Places where one of two runs of a prompt accepted drafted tokens alone. Raises UnknownTrace, UserError."""
         if len(runs) != 2:
             raise Refusal("runs", f"{len(runs)} runs are given: two are compared step by step, choose two.")
-        try:
-            return difference(*(self.desk.trace(key) for key in runs))
-        except ValueError as problem:
-            raise Refusal("runs", sentence(problem)) from None
+        return difference(*(self.desk.trace(key) for key in runs))
 
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> list[str]:
