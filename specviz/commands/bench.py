@@ -248,13 +248,8 @@ def _ledger(
             save(trace, folder / TRACES / f"{trace.run['id']}{SUFFIX}")
 
     names = {name: name for name in (PLAIN, *methods, *NAMES)}
-    return (
-        Ledger(
-            target, cases, names, lossy, batch.filed_with(keep), sampling=Sampling(args.temperature), rows=results.rows
-        ),
-        results,
-        folder,
-    )
+    filed, sampling = batch.filed_with(keep), Sampling(args.temperature)
+    return Ledger(target, cases, names, lossy, filed, sampling=sampling, rows=results.rows), results, folder
 
 
 def spread(value: Spread | None, form: Callable[[float], str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import string
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,9 @@ def check(args: argparse.Namespace) -> int:
         plugin = add_plugin(file)
     except Unusable as problem:
         common.say(str(problem))
-        _show_error(problem.__cause__)
+        cause = problem.__cause__
+        if cause is not None and not isinstance(cause, UserError):
+            common.say("", "".join(traceback.format_exception(cause)).rstrip())
         return 1
     args.model = args.model or "bundled"  # fast, and trained: drafts are accepted and rejected
     target = common.open_target(args)
@@ -86,11 +89,3 @@ def _check(method: Method, target: Target, prompts: list[Prompt]) -> bool:
     else:
         common.say(f"{method.name}: ok")
     return not findings
-
-
-def _show_error(problem: BaseException | None) -> None:
-    """The traceback behind a plug-in that could not be imported."""
-    import traceback
-
-    if problem is not None and not isinstance(problem, UserError):
-        common.say("", "".join(traceback.format_exception(problem)).rstrip())

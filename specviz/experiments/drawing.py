@@ -112,9 +112,7 @@ def all_numbers(values: Sequence[Any]) -> bool:
 
 def place_on_axis(values: Sequence[Any], value: Any) -> Any:
     """A place on the x axis: a number where all values are, else its text."""
-    if not all_numbers(values):
-        return text_of(value)
-    return float(value)
+    return float(value) if all_numbers(values) else text_of(value)
 
 
 def whiskers(errors: Sequence[float], color: str | None = None) -> dict[str, Any] | None:

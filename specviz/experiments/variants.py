@@ -119,9 +119,7 @@ class DraftVariant(Variant):
         return replace(self, steps=self.steps // 2, stages=PRETRAINED) if self.stages == BOTH else None
 
     def source(self, source: Any) -> Any:
-        if not self.stages:
-            return source
-        return Stage(source, running=self.stages == PRETRAINED)
+        return Stage(source, running=self.stages == PRETRAINED) if self.stages else source
 
     @property
     def recipe(self) -> Any:

@@ -7,7 +7,7 @@ not as it is deep, and so fits a column.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -270,7 +270,9 @@ def _box(sheet: Sheet, row: Row, middle: float, right: float) -> None:
 
 def _bracket(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float]) -> None:
     """From the text above to the rows that were copied from it: along the margin, with an arrow into the first."""
-    copied = list(_copied_run(rows))
+    copied = [n for n, row in enumerate(rows) if row.copied and row.kind == "accepted"]
+    if not copied:  # the first that was rejected
+        copied = [n for n, row in enumerate(rows) if row.copied and row.kind != "more"][:1]
     if not copied:
         return
     x, first, last = 3.0, middles[copied[0]], middles[copied[-1]]
@@ -280,9 +282,3 @@ def _bracket(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float]) -> Non
         sheet.line((x, middles[n]), (_x(rows[n]), middles[n]), stroke=ACCEPTED, line=0.9 if n == copied[0] else 0.5)
     tip = _x(rows[copied[0]])
     sheet.line((tip - 3, first - 2), (tip, first), (tip - 3, first + 2), stroke=ACCEPTED, line=0.9)
-
-
-def _copied_run(rows: Sequence[Row]) -> Iterator[int]:
-    """The copied rows of the main line; where none was accepted, the first that was rejected."""
-    main = [n for n, row in enumerate(rows) if row.copied and row.kind == "accepted"]
-    yield from main or [n for n, row in enumerate(rows) if row.copied and row.kind != "more"][:1]

@@ -52,9 +52,7 @@ def get(path: str = "", verb: str = "GET") -> Callable[[Work], Work]:
     return mark
 
 
-def post(path: str) -> Callable[[Work], Work]:
-    """``get``, of what is sent as JSON."""
-    return get(path, "POST")
+post = partial(get, verb="POST")  # of what is sent as JSON
 
 
 class Service:
@@ -238,9 +236,7 @@ class Desk(Counter):
     def _needs_pool(self, method: Any, params: Any, target: Any = None) -> bool:
         """True for a method that drafts from a pool of text; False while there is no model to ask for."""
         target = target or self.loader.target
-        if target is None or method.missing(target):
-            return False
-        return bool(method.needs(target, params).pool)
+        return target is not None and not method.missing(target) and bool(method.needs(target, params).pool)
 
     def bring(self, key: str) -> bool:
         """Put a run that only the disk has into the store. Whether there is such a run."""

@@ -116,10 +116,7 @@ class PromptForm:
     @property
     def title(self) -> str:
         """The first words, for lists of runs."""
-        if self.mode == "segments":
-            source = self.instruction or self.question or self.context
-        else:
-            source = self.text
+        source = (self.instruction or self.question or self.context) if self.mode == "segments" else self.text
         if self.mode == "chat":
             try:
                 source = turns(self.text)[-1]["content"]

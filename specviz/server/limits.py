@@ -46,9 +46,7 @@ class Rules:
 
     def may_pick(self, user: str) -> bool:
         """True where a user ("" where nobody signs in) may exchange the model that everybody uses."""
-        if self.public:
-            return False
-        return not self.accounts or (user != "" and user in self.pickers.split(","))
+        return not self.public and (not self.accounts or (user != "" and user in self.pickers.split(",")))
 
     def to_json(self) -> dict[str, Any]:
         """For the page: the kind of server and the numbers."""

@@ -14,7 +14,7 @@ LANES = ("step", "draft", "verify", "commit")
 PROCESS = 1
 
 
-def trace_events(trace: Trace, process: int = PROCESS) -> dict[str, Any]:
+def trace_events(trace: Trace) -> dict[str, Any]:
     """The document: one process for the run, one lane for whole steps and one per stage, and counters.
 
     A step's stages follow one another; what a drafter learns after the commit counts as drafting, as in the record. An
@@ -24,13 +24,13 @@ def trace_events(trace: Trace, process: int = PROCESS) -> dict[str, Any]:
     timings, written = run.get("timings") or {}, _step_texts(trace)
     method = run["method"].get("title") or run["method"]["name"]
     events: list[dict[str, Any]] = [
-        _name("process_name", process, 0, f"{method}: {run.get('title') or 'Untitled run'}"),
-        *(_name("thread_name", process, lane, name) for lane, name in enumerate(LANES, 1)),
+        _name("process_name", 0, f"{method}: {run.get('title') or 'Untitled run'}"),
+        *(_name("thread_name", lane, name) for lane, name in enumerate(LANES, 1)),
     ]
     now = 0.0
     for name, stage in (("read the prompt", "prefill_ms"), ("prepare", "prepare_ms")):
         if took := timings.get(stage) or 0.0:
-            events.append(_event(name, process, 1, now, took, {}))
+            events.append(_event(name, 1, now, took, {}))
             now += took
     for step in range(trace.rows("steps")):
         began, text = now, written[step] if step < len(written) else ""
@@ -42,12 +42,12 @@ def trace_events(trace: Trace, process: int = PROCESS) -> dict[str, Any]:
         }
         for lane, (stage, about) in enumerate(stages.items(), 2):
             if (took := steps[f"{stage}_ms"][step]) is not None:
-                events.append(_event(stage, process, lane, now, took, {"step": step + 1, **about}))
+                events.append(_event(stage, lane, now, took, {"step": step + 1, **about}))
                 now += took
         about = {"drafted": drafted, "accepted": accepted, "outcome": steps["outcome"][step], "text": text}
-        events.append(_event(f"step {step + 1}", process, 1, began, now - began, about))
+        events.append(_event(f"step {step + 1}", 1, began, now - began, about))
         count = {"drafted": drafted, "accepted": accepted}
-        events.append({"name": "tokens", "ph": "C", "pid": process, "ts": _us(began), "args": count})
+        events.append({"name": "tokens", "ph": "C", "pid": PROCESS, "ts": _us(began), "args": count})
     return {
         "traceEvents": events,
         "displayTimeUnit": "ms",
@@ -62,13 +62,13 @@ def _step_texts(trace: Trace) -> list[str]:
     return [trace.text(ids.get(step, ())) for step in range(trace.rows("steps"))]
 
 
-def _event(name: str, process: int, lane: int, start_ms: float, ms: float, about: dict[str, Any]) -> dict[str, Any]:
-    event = {"name": name, "cat": "specviz", "ph": "X", "pid": process, "tid": lane, "ts": _us(start_ms)}
+def _event(name: str, lane: int, start_ms: float, ms: float, about: dict[str, Any]) -> dict[str, Any]:
+    event = {"name": name, "cat": "specviz", "ph": "X", "pid": PROCESS, "tid": lane, "ts": _us(start_ms)}
     return {**event, "dur": _us(ms), "args": {key: value for key, value in about.items() if value != ""}}
 
 
-def _name(what: str, process: int, lane: int, name: str) -> dict[str, Any]:
-    return {"name": what, "ph": "M", "pid": process, "tid": lane, "args": {"name": name}}
+def _name(what: str, lane: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": PROCESS, "tid": lane, "args": {"name": name}}
 
 
 def _us(ms: float) -> float:

@@ -60,11 +60,6 @@ class Judging:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="judge runs")
         self._runs: FIFOCache[str, tuple[RunJudgement, Future[None]]] = FIFOCache(KEPT)
 
-    @property
-    def most(self) -> int:
-        """The most runs that ``results`` may be asked for at once."""
-        return int(self._runs.maxsize)
-
     def close(self) -> None:
         """Judge no more."""
         self._closing.set()

@@ -20,6 +20,7 @@ from specviz.server.forms import PromptForm, Refusal
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
 
+from . import judging
 from .judging import Judging, RunJudgement, pool_runs, steps_document
 from .sets import RunCounts, lengths_by_method, pooled_by_method
 
@@ -133,7 +134,7 @@ class AcceptancePage(Service):
     def _pool(
         self, ids: Iterable[str], read: Callable[[str], Trace | RunJudgement], has: Callable[[str], bool]
     ) -> dict[str, Any]:
-        keys, most = [*dict.fromkeys(ids)], self._judging.most
+        keys, most = [*dict.fromkeys(ids)], judging.KEPT
         runs = self._judging.results(keys[:most], read, has)
         if isinstance(runs, dict):
             return runs
