@@ -8,7 +8,7 @@ A recipe's fields are those of ``Experiment``; what it leaves out stands in its 
     axes.k = {values = [2, 4, 8], label = "branches K", log = true, paper = 8}
 
     [[fig1.printed]]                                     # a table of the paper
-    where = "table 4"
+    where = "table 4"                                    # if not the recipe's figure
     places = ["MT", "SUM", "Avg."]                       # along the chart
     rows.speedup."no branches" = [1.53, 2.25, nan]       # metric, series; nan: none is printed
     per = 100                                            # they are percentages (model: if not the file's)
@@ -69,7 +69,8 @@ def _read(file: Path) -> Iterator[Experiment]:
         )
         fields["axes"] = tuple(_axis(param, axis) for param, axis in fields.get("axes", {}).items())
         printed = fields.pop("printed", ())
-        fields["papers"] = tuple(one for table in printed for one in _series(**{"model": common["model"], **table}))
+        source = {"model": common["model"], "where": fields["figure"]}
+        fields["papers"] = tuple(one for table in printed for one in _series(**source | table))
         fields["own"] = tuple(Quantity(**quantity) for quantity in fields.get("own", ()))
         fields |= {key: _python(fields[key]) for key in ("arrange", "look", "measure") if key in fields}
         yield Experiment(f"{file.stem}-{name}", paper=file.stem, **fields)
