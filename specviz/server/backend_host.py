@@ -132,10 +132,9 @@ class _TraceCursor:
     def step(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> dict[str, Any]:
         """Message beside a delta."""
         self.sent.extend(delta)
-        trace = self.trace
-        uneven = {name: table for name, table in trace.tables.items() if trace.rows(name) != self.sent.rows(name)}
-        if uneven:
-            self.sent = copy_of(trace)
+        rows, sent = self.trace.rows, self.sent.rows
+        uneven = {name: table for name, table in self.trace.tables.items() if rows(name) != sent(name)}
+        self.sent.tables |= copy_of(Trace(self.trace.run, uneven)).tables
         return {"run": self._changes(), "tables": uneven}
 
     def rest(self) -> dict[str, Any]:
