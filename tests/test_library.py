@@ -113,7 +113,7 @@ def test_bad_changes_are_one_sentence(desk: StubDesk, changes: dict[str, Any], s
     with pytest.raises(UserError, match=said) as caught:
         desk.services["runs"].change(Change(ids=[job.id], **changes), "ann")
     answer = refusal(caught.value)
-    assert answer.status_code == 422 and json.loads(answer.body)["error"].endswith(".")
+    assert answer.status_code == 422 and json.loads(bytes(answer.body))["error"].endswith(".")
     assert desk.services["runs"].listing("ann")[0]["tags"] == []
 
 
