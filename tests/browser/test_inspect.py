@@ -160,6 +160,11 @@ def test_a_wide_tree_is_fitted_opened_zoomed_and_mapped(visit: Visit) -> None:
     expect(stretch).to_have_count(0)
     assert page.evaluate(COUNTED) == [nodes, nodes]
     expect(page.locator(f"{TREE} .sv-tree-map")).to_be_visible()
+    picture = f"document.querySelector('{TREE} .sv-tree-map canvas').toDataURL()"
+    light = page.evaluate(picture)
+    for dark in (True, False):  # its colours are the theme's at once
+        page.click(".svp-theme")
+        becomes(page, lambda dark=dark: (page.evaluate(picture) != light) == dark, True)
     rest = page.locator(f"{TREE} .sv-tree-rest")
     expect(rest).to_contain_text("out of sight")
     page.locator(f"{TREE} .sv-body").focus()

@@ -417,6 +417,7 @@ export class Inspector extends Listeners {
   themed() {
     this.colors = readColors(this.root);
     this.resized();
+    if (this.model?.stepCount) this.tree.window.drawMap();
   }
 
   /** @param {boolean} open */

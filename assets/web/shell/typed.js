@@ -157,7 +157,9 @@ export function watch() {
   const beside = h("div.svp.ui-row");
   document.getElementById("sv-prompt-part")?.prepend(beside);
   render(html`<${Beside} />`, beside);
-  on("status", () => (alone.value = !!app.rules && !app.rules.public && !app.rules.accounts));
+  const learn = () => (alone.value = !!app.rules && !app.rules.public && !app.rules.accounts);
+  on("status", learn);
+  learn(); // the first answer may have come before
   document.addEventListener("input", (event) => {
     if (event.isTrusted && event.target instanceof HTMLTextAreaElement && closest(event, "#sv-prompt-part")) keep();
   });
