@@ -126,6 +126,10 @@ def test_what_cannot_be_compressed_is_refused():
         compress(Prompt.from_text(tokenizer, "the lamp"), tokenizer, 3)
     with pytest.raises(UserError, match="would leave nothing of a context of"):
         compress(prompt_of("extraordinarily"), tokenizer, 10)
+    with pytest.raises(UserError, match="ratio of 1 is not allowed"):
+        compress(prompt_of(FACTS), tokenizer, 1)
+    with pytest.raises(UserError, match="one of extractive, llmlingua-2"):
+        compress(prompt_of(FACTS), tokenizer, 3, "zip")
 
 
 def test_a_pool_of_its_own_stays():

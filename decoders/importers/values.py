@@ -74,4 +74,4 @@ def plain(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Several objects in one; the later ones win."""
-    return {name: value for part in parts for name, value in part.items()}
+    return {name: value for part in parts for name, value in part.items() if isinstance(name, str)}

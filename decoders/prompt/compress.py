@@ -56,11 +56,15 @@ class Passage:
 
 
 def compress(prompt: Prompt, tokenizer: Any, ratio: float, compressor: str = EXTRACTIVE) -> Prompt:
-    """The prompt with its context shortened to 1/``ratio`` (above 1) of its tokens, and the full context as its pool.
+    """The prompt with its context shortened to 1/``ratio`` of its tokens, and the full context as its pool.
 
     A pool that the prompt brought itself is kept. ``Prompt.compression`` says what was done in numbers. Raises
     UserError where there is no context or nothing of it would be left.
     """
+    if compressor not in COMPRESSORS:
+        raise UserError(f"compressor={compressor!r} is not allowed: one of {', '.join(COMPRESSORS)}")
+    if not ratio > 1:
+        raise UserError(f"a compression ratio of {ratio:g} is not allowed: a number above 1")
     started = time.perf_counter()
     full = prompt.context_pool()
     if full is None:
