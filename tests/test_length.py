@@ -220,7 +220,7 @@ def test_a_fitted_model_goes_on_from_run_to_run_from_its_first_run_on() -> None:
     target = tiny_target()
     first = AutoLength.of(target, "pld").fitted
     assert not len(first) and AutoLength.of(target, "pld").fitted is first
-    list(Decoding.of(target, Prompt.from_ids(prompt_ids(1) * 3), "pld", max_new_tokens=8, length="auto"))
+    list(Decoding.of(target, Prompt.from_ids(prompt_ids(1) * 3), "pld", max_new_tokens=40, length="auto"))
     assert len(first)
 
 
