@@ -206,6 +206,12 @@ def test_recorded_runs_are_judged_without_a_model() -> None:
     assert alone["state"] == "unknown" and "Opened for viewing only" in alone["text"]
     with pytest.raises(UnknownTrace):
         desk.services["compare"].numbers(["nowhere"])
+    both = ["chain", "gallery-0"]
+    desk.store.remove("chain")  # under an open page: the others have their numbers, the verdict says what became of it
+    assert list(desk.services["compare"].numbers(both)) == ["gallery-0"]
+    found = judge(desk.services["compare"], both)
+    assert found["gallery-0"]["state"] == "identical"
+    assert found["chain"]["state"] == "unknown" and "it was deleted" in found["chain"]["text"]
     desk.end()
 
 

@@ -41,7 +41,8 @@ class UnknownTrace(KeyError):
     """No trace has this id (any more)."""
 
     def __str__(self) -> str:
-        return f"There is no run called {self.args[0]!r} here: it was removed to make room, or made on another server."
+        name = self.args[0]
+        return f"There is no run called {name!r} here: it was deleted, removed to make room, or made on another server."
 
 
 def summary(trace: tr.Trace) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from decoders.trace.trace import Trace
 from specviz.server.forms import PromptForm
 from tests import synthetic
 from tests.browser.pace import cost
-from tests.stubs import StubDesk, StubRun, visiting
+from tests.stubs import StubDesk, StubRun, nothing_wrong, visiting
 from tests.synthetic import CODE, EDITED, Synthetic
 from tests.waiting import WAIT_S, becomes, expect, fits, until
 
@@ -354,6 +354,19 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     expect(page.locator(".svc-lane:nth-child(3)")).to_contain_text("Stopped before it began.")
     page.wait_for_selector(".svc-run:not([disabled])", state="attached")
     desk.gate.set()
+
+
+def test_runs_that_are_gone_are_named_and_leave_the_others(page: Any, port: int) -> None:
+    page.goto(f"http://127.0.0.1:{port}/?tab=compare&lanes=gallery-0,gone,gallery-1")
+    page.wait_for_selector(".svp-compare[data-ready]")
+    over(page)
+    expect(page.locator(".svc-lane .svc-error")).to_contain_text("no run called 'gone' here: it was deleted")
+    expect(page.locator(".svc-lens-row")).to_have_count(2)
+    page.goto(f"http://127.0.0.1:{port}/?tab=compare&lanes=gone")
+    expect(page.locator(".svc-stretches")).to_have_text("No lane wrote anything.")
+    expect(page.locator(".svc-setup").first).to_have_attribute("open", "")  # the way on
+    expect(page.locator(".sv-ruler")).to_be_hidden()  # nothing has a size in it
+    nothing_wrong(page, port, said=["404"])
 
 
 @pytest.mark.slow("live runs once more")

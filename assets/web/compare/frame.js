@@ -172,6 +172,7 @@ export function changed() {
   figure.href = address;
   part("turns").hidden = !going() || page.lanes.length < 2;
   drawRows();
+  must(page.ruler).element.hidden = !first; // a canvas without a size of its own would be as high as wide
   if (first) {
     const rows = lanes.map((one) => ({ ...one, name: name(one), oracle: page.numbers[one.id]?.oracle }));
     page.ruler?.set(rows, first.lane, colors);

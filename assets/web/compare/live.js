@@ -186,8 +186,8 @@ function over(ticket) {
   page.host.over();
   changed();
   if (!idsOf(drawn()).length) {
-    drawStretches();
-    for (const name of ["table", "lens-rows"])
+    part("setup", HTMLDetailsElement).open = true; // the way on
+    for (const name of ["stretches", "table", "lens-rows"])
       part(name).replaceChildren(h("p.svc-help.ui-soft", "No lane wrote anything."));
     return;
   }

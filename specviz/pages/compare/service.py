@@ -234,7 +234,8 @@ class Compare(Service):
                 if not isinstance(problem, ValueError | QueueFull):
                     log.exception("run %s could not be checked", key)
                 verdicts[key] = {"state": "unknown", "text": sentence(problem)}
-        return verdicts
+        gone = [key for key in runs if not self.desk.has(key) and self.desk.runner.job(key) is None]
+        return {**verdicts, **{key: {"state": "unknown", "text": str(UnknownTrace(key))} for key in gone}}
 
     def _is_trusted(self, key: str) -> bool:
         """True where others' runs may be compared with this one: a file that somebody opened may say anything."""
@@ -303,11 +304,19 @@ class Compare(Service):
         return self._plain[key]
 
     def _traces(self, keys: Sequence[str]) -> dict[str, Trace]:
-        """The runs that are over, in the order given. Raises UnknownTrace for one that never was."""
-        traces = {}
+        """The runs that are over, in the order given; one that was deleted under an open page leaves the others. Raises
+        UnknownTrace where that leaves none.
+        """
+        traces, gone = {}, None
         for key in dict.fromkeys(keys):
             if self.desk.runner.job(key) is None:
-                trace = self.desk.trace(key)
+                try:
+                    trace = self.desk.trace(key)
+                except UnknownTrace as problem:
+                    gone = problem
+                    continue
                 if trace.run.get("prompt_length") and "method" in trace.run:
                     traces[key] = trace
+        if gone is not None and not traces:
+            raise gone
         return traces
