@@ -37,7 +37,7 @@ from decoders.study.attribute.quotes import (
 )
 from decoders.study.attribute.text import TokenText, grapheme_breaks
 from decoders.study.attribute.verbatim import quotations
-from decoders.study.look.teacher_forcing import answer_ids, forced_trace
+from decoders.study.look.teacher_forcing import answer_ids, check_answer, forced_trace
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
 from decoders.training.demo.quotes import demo_quotes
@@ -427,6 +427,8 @@ def test_answers_that_cannot_be_forced():
         forced_trace(target, prompt, [])
     with pytest.raises(UserError, match=r"has 460 tokens and tiny-llama has room for 452"):
         forced_trace(target, prompt, [7] * 460)
+    with pytest.raises(UserError, match="has room for 0 after this prompt"):  # one that is longer than the context
+        check_answer(target, [7], prompt_length=600)
     target.model.generation_config.eos_token_id = 9
     with pytest.raises(UserError, match="the stop token 9 at place 1 of 3"):
         forced_trace(target, prompt, [7, 9, 9])

@@ -57,6 +57,11 @@ class Job:
             live = {"state": self.state, "seq": self.feed.seq, "ahead": max(0, self.ahead)}
             return pack({**document, "live": live}, level=3)
 
+    def so_far(self) -> Trace | None:
+        """Copy of what is decoded by now; None before the run begins."""
+        with self._lock:
+            return copy_of(self._copy) if self._copy else None
+
     def _waiting(self) -> dict[str, Any]:
         return {"id": self.id, "title": self.title, "complete": False, "error": self.error}
 

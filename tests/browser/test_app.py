@@ -146,10 +146,14 @@ def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
 
 @pytest.mark.slow("two pages run in turn")
 def test_two_users_at_once(visit: Visit, another: Any, port: int, desk: StubDesk) -> None:
-    page, other = visit(), open_app(another, port)
+    page = visit()
     desk.gate.clear()
     run(page)
     page.wait_for_selector(".svp-banner:has-text('Running')")
+    other = open_app(another, port, f"?trace={text_of_page(page)}")  # by its link, while it goes on
+    edit(other)
+    expect(other.locator("#sv-prompt-part .svp-recorded")).to_be_visible()
+    expect(other.locator("#sv-run-note .svp-note")).to_have_text("")
     run(other)
     other.wait_for_selector(".svp-banner:has-text('Waiting: 1 run before yours.')")
     desk.gate.set()

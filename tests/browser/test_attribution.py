@@ -116,11 +116,14 @@ def attribution_requests(page: Any) -> list[str]:
 
 
 def test_from_a_run_to_a_score(page: Any, port: int) -> None:
+    other = {"same": False, "name": "Another", "loaded": "tiny-llama", "model": "", "beside": True}
+    page.route("**/api/models/of/one", lambda route: route.fulfill(json=other))
     page.goto(f"http://127.0.0.1:{port}/?trace=one")
     page.wait_for_selector("body.sv-mounted")
     page.get_by_role("button", name="Share").click()
     page.get_by_role("menuitem", name="Attribute this run").click()
     page.wait_for_selector(".svp-attribution[data-ready='one']")
+    expect(page.locator(".sva-made")).to_contain_text("This run was made with Another")
     # a recorded run: the text alone, two signals that wrote the same, the threshold without the server
     lanes = page.locator("button.sv-a-lane")
     expect(lanes).to_have_count(3)
@@ -161,6 +164,7 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     page.wait_for_selector(".svp-attribution:not([data-ready='one'])")
     page.wait_for_function("document.querySelectorAll('button.sv-a-lane').length === 3")
     expect(page.locator(".sv-a-title .sv-chip")).to_have_text("answer given")
+    expect(page.locator(".sva-made")).to_be_hidden()  # the model in use made this one
     expect(page.locator(".sv-a-answer")).to_contain_text("<b>now</b>")
     with page.expect_download() as saved:
         page.click(".sva-exports [data-format=json]")

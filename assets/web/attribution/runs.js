@@ -229,6 +229,7 @@ export function show({ runs, notes }) {
   page.chosen = "";
   page.id = first.id;
   page.docs = new Map();
+  offerModel(part("made"), first.id);
   stopFeeds();
   follow(first.id, async (event) => {
     refreshRuns();

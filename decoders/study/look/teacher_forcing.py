@@ -44,7 +44,7 @@ def check_answer(target: Target, answer: Sequence[int], prompt_length: int = 0) 
             f"the answer holds the stop token {answer[early[0]]} at place {early[0]} of {len(answer)}: "
             "give only what stands before it"
         )
-    room = target.context_length - prompt_length
+    room = max(0, target.context_length - prompt_length)
     if len(answer) > room:
         raise UserError(
             f"the answer has {len(answer)} tokens and {target.name} has room for {room} after this prompt: "

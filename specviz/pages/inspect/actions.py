@@ -95,11 +95,13 @@ class FormActions:
         return [example, *values, whose, note(references.describe(whose, references.apply(whose, form)))]
 
     def again(self, settings: Any) -> list[Any]:
-        """A recorded run's prompt in the form, and the note at the button."""
+        """The prompt of a run, over or not, in the form, and the note at the button."""
+        key = str(payload_of(settings).get("again"))
 
         def read() -> list[Any]:
+            job = self.desk.runner.job(key)  # of a page that was loaded again, or opened by a link
             try:
-                trace = self.desk.trace(payload_of(settings).get("again"))
+                trace = (job.so_far() if job is not None else None) or self.desk.trace(key)
             except UnknownTrace as problem:
                 raise Refusal("prompt", str(problem)) from None
             prompt = recorded.form_of(trace)
