@@ -315,6 +315,7 @@ def test_a_killed_server_leaves_its_run_readable_and_a_living_one_is_left_alone(
     desk = StubDesk(library=Library(folder))
     desk.keep_to(rules_for(public=True, accounts=False))
     with client_of(desk, cookies={COOKIE: "ann"}) as client:
+        assert client.get(f"/api/traces/{key}").status_code == 200  # at once: the page that shows it asks first
         until(lambda: key in desk.store, "the run is recovered")
         listed = client.get("/api/runs").json()["runs"]
         assert [(run["kind"], run["title"], run["mine"]) for run in listed] == [("recovered", "cut off", True)]

@@ -97,6 +97,8 @@ def test_a_run_is_journaled_and_recovered_after_a_crash(tmp_path: Path, chain: T
 
     kept = TraceStore()
     library = Library(tmp_path)
+    library.recover(kept)
+    assert "crashed" in library  # at once: the page that shows it asks as soon as a server answers
     library.restore(kept)
     library.close()
     found = kept.get("crashed")

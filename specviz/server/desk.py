@@ -120,13 +120,18 @@ class Desk(Counter):
         self.store.fair_share = FAIR_SHARE if rules.is_shared else 1.0  # browsers of one user do not compete
 
     def begin(self) -> None:
-        """Load the model and find earlier runs, both in the background."""
+        """Load the model and find earlier runs, both in the background; those that were cut off at once, as pages that
+        show them ask first.
+        """
+        if self.library is not None:
+            self._find(self.library.recover)
         self.loader.start()
         self.runner.begin()
         for service in self.services.values():
             service.begin()
         if self.library is not None:
-            threading.Thread(target=self._restore, args=(self.library,), name="find earlier runs", daemon=True).start()
+            work = self.library.restore
+            threading.Thread(target=self._find, args=(work,), name="find earlier runs", daemon=True).start()
 
     def end(self) -> None:
         """Stop all runs; what they decoded is kept."""
@@ -138,9 +143,9 @@ class Desk(Counter):
         if self.library is not None:
             self.library.close()
 
-    def _restore(self, library: Library) -> None:
+    def _find(self, work: Callable[..., None]) -> None:
         try:
-            library.restore(self.store, shared=self.rules.is_shared)
+            work(self.store, shared=self.rules.is_shared)
         except OSError as problem:
             log.warning("earlier runs are not listed: %s", problem)
 

@@ -329,6 +329,13 @@ class Library:
 
         On a ``shared`` server they belong to whom they belonged to, else to everybody.
         """
+        self.recover(store, shared=shared)
+        for path in self._files(SUFFIX)[-self.max_count :]:
+            if is_id(path.stem) and path.stem not in store:
+                self.bring(path.stem, store, shared=shared)
+
+    def recover(self, store: TraceStore, *, shared: bool = False) -> None:
+        """Make files of the journals that a crash left behind; into the store with those that the disk refuses."""
         if not self.folder.is_dir():
             return
         try:
@@ -355,9 +362,6 @@ class Library:
             except (tracefile.TraceError, OSError) as error:  # the journal stays until then
                 self._put(trace, path.stem, store, shared)
                 self._fail(error, path.stem if isinstance(error, OSError) else "")
-        for path in self._files(SUFFIX)[-self.max_count :]:
-            if is_id(path.stem) and path.stem not in store:
-                self.bring(path.stem, store, shared=shared)
 
     def _sweep(self) -> None:
         """Remove what a killed server had not renamed yet; hide from others what earlier versions let them read."""
