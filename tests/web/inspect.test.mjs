@@ -10,6 +10,7 @@ import { difference } from "specviz/inspect/diff.js";
 import { stretches } from "specviz/inspect/assistant.js";
 import { chainOf, lanes } from "specviz/inspect/drafting.js";
 import { massOf } from "specviz/inspect/mass.js";
+import { csv } from "specviz/inspect/downloads.js";
 import { overlaid } from "specviz/inspect/ghosts.js";
 import { inWords, latticeOf } from "specviz/inspect/lattice.js";
 import { beside, marked } from "specviz/inspect/links.js";
@@ -27,6 +28,15 @@ const applied = (edits, a, b) => [
   edits.filter(([sign]) => sign !== "−").map(([, k]) => a[k]),
   edits.filter(([sign]) => sign !== "+").map(([, , k]) => b[k]),
 ];
+
+test("a downloaded table counts steps and ranks from 1, as the page and the server's tables do", () => {
+  const [head, ...rows] = csv(new Model(small()), "nodes").trimEnd().split("\r\n").map((line) => line.split(","));
+  const column = (name) => rows.map((row) => Number(row[head.indexOf(name)]));
+  const { step, rank, parent } = small().nodes;
+  assert.deepEqual(column("step"), step.map((n) => n + 1));
+  assert.deepEqual(column("rank"), rank.map((n) => (n < 0 ? n : n + 1)));
+  assert.deepEqual(column("parent"), parent);
+});
 
 test("an edit script gives both lists back, and is the shortest", () => {
   for (const [a, b, size] of [

@@ -70,6 +70,11 @@ function cell(value) {
   return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
 
+/** Steps and ranks count from 1, as on the page and in the server's CSV (views/frames.py); -1 is none. */
+/** @type {(name: string, value: unknown) => unknown} */
+const counted = (name, value) =>
+  (name === "step" || name === "rank") && typeof value === "number" && value >= 0 ? value + 1 : value;
+
 /** A table as CSV; tokens get a column "text", in JSON quotes: a spreadsheet runs no formula. @type {MakeCsv} */
 export function csv(model, table) {
   /** @type {{ [column: string]: unknown[], token: number[], position: number[] }} */
@@ -79,7 +84,7 @@ export function csv(model, table) {
   const lines = [[...names, ...(ids ? ["text"] : [])].map(cell).join(",")];
   const count = columns[names[0]].length;
   for (let row = 0; row < count; row++) {
-    const values = names.map((name) => cell(columns[name][row]));
+    const values = names.map((name) => cell(counted(name, columns[name][row])));
     if (ids) values.push(cell(JSON.stringify(model.pieces.get(ids[row]).text)));
     lines.push(values.join(","));
   }
