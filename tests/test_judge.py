@@ -31,10 +31,10 @@ def bundle():
 
 
 @cache
-def run(method: str = "sps", temperature: float = 1.0, first: int | None = None, seed: int = 3):
+def run(method: str = "sps", temperature: float = 1.0, first: int | None = None, seed: int = 3, **options):
     prompt = Prompt.from_text(bundle().tokenizer, TEXT)
     sampling = Sampling(temperature=temperature, seed=seed)
-    return record(bundle(), prompt, method, max_new_tokens=16, sampling=sampling, first_choices=first)
+    return record(bundle(), prompt, method, max_new_tokens=16, sampling=sampling, first_choices=first, **options)
 
 
 def test_rules_judge_by_the_rows_of_the_run_itself():
@@ -78,6 +78,20 @@ def test_the_recorded_rule_gives_the_recorded_verdict():
             assert relaxed.expected[0] >= step.accepted
             if not relaxed.open:
                 assert relaxed.other[0] == pytest.approx(relaxed.other[1])
+
+
+def test_nothing_behind_a_stop_token_is_accepted():
+    """A run that ended inside a draft is judged as it ended."""
+    for method, name, temperature in (("sps", "ratio", 1.0), ("pld+h", "match", 0.0)):
+        nodes = run(method, temperature, first=2048).tables["nodes"]
+        stood = zip(nodes["token"], nodes["parent"], nodes["status"], strict=True)
+        stop = next(token for token, parent, status in stood if parent == 0 and status == "accepted")
+        ended = run(method, temperature, first=2048, stop_ids=(stop,))
+        last = list(judge_steps(ended))[-1]
+        assert last.status.count("accepted") == last.accepted == 1 < last.drafted
+        assert last.rules[name].status == last.status and last.rules[name].bonus == -1
+        for one in last.rules.values():
+            assert one.accepted <= 1 and one.expected[1] <= 1 and not any(one.chances[2:])
 
 
 def test_a_rank_that_is_recorded_is_kept():

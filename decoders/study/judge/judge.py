@@ -22,6 +22,7 @@ from decoders.drafters import find_verifier, verifiers
 from decoders.errors import UserError
 from decoders.trace.decisions import knows_verdicts
 from decoders.trace.trace import Trace
+from decoders.verifiers.match import cut_at_stop
 from decoders.verifiers.sampling import Chooser, Sampling
 from decoders.verifiers.verifier import Verifier, VerifierCard
 
@@ -42,8 +43,8 @@ class Judgement:
     the step the target would have written otherwise, expected (Σ TV of the next token's distribution from p over the
     positions that are reached; greedy: tokens that are not its first choice); None where the rule does not say.
     ``chances`` is how likely each node is to be accepted, ``status`` and ``reasons`` that verdict's, per node.
-    ``bonus`` is the token that follows what it accepts, None where the record does not settle it. ``open``: the record
-    does not settle that verdict.
+    ``bonus`` is the token that follows what it accepts, -1 behind a stop token, None where the record does not settle
+    it. ``open``: the record does not settle that verdict.
     """
 
     expected: Range
@@ -173,11 +174,12 @@ def judge_steps(
     seed = int(recorded.get("seed") or 0)
     taken = [] if greedy or not recorded.get("temperature") else _numbers_taken(trace)
     numbers = np.random.default_rng(seed).random(before + taken[-1] + AHEAD if taken else 0)[before:]
+    stops = frozenset(trace.run.get("stop_ids", ()))
     for at in rebuilt(trace, steps):
         if at.missing:
             continue
         draws = numbers[taken[at.step] :][: len(at.tokens) + 2].tolist() if taken else at.draws
-        yield _step(at, rules, greedy, draws, (seed, at.step))
+        yield _step(at, rules, greedy, draws, (seed, at.step), stops)
 
 
 def _numbers_taken(trace: Trace) -> list[int]:
@@ -218,9 +220,10 @@ class Draws:
 
 def _step(
     at: Position, rules: Mapping[str, tuple[VerifierCard, Any]], greedy: bool, draws: Sequence[float],
-    seed: tuple[int, int],
+    seed: tuple[int, int], stops: frozenset[int],
 ) -> StepJudged:  # fmt: skip
     drawn = at.drawn and not greedy
+    ids, reached = at.token_ids, _reached(at, stops)
     made: dict[str, Judgement] = {}
     both = max(at.rest) > SETTLED and not (greedy and all(card.greedy_match for card, _ in rules.values()))
     sides = [at.rows(wide) for wide in ((False, True) if both else (False,))]
@@ -234,12 +237,14 @@ def _step(
             draft = Draft(DraftTree(tokens, at.parents), distributions=dict(q) if drawn else None, drawn=drawn)
             scored, chooser = Scored(p.log()), Chooser(Sampling(temperature=0.0 if greedy else 1.0))
             chooser.random = Draws(draws, seed)  # type: ignore[assignment]
-            verifier = card.build(params, chooser, frozenset())
-            verdict = verifier(draft, scored)
+            named = p.shape[1] - len(ids) if side else 0  # the first column of a token that has one
+            ends = frozenset(named + i for i, token in enumerate(ids) if token in stops)
+            verifier = card.build(params, chooser, ends)
+            verdict = cut_at_stop(draft, verifier(draft, scored), ends)
             chooser.random = np.random.default_rng(seed)
-            chances = verifier.chances(draft, scored)
-            others = _others(at, verifier, draft, scored, chances, greedy, verdict.path)
-            bonus = verdict.bonus if verdict.bonus is None else at.token_at(verdict.bonus, p.shape[1], bool(side))
+            chances = verifier.chances(draft, scored) * reached
+            others = _others(at, verifier, draft, scored, chances, greedy, verdict.path, reached)
+            bonus = -1 if verdict.bonus is None else at.token_at(verdict.bonus, p.shape[1], bool(side))
             results.append((verdict, chances, others, bonus))
         (verdict, chances, _, bonus), (other_verdict, other_chances, _, other_bonus) = results[0], results[-1]
         expected = sorted(float(one[1:].sum()) for one in (chances, other_chances))
@@ -257,9 +262,17 @@ def _step(
     return StepJudged(at.step, len(at.parents) - 1, at.accepted, at.status, at.rest, made)
 
 
+def _reached(at: Position, stops: frozenset[int]) -> np.ndarray:
+    """1 for each node that can be accepted, 0 for those behind a stop token, at which a run ends."""
+    behind = [False]
+    for parent in at.parents[1:]:
+        behind.append(behind[parent] or (parent > 0 and at.tokens[parent] in stops))
+    return 1.0 - np.asarray(behind)
+
+
 def _others(
     at: Position, verifier: Verifier, draft: Draft, scored: Scored, chances: np.ndarray, greedy: bool,
-    path: Sequence[int],
+    path: Sequence[int], reached: np.ndarray,
 ) -> float | None:  # fmt: skip
     """Number of a step's tokens that the target would have written otherwise; None where the verifier does not say."""
     if greedy:
@@ -267,4 +280,4 @@ def _others(
     if verifier.lossless:
         return 0.0
     away = verifier.distances(draft, scored)
-    return None if away is None else float(chances[:-1] @ away[1:])
+    return None if away is None else float(chances[:-1] @ (away * reached)[1:])
