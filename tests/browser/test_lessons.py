@@ -91,6 +91,9 @@ def test_a_panel_comes_with_the_stop_that_is_about_it(visit: Visit, page: Any) -
     visit("?tab=lessons&lesson=3-ranking&at=6", '.sv-lesson[data-ready^="3-ranking 5"]')
     expect(panels["candidates"]).to_have_count(1)
     expect(oracle).to_have_count(1)
+    # opened by its address, a stop marks all the rows that it is about
+    visit("?tab=lessons&lesson=3-ranking&at=2", '.sv-lesson[data-ready="3-ranking 1"]')
+    expect(inside.locator(".sv-crow[data-spot]")).to_have_count(2)
 
 
 @pytest.mark.slow("every stop of every lesson")

@@ -148,6 +148,9 @@ def test_who_wants_less_motion_gets_the_end_at_once(visit: Visit, page: Any, des
     card = page.locator(".svo:not(.svo-racing)")
     expect(card).to_contain_text("and none was accepted. Why?")
     becomes(page, lambda: step(page), first_miss(desk, "gallery-0"))
+    page.evaluate("specviz.app.inspector.setStep(99)")  # what it wrote is in sight with the texts
+    page.click(".svo-everything")
+    expect(page.locator(".sv-output .sv-t").last).to_be_in_viewport()
 
 
 def test_without_a_recorded_one_plain_decoding_is_said_to_be_replayed(visit: Visit) -> None:

@@ -13,11 +13,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from decoders.trace.files import load
 from decoders.trace.report import payload
 from decoders.trace.trace import Trace
 from specviz.figures.race import race_svg
 from specviz.figures.step import step_figure
 from specviz.figures.svg import svg
+from specviz.places import GALLERY
 from specviz.views import notebook
 from specviz.views.export import standalone_html
 from specviz.views.web import embed_json
@@ -757,6 +759,9 @@ def test_the_output_is_compared_with_plain_decoding(open_trace: Open) -> None:
     assert "identical to plain decoding" in page.inner_text(".sv-diff .sv-note")
     page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.chain()))
     assert not page.is_visible(".sv-diff")
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(load(GALLERY / "10-account-check-casd.spectrace")))
+    code = page.locator(".sv-diff-row code").all_text_contents()  # a line end and its spaces are one token
+    assert code.count("    def __init__(self, owner, balance):") == 2 and "        self.owner = owner" in code
 
 
 def test_differences_are_shortest_edit_scripts(open_trace: Open, page: Any) -> None:

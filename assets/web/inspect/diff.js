@@ -107,50 +107,53 @@ export class DiffView extends Panel {
     const rows = [];
     /** @type {Edit[]} */
     let line = [];
-    let size = 0;
-    const flush = () => {
-      if (line.length) rows.push(this.row(line, mine, plain));
-      line = [];
-      size = 0;
+    let [size, indent] = [0, ""];
+    const flush = (next = "") => {
+      if (line.length) rows.push(this.row(line, mine, plain, indent));
+      [line, size, indent] = [[], 0, next];
     };
     for (const edit of edits) {
       line.push(edit);
       size++;
       if (edit[0] !== "=") continue;
       const { text } = this.owner.model.pieces.get(mine[edit[1]]);
-      if (text.includes("\n") || (size >= ROW_TOKENS && text.startsWith(" "))) flush();
+      // spaces behind a line end are often of its token, and belong to the next line
+      if (text.includes("\n")) flush(text.slice(text.lastIndexOf("\n") + 1));
+      else if (size >= ROW_TOKENS && text.startsWith(" ")) flush();
     }
     flush();
     return rows;
   }
 
-  /** @type {OfEdits<HTMLElement>} */
-  row(line, mine, plain) {
+  /** @param {Edit[]} line @param {number[]} mine @param {number[]} plain @param {string} indent before its tokens */
+  row(line, mine, plain, indent) {
     const differs = line.some(([sign]) => sign !== "=");
     const left = this.side(
       line.filter(([sign]) => sign !== "−"),
       (edit) => mine[edit[1]],
       "+",
+      indent,
     );
     const right = this.side(
       line.filter(([sign]) => sign !== "+"),
       (edit) => plain[edit[2]],
       "−",
+      indent,
     );
     return h("div", { class: `sv-diff-row${differs ? " sv-diff-changed" : ""}`, role: "row" }, left, right);
   }
 
   /** One side of a line: stretches of equal sign, the differing ones marked by their sign. */
-  /** @type {(edits: Edit[], idOf: (edit: Edit) => number, sign: "+" | "−") => HTMLElement} */
-  side(edits, idOf, sign) {
+  /** @type {(edits: Edit[], idOf: (edit: Edit) => number, sign: "+" | "−", indent: string) => HTMLElement} */
+  side(edits, idOf, sign, indent) {
     const { pieces } = this.owner.model;
-    const cell = h("code", { role: "cell" });
+    const cell = h("code", { role: "cell" }, indent);
     for (let k = 0; k < edits.length;) {
       let stop = k + 1;
       while (stop < edits.length && edits[stop][0] === edits[k][0]) stop++;
       const ids = edits.slice(k, stop).map(idOf);
       const same = edits[k][0] === "=";
-      const text = safe(joined(pieces.cells(ids))).replace(/\n/g, same ? "" : "⏎");
+      const text = safe(joined(pieces.cells(ids))).replace(same ? /\n[ \t]*/g : /\n/g, same ? "" : "⏎");
       if (same) cell.append(text);
       else {
         const word = text.replace(/^ +/, ""); // spaces stay outside, so that the sign stands at the word

@@ -18,5 +18,5 @@ export function overlaid(view, other) {
     else nodes.push({ ...node, index: nodes.length, parent, row: -1, span: 0, draft: "other" });
     places.push(same ? same.index : nodes.length - 1);
   }
-  return { ...view, nodes, drafted: nodes.length - 1 };
+  return { ...view, nodes };
 }

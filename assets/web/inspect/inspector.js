@@ -388,6 +388,7 @@ export class Inspector extends Listeners {
     for (const pane of this.panes) pane.resized(), pane.drawView();
     this.candidates.resized();
     this.tree.resized();
+    this.emit("resized", null);
   }
 
   resized() {

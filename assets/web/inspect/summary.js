@@ -354,7 +354,7 @@ const KEYS = [
   ["O", "alternatives shown or not"],
   ["↑ ↓ Enter", "in the candidate table: walk, then scroll to the place"],
   ["↑ ↓", "in the drafter's positions, or on a node of its tree (or of prompt tokens): walk"],
-  ["D", "details: legend, all metrics, parameters, facts of the run"],
+  ["D", "details: all metrics, parameters, facts of the run"],
   ["+ − 0", "in the tree: larger, smaller, fitted to its width"],
   ["Shift ← ↑ ↓ →", "in the tree: pan (or drag it)"],
   ["F", "presenter mode: large type, keys only (Esc leaves it)"],

@@ -40,6 +40,7 @@ type StepFilter = "all" | "misses" | "worst";
 interface InspectorEvents {
   step: { step: number };
   pin: { pins: Position[] };
+  resized: null;
   /** Whether the run's model is here to be asked: why not, in a sentence, or "". */
   able: string;
 }

@@ -73,6 +73,7 @@ export class Lesson {
     this.inspector = new Inspector(this.stage, { actions: false, present: false, drawer: false });
     const again = framed(() => this.mark());
     this.inspector.on("step", (/** @type {{ step: number }} */ { step }) => (this.strayed(step), again()));
+    this.inspector.on("resized", again); // there may be other rows of candidates
     this.inspector.candidates.body.addEventListener("scroll", again, { passive: true });
     document.addEventListener("keydown", this.onKey, true);
     if (options.present) this.presenter.set(true);

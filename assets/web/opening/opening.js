@@ -49,6 +49,7 @@ function simplify(on) {
     const all = h("button.ui-button.svo-everything", { onclick: () => simplify(false) }, "Show everything");
     inspector?.root.querySelector(".sv-controls")?.append(all);
   }
+  if (inspector && !on) inspector.unseen = true; // the texts were hidden while steps were walked
   requestAnimationFrame(() => inspector?.resized());
 }
 
