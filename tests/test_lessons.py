@@ -76,6 +76,8 @@ def test_a_lesson_fits_its_runs(path: Path) -> None:
         assert 2 <= len(ask["options"]) <= 9 and 0 <= ask["answer"] < len(ask["options"])
         shown = [words(option["runs"]) + str(option.get("position", "")) for option in ask["options"]]
         assert len(set(shown)) == len(shown)
+        said = re.match(r"(Yes|No)\b", words(ask["reveal"][0]))
+        assert not said or said[0] == shown[ask["answer"]], "the text says another answer than is taken for right"
     for stop in lesson["stops"]:
         assert all(words(runs).strip() for runs in stop["text"])
 
