@@ -377,16 +377,20 @@ export class Lesson {
     if (at.top < pane.top || at.bottom > pane.bottom) tree.body.scrollTop += at.top - pane.top - pane.height / 2;
   }
 
-  /** Scrolls the page to the first panel that the stop is about, where it is beside the text. */
+  /** Scrolls the page to what the stop is about, where it is beside the text; to its first panel if not all fits. */
   bring() {
     if (this.presenter.on || this.text.getBoundingClientRect().right > this.stage.getBoundingClientRect().left) return;
-    const first = this.root.querySelector(".sv-lesson-view .sv-spot, .sv-lesson-view [data-spot]");
-    if (!first) return;
-    const box = (first.closest(".sv-card") || first).getBoundingClientRect();
-    if (box.top < 0 || box.bottom > window.innerHeight)
-      (first.closest(".sv-card") || first).scrollIntoView({
-        block: box.height > window.innerHeight ? "start" : "center",
-      });
+    const marked = this.root.querySelectorAll(".sv-lesson-view .sv-spot, .sv-lesson-view [data-spot]");
+    const all = Array.from(marked, (one) => one.closest(".sv-card") || one);
+    if (!all.length) return;
+    const boxes = all.map((one) => one.getBoundingClientRect());
+    const top = Math.min(...boxes.map((box) => box.top)), bottom = Math.max(...boxes.map((box) => box.bottom));
+    if (top >= 0 && bottom <= window.innerHeight) return;
+    const [place] = this.places;
+    const listed = place?.kind === "panel" && this.panel(place.name);
+    const first = all.find((one) => one === listed) ?? all[0];
+    if (bottom - top <= window.innerHeight) window.scrollBy(0, (top + bottom - window.innerHeight) / 2);
+    else first.scrollIntoView({ block: first.clientHeight > window.innerHeight ? "start" : "center" });
   }
 
   /** The marks themselves; called again whenever something was drawn anew. */
