@@ -94,6 +94,9 @@ def test_a_panel_comes_with_the_stop_that_is_about_it(visit: Visit, page: Any) -
     # opened by its address, a stop marks all the rows that it is about
     visit("?tab=lessons&lesson=3-ranking&at=2", '.sv-lesson[data-ready="3-ranking 1"]')
     expect(inside.locator(".sv-crow[data-spot]")).to_have_count(2)
+    # a node that it is about is drawn by itself, with its probability and rank
+    visit("?tab=lessons&lesson=2-one-forward&at=2", '.sv-lesson[data-ready="2-one-forward 1"]')
+    expect(inside.locator(".sv-tree [data-spot]")).to_contain_text(".67 #1")
     # what a stop names first is brought into sight where not all that it is about fits
     visit("?tab=lessons&lesson=8-casd&at=7", '.sv-lesson[data-ready="8-casd 6"]')
     expect(inside.locator(".sv-diff")).to_be_in_viewport()

@@ -322,6 +322,17 @@ export class TreeView extends Panel {
       if (!folds(box.item)) pick(box, box.item === chosen, box.item === (chosen ?? items[0]));
   }
 
+  /** Draws a node by itself where it is folded with others. @param {number} index */
+  unfold(index) {
+    const { nodes } = this.view ?? { nodes: [] };
+    if (!nodes[index] || this.boxOf(index)?.item.kind === "node") return;
+    for (let at = nodes[index]; at.index > 0; at = nodes[at.parent])
+      for (const key of [along(at), `beside ${at.parent}`, `under ${at.parent}`]) this.opened.add(key);
+    this.draw(this.view, true);
+    this.window.best();
+    this.window.resized();
+  }
+
   /** Unfolds what an item stands for. @type {(event: Event, item: ChipItem | StretchItem) => void} */
   open(event, item) {
     event.preventDefault();

@@ -407,6 +407,7 @@ export class Lesson {
     /** @type {Set<Element | null | undefined>} */
     const cards = new Set();
     for (const one of here ? this.places : []) {
+      if (one.kind === "node") inspector.tree.unfold(one.node);
       if (one.kind === "panel") cards.add(this.panel(one.name));
       else if (one.kind === "tokens") positions.push(...one.at);
       else if (one.kind === "metric") cards.add(inspector.metrics.querySelector(`[data-key="${one.key}"]`));
