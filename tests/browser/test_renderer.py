@@ -764,6 +764,17 @@ def test_the_output_is_compared_with_plain_decoding(open_trace: Open) -> None:
     assert code.count("    def __init__(self, owner, balance):") == 2 and "        self.owner = owner" in code
 
 
+def test_forced_colours_leave_those_that_tell_something(open_trace: Open, page: Any) -> None:
+    page.emulate_media(forced_colors="active")
+    open_trace(synthetic.chain())
+    colors = page.evaluate("specviz.inspector.colors")
+    assert len({colors[name] for name in ("accepted", "rejected", "ghost", "ink")}) == 4
+    background = "getComputedStyle(document.querySelector('.sv-output .sv-accepted')).backgroundColor"
+    assert page.evaluate(background) not in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
+    chosen = page.locator("button[aria-pressed=true] >> visible=true").first
+    assert chosen.evaluate("one => getComputedStyle(one).forcedColorAdjust") == "none"
+
+
 def test_differences_are_shortest_edit_scripts(open_trace: Open, page: Any) -> None:
     open_trace(synthetic.plain())
     rng = random.Random(3)

@@ -146,6 +146,7 @@ const COLORS = [
 /** The theme's colours and fonts, for what is drawn on a canvas. @param {Element} root */
 export function readColors(root) {
   const probe = h("i");
+  probe.style.setProperty("forced-color-adjust", "none"); // what is drawn keeps its colours
   root.append(probe);
   const style = getComputedStyle(probe);
   const colors = COLORS.map((name) => {
