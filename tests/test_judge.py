@@ -183,15 +183,16 @@ def test_judging_on_the_command_line(tmp_path, capsys):
     assert main(["judge", str(file), "--json", "--verifier", "ratio", "block"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert list(data["totals"]) == ["ratio", "block"] and data["runs"][0]["steps"][0]["rules"]["block"]["reasons"]
-    step = next(i for i, n in enumerate(run().tables["steps"]["drafted"]) if n)
+    step = next(i for i, n in enumerate(run().tables["steps"]["drafted"], 1) if n)
     assert main(["judge", str(file), "--step", str(step), "--verifier", "typical", "--set", "typical_epsilon=.9"]) == 0
     assert "expected" in capsys.readouterr().out
     for more, message in (
-        (["--step", "99"], "--step 99 is out of range: the run has steps 0 to"),
+        (["--step", "99"], "--step 99 is out of range: the trace has steps 1 to"),
+        (["--step", "0"], "argument --step: 0 is out of range: a whole number of at least 1"),
         (["--set", "x=1"], "--set x=1 is of no use: no verifier that judges has a parameter 'x'"),
         (["--verifier", "nope"], "there is no verifier 'nope': choose one of match"),
         (["--set", "typical_epsilon=2"], "typical_epsilon='2' is out of range: a number from 0 to 1"),
-        ([str(plain), "--step", "0"], "--step is of one run, and 2 are given"),
+        ([str(plain), "--step", "1"], "--step is of one run, and 2 are given"),
     ):
         assert message in refusal(capsys, "judge", file, *more)
     assert "it drafted nothing" in refusal(capsys, "judge", plain)

@@ -107,6 +107,19 @@ BROKEN = {
         (COPIED, "tree, main = " + COPIED[len("return "):] + ".tree, ('main',)\n"
          + " " * 16 + "return Draft(tree, ('root', *main * len(copied)), (-1, *[10**6] * len(copied)))"),
     ]),
+    "candidates": (("3 candidates and 1 numbers of score",), [
+        (COPIED, COPIED.replace(", route", ", candidates=Candidates(PLACES, np.ones(1), PLACES), route")),
+        ("import Draft,", "import Candidates, Draft,"), ("@dataclass", "PLACES = np.arange(3)\n\n\n@dataclass"),
+    ]),
+    "probabilities": (("1 numbers of probabilities",), [
+        (COPIED, "return replace(" + COPIED[len("return "):] + ", probabilities=[1.0])"),
+        ("import dataclass\n", "import dataclass, replace\n"),
+    ]),
+    "route": (("its draft's route or reason is 7",), [(COPIED, COPIED.replace('"copy"', "7"))]),
+    "learned": (("failed in observe: it returned int",), [
+        ("    def propose", "    def observe(self, *step):\n        return 5\n\n    def propose"),
+    ]),
+    "no propose": (("failed in build: MyDrafter has no propose",), [("def propose", "def drafts")]),
     "no token": (("it drafted 100000",), [(COPIED, COPIED.replace("copied, start", "[100000], start"))]),
     "wrong source": (("at its source",), [(COPIED, COPIED.replace("copied, start", "copied, max(start - 1, 0)"))]),
     "no reason": (("no reason why",), [('f"the last {n} tokens stand nowhere before"', '""')]),
@@ -172,6 +185,7 @@ def test_a_card_of_an_earlier_version_loads_and_says_what_to_change(tmp_path, ta
         ("METHOD = 3", "METHOD is a int, and a decoders.Method is wanted"),
         ("x = 1", "it defines no method"),
         (ORIGINAL.replace('name="mine"', 'name="a b"'), "its method is called 'a b'"),
+        (ORIGINAL.replace("k: int", "k: list"), "k is to be of bool, int, float or str"),
         (ORIGINAL.replace("params=Params", "params=dict"), "params of mine are to be a frozen dataclass"),
     ],
 )

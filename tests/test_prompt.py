@@ -86,6 +86,11 @@ def test_empty_prompts_are_refused(make):
         make(tiny_tokenizer())
 
 
+def test_bytes_that_are_no_text_are_refused():
+    with pytest.raises(UserError, match="character 4 of the prompt is no text"):
+        Prompt.from_text(tiny_tokenizer(), b"caf\xe9".decode("utf-8", "surrogateescape"))
+
+
 @pytest.mark.parametrize("text", ["the old lamp", "naïve 🤖👩‍👩‍👧 漢字", "<b>${x}</b>\r\n\t\x00", "שלום"])
 def test_pieces_give_back_every_byte(text):
     tokenizer = tiny_tokenizer()

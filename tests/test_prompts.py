@@ -118,6 +118,7 @@ def test_json_files_hold_one_record_or_a_list(tmp_path):
         ({"messages": [{"role": "assistant", "content": "b"}]}, "must be the user's, not the assistant's"),
         ({"messages": [{"role": "user", "content": " "}]}, "the last message is empty"),
         ("[" * 100_000, "not JSON"),
+        ('{"turns": ["a"], "question_id": 1' + "0" * 5000 + "}", "not JSON (a number of too many digits)"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named_with_what_is_allowed(tmp_path, line, words):

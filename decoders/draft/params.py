@@ -127,8 +127,10 @@ def controls(params: type) -> tuple[Control, ...]:
         if "label" not in f.metadata:
             continue
         names = {getattr(t, "__name__", str(t)) for t in getattr(hints[f.name], "__args__", (hints[f.name],))}
-        kind = "choice" if f.metadata["choices"] else next(k for k in ("bool", "int", "float", "str") if k in names)
-        result.append(Control(f.name, kind, f.default, optional="NoneType" in names, **f.metadata))
+        kinds = ["choice"] if f.metadata["choices"] else [k for k in ("bool", "int", "float", "str") if k in names]
+        if not kinds:
+            raise ValueError(f"{f.name} is to be of bool, int, float or str, or one of its choices")
+        result.append(Control(f.name, kinds[0], f.default, optional="NoneType" in names, **f.metadata))
     return tuple(result)
 
 

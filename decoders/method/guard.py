@@ -6,13 +6,15 @@ import dataclasses
 import logging
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
+import numpy as np
+
+from decoders.draft.draft import Candidates, Draft, Later, Learned, Past, Probe, Scored, Verdict
 from decoders.errors import UserError, first_line
 from decoders.model.state.memory import Context
 from decoders.model.target.target import SPARE_ROWS
@@ -99,7 +101,48 @@ def draft_fault(context: Context, draft: Any, budget: int, origins: Sequence[str
         return f"its draft names the source {far[0]!r}, and the context has positions 0 to {context.length - 1:,}"
     if unknown := set(draft.origins[1:]) - set(origins):
         return f"its draft names the origin {min(unknown)!r}, and the method declares {', '.join(origins) or 'none'}"
+    return record_fault(context, draft)
+
+
+def record_fault(context: Context, draft: Draft) -> str:
+    """The fault of what a draft says for the record, in plain words; "" where it can be recorded. Numbers that are
+    computed when a traced run asks (``Later``) are left alone; what is no number raises.
+    """
+    if odd := [value for value in (draft.route, draft.reason) if not isinstance(value, str)]:
+        return f"its draft's route or reason is {odd[0]!r}, and text is wanted"
+    if odd := [source for source in draft.sources if type(source) is not int]:
+        return f"its draft names the source {odd[0]!r}, and sources are Python's whole numbers (.tolist() makes them)"
+    if odd := [probe for probe in draft.probes if not isinstance(probe, Probe)]:
+        return f"a probe of its draft is of the type {type(odd[0]).__name__}, and a Probe is wanted"
+    columns = [("nodes", len(draft.tree), {"probabilities": draft.probabilities, **_known(draft.terms)})]
+    if (ranked := draft.candidates) is not None:
+        if not isinstance(ranked, Candidates):
+            return f"its draft's candidates are of the type {type(ranked).__name__}, and Candidates are wanted"
+        own = {"score": ranked.score, "length": ranked.length, "places in the pool": ranked.pool}
+        columns.append(("candidates", len(ranked), {**own, **_known(ranked.terms)}))
+        least = 0 if ranked.pool is None else -1
+        for name, low, high in (("position", least, context.length - 1), ("length", 0, None)):
+            column = np.asarray(getattr(ranked, name))
+            if len(column) and (column.dtype.kind not in "iu" or column.min() < low or column.max() > (high or np.inf)):
+                allowed = f"whole numbers from {low}" + ("" if high is None else f" to {high:,}")
+                return f"its candidates' {name} is {column.tolist()}, and {allowed} are allowed"
+        if len(ranked.excluded) not in (0, len(ranked)):
+            return f"it has {len(ranked)} candidates and {len(ranked.excluded)} of excluded: one for each, or none"
+    for kind, count, numbers in columns:
+        for name, values in numbers.items():
+            if values is not None and np.asarray(values, dtype=float).shape not in ((), (count,)):
+                return f"its draft has {count} {kind} and {np.size(values)} numbers of {name}: one for each"
+    tables, vocab = draft.distributions, context.shape.vocab
+    if isinstance(tables, dict) and any(getattr(one, "shape", ()) != (vocab,) for one in tables.values()):
+        return f"a distribution of its draft is none: tensors of {vocab:,} numbers are wanted"
+    for value in _known(draft.notes).values():
+        float(value)
     return ""
+
+
+def _known(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers by name, but for those that are computed when they are asked for."""
+    return {} if isinstance(numbers, Later) else dict(numbers)
 
 
 class GuardedDrafter(Drafter):
@@ -128,7 +171,10 @@ class GuardedDrafter(Drafter):
         self._call("prepare", context)
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        return self._call("observe", draft, scored, verdict)
+        learned = self._call("observe", draft, scored, verdict)
+        if learned is not None and not isinstance(learned, Learned):
+            raise self.guard.fault("observe", f"it returned {type(learned).__name__}, and None or a Learned is wanted")
+        return learned
 
     def resume(self, context: Context, past: Sequence[Past]) -> None:
         if type(self.inner).resume is not Drafter.resume or type(self.inner).observe is not Drafter.observe:
@@ -152,6 +198,8 @@ def guard(method: Method, place: str, own: str) -> Method:
 
     def build(target: Any, params: Any) -> Drafter:
         drafter = guard.build(Drafter, method.build, target, params)
+        if type(drafter).propose is Drafter.propose:
+            raise guard.fault("build", f"{type(drafter).__name__} has no propose(context, budget), which drafts")
         part = getattr(drafter, "part", None) if method.part is None else None
         if part:
             log.warning("the plug-in %s (%s): %s", method.name, shown, PART_OF_DRAFTER)

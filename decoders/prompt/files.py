@@ -241,7 +241,7 @@ def _lines(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
                 yield place, number, json.loads(line.decode("utf-8"))
             except UnicodeDecodeError:
                 raise UserError(f"{place}: not UTF-8 text; {ALLOWED}") from None
-            except (json.JSONDecodeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"{place}: not JSON ({_why(error)}); {ALLOWED}") from None
 
 
@@ -250,7 +250,7 @@ def _whole(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
         parsed = json.loads(_decode(data, path))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg}); {ALLOWED}") from None
-    except RecursionError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({_why(error)}); {ALLOWED}") from None
     for number, item in enumerate(parsed if isinstance(parsed, list) else [parsed], 1):
         yield f"{path}, record {number}", number, item
@@ -273,7 +273,9 @@ READERS = {".jsonl": _lines, ".ndjson": _lines, ".json": _whole, ".parquet": _ro
 
 
 def _why(error: Exception) -> str:
-    return f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at column {error.colno}"
+    return "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
 
 
 def _decode(data: bytes, path: Path) -> str:

@@ -235,6 +235,11 @@ def _encode(tokenizer: Any, parts: Sequence[Part], *, special: bool) -> Prompt:
     Where what was typed spells a special token, template and typed parts are tokenised apart, so that it stays text.
     """
     typed = "".join(part for part, name, _ in parts if name != "template")
+    try:
+        typed.encode()
+    except UnicodeEncodeError as error:
+        where = f"character {error.start + 1:,} of the prompt"
+        raise UserError(f"{where} is no text (a byte that is not UTF-8, or half a pair): give it in UTF-8") from None
     if not special and any(token in typed for token in _special_tokens(tokenizer)):
         ids: list[int] = []
         per_token_parts: list[tuple[str, int]] = []

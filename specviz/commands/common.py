@@ -66,7 +66,7 @@ def prompt_record(args: argparse.Namespace) -> PromptRecord:
     records = _set_records(args.prompt_file, args.index + 1, args) or read_prompts(args.prompt_file)
     if args.index >= len(records):
         raise UserError(
-            f"--index {args.index} is out of range: {args.prompt_file} holds {len(records)} prompts (from 0)"
+            f"--index {args.index} is out of range: {args.prompt_file} holds {plural(len(records), 'prompt')} (from 0)"
         )
     return records[args.index]
 

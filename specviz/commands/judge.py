@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.file(parser, "traces", ".spectrace files", "TRACE", nargs="+")
     parser.add_argument("--verifier", nargs="+", metavar="NAME", help="these alone (default: all)")
     options.several(parser, "--set", "K=V", "a parameter of the verifiers that have it; may be repeated")
-    options.count(parser, "--step", "one step of one run, node by node (from 0)", low=0)
+    options.count(parser, "--step", "one step of one run, node by node (from 1)")
     options.flag(parser, "--sampled", "judge greedy runs as if tokens were drawn, at temperature 1")
     options.flag(parser, "--json", "print everything, step by step, as one JSON object")
     options.add_plugin(parser, "verifier")
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         if problem := fault(trace):
             left_out.append(f"{path} was left out: {problem}")
             continue
-        picked = None if args.step is None else [_check(trace, args.step)]
+        picked = None if args.step is None else [_check(trace, args.step - 1)]
         steps = list(judge_steps(trace, rules, sampled=True if args.sampled else None, steps=picked))
         for name, total in totals(steps).items():
             sums[name] += total
@@ -92,11 +92,13 @@ def _sets(pairs: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str
 
 
 def _check(trace: Trace, step: int) -> int:
+    """The step (from 0), where it is there and has a draft."""
     count = trace.rows("steps")
     if step >= count:
-        raise UserError(f"--step {step} is out of range: the run has steps 0 to {count - 1}")
+        raise UserError(f"--step {step + 1} is out of range: the trace has steps 1 to {count}")
     if not trace.tables["steps"]["drafted"][step]:
-        raise UserError(f"step {step} has no draft: {trace.tables['steps']['reason'][step] or 'nothing was proposed'}")
+        reason = trace.tables["steps"]["reason"][step] or "nothing was proposed"
+        raise UserError(f"step {step + 1} has no draft: {reason}")
     return step
 
 

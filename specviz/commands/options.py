@@ -77,7 +77,7 @@ def add_model(
     if weights:
         group.add_argument("--weights", choices=WEIGHTS, metavar="W", help=WEIGHTS_HELP)
     group.add_argument("--engine", choices=ENGINES, metavar="E", help=ENGINE_HELP)
-    count(group, "--threads", "CPU threads (default: torch's choice)")
+    count(group, "--threads", "CPU threads (default: torch's choice)", high=4096)
     if plugins:
         add_plugin(parser)
 

@@ -110,7 +110,7 @@ def _numbers(result: dict[str, Any]) -> str:
     parts = [
         f"{result['method']}: {plural(result['tokens'], 'token')} in {plural(result['steps'], 'step')}",
         f"{decimals(result['tokens_per_step'], 2)} tokens per step",
-        f"{result['accepted']} drafted tokens accepted",
+        f"{plural(result['accepted'], 'drafted token')} accepted",
         f"{decimals(result['tokens_per_s'], 1)} tokens/s",
     ]
     if result["speedup"] is not None:
