@@ -274,6 +274,18 @@ def test_medusa_without_fast_draws_of_what_is_typical():
     assert chisquare([seen[i] for i in range(3)], [4000 * x / sum(left) for x in left[:3]]).pvalue > 1e-4
 
 
+def test_medusa_without_fast_judges_before_top_k(target):
+    """The recorded threshold is the one that decided: min(ε, α e^-H) of p at the run's temperature, top-k or not."""
+    chooser = Chooser(Sampling(temperature=2.0, top_k=2, seed=4))
+    params = find_method("medusa+typical").params(fast=False, epsilon=1, alpha=0.8)
+    verify = find_method("medusa+typical").verifier(params, chooser, ())
+    p = torch.tensor([0.5, 0.3, 0.12, 0.05, 0.03])
+    draft, scored = Draft(DraftTree.chain(9, (1,))), Scored(2 * p.log().repeat(2, 1))
+    verdicts = [verify(draft, scored) for _ in range(60)]
+    assert p[1] > verdicts[0].terms["typical"][1] > p[2]
+    assert {verdict.accepted for verdict in verdicts} == {0, 1}
+
+
 def test_medusa_without_fast_writes_no_untypical_token(target):
     """Its output is that of plain decoding where the target's distribution is cut so; greedy, it is plain decoding."""
     save_tiny_part(target, "medusa", draft_vocab=60)

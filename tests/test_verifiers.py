@@ -111,6 +111,15 @@ def test_what_a_verifier_emits_is_what_comes_out(name):
         assert away == pytest.approx(0.3 * float((p - q).abs().sum()) / 2)
 
 
+@pytest.mark.parametrize(("name", "params"), [("typical", {}), ("relaxed", {"relaxed_delta": 0.25})])
+def test_a_token_that_top_k_cuts_off_may_stand_and_counts_as_another(name, params):
+    """The rule reads p at the run's temperature alone; the target would never have drawn the token."""
+    draft, scored = Draft(DraftTree.chain(9, (2, 0))), Scored(torch.tensor([0.4, 0.3, 0.2, 0.1]).log().repeat(3, 1))
+    verifier = judge(name, chooser(0, top_k=2), **params)
+    assert verifier(draft, scored).accepted == 2
+    np.testing.assert_allclose(verifier.distances(draft, scored), [np.nan, 1, 3 / 7], atol=1e-6)
+
+
 def test_at_its_mildest_a_lossy_verifier_is_a_lossless_one():
     p, q = torch.tensor([[0.6, 0.3, 0.1]]).double(), torch.tensor([[0.2, 0.2, 0.6]]).double()
     mildest = {"threshold": {"threshold_single": 1, "threshold_acc": 1}, "diverse": {"ensemble_weight": 1}}

@@ -7,14 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.model.state.transfer import fetch, rows_of, send
 
 from .sampling import Chooser
-from .verifier import Verifier, VerifierCard
+from .verifier import Verifier, VerifierCard, pass_or_fail
 
 
 class MatchVerifier(Verifier):
@@ -62,6 +62,24 @@ class LossyVerifier(Verifier):
     def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, " nodes"]:
         """0 or 1: no chance decides on a drafted token."""
         return self._count_trials(draft, scored, 1)
+
+    def passes(self, p: Float[Tensor, "rows vocab"]) -> Bool[Tensor, "rows vocab"] | None:
+        """Which tokens stand, p the target's probabilities at the run's temperature; None where that is not all that
+        the rule asks.
+        """
+        return None
+
+    def emits(
+        self, p: Float[Tensor, "rows vocab"], q: Float[Tensor, "rows vocab"]
+    ) -> Float[Tensor, "rows vocab"] | None:
+        return None if (passes := self.passes(p)) is None else pass_or_fail(p, q, passes)
+
+    def emits_after(
+        self, logits: Float[Tensor, "rows vocab"], p: Float[Tensor, "rows vocab"], q: Float[Tensor, "rows vocab"]
+    ) -> Float[Tensor, "rows vocab"] | None:
+        """A token stands by its probability before top-k and top-p; where none does, the target draws after them."""
+        passes = self.passes((logits.double() / self.chooser.sampling.temperature).softmax(-1))
+        return None if passes is None else pass_or_fail(p, q, passes)
 
 
 def down_the_tree(draft: Draft, own: Float[np.ndarray, " drafted"]) -> Float[np.ndarray, " nodes"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
@@ -15,7 +15,7 @@ from decoders.model.state.transfer import fetch
 
 from .match import LossyVerifier, before_nodes, likely_path
 from .sampling import Chooser
-from .verifier import VerifierCard, pass_or_fail
+from .verifier import VerifierCard
 
 BOUND = Term("relaxed", "least p", "The target's highest probability here, less δ: a token below it is rejected.", 0, 1)
 
@@ -41,9 +41,9 @@ class RelaxedVerifier(LossyVerifier):
     def __init__(self, chooser: Chooser, *, top_k: int = 10, delta: float = 0.6) -> None:
         self.chooser, self.top_k, self.delta = chooser, top_k, delta
 
-    def emits(self, p: Float[Tensor, "rows vocab"], q: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows vocab"]:
+    def passes(self, p: Float[Tensor, "rows vocab"]) -> Bool[Tensor, "rows vocab"]:
         least = p.topk(min(self.top_k, p.shape[-1]), dim=-1).values[:, -1:]
-        return pass_or_fail(p, q, (p >= least) & (p >= p.amax(-1, keepdim=True) - self.delta))
+        return (p >= least) & (p >= p.amax(-1, keepdim=True) - self.delta)
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         logits, rows, tokens = before_nodes(draft, scored)

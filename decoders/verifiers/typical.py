@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
 
@@ -18,7 +18,7 @@ from decoders.model.state.transfer import fetch
 
 from .match import LossyVerifier, MatchVerifier, before_nodes, likely_path
 from .sampling import Chooser
-from .verifier import VerifierCard, pass_or_fail
+from .verifier import VerifierCard
 
 EPSILON = param(
     0.09, "Threshold ε", "A guess stands where the target gives it more than min(ε, α · exp(−entropy)).", low=0, high=1
@@ -50,11 +50,9 @@ class TypicalVerifier(LossyVerifier):
         self.chooser, self.epsilon, self.alpha = chooser, epsilon, alpha
         self.match = MatchVerifier(chooser)
 
-    def emits(
-        self, p: Float[Tensor, "rows vocab"], q: Float[Tensor, "rows vocab"]
-    ) -> Float[Tensor, "rows vocab"]:
+    def passes(self, p: Float[Tensor, "rows vocab"]) -> Bool[Tensor, "rows vocab"]:
         bound, _ = typical_bound(p.clamp_min(1e-300).log(), self.epsilon, self.alpha)
-        return pass_or_fail(p, q, p > bound[:, None])
+        return p > bound[:, None]
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         if self.chooser.sampling.greedy:
@@ -95,7 +93,9 @@ class DrawnTypicalVerifier(MatchVerifier):
         self.epsilon, self.alpha = epsilon, alpha
         warped = copy.copy(chooser)  # which draws of the same random numbers
         if not chooser.sampling.greedy:
-            warped.warpers = LogitsProcessorList([*chooser.warpers, TypicalWarper(epsilon, alpha)])
+            at = int(chooser.sampling.temperature != 1)  # behind the temperature, before top-k and top-p
+            warped.warpers = LogitsProcessorList(chooser.warpers)
+            warped.warpers.insert(at, TypicalWarper(epsilon, alpha))
         super().__init__(warped)
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:

@@ -70,6 +70,12 @@ class Verifier(ABC):
         """
         return p if self.lossless else None
 
+    def emits_after(
+        self, logits: Float[Tensor, "rows vocab"], p: Float[Tensor, "rows vocab"], q: Float[Tensor, "rows vocab"]
+    ) -> Float[Tensor, "rows vocab"] | None:
+        """``emits``, where the rule reads more of the target than ``p``, which top-k and top-p have cut."""
+        return self.emits(p, q)
+
     def distances(self, draft: Draft, scored: Scored, decided: int | None = None) -> Float[np.ndarray, " nodes"] | None:
         """TV of the next token's distribution (``emits``) from the target's own at each drafted node's position, of the
         first ``decided`` ones (None: all): nan behind them and for the root. None in a greedy run, of a tree, and where
@@ -78,13 +84,14 @@ class Verifier(ABC):
         if self.chooser.sampling.greedy or not draft.tree.is_chain or not draft.tree.drafted:
             return None
         count = draft.tree.drafted if decided is None else min(decided, draft.tree.drafted)
-        p = self.chooser.probabilities(rows_of(scored.logits, [*range(count)])).double()
+        logits = rows_of(scored.logits, [*range(count)])
+        p = self.chooser.probabilities(logits).double()
         if draft.drawn and draft.distributions:
             q = torch.stack([draft.distributions[node].to(p) for node in range(count)])
         else:
             tokens = torch.tensor(draft.tree.tokens[1 : count + 1], device=p.device)
             q = torch.zeros_like(p).scatter_(1, tokens[:, None], 1.0)
-        if (emitted := self.emits(p, q)) is None:
+        if (emitted := self.emits_after(logits, p, q)) is None:
             return None
         made = np.full(len(draft.tree), np.nan)
         (made[1 : count + 1],) = fetch((emitted - p).abs().sum(-1) / 2)
