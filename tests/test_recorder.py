@@ -148,6 +148,12 @@ def test_processors_do_not_change_the_recorded_probabilities():
     tokens = trace.tables["tokens"]
     for place in range(len(PROMPT), trace.rows("tokens")):
         assert tokens["prob"][place] == pytest.approx(float(raw[place - 1, tokens["id"][place]]), abs=2e-4)
+    method = trace.run["method"]
+    assert trace.run["metrics"]["differs"] > 0, "and the record says whose choice the others are"
+    assert method["params"]["logits_processors"] == "RepetitionPenaltyLogitsProcessor"
+    assert [control["name"] for control in method["controls"]] == ["logits_processors"]
+    _, warped = both(model, do_sample=True, temperature=0.7, top_k=9)
+    assert "logits_processors" not in warped.trace.run["method"]["params"]
 
 
 def test_early_exit_drafts_with_the_model_itself():

@@ -50,7 +50,7 @@ class Call:
         self.about, self.pieces, self.device, self.title = about, pieces, device, title
         self.config: Any = None  # the generation config, once it is prepared
         self.mask: Int[Tensor, "rows length"] | None = None  # of the prompts, where they are padded
-        self.processors = False
+        self.processors: list[str] = []  # logits processors, by their classes' names
         self.generator: Any = None
         self.outputs: list[Output] = []
         self.first_ms: Span | None = None
@@ -163,7 +163,7 @@ class Call:
         """The outputs' traces, once it is known how generate() drafts."""
         self._prompts = prompts.shape[1]
         kind = PLAIN if self.generator is None else kind_of(self.generator)
-        about = describe(kind, self.generator, self.config)
+        about = describe(kind, self.generator, self.config, self.processors)
         stops = token_ids(getattr(self.config, "eos_token_id", None))
         warped = sampling_of(self.config)
         sampling = {name: value for name, value in asdict(warped).items() if name != "seed"}

@@ -26,11 +26,8 @@ from decoders.model.target.target import Target
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 
-from .kinds import model_name, sampling_of
+from .kinds import WARPERS, model_name, sampling_of
 from .recorder import CURRENT, PLACES
-
-WARPERS = {"TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper"}  # what Sampling does
-
 
 _TARGETS: weakref.WeakKeyDictionary[nn.Module, tuple[object, Target]] = weakref.WeakKeyDictionary()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +15,12 @@ NGRAM = Term("ngram", "n-gram", "Last tokens of the text that stand before the p
 RATIO_TERMS = NODE_TERMS[:2]  # the number that decided is drawn inside generate(), which does not tell it
 LOOP = "transformers/generation/utils.py GenerationMixin."
 NO_ROOM = "no more token may be drafted"
+WARPERS = {"TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper"}  # what Sampling does
+PROCESSORS = {
+    "name": "logits_processors", "label": "Logits processors",
+    "help": "They changed the logits by which tokens were chosen. Probabilities and ranks are the model's own, before "
+    "them: a token that is not its first choice may be theirs.",
+}  # fmt: skip
 FIRST = "the first forward reads the prompt; this drafter needs its hidden states"
 
 
@@ -80,15 +86,20 @@ def kind_of(generator: Any) -> Kind:
     return KINDS.get(name, unknown)
 
 
-def describe(kind: Kind, generator: Any, config: Any) -> dict[str, Any]:
-    """A run's record of its drafting: the parts that ``engine.recording.described`` gives of a method."""
+def describe(kind: Kind, generator: Any, config: Any, processors: Iterable[str] = ()) -> dict[str, Any]:
+    """A run's record of its drafting: the parts that ``engine.recording.describe`` gives of a method. ``processors``:
+    the call's logits processors by name.
+    """
+    params, others = _settings(kind, generator, config), [name for name in processors if name not in WARPERS]
+    if others:
+        params[PROCESSORS["name"]] = ", ".join(others)
     owner = None if generator is None else next(c for c in type(generator).__mro__ if "get_candidates" in vars(c))
     drafts = "" if owner is None else f"{owner.__module__.replace('.', '/')}.py {owner.__qualname__}.get_candidates"
     return {
         "method": {
             "name": kind.name, "title": kind.title, "paper": "", "summary": kind.summary,
             "lossless": getattr(config, "assistant_ensemble_weight", None) is None,
-            "params": _settings(kind, generator, config), "resolved": {}, "controls": [],
+            "params": params, "resolved": {}, "controls": [PROCESSORS] if others else [],
             "code": {"drafts": drafts, "verifies": LOOP + ("_sample" if generator is None else "_assisted_decoding")},
         },
         "origins": [] if generator is None else [asdict(kind.origin)],
@@ -98,7 +109,7 @@ def describe(kind: Kind, generator: Any, config: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _settings(kind: Kind, generator: Any, config: Any) -> Mapping[str, Any]:
+def _settings(kind: Kind, generator: Any, config: Any) -> dict[str, Any]:
     """The settings that decide what is drafted, as far as they are plain values."""
     values = {name: getattr(config, name, None) for name in kind.settings}
     assistant = getattr(generator, "assistant_model", None)

@@ -199,7 +199,7 @@ def begin(call: Call, processors: Any, *args: Any, **kwargs: Any) -> Any:
     config = kwargs.get("generation_config", args[0] if args else None)
     if problem := cannot_follow(config, kwargs.get("input_ids_seq_length")):
         raise UserError(problem)
-    call.config, call.processors = config, bool(processors)
+    call.config, call.processors = config, [type(one).__name__ for one in processors or ()]
     call.mask = (kwargs.get("model_kwargs") or {}).get("attention_mask")
     call.begin()
     return processors
