@@ -162,7 +162,9 @@ def test_top_k_and_top_p_limit_what_can_be_drawn():
     )
 
 
-@pytest.mark.parametrize("bad", [{"temperature": -1}, {"temperature": 99}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.5}])
+@pytest.mark.parametrize(
+    "bad", [{"temperature": -1}, {"temperature": 99}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.5}, {"seed": -1}]
+)
 def test_sampling_out_of_range(bad):
     with pytest.raises(UserError, match=next(iter(bad))):
         Sampling(**bad)

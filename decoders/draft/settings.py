@@ -46,6 +46,8 @@ class Sampling:
             raise UserError(f"top_k={self.top_k!r} is not allowed: a whole number, 0 for off")
         if not 0 < self.top_p <= 1:
             raise UserError(f"top_p={self.top_p!r} is out of range: above 0, at most 1 (off)")
+        if self.seed < 0:
+            raise UserError(f"seed={self.seed!r} is out of range: a whole number of at least 0")
 
     @property
     def greedy(self) -> bool:
