@@ -170,7 +170,7 @@ interface PoolRow {
   passage: number;
 }
 
-/** What plain greedy decoding wrote for the same prompt, where it was run for comparison. */
+/** What plain decoding wrote for the same prompt, by run.plain_sampling, where it was run for comparison. */
 interface PlainRow {
   id: number;
 }
