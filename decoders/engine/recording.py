@@ -88,7 +88,7 @@ class Run:
 
     @classmethod
     def of(cls, decoding: Decoding, about: Mapping[str, Any], title: str = "") -> Run:
-        """A traced run of a decoding that was made before; ``about`` is what ``described`` gives of its method."""
+        """A traced run of a decoding that was made before; ``about`` is what ``describe`` gives of its method."""
         run = cls.__new__(cls)
         run._open(decoding, about, title, False)
         return run
@@ -279,7 +279,7 @@ def describe(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
 
 
 def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> RunRecord:
-    """The run's record as it begins; ``about`` is what ``described`` gives of its method."""
+    """The run's record as it begins; ``about`` is what ``describe`` gives of its method."""
     d = decoding
     run = RunRecord(
         id=uuid.uuid4().hex[:16],
