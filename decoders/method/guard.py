@@ -123,7 +123,7 @@ def record_fault(context: Context, draft: Draft) -> str:
         least = 0 if ranked.pool is None else -1
         for name, low, high in (("position", least, context.length - 1), ("length", 0, None)):
             column = np.asarray(getattr(ranked, name))
-            if len(column) and (column.dtype.kind not in "iu" or column.min() < low or column.max() > (high or np.inf)):
+            if len(column) and (column.dtype.kind not in "iu" or column.min() < low or column.max() > (np.inf if high is None else high)):
                 allowed = f"whole numbers from {low}" + ("" if high is None else f" to {high:,}")
                 return f"its candidates' {name} is {column.tolist()}, and {allowed} are allowed"
         if len(ranked.excluded) not in (0, len(ranked)):
