@@ -7,6 +7,7 @@ Their value is a small JSON string. Neither prompt nor model text ever passes th
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,8 +50,8 @@ def tell(**value: Any) -> str:
 
 
 def note(text: str = "", *, error: bool = False) -> str:
-    """A note's value."""
-    return tell(text=text, error=error)
+    """A note's value; an error's differs each time, as the page may have put the same one away since."""
+    return tell(text=text, error=error, **({"n": secrets.token_hex(4)} if error else {}))
 
 
 def owner(request: gr.Request | None) -> str:

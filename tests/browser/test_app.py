@@ -239,6 +239,12 @@ def test_upload_good_and_bad(visit: Visit, tmp_path: Path) -> None:
     page.set_input_files(chooser, tmp_path / "cut.spectrace")
     page.wait_for_selector("#sv-file-note :text('cannot be opened as a trace')")
     assert text_of_page(page) == opened and page.input_value("#sv-instruction textarea") != ""
+    page.select_option(".svp-chooser select >> nth=0", "gallery-1")
+    expect(page.locator("#sv-file-note .svp-note")).to_have_text("")
+    with page.expect_file_chooser() as again:
+        page.click("#sv-open")
+    again.value.set_files(tmp_path / "cut.spectrace")
+    page.wait_for_selector("#sv-file-note :text('cannot be opened as a trace')")  # once more
     page.set_input_files(chooser, tmp_path / "nasty.spectrace")  # the same file again
     page.wait_for_function("before => specviz.app.shown !== before", arg=opened)
 
@@ -286,6 +292,10 @@ def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> N
     page.click("#sv-run")
     for note in ("prompt", "run"):
         page.wait_for_selector(f"#sv-{note}-note .svp-error:has-text('The prompt is empty')")
+    page.fill("#sv-context textarea", " ")  # what was refused is another text now, and refused once more
+    expect(page.locator("#sv-run-note .svp-error:visible")).to_have_count(0)
+    page.click("#sv-run")
+    page.wait_for_selector("#sv-run-note .svp-error:has-text('The prompt is empty')")
     page.fill("#sv-context textarea", "x" * 2500)
     page.wait_for_selector("#sv-prompt-note .svp-error:has-text('2,500 tokens and the model')")
     page.fill("#sv-context textarea", "short enough")

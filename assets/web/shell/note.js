@@ -3,7 +3,7 @@
 import { on } from "specviz/base/bus.js";
 import { tell } from "specviz/base/json.js";
 import { parse } from "specviz/base/storage.js";
-import { place } from "specviz/base/dom.js";
+import { closest, place } from "specviz/base/dom.js";
 
 /** ``value`` is {"text", "error"}. @param {Part} part */
 export function mount({ element, props, watch }) {
@@ -14,6 +14,11 @@ export function mount({ element, props, watch }) {
   }
   watch("value", draw);
   if (element.closest("#sv-file-note")) on("current", () => tell(box, ""));
-  if (element.closest("#sv-run-note")) on("refused", (text) => tell(box, text, true)); // a run that could not begin
+  if (element.closest("#sv-run-note")) {
+    on("refused", (text) => tell(box, text, true)); // a run that could not begin
+    document.addEventListener("input", (event) => { // it was about what stood there
+      if (closest(event, "#sv-prompt-part, #sv-panel, #sv-bar")) tell(box, "");
+    });
+  }
   draw();
 }
