@@ -223,7 +223,7 @@ def _step(
     seed: tuple[int, int], stops: frozenset[int],
 ) -> StepJudged:  # fmt: skip
     drawn = at.drawn and not greedy
-    ids, reached = at.token_ids, _reached(at, stops)
+    ids, reached = at.token_ids, _mask_stops(at, stops)
     made: dict[str, Judgement] = {}
     both = max(at.rest) > SETTLED and not (greedy and all(card.greedy_match for card, _ in rules.values()))
     sides = [at.rows(wide) for wide in ((False, True) if both else (False,))]
@@ -262,7 +262,7 @@ def _step(
     return StepJudged(at.step, len(at.parents) - 1, at.accepted, at.status, at.rest, made)
 
 
-def _reached(at: Position, stops: frozenset[int]) -> np.ndarray:
+def _mask_stops(at: Position, stops: frozenset[int]) -> np.ndarray:
     """1 for each node that can be accepted, 0 for those behind a stop token, at which a run ends."""
     behind = [False]
     for parent in at.parents[1:]:
