@@ -16,7 +16,7 @@ from tests import synthetic
 from tests.drafts import save_tiny_part
 from tests.models import tiny_target
 from tests.stubs import StubDesk, nothing_wrong
-from tests.waiting import WAIT_S, expect, fits
+from tests.waiting import WAIT_S, becomes, expect, fits
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +85,11 @@ def test_a_part_is_examined_stopped_and_its_report_saved(
         page.click("text=Report: HTML")
     assert "draft vocabulary" in Path(saved.value.path()).read_text("utf-8")
     expect(page.locator(".svdr-earlier button")).to_have_count(2)
+    size = page.viewport_size
+    page.set_viewport_size({"width": 320, "height": 800})
+    right = "[...document.querySelectorAll('.svdr-earlier button')].map((one) => one.getBoundingClientRect().right)"
+    becomes(page, lambda: max(page.evaluate(right)) <= 320, True)  # their words are whole in a narrow window
+    page.set_viewport_size(size)
     page.locator(".svdr-earlier button", has_text="stopped").click()
     expect(page.locator(".svdr-report")).to_have_count(0)
     page.reload()
