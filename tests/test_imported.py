@@ -186,6 +186,22 @@ def test_steps_of_a_text_are_kept_where_its_tokens_are_the_models():
         read_again(target(), trace)
 
 
+def test_the_steps_of_a_stream_that_ended_by_itself_are_kept(monkeypatch: pytest.MonkeyPatch):
+    """The token that ended it has no text: it is the model's own."""
+    monkeypatch.setattr(Target, "stop_ids", (1,))
+    tokenizer, chunks = target().tokenizer, []
+    for n, token in enumerate(tokenizer(" lamp at the", add_special_tokens=False)["input_ids"], 1):
+        told = {"predicted_n": n, "predicted_ms": 9.0 * n, "draft_n": 0, "draft_n_accepted": 0}
+        chunks.append({"content": tokenizer.decode([token]), "stop": False, "timings": told})
+    told = told | {"predicted_n": n + 1, "predicted_ms": 99.0}
+    chunks.append({"content": "", "stop": True, "stop_type": "eos", "prompt": "the old", "timings": told})
+    (trace,) = open_log("\n".join(map(json.dumps, chunks)).encode()).traces
+    assert trace.output_ids[-1] == NOT_RECORDED and "steps" not in trace.run["unknown"]
+    again = read_again(target(), trace)
+    assert again.output_ids[-1] == 1 and again.tables["steps"]["accepted"] == [0] * (n + 1)
+    assert redraft(target(), again, "pld").run["redrafted"]["compared"] == 0
+
+
 @pytest.mark.parametrize(("change", "word"), [("ids", "beyond"), ("long", "at most")])
 def test_a_run_that_the_model_cannot_read_is_refused(change: str, word: str):
     document = json.loads(serve()[1])

@@ -114,12 +114,12 @@ def record_fault(context: Context, draft: Draft) -> str:
         return f"its draft names the source {odd[0]!r}, and sources are Python's whole numbers (.tolist() makes them)"
     if odd := [probe for probe in draft.probes if not isinstance(probe, Probe)]:
         return f"a probe of its draft is of the type {type(odd[0]).__name__}, and a Probe is wanted"
-    columns = [("nodes", len(draft.tree), {"probabilities": draft.probabilities, **_known(draft.terms)})]
+    columns = [("nodes", len(draft.tree), {"probabilities": draft.probabilities, **_without_later(draft.terms)})]
     if (ranked := draft.candidates) is not None:
         if not isinstance(ranked, Candidates):
             return f"its draft's candidates are of the type {type(ranked).__name__}, and Candidates are wanted"
         own = {"score": ranked.score, "length": ranked.length, "places in the pool": ranked.pool}
-        columns.append(("candidates", len(ranked), {**own, **_known(ranked.terms)}))
+        columns.append(("candidates", len(ranked), {**own, **_without_later(ranked.terms)}))
         least = 0 if ranked.pool is None else -1
         for name, low, high in (("position", least, context.length - 1), ("length", 0, None)):
             column = np.asarray(getattr(ranked, name))
@@ -135,12 +135,12 @@ def record_fault(context: Context, draft: Draft) -> str:
     tables, vocab = draft.distributions, context.shape.vocab
     if isinstance(tables, dict) and any(getattr(one, "shape", ()) != (vocab,) for one in tables.values()):
         return f"a distribution of its draft is none: tensors of {vocab:,} numbers are wanted"
-    for value in _known(draft.notes).values():
+    for value in _without_later(draft.notes).values():
         float(value)
     return ""
 
 
-def _known(numbers: Mapping[str, Any]) -> dict[str, Any]:
+def _without_later(numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers by name, but for those that are computed when they are asked for."""
     return {} if isinstance(numbers, Later) else dict(numbers)
 

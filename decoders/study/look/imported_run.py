@@ -34,6 +34,7 @@ from decoders.trace.trace import Trace
 from decoders.verifiers.match import judged
 
 from .run_settings import check_ids
+from .teacher_forcing import end_ids
 from .whatif import ReadRun, bounded_needs
 
 ROWS = 64  # tokens read at a time: their logits are there together
@@ -85,7 +86,10 @@ def redraft(
     """
     unknown = trace.run.get("unknown", [])
     if {"steps", "steps.accepted"}.intersection(unknown):
-        raise UserError("this source does not say what each step accepted, so there is nothing to compare drafts with")
+        raise UserError(
+            "what each step accepted is not known (the source does not say it, or its tokens are not this model's), so "
+            "there is nothing to compare drafts with"
+        )
     trace = copy.deepcopy(trace)
     entry = find_method(method)
     values = make_params(entry.params, params or {})
@@ -215,11 +219,15 @@ def _tokenise(target: Target, trace: Trace) -> None:
         raise UserError(f"{target.name} came without a tokenizer, and this run has no token ids")
     texts = [trace.text(trace.prompt_ids), imported.get("text") or trace.text(trace.output_ids)]
     encoded = [list(target.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
-    if all(token < LOCAL for token in trace.output_ids):
-        encoded[1] = trace.output_ids  # the server's own ids; the prompt alone is text
+    end = end_ids(target) if run.get("stop") == "eos" and trace.output_ids[-1:] == [NOT_RECORDED] else []
+    told = trace.output_ids[: -1 if end else None]  # the token that ended the answer has no text
+    if all(token < LOCAL for token in told):
+        encoded[1] = told  # the server's own ids; the prompt alone is text
     if not all(encoded):
         raise UserError("this source tells no text, so nothing can be computed again")
-    if len(encoded[1]) == len(trace.output_ids) and _same_ends(target, trace, encoded[1]):
+    same = len(encoded[1]) == len(told) and _same_ends(target, trace, told, encoded[1])
+    encoded[1] = [*encoded[1], *end]
+    if same:
         for table in ("tokens", "nodes"):
             _exchange(trace, table, encoded)
         length = len(encoded[0]) - run["prompt_length"]
@@ -237,11 +245,11 @@ def _tokenise(target: Target, trace: Trace) -> None:
     trace.tables, trace.run = made.tables, RunRecord(**{**made.run, "title": title})
 
 
-def _same_ends(target: Target, trace: Trace, ids: Sequence[int]) -> bool:
-    """True where a text's new tokens are those of the run, one by one."""
+def _same_ends(target: Target, trace: Trace, told: Sequence[int], ids: Sequence[int]) -> bool:
+    """True where a text's new tokens are those that the server told, one by one."""
     pieces = dict(zip(trace.tables["pieces"]["id"], trace.tables["pieces"]["hex"], strict=True))
     assert target.pieces is not None
-    pairs = zip(trace.output_ids, ids, strict=True)
+    pairs = zip(told, ids, strict=True)
     return all(old == new or pieces[old] == target.pieces.of(new)[0].hex() for old, new in pairs)
 
 

@@ -28,8 +28,13 @@ def answer_ids(target: Target, text: str) -> list[int]:
     if not text.strip():
         raise UserError("the answer is empty: give the text to attribute")
     ids: list[int] = list(target.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+    return [*ids, *end_ids(target)]
+
+
+def end_ids(target: Target) -> list[int]:
+    """The token that ends an answer; none where the model has none."""
     end = getattr(target.tokenizer, "eos_token_id", None)
-    return [*ids, *([end] if end in target.stop_ids else target.stop_ids[:1])]
+    return [end] if end in target.stop_ids else [*target.stop_ids[:1]]
 
 
 def check_answer(target: Target, answer: Sequence[int], prompt_length: int = 0) -> None:
