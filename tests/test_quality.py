@@ -41,6 +41,8 @@ def test_edit_similarity_by_hand():
     # a substitution counts twice (one deletion, one insertion), unlike Levenshtein's
     assert edit_similarity("cat", "car") == pytest.approx(1 - 2 / 6)
     assert edit_similarity("\n```python\n# sum\nabd\nabcd", "abd\nmore") == 1
+    fenced = "```python\nabd\n```"
+    assert edit_similarity(fenced, fenced) == 1
     assert edit_similarity("// nothing but a comment", "abd") == 0
 
 

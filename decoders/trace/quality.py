@@ -48,14 +48,15 @@ def rouge_l(answer: str, reference: str) -> float:
 def edit_similarity(answer: str, reference: str) -> float:
     """1 − insertions and deletions ÷ both lengths, of the first code line (LongBench's score of code completion).
 
-    Of the answer it is the first line without a backtick, a "#" or a "//"; of the reference the first line.
+    Of the answer it is the first line without a backtick, a "#" or a "//"; of the reference the first line, or where
+    that is a fence, its first one of code.
     """
     try:
         from rapidfuzz import fuzz
     except ImportError as error:
         raise _missing("edit similarity", "rapidfuzz") from error
-    line = first_code_line(answer)
-    return fuzz.ratio(line, reference.lstrip("\n").partition("\n")[0]) / 100
+    first = reference.lstrip("\n").partition("\n")[0]
+    return fuzz.ratio(first_code_line(answer), first_code_line(reference) if first.startswith("```") else first) / 100
 
 
 def first_code_line(text: str) -> str:
