@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -121,10 +122,10 @@ def record_fault(context: Context, draft: Draft) -> str:
         own = {"score": ranked.score, "length": ranked.length, "places in the pool": ranked.pool}
         columns.append(("candidates", len(ranked), {**own, **_without_later(ranked.terms)}))
         least = 0 if ranked.pool is None else -1
-        for name, low, high in (("position", least, context.length - 1), ("length", 0, None)):
+        for name, low, high in (("position", least, context.length - 1), ("length", 0, math.inf)):
             column = np.asarray(getattr(ranked, name))
-            if len(column) and (column.dtype.kind not in "iu" or column.min() < low or column.max() > (np.inf if high is None else high)):
-                allowed = f"whole numbers from {low}" + ("" if high is None else f" to {high:,}")
+            if len(column) and (column.dtype.kind not in "iu" or column.min() < low or column.max() > high):
+                allowed = f"whole numbers from {low}" + ("" if high == math.inf else f" to {high:,}")
                 return f"its candidates' {name} is {column.tolist()}, and {allowed} are allowed"
         if len(ranked.excluded) not in (0, len(ranked)):
             return f"it has {len(ranked)} candidates and {len(ranked.excluded)} of excluded: one for each, or none"

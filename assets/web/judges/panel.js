@@ -105,11 +105,12 @@ export class JudgesPanel {
       "where that leaves a number open it is a range, and a token it leaves open is a –. ",
       "A run of ", h("code.svj-option", "--first-choices N"), " holds more.",
     ];
+    const come = count === 1 ? "comes" : "come";
     return h(
       "p.svj-words",
       `The same ${plural(view.drafted, "token")}, the same p${q > 0 || view.route === "drawn" ? " and q" : ""}, the `,
       "same random numbers: ",
-      h("b", count ? `${count} of ${of} rules ${count === 1 ? "comes" : "come"} to another verdict` : `all ${of} rules come to the run's verdict`),
+      h("b", count ? `${count} of ${of} rules ${come} to another verdict` : `all ${of} rules come to the run's verdict`),
       ".",
       open,
     );

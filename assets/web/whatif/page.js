@@ -366,7 +366,8 @@ export class WhatIf {
       h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + rule.expected[0], 1 + rule.expected[1]], most)),
       h("td", h("small", why)),
     ));
-    const words = count ? `${count} of ${of} ${count === 1 ? "comes" : "come"} to another verdict` : "all come to this verdict";
+    const come = count === 1 ? "comes" : "come";
+    const words = count ? `${count} of ${of} ${come} to another verdict` : "all come to this verdict";
     const label = "This draft under every verifier";
     replace(this.judged, [
       h("summary", `${label}: ${words}`),
