@@ -110,7 +110,7 @@ export class JudgesPanel {
       "p.svj-words",
       `The same ${plural(view.drafted, "token")}, the same p${q > 0 || view.route === "drawn" ? " and q" : ""}, the `,
       "same random numbers: ",
-      h("b", count ? `${count} of ${of} rules ${come} to another verdict` : `all ${of} rules come to the run's verdict`),
+      h("b", count ? `${count} of ${of} rules ${come} to another verdict` : `all ${of} come to the run's verdict`),
       ".",
       open,
     );
