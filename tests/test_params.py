@@ -99,7 +99,7 @@ def test_an_unknown_type_is_an_error_of_the_method():
     class Odd:
         kind: Literal["a"] = param("a", "Kind", "")
 
-    with pytest.raises(StopIteration):
+    with pytest.raises(ValueError, match="kind is to be of bool"):
         controls(Odd)
 
 

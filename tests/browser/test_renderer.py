@@ -769,10 +769,10 @@ def test_forced_colours_leave_those_that_tell_something(open_trace: Open, page: 
     open_trace(synthetic.chain())
     colors = page.evaluate("specviz.inspector.colors")
     assert len({colors[name] for name in ("accepted", "rejected", "ghost", "ink")}) == 4
-    background = "getComputedStyle(document.querySelector('.sv-output .sv-accepted')).backgroundColor"
-    assert page.evaluate(background) not in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
-    chosen = page.locator("button[aria-pressed=true] >> visible=true").first
-    assert chosen.evaluate("one => getComputedStyle(one).forcedColorAdjust") == "none"
+    chosen = ("button[aria-pressed=true]", "[role=tab][aria-selected=true]")
+    for told in (".sv-output .sv-t", ".sv-legend .sv-sample", *chosen):
+        kept = page.locator(f"{told} >> visible=true").first
+        assert kept.evaluate("one => getComputedStyle(one).forcedColorAdjust") == "none", told
 
 
 def test_differences_are_shortest_edit_scripts(open_trace: Open, page: Any) -> None:
