@@ -147,10 +147,12 @@ def test_live_events_add_up_to_the_run() -> None:
     desk = StubDesk(pause_s=0.002)
     with serving(desk) as port:
         assert desk.loader.wait(WAIT_S)
+        desk.gate.clear()  # until it is watched: of a run that is over there are no events
         job = desk.submit(FORM, "pld", {}, {})
         followed, _ = synthetic.deltas(desk.whole())
         numbers = []
         for event in sse(port, f"/api/live/{job.id}?after=-1"):
+            desk.gate.set()
             numbers.append(event["seq"])
             followed.extend(event.get("delta", {}))
             if event.get("done"):
