@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         if problem := fault(trace):
             left_out.append(f"{path} was left out: {problem}")
             continue
-        picked = None if args.step is None else [_check(trace, args.step - 1)]
+        picked = None if args.step is None else [_check(trace, args.step)]
         steps = list(judge_steps(trace, rules, sampled=True if args.sampled else None, steps=picked))
         for name, total in totals(steps).items():
             sums[name] += total
@@ -91,14 +91,12 @@ def _sets(pairs: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str
     return sets
 
 
-def _check(trace: Trace, step: int) -> int:
-    """The step (from 0), where it is there and has a draft."""
-    count = trace.rows("steps")
-    if step >= count:
-        raise UserError(f"--step {step + 1} is out of range: the trace has steps 1 to {count}")
+def _check(trace: Trace, number: int) -> int:
+    """The step (from 0) that a user means, where it is there and has a draft."""
+    step = common.step_number(number, trace)
     if not trace.tables["steps"]["drafted"][step]:
         reason = trace.tables["steps"]["reason"][step] or "nothing was proposed"
-        raise UserError(f"step {step + 1} has no draft: {reason}")
+        raise UserError(f"step {number} has no draft: {reason}")
     return step
 
 
