@@ -42,6 +42,7 @@ def run_one(folder: Path) -> tuple[StubDesk, str]:
 def readable(folder: Path) -> TraceStore:
     """Runs that the next server finds; every file that it can see is whole."""
     store, library = TraceStore(), Library(folder)
+    library.recover(store, shared=True)
     library.restore(store, shared=True)
     library.close()
     for path in folder.glob("*.spectrace") if folder.is_dir() else ():

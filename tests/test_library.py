@@ -44,6 +44,7 @@ def restart(desk: StubDesk, *, shared: bool = False) -> TraceStore:
     """The library that the next server finds."""
     assert desk.library is not None
     store, library = TraceStore(), Library(desk.library.folder)
+    library.recover(store, shared=shared)
     library.restore(store, shared=shared)
     library.close()
     return store
@@ -83,6 +84,7 @@ def test_runs_of_earlier_servers_are_everybodys_on_ones_own_computer_only(desk: 
         again = StubDesk(library=desk.library)
         again.keep_to(rules_for(public=shared, accounts=False))
         assert desk.library is not None
+        desk.library.recover(again.store, shared=shared)
         desk.library.restore(again.store, shared=shared)
         runs = again.services["runs"]
         seen = [who for who in ("anybody", "ann", "") if key in [run["id"] for run in runs.listing(who)]]
@@ -263,6 +265,7 @@ def test_a_journal_that_cannot_be_replaced_is_opened_and_stays(tmp_path: Path, m
     with monkeypatch.context() as patched:
         patched.setattr(tracefile, "save", refuse)
         store, library = TraceStore(), Library(tmp_path)
+        library.recover(store, shared=True)
         library.restore(store, shared=True)
         entry = store.entry("crashed")
         assert entry is not None and (entry.kind, entry.owner) == ("recovered", "ann") and library.problem
@@ -306,6 +309,7 @@ def test_a_killed_server_leaves_its_run_readable_and_a_living_one_is_left_alone(
             until(lambda: steps_in(journal), "the journal has a step")
             os.utime(journal, (1, 1))  # a slow step: it has rested for long
             second, store = Library(folder), TraceStore()
+            second.recover(store)
             second.restore(store)
             second.close()
             assert len(store) == 0 and server.poll() is None and journal.exists()  # the living server's

@@ -110,7 +110,7 @@ def test_a_run_is_journaled_and_recovered_after_a_crash(tmp_path: Path, chain: T
     assert again.listing("")[0]["kind"] == "recovered"
 
 
-def test_a_finished_run_is_found_again_and_files_are_bounded(tmp_path: Path, chain: Trace) -> None:
+def test_a_finished_run_is_found_laterand_files_are_bounded(tmp_path: Path, chain: Trace) -> None:
     library = Library(tmp_path, max_count=2)
     for name in ("a", "b", "c"):
         opening, _ = synthetic.deltas(trace_named(chain, name))
@@ -126,7 +126,9 @@ def test_damaged_files_are_skipped(tmp_path: Path, chain: Trace, caplog: pytest.
     (tmp_path / "bad.journal").write_text("{")
     tracefile.save(trace_named(chain, "good"), tmp_path / "good.spectrace")
     kept = TraceStore()
-    Library(tmp_path).restore(kept)
+    later = Library(tmp_path)
+    later.recover(kept)
+    later.restore(kept)
     assert [run["id"] for run in kept.listing("")] == ["good"]
     assert (tmp_path / "bad.unreadable").exists() and "bad.spectrace" in caplog.text
     shown = TraceStore()

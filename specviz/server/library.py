@@ -325,11 +325,11 @@ class Library:
         store.put(trace, kind=kind, owner=owner, tags=tags, keep=bool(about.get("keep")))
 
     def restore(self, store: TraceStore, *, shared: bool = False) -> None:
-        """Put what earlier servers left behind into the store: whole runs as "earlier", cut-off ones as "recovered".
+        """Put the files of earlier servers into the store: whole runs as "earlier", those that ``recover`` made as
+        "recovered".
 
         On a ``shared`` server they belong to whom they belonged to, else to everybody.
         """
-        self.recover(store, shared=shared)
         for path in self._files(SUFFIX)[-self.max_count :]:
             if is_id(path.stem) and path.stem not in store:
                 self.bring(path.stem, store, shared=shared)
