@@ -38,7 +38,7 @@ LIGHT = {
     "prompt.codec", "prompt.prompt", "prompt.templates",
 }  # fmt: skip
 # light to import; what else they need is imported where it is used, and done without where it is missing
-LAZY = {"trace.journal", "trace.quality", "method.part"}
+LAZY = {"trace.journal", "trace.quality", "method.part", "prompt.chat"}
 # what specviz may import of decoders at module level
 READERS = LIGHT | LAZY | {"prompt.files", "study.attribute.quotes"}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from decoders import Prompt, UserError
@@ -58,6 +60,62 @@ def test_the_chat_template_is_the_tokenizers_own():
         Prompt.from_text(tokenizer, "hello", chat=True).tokens
         == Prompt.from_messages(tokenizer, messages[:1] and [{"role": "user", "content": "hello"}]).tokens
     )
+
+
+def with_template(template):
+    tokenizer = copy.deepcopy(tiny_tokenizer())
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+CONTENT_FILTERS = {  # what templates do to contents, and the text of the last content that keeps its place ("": none)
+    "as it is": ("{{ c }}", "  why, “hello” there?\n"),
+    "trimmed": ("{{ c | trim }}", "why, “hello” there?"),
+    "stripped": ("{{ c.strip() }}", "why, “hello” there?"),
+    "by its length": ("{% if c | length > 5 %}LONG {% else %}SHORT {% endif %}{{ c }}", "  why, “hello” there?\n"),
+    "after a mark": ("{{ c.split('“')[-1] }}", "hello” there?\n"),
+    "cut": ("{{ c[:12] }}", "  why, “hell"),
+    "as JSON": ("{{ c | tojson }}", "why, “hello” there?"),
+    "on one line": ("{{ c | replace('\n', ' ') | trim }}", "why, “hello” there?"),
+    "in capitals": ("{{ c | upper }}", ""),
+    "left out": ("{% if m.role != 'user' %}{{ c }}{% endif %}", ""),
+    "only if it is text": ("{% if 'why' in c %}{{ c }}{% else %}{{ raise_exception('ask why') }}{% endif %}",
+                           "  why, “hello” there?\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTENT_FILTERS)
+def test_the_ids_are_the_templates_own_whatever_it_does_to_contents(name):
+    """A part that cannot be found in the text has no segment, and is named."""
+    body, placed = CONTENT_FILTERS[name]
+    tokenizer = with_template(
+        "{% for m in messages %}{% set c = m['content'] %}<{{ m.role }}>\n" + body + "\n{% endfor %}<assistant>"
+    )
+    messages = [{"role": "system", "content": "why so\n"}, {"role": "user", "content": "  why, “hello” there?\n"}]
+    prompt = Prompt.from_messages(tokenizer, messages)
+    assert list(prompt.tokens) == tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    chat = [tokenizer.decode(prompt.tokens[s.start : s.stop]) for s in prompt.segments if s.name == "chat"]
+    placed_texts = {"in capitals": [], "left out": ["why so"]}.get(name, ["why so", placed.strip()])
+    assert [text.strip() for text in chat] == placed_texts  # a token may join an end with what follows
+    assert prompt.unplaced == {"in capitals": ("system message", "user message"), "left out": ("user message",)}.get(
+        name, ()
+    )
+
+
+def test_segments_stand_in_a_template_that_trims():
+    tokenizer = with_template("{% for m in messages %}[{{ m['content'] | trim }}]{% endfor %}")
+    passages = ["the lamp", "the lamp"]
+    prompt = Prompt.from_segments(tokenizer, instruction="\n Copy. ", context=passages, question="who? ")
+    assert [part(prompt, "context", i) for i in (0, 1)] == ["[1] the lamp", "[2] the lamp"]
+    assert (part(prompt, "instruction").strip(), part(prompt, "question")) == ("Copy.", "who?")
+    assert not prompt.unplaced
+
+
+def test_a_template_that_refuses_the_messages_is_a_sentence():
+    for template in ("{{ raise_exception('System role not supported') }}", "{{ messages[7].content }}", "{{ 1 / 0 }}"):
+        tokenizer = with_template(template)
+        with pytest.raises(UserError, match=r"chat template refuses the messages \(.+\): they are system; change"):
+            Prompt.from_messages(tokenizer, [{"role": "system", "content": "be brief"}])
 
 
 def test_a_special_token_that_was_typed_stays_text():

@@ -223,6 +223,7 @@ interface Run {
   turn?: number;
   given_prompt?: string;
   compression?: RunCompression;
+  unplaced?: string[];
   pool?: RunPool;
   reads?: RunReads;
   attention?: RunAttention;

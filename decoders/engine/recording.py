@@ -312,6 +312,8 @@ def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> Run
         run["reference_of"] = d.prompt.reference_of
     if d.prompt.compression is not None:
         run["compression"] = RunCompression(**d.prompt.compression)
+    if d.prompt.unplaced:
+        run["unplaced"] = list(d.prompt.unplaced)
     return run
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from decoders.errors import UserError
 
+from .chat import render_chat
 from .templates import Part, is_template, laid_out
 
 
@@ -86,6 +88,7 @@ class Prompt:
     ``pool``: a text to draft from that is not (as it stands) in the prompt. ``compression``: what was left out of the
     prompt, in numbers. ``reference``: the answer that is hoped for, "" where none is known; ``reference_of``: whose it
     is in words ("the example's"), "" where that was not told. ``dialogue``: the user's turns that come after it.
+    ``unplaced``: parts that the chat template left out or rewrote, in words; they have no segment.
     """
 
     tokens: tuple[int, ...]
@@ -95,6 +98,7 @@ class Prompt:
     reference: str = ""
     reference_of: str = ""
     dialogue: Dialogue | None = None
+    unplaced: tuple[str, ...] = ()
 
     @property
     def turn(self) -> int:
@@ -200,37 +204,38 @@ def _not_empty(text: str) -> None:
         raise UserError("the prompt is empty: type at least one character, or open an example")
 
 
-def render(tokenizer: Any, roles: Sequence[str], ask: bool = True) -> list[str | int]:
-    """The chat template's text around turns of these roles, with number i where the content of turn i belongs: every
-    part's place is known without searching for its text. Some templates leave earlier turns out. ``ask``: the
-    assistant is to go on.
-    """
-    marks = [f"\ue000{i}\ue001" for i in range(len(roles))]
-    messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
-    rest = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
-    parts: list[str | int] = []
-    for i, mark in enumerate(marks):
-        before, there, after = rest.partition(mark)
-        if there:
-            parts += [before, i]
-            rest = after
-    return [*parts, rest]
-
-
 def _from_template(tokenizer: Any, roles: list[str], turns: list[list[Part]]) -> Prompt:
     """The turns in the model's chat template or, without one, with blank lines between them."""
-    pieces: list[Part] = []
     if not tokenizer.chat_template:
+        pieces: list[Part] = []
         for turn in turns:
             pieces += [*_gap(pieces), *turn]
         return _encode(tokenizer, pieces, special=True)
-    for part in render(tokenizer, roles):
-        pieces += turns[part] if isinstance(part, int) else [(part, "template", -1)]
-    return _encode(tokenizer, pieces, special=False)
+    contents = ["".join(text for text, _, _ in turn) for turn in turns]
+    messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
+    text, places = render_chat(tokenizer, messages)
+    parts = [part for turn in turns for part in turn]
+    role_of_part = [role for role, turn in zip(roles, turns, strict=True) for _ in turn]
+    owners = np.repeat(np.arange(len(parts)), [len(part) for part, _, _ in parts])
+    labels = np.append(owners, -1)[places]  # the last is the template's own
+    cuts = [0, *(np.flatnonzero(np.diff(labels)) + 1).tolist(), len(text)]
+    pieces = [
+        (text[start:stop], *(parts[labels[start]][1:] if labels[start] >= 0 else ("template", -1)))
+        for start, stop in pairwise(cuts)
+        if start < stop
+    ]
+    prompt = _encode(tokenizer, pieces, special=False)
+    found = set(labels.tolist())
+    unplaced = tuple(
+        f"{role} message" if name == "chat" else f"{name} {passage + 1}" if passage >= 0 else name
+        for number, (role, (content, name, passage)) in enumerate(zip(role_of_part, parts, strict=True))
+        if number not in found and name != "template" and content.strip()
+    )
+    return replace(prompt, unplaced=unplaced)
 
 
 def _encode(tokenizer: Any, parts: Sequence[Part], *, special: bool) -> Prompt:
-    """Tokenise the joined text once; each token belongs to the part its first character lies in.
+    """The joined text, tokenised once; each token belongs to the part its first character lies in.
 
     Where what was typed spells a special token, template and typed parts are tokenised apart, so that it stays text.
     """

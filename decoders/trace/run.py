@@ -37,6 +37,7 @@ class RunRecord(TypedDict, total=False):
     turn: int
     given_prompt: str
     compression: RunCompression
+    unplaced: list[str]
     pool: RunPool
     reads: RunReads
     attention: RunAttention

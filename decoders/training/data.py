@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from decoders.errors import UserError
+from decoders.prompt.chat import render_chat
 from decoders.prompt.files import parse_record
-from decoders.prompt.prompt import render
 
 from .answers import greedy_answers
 from .batches import PROMPT, RESPONSE, Document
@@ -208,11 +210,7 @@ def _pieces(tokenizer: Any, text: str, length: int) -> list[Document]:
 
 def encode(tokenizer: Any, messages: Sequence[Any]) -> Document:
     """A conversation as the chat template renders it; the assistant's words, and what ends them, are to be learnt."""
-    parts = list(_render(tokenizer, messages))
-    text = "".join(part for part, _ in parts)
-    spans: list[int] = []
-    for part, kind in parts:
-        spans += [kind] * len(part)
+    text, spans = _render(tokenizer, messages)
     out = tokenizer(text, add_special_tokens=not tokenizer.chat_template, return_offsets_mapping=True)
     kinds, special = [], set(tokenizer.all_special_ids)
     for token, (start, stop) in zip(out["input_ids"], out["offset_mapping"], strict=True):
@@ -231,12 +229,13 @@ def _without_end(document: Document, tokenizer: Any) -> Document:
     return Document(document.ids[:stop], document.kinds[:stop])
 
 
-def _render(tokenizer: Any, messages: Sequence[Any]) -> Iterator[tuple[str, int]]:
-    """The template's text and the contents in between, in order, with what each is."""
+def _render(tokenizer: Any, messages: Sequence[Any]) -> tuple[str, list[int]]:
+    """The conversation's text, and what each of its characters is."""
     kinds = [RESPONSE if m["role"] == "assistant" else PROMPT for m in messages]
-    if tokenizer.chat_template:
-        parts = render(tokenizer, [m["role"] for m in messages], ask=kinds[-1] == PROMPT)
-    else:
-        parts = [part for i in range(len(messages)) for part in (i, "\n\n")]
-    for part in parts:
-        yield (messages[part]["content"], kinds[part]) if isinstance(part, int) else (part, PROMPT)
+    contents = [m["content"] for m in messages]
+    if not tokenizer.chat_template:
+        parts = [part for text, kind in zip(contents, kinds, strict=True) for part in ((text, kind), ("\n\n", PROMPT))]
+        return "".join(text for text, _ in parts), [kind for text, kind in parts for _ in text]
+    text, places = render_chat(tokenizer, messages, ask=kinds[-1] == PROMPT)
+    of_contents = np.repeat(kinds, [len(content) for content in contents])
+    return text, np.append(of_contents, PROMPT)[places].tolist()  # the last is the template's own

@@ -176,18 +176,23 @@ export class StepFacts {
   }
 }
 
-/** What was left out of the prompt: "context 1,204 → 240 tokens (5.0×, extractive)". @param {Inspector} owner */
+/** Parts of the prompt without a segment, and what was left out of it: "context 1,204 → 240 tokens (5.0×, extractive)".
+ * @param {Inspector} owner */
 export function compression(owner) {
   const { run } = owner.model;
   const left = run.compression;
-  if (!left) return [];
+  const unplaced = run.unplaced?.length && owner.tip.explained("span", () => [
+    h("b", "The chat template left these parts out, or rewrote them."),
+    "The prompt is exactly what the template made. Where a part cannot be found in it, nothing is marked.",
+  ], "not marked in the prompt ", h("b", run.unplaced.join(", ")));
+  if (!left) return unplaced ? [unplaced] : [];
   /** @type {(n: number) => string} */
   const whole = (n) => Math.round(n).toLocaleString("en");
   /** @type {(label: string, text: string, more: string, tip: Child[]) => HTMLElement} */
   const fact = (label, text, more, tip) =>
     owner.tip.explained("span", () => tip, `${label} `, h("b", text), more);
   const { context_tokens: full, kept_tokens: kept, prompt_tokens_full: before } = left;
-  const parts = [];
+  const parts = unplaced ? [unplaced] : [];
   if (full && kept) {
     const asked = left.ratio_asked ? `; asked: ${format(left.ratio_asked)}` : "";
     const about = ` (${format(full / kept, 2)}×, ${left.compressor || "compressed"})`;
