@@ -13,11 +13,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any
 
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import Field
 from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from decoders.errors import UserError
 from decoders.names import QUICK
@@ -26,7 +29,7 @@ from specviz import __version__
 from specviz.groups import group
 from specviz.server.desk import Desk
 from specviz.server.forms import PromptForm
-from specviz.server.http import owner_of
+from specviz.server.http import owner_of, user_of
 from specviz.server.limits import caller
 from specviz.server.store import EVERYBODY, UnknownTrace, summary
 
@@ -66,7 +69,22 @@ def server_of(desk: Desk) -> MCPServer:
 def routes_of(server: MCPServer) -> list[Any]:
     """The routes of a server's tools, at ``/mcp``. Hosts and origins are the guard's, as for every other route."""
     trust = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    return list(server.streamable_http_app(json_response=True, transport_security=trust).routes)
+    routes = list(server.streamable_http_app(json_response=True, transport_security=trust).routes)
+    for route in routes:
+        route.app = SessionOwner(route.app)
+    return routes
+
+
+class SessionOwner:
+    """ASGI wrapper: names the signed-in user to the protocol's library, which gives a session to nobody else."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if name := user_of(Request(scope)):
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
+        await self.app(scope, receive, send)
 
 
 class Tools:

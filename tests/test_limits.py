@@ -85,6 +85,32 @@ def test_runs_per_minute_and_waiting_runs_per_user(public: tuple[TestClient, Stu
     assert refusal(ValueError("no")).status_code == 422
 
 
+def test_visitors_without_cookies_have_nothing_in_common(
+    public: tuple[TestClient, StubDesk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request has an owner of its own: what began with it, nobody lists, stops, changes or removes."""
+    client, desk = public
+    asking(desk, "no cookie")
+    client.cookies.clear()
+    owners: list[str] = []
+    listing = desk.services["lab"].listing
+    monkeypatch.setattr(desk.services["lab"], "listing", lambda owner: owners.append(owner) or listing(owner))
+    desk.gate.clear()
+    try:
+        asked = {"prompt": {"mode": "text", "text": "abc"}, "lanes": [{"method": "pld"}]}
+        ids = [lane["id"] for lane in client.post("/api/compare/start", json=asked).json()["lanes"]]
+        for _ in range(2):
+            client.get("/api/lab")
+            assert not any(row["id"] in ids for row in client.get("/api/runs").json()["runs"])
+            for path in ("runs/stop", "runs/delete", "compare/stop"):
+                assert not client.post(f"/api/{path}", json={"ids": ids}).json()["done"]
+            assert not client.post("/api/lab/cancel", json={"id": ids[0]}).json()["done"]
+        assert all(desk.runner.job(key) for key in ids)
+    finally:
+        desk.gate.set()
+    assert len(set(owners)) == 2 and all(owner.startswith("nobody:") for owner in owners)
+
+
 def test_sizes_are_limited_with_what_is_allowed(public: tuple[TestClient, StubDesk]) -> None:
     client, desk = public
     asking(desk, "sizes")

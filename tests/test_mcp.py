@@ -15,8 +15,10 @@ from mcp.client import Client
 
 from decoders import save
 from specviz.mcp import server_of
+from specviz.server.guard import SESSION
 from specviz.server.limits import rules_for
 from specviz.server.store import EVERYBODY
+from specviz.server.users import Users, hash_password, write_users
 
 from .stubs import StubDesk, at_work, serving
 
@@ -151,6 +153,30 @@ def test_the_app_has_no_tools_unless_it_is_asked_for_them_and_guards_them_as_its
         place = f"http://127.0.0.1:{port}/mcp"
         assert httpx.post(place, json=ask, headers={**kinds, "origin": "http://evil.example"}).status_code == 403
         assert httpx.post(place, json=ask, headers={**kinds, "host": "evil.example"}).status_code == 403
+
+
+def test_a_session_belongs_to_the_user_who_began_it(desk, tmp_path):
+    import httpx
+
+    cost = (2, 1, 1)
+    write_users(tmp_path / "users", {name: hash_password(f"word of {name}", cost=cost) for name in ("ann", "bob")})
+    users = Users(tmp_path / "users")
+    desk.keep_to(rules_for(public=False, accounts=True))
+    kinds = {"accept": "application/json, text/event-stream"}
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a client", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    with serving(desk, users, assistants=True) as port:
+        place = f"http://127.0.0.1:{port}/mcp"
+        cookies = {name: {SESSION: users.sign_in(name, f"word of {name}", "")} for name in ("ann", "bob")}
+        begun = httpx.post(place, json=begin, headers=kinds, cookies=cookies["ann"])
+        session = kinds | {"mcp-session-id": begun.headers["mcp-session-id"]}
+        codes = [
+            httpx.post(place, json=ask, headers=session, cookies=cookies[name]).status_code for name in ("ann", "bob")
+        ]
+        ended = httpx.delete(place, headers=session, cookies=cookies["bob"]).status_code
+        again = httpx.post(place, json=ask, headers=session, cookies=cookies["ann"]).status_code
+    assert (codes, ended, again) == ([200, 404], 404, 200)
 
 
 def test_a_public_server_lists_no_run_of_an_assistant(desk):

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .hosts import Hosts, is_foreign
 from .http import COOKIE, MAX_BODY, OWNER, browser_id, cookie, refusal
 from .limits import Rules, Window, caller
+from .store import NOBODY
 from .users import Users
 
 POLICY = (
@@ -111,7 +112,9 @@ class Guard:
         return None
 
     def _admit(self, request: Request, writes: bool) -> str:
-        """Whose limits count for a request; a signed-in user's name is in its scope from here on. Raises Refusal."""
+        """Whose limits count for a request; its owner is in its scope from here on where no cookie names it. Raises
+        Refusal.
+        """
         path, headers = request.scope["path"], request.headers
         address = request.client.host if request.client else ""
         who = address
@@ -124,6 +127,8 @@ class Guard:
             who = request.scope[OWNER] = f"user:{name}"  # a colon: no browser's id can be that
         elif not self.rules.is_shared:
             who = browser_id(headers.get("cookie")) or address
+        elif not browser_id(headers.get("cookie")):
+            request.scope[OWNER] = f"{NOBODY}{secrets.token_hex(16)}"
         if writes and path != LOGOUT and (wait := self.asks.take(who)):
             text = f"More than {self.asks.most} requests came from you in a minute: wait {span(wait)} and try again."
             raise Refusal(429, text, wait)

@@ -24,7 +24,7 @@ from .store import UnknownTrace
 log = logging.getLogger(__name__)
 
 COOKIE = "specviz_browser"
-OWNER = "specviz.owner"  # in a request's scope, where users sign in
+OWNER = "specviz.owner"  # in a request's scope, where users sign in or a public server's visitor has no cookie
 MAX_BODY = 8 << 20  # bytes of a question, a prompt file included
 
 
@@ -38,13 +38,16 @@ def browser_id(cookie_header: str | None) -> str:
 
 
 def owner_of(request: Request) -> str:
-    """Whose runs are meant: the user's who is signed in, or the browser's."""
+    """Owner of the runs that are meant: the user who is signed in, or the browser. On a public server a request without
+    a cookie has an owner of its own (``Guard``), so that nobody else's work is its sender's.
+    """
     return request.scope.get(OWNER) or browser_id(request.headers.get("cookie"))
 
 
 def user_of(request: Request) -> str:
     """The name of who is signed in; "" where nobody signs in."""
-    return str(request.scope.get(OWNER) or "").removeprefix("user:")
+    kind, _, name = str(request.scope.get(OWNER) or "").partition(":")
+    return name if kind == "user" else ""
 
 
 def cookie(name: str, value: str, max_age: int, *, secure: bool = False, framed: bool = False) -> str:

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 KINDS = ("run", "opened", "gallery", "recovered", "earlier")  # in the order of a list
 EVERYBODY = "*"  # the owner of runs that are in everybody's list
+NOBODY = "nobody:"  # begins the owner of a request whose sender cannot be told apart; no user and no browser
 MAX_TITLE, MAX_TAG, MAX_TAGS = 200, 30, 10  # characters, characters, per run
 FAIR_SHARE = 0.25  # of the room, that an owner may fill before the own oldest run goes instead of the oldest of all
 LOSS = ("other_share", "divergence")  # metrics of a lossy run
@@ -105,7 +106,8 @@ def surplus(
     >>> surplus([("a", "ann", 1), ("b", "bob", 1), ("c", "bob", 1)], 2, 100, share=1)
     ['a']
     """
-    left, gone = list(items), []
+    left = [(key, NOBODY if owner.startswith(NOBODY) else owner, count) for key, owner, count in items]
+    gone: list[str] = []
     size = sum(item[2] for item in left)
     while len(left) > 1 and (len(left) > max_count or size > max_bytes):
         weight: dict[str, int] = {}

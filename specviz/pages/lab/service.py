@@ -38,7 +38,7 @@ from specviz.server.forms import Missing, Refusal, RunSettings
 from specviz.server.http import Owner, attachment
 from specviz.server.library import JournaledRun
 from specviz.server.runner import QueueFull
-from specviz.server.store import EVERYBODY, UnknownTrace
+from specviz.server.store import EVERYBODY, NOBODY, UnknownTrace
 from specviz.server.tasks import Task, Tasks
 from specviz.shell.assets import plotly
 from specviz.views.examples import SAMPLES, TASKS
@@ -74,7 +74,6 @@ KINDS = {  # format → how its files' names end, and their type
     "md": ("md", "text/markdown; charset=utf-8"), "parquet": ("parquet", "application/vnd.apache.parquet"),
 }  # fmt: skip
 TABLES = {"table": "csv", "tex": "tex", "md": "md"}
-NOBODY = "nobody:"  # no user and no browser is called so
 
 
 @dataclass(eq=False, kw_only=True)
