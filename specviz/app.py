@@ -83,8 +83,10 @@ def open_desk(
 
         def open_on(model: str, on: str | None, progress: Tell | None = None) -> Any:
             from decoders import load_target
+            from decoders.model.target.size import check_room
             from specviz.quiet import settle
 
+            check_room(model, device=device, dtype=dtype, weights=on, engine=engine)
             settle(threads or (backends.threads_each if backends is not None else None))
             target = load_target(model, device=device, dtype=dtype, engine=engine, progress=progress, weights=on)
             if pool is None:  # else backends are at work, which no process knows of
@@ -112,11 +114,7 @@ def open_desk(
             return open_named(model, on, tell, UserError)  # its drafter was named for the first: SpS says what it lacks
 
         def other(key: str) -> Any:
-            from decoders.model.target.size import check_fits, size_of
-
             for place in places_of(key)[:1]:
-                size = size_of(place, device=device, dtype=dtype, weights=loader.weights, engine=engine)
-                check_fits(model_name(place), size, device=device)
                 return open_on(place, loader.weights)
             return None
 

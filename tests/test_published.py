@@ -146,15 +146,19 @@ def test_what_is_not_read_is_named_with_what_is(tmp_path: Path, config: dict, sh
 
 
 def large(folder: Path, kind: str) -> Path:
-    """A checkpoint of 30 GB, but for the bytes: a header, or nothing, in front of a hole."""
+    """A checkpoint of 60 or 30 GB, but for the bytes: a header, or nothing, in front of a hole."""
     size = 30_000_000_000
     with (folder / f"model.{kind}").open("wb") as file:
         if kind == "safetensors":
             numbers = size // 2
-            entry = {"dtype": "F16", "shape": [numbers, 1], "data_offsets": [0, size]}
-            header = json.dumps({"fc.weight": entry, "layers.0.self_attn.q_proj.weight": entry}).encode()
+            entry = {"dtype": "F16", "shape": [numbers, 1]}
+            entries = {
+                name: {**entry, "data_offsets": [start, start + size]}
+                for name, start in (("fc.weight", 0), ("layers.0.self_attn.q_proj.weight", size))
+            }
+            header = json.dumps(entries).encode()
             file.write(struct.pack("<Q", len(header)) + header)
-            file.truncate(8 + len(header) + size)
+            file.truncate(8 + len(header) + 2 * size)
         else:
             file.truncate(size)
     return folder

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
+import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +107,67 @@ def test_a_truncated_gguf_file_is_said(tmp_path: Path, share: float) -> None:
     file.write_bytes(b"PK" + data)
     with pytest.raises(UserError, match="is no GGUF file: it does not begin with"):
         size_of(file)
+
+
+def gguf_bytes(*entries: tuple[str, int, bytes], tensors: int = 0, after: bytes = b"") -> bytes:
+    """A GGUF file by hand: settings as (name, type, value), and what comes behind them."""
+    data = b"GGUF" + struct.pack("<IQQ", 3, tensors, len(entries))
+    for name, kind, value in entries:
+        data += struct.pack("<Q", len(name)) + name.encode() + struct.pack("<I", kind) + value
+    return data + after
+
+
+def gguf_list(of: int, count: int, rest: bytes = b"") -> bytes:
+    return struct.pack("<IQ", of, count) + rest
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("numbers", gguf_bytes(("a", 9, gguf_list(0, 1 << 40)))),
+        ("texts", gguf_bytes(("a", 9, gguf_list(8, 1 << 40)))),
+        ("lists", gguf_bytes(("a", 9, gguf_list(9, 1 << 40)))),
+        ("nested", gguf_bytes(("a", 9, gguf_list(9, 1) * 5000))),
+        ("text", gguf_bytes(("a", 8, struct.pack("<Q", 1 << 62)))),
+        ("settings", b"GGUF" + struct.pack("<IQQ", 3, 0, 1 << 60)),
+        ("tensors", b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0)),
+        ("dimensions", gguf_bytes(tensors=1, after=struct.pack("<QI", 0, 1 << 31))),
+        ("empty tensors", gguf_bytes(("general.alignment", 6, struct.pack("<f", float("inf"))))),
+        ("unknown type", gguf_bytes(("a", 77, b"\0" * 16))),
+        ("no alignment", gguf_bytes(("general.alignment", 4, struct.pack("<I", 0)))),
+        ("a shape beyond numbers", gguf_bytes(tensors=1, after=struct.pack("<QIQQQIQ", 0, 3, *[1 << 63] * 3, 0, 0))),
+        ("a byte of a real list", gguf_bytes(("a", 9, gguf_list(0, 30_000_000, bytes(30_000_000))))),
+    ],
+)
+def test_a_hostile_gguf_file_is_refused_before_it_is_opened(tmp_path: Path, name: str, data: bytes) -> None:
+    """A file claims more than it holds: neither the size nor the model is asked of it, and no memory is filled."""
+    file = tmp_path / "hostile.gguf"
+    file.write_bytes(data)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for read in (size_of, load_target):
+        with pytest.raises(UserError, match=r"hostile.gguf is truncated or damaged \([\d,]+ bytes; "):
+            read(file)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000 * (1 if sys.platform == "linux" else 1024)  # KiB, bytes
+
+
+HOSTILE_HEADERS = (
+    b"[" * 50_000,
+    b'{"a":' * 50_000,
+    b'{"a": {"dtype": "F32", "shape": [1e999], "data_offsets": [0, 4]}}',
+    b'{"a": {"dtype": "F32", "shape": [9999999999999999999999], "data_offsets": [0, 4]}}',
+    b'{"a": {"dtype": "F32", "shape": [4611686018427387904, 4], "data_offsets": [0, 4]}}',
+    b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 1e999]}}',
+    b'{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}}',
+    b'{"a": 1}', b"null", b'{"a": {"dtype": 3}}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("header", HOSTILE_HEADERS)
+def test_a_hostile_safetensors_header_is_refused(tmp_path: Path, header: bytes) -> None:
+    folder = folder_of(tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
+    with pytest.raises(UserError, match="model.safetensors is truncated or damaged"):
+        size_of(folder)
 
 
 def test_damaged_folders_are_said(tmp_path: Path) -> None:

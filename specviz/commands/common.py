@@ -85,9 +85,11 @@ def open_target(args: argparse.Namespace) -> Target:
     """Load the model asked for, or the default one; remembered for ``specviz models``."""
     settle(args.threads)
     from decoders import load_target
+    from decoders.model.target.size import check_room
 
     source, chosen = model_source(args), options.model_arguments(args)
     chosen.pop("threads", None)
+    check_room(source, **chosen)
     with opening() as progress:
         target = load_target(source, progress=progress, **chosen)
     remember(source, target)

@@ -30,9 +30,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from decoders.errors import UserError, first_line
 from decoders.folders import cache_folder, write_json
 
+from .gguf_header import check_magic, damaged, read_header
 from .shape import ModelShape
 
-SUFFIX, MAGIC = ".gguf", b"GGUF"
+SUFFIX = ".gguf"
 SOURCE = "gguf.json"  # in a converted folder: what it was made from
 FORMAT = 1  # of converted folders; another one is converted again
 # a float type that holds a model's weights, whichever dtype they are opened in
@@ -308,13 +309,6 @@ def _lend(header: _Header, share_done: Callable[[float], None]) -> Iterator[None
 # --- what a file says of itself
 
 
-def check_magic(file: Path) -> None:
-    """Raise UserError for a file that does not begin as a GGUF file does."""
-    with file.open("rb") as opened:
-        if opened.read(len(MAGIC)) != MAGIC:
-            raise UserError(f"{str(file)!r} is no GGUF file: it does not begin with the letters GGUF")
-
-
 def _quick(reader: Any) -> Any:
     """gguf's reader, which cuts a file into some 300,000 arrays: plain ones, made in a third of a memory map's time."""
 
@@ -340,14 +334,12 @@ class _Header:
                 "pip install gguf accelerate"
             ) from None
         self.file = file
+        read_header(file)  # gguf's reader makes as many entries as a file claims to have
         try:
             self.reader: Any = _quick(GGUFReader)(file)
             self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
         except Exception as error:
-            raise UserError(
-                f"{file.name} is truncated or damaged ({file.stat().st_size:,} bytes; {first_line(error, 120)}): "
-                "download it again"
-            ) from error
+            raise damaged(file, error) from error
         self.architecture = self.text("general.architecture")
         self.types = dict(Counter(tensor.tensor_type.name for tensor in self.tensors.values()).most_common())
         self.parameters = sum(int(tensor.n_elements) for tensor in self.tensors.values())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import mmap
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,9 @@ from decoders.errors import TooLarge, UserError, first_line
 
 from ..engines.kernel import KERNELS
 from ..engines.rounding import BITS
-from ..files.gguf import check_magic, is_converted
+from ..files.catalog import model_name
+from ..files.gguf import is_converted
+from ..files.gguf_header import damaged, read_header
 from ..files.headers import tensor_sizes
 from ..files.shape import ModelShape
 from ..state.room import free_memory, gigabytes
@@ -26,10 +26,6 @@ from .load import chosen_device, chosen_dtype, chosen_engine, local_place
 
 TEXT = 2048  # tokens whose keys and values are counted
 SPARE_ROWS = 512  # cache rows beside them
-# how GGUF writes a setting's type, and in how many bytes: numbers and truth values
-GGUF_TYPES = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")
-GGUF_TEXT, GGUF_LIST = 8, 9
-ALIGNMENT = 32  # bytes, of a GGUF file's tensors where it names no other
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +112,13 @@ def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
         )
 
 
+def check_room(model: str | Path, *, device: str | None = None, **opening: Any) -> None:
+    """Raise TooLarge where a model needs more memory than is free, before a weight is read; arguments and further
+    errors as of ``size_of``.
+    """
+    check_fits(model_name(str(model)), size_of(model, device=device, **opening), device=device)
+
+
 def _size(
     count: int, cached: CacheFacts, kind: torch.dtype, where: torch.device, rounded: str | None, engine: str, *,
     dequantised: int = 0,
@@ -163,12 +166,8 @@ def _count_stored(folder: Path) -> int:
 @functools.lru_cache(maxsize=64)
 def _read_gguf(file: Path, size: int, mtime_ns: int) -> tuple[int, CacheFacts]:
     """The numbers that a GGUF file holds, and what its cache depends on; ``size`` and ``mtime_ns`` tell files apart."""
-    check_magic(file)
+    settings, tensors = read_header(file)
     try:
-        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            settings, tensors, end = _GgufReader(data).read()
-        if size < end:
-            raise ValueError(f"{size:,} of {end:,} bytes are there")
         family = settings["general.architecture"]
 
         def setting(name: str) -> int:
@@ -184,59 +183,5 @@ def _read_gguf(file: Path, size: int, mtime_ns: int) -> tuple[int, CacheFacts]:
         return sum(math.prod(shape) for shape in tensors.values()), cached
     except KeyError as error:
         raise UserError(f"{file.name} holds no model: it does not say {error.args[0]!r}") from error
-    except (ValueError, IndexError, TypeError, struct.error, UnicodeDecodeError, ZeroDivisionError) as error:
-        raise UserError(
-            f"{file.name} is truncated or damaged ({size:,} bytes; {first_line(error, 120)}): download it again"
-        ) from error
-
-
-class _GgufReader:
-    """Settings and shapes of tensors at the beginning of a GGUF file.
-
-    Written by hand: the package gguf makes arrays of every token of a vocabulary, which takes seconds.
-    """
-
-    def __init__(self, data: mmap.mmap) -> None:
-        self.data, self.at = data, 4
-
-    def read(self) -> tuple[dict[str, Any], dict[str, tuple[int, ...]], int]:
-        """Settings, shapes by name, and where the last tensor ends."""
-        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-
-        self.number("I")  # the format's version
-        tensors, settings = self.number("Q"), self.number("Q")
-        if max(tensors, settings) > len(self.data):
-            raise ValueError(f"{max(tensors, settings):,} entries")
-        read = {self.text(): self.value(self.number("I")) for _ in range(settings)}
-        shapes, end = {}, 0
-        for _ in range(tensors):
-            name = self.text()
-            shapes[name] = tuple(self.number("Q") for _ in range(self.number("I")))
-            numbers, width = GGML_QUANT_SIZES[GGMLQuantizationType(self.number("I"))]  # of a block
-            end = max(end, self.number("Q") + math.prod(shapes[name]) // numbers * width)
-        step = int(read.get("general.alignment", ALIGNMENT))
-        return read, shapes, -(-self.at // step) * step + end
-
-    def number(self, kind: str) -> Any:
-        (value,) = struct.unpack_from(f"<{kind}", self.data, self.at)
-        self.at += struct.calcsize(f"<{kind}")
-        return value
-
-    def text(self) -> str:
-        length = self.number("Q")
-        if self.at + length > len(self.data):
-            raise ValueError("it ends within a text")
-        self.at += length
-        return self.data[self.at - length : self.at].decode()
-
-    def value(self, kind: int) -> Any:
-        if kind == GGUF_TEXT:
-            return self.text()
-        if kind != GGUF_LIST:
-            return self.number(GGUF_TYPES[kind])
-        of, count = self.number("I"), self.number("Q")
-        if of not in (GGUF_TEXT, GGUF_LIST):  # numbers: at once
-            values = struct.unpack_from(f"<{count}{GGUF_TYPES[of]}", self.data, self.at)
-            self.at += struct.calcsize(f"<{count}{GGUF_TYPES[of]}")
-            return list(values)
-        return [self.value(of) for _ in range(count)]
+    except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:
+        raise damaged(file, error) from error

@@ -117,11 +117,10 @@ class Models(Service):
         return list(weights_for(where, chosen_dtype(self.desk.dtype, where)))
 
     def _check_fits(self, model: str, weights: str) -> None:
-        from decoders.model.target.size import check_fits, size_of
+        from decoders.model.target.size import check_room
 
         desk = self.desk
-        size = size_of(model, dtype=desk.dtype, device=desk.device, weights=weights, engine=desk.engine)
-        check_fits(model_name(model), size, device=desk.device)
+        check_room(model, dtype=desk.dtype, device=desk.device, weights=weights, engine=desk.engine)
 
 
 def checked_source(text: str) -> str:
