@@ -30,7 +30,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from decoders.errors import UserError, first_line
 from decoders.folders import cache_folder, write_json
 
-from .gguf_header import check_magic, damaged, read_header
+from .gguf_header import check_magic, damage_error, read_header
 from .shape import ModelShape
 
 SUFFIX = ".gguf"
@@ -339,7 +339,7 @@ class _Header:
             self.reader: Any = _quick(GGUFReader)(file)
             self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
         except Exception as error:
-            raise damaged(file, error) from error
+            raise damage_error(file, error) from error
         self.architecture = self.text("general.architecture")
         self.types = dict(Counter(tensor.tensor_type.name for tensor in self.tensors.values()).most_common())
         self.parameters = sum(int(tensor.n_elements) for tensor in self.tensors.values())

@@ -30,7 +30,7 @@ def read_header(file: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]
             raise ValueError(f"{size:,} of {end:,} bytes are there")
         return settings, tensors
     except (ValueError, IndexError, TypeError, struct.error, ZeroDivisionError, OverflowError) as error:
-        raise damaged(file, error) from error
+        raise damage_error(file, error) from error
 
 
 def check_magic(file: Path) -> None:
@@ -40,7 +40,7 @@ def check_magic(file: Path) -> None:
             raise UserError(f"{str(file)!r} is no GGUF file: it does not begin with the letters GGUF")
 
 
-def damaged(file: Path, error: Exception) -> UserError:
+def damage_error(file: Path, error: Exception) -> UserError:
     """Sentence about a file that cannot be read to its end."""
     return UserError(
         f"{file.name} is truncated or damaged ({file.stat().st_size:,} bytes; {first_line(error, 120)}): "

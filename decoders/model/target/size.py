@@ -18,7 +18,7 @@ from ..engines.kernel import KERNELS
 from ..engines.rounding import BITS
 from ..files.catalog import model_name
 from ..files.gguf import is_converted
-from ..files.gguf_header import damaged, read_header
+from ..files.gguf_header import damage_error, read_header
 from ..files.headers import tensor_sizes
 from ..files.shape import ModelShape
 from ..state.room import free_memory, gigabytes
@@ -184,4 +184,4 @@ def _read_gguf(file: Path, size: int, mtime_ns: int) -> tuple[int, CacheFacts]:
     except KeyError as error:
         raise UserError(f"{file.name} holds no model: it does not say {error.args[0]!r}") from error
     except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:
-        raise damaged(file, error) from error
+        raise damage_error(file, error) from error
