@@ -153,6 +153,56 @@ def test_foreign_files_are_refused_or_named(tree: Trace, tmp_path):
         pull(str(place), tmp_path / "broken")
 
 
+BAD_RECORDS = {
+    "nested": "[" * 100_000, "a list": "[1]", "null": "null", "no JSON": "{", "a number beyond floats": '{"id": 1e999}',
+    "no run": "{}", "method is a text": '{"id": "x", "method": "pld", "terms": 3, "prompt_length": 1e400}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("record", BAD_RECORDS)
+def test_one_bad_record_does_not_stop_the_others(tree: Trace, tmp_path, record: str):
+    place, trace = tmp_path / "set", later(tree)
+    dataset.push(str(place), [tree, trace])
+    (runs,) = (place / "data" / "runs").iterdir()
+    table = pq.read_table(runs)
+    bad = table.column("run").to_pylist()[0]
+    records = [BAD_RECORDS[record], *table.column("record").to_pylist()[1:]]
+    at = table.schema.get_field_index("record")
+    pq.write_table(table.set_column(at, "record", pa.array(records)), runs)
+    traces, read = pull(str(place), tmp_path / "out")
+    assert traces.keys() == {tree.run["id"], trace.run["id"]} - {bad}
+    assert len(read.problems) == 1 and read.problems[0].startswith(f"run {bad} of {runs.name} was left out: ")
+
+
+def test_a_shard_that_cannot_be_read_does_not_stop_the_others(tree: Trace, tmp_path):
+    place, trace = tmp_path / "set", later(tree)
+    dataset.push(str(place), [tree])
+    (first,) = (place / "data" / "runs").iterdir()
+    dataset.push(str(place), [trace])
+    first.write_bytes(b"PAR1 nothing")
+    traces, read = pull(str(place), tmp_path / "out")
+    assert traces.keys() == {trace.run["id"]}
+    (problem,) = read.problems
+    assert problem.startswith(f"the runs of {first.name} were left out: data/runs/{first.name} cannot be read")
+
+
+def test_rows_that_unpack_to_more_than_is_allowed_are_refused_unread(tree: Trace, tmp_path):
+    """A text of a megabyte in 5,000 rows is 60 kB of Parquet."""
+    place = tmp_path / "set"
+    dataset.push(str(place), [tree])
+    (place / "data" / "more").mkdir(exist_ok=True)
+    (runs,) = (place / "data" / "runs").iterdir()
+    rows = pa.table({"run": [tree.run["id"]] * 5000, "table": ["x"] * 5000, "column": ["y"] * 5000,
+                     "values": pa.DictionaryArray.from_arrays([0] * 5000, ["0" * (1 << 20)])})  # fmt: skip
+    pq.write_table(rows, place / "data" / "more" / runs.name)
+    with pytest.raises(UserError, match=r"more/.* unpacks to 5,000 MiB, and 4,096 are allowed"):
+        pull(str(place), tmp_path / "out")
+    rows = rows.set_column(3, "values", pa.array([["1"]] * 5000))
+    pq.write_table(rows, place / "data" / "more" / runs.name)
+    with pytest.raises(UserError, match="has lists in the column values"):
+        pull(str(place), tmp_path / "out")
+
+
 class Hub:
     """A hub in a folder: what ``huggingface_hub`` is asked for, and the commits it was given."""
 

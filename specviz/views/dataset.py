@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from decoders.errors import UserError
-from decoders.trace.check import MAX_CELLS
+from decoders.errors import UserError, first_line
 from decoders.trace.tables import TABLES, TraceError, columns_of
 from decoders.trace.trace import Trace
 from specviz.groups import group
@@ -187,31 +187,44 @@ class Read:
 
 def runs_in(folder: Path) -> list[dict[str, Any]]:
     """The rows of ``runs``, without the records. Raises UserError for files that a push did not write."""
-    rows: list[dict[str, Any]] = []
-    for path in sorted((folder / "data" / RUNS).glob("*.parquet")):
-        names = [name for name in _RUN.names if name != "record"]
-        rows += [{**row, "shard": path.name} for row in _table(path, _RUN, names).to_pylist()]
-    return rows
+    return [row for path in sorted((folder / "data" / RUNS).glob("*.parquet")) for row in _rows(path)]
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    names = [name for name in _RUN.names if name != "record"]
+    return [{**row, "shard": path.name} for row in _table(path, _RUN, names).to_pylist()]
 
 
 def traces_in(folder: Path, wanted: Callable[[Mapping[str, Any]], bool], read: Read) -> Iterator[Trace]:
-    """The runs that are ``wanted``, by their rows of ``runs``, each checked as a file is; a faulty one is a sentence
-    in ``read.problems``, and the others follow.
+    """The runs that are ``wanted``, by their rows of ``runs``, each checked as a file is; a faulty one, and a faulty
+    shard, is a sentence in ``read.problems``, and the others follow. Raises UserError where no shard can be read.
     """
-    for shard, keys in group((row["shard"], row["run"]) for row in runs_in(folder) if wanted(row)).items():
-        records = _table(folder / "data" / RUNS / shard, _RUN, ["run", "record"]).to_pylist()
+    shards = sorted((folder / "data" / RUNS).glob("*.parquet"))
+    faults: list[UserError] = []
+    for path in shards:
+        try:
+            keys = [row["run"] for row in _rows(path) if wanted(row)]
+            if not keys:
+                continue
+            records = _table(path, _RUN, ["run", "record"]).to_pylist()
+            tables = {name: _by_run(folder, name, path.name, read) for name in (*TABLES, TERMS, MORE)}
+        except UserError as fault:
+            faults.append(fault)
+            read.problems.append(f"the runs of {path.name} were left out: {fault}")
+            continue
         taken = {row["run"]: row["record"] for row in records}
-        tables = {name: _by_run(folder, name, shard, read) for name in (*TABLES, TERMS, MORE)}
         for key in keys:
             try:
                 trace = _trace(json.loads(taken[key]), {name: part.get(key) for name, part in tables.items()})
                 if str(trace.run["id"]) != key:
                     raise TraceError(f"its record calls it {str(trace.run['id'])[:40]!r}")
-            except (TraceError, ValueError, KeyError, TypeError, IndexError) as fault:
-                read.problems.append(f"run {key} of {shard} was left out: {fault}")
+            except Exception as fault:  # a record is anybody's text, so whatever it makes wrong
+                read.problems.append(f"run {str(key)[:40]} of {path.name} was left out: {first_line(fault, 200)}")
                 continue
             read.traces += 1
             yield trace
+    if faults and len(faults) == len(shards):
+        raise faults[0]
 
 
 def _by_run(folder: Path, config: str, shard: str, read: Read) -> dict[str, pa.Table]:
@@ -250,20 +263,49 @@ def _trace(run: dict[str, Any], parts: Mapping[str, pa.Table | None]) -> Trace:
 
 
 def _table(path: Path, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
-    """Columns of a Parquet file in the types that they are to have. Raises UserError."""
+    """Columns of a Parquet file in the types that they are to have, no more than ``HELD`` bytes of them. Raises
+    UserError.
+
+    Texts are read as dictionaries: a file may repeat a long one a billion times in a few bytes.
+    """
     place = "/".join(path.parts[-3:])
     try:
         file = pq.ParquetFile(path)
         meta = file.metadata
-        size = sum(meta.row_group(number).total_byte_size for number in range(meta.num_row_groups))
-        if size > HELD or meta.num_rows > 50 * MAX_CELLS:
-            raise UserError(f"{place} unpacks to {size >> 20:,} MiB, and {HELD >> 20:,} are allowed")
+        packed = sum(meta.row_group(number).total_byte_size for number in range(meta.num_row_groups))
+        _check_held(place, max(packed, 8 * meta.num_rows * len(names)))
         if missing := [name for name in names if name not in file.schema_arrow.names]:
             raise UserError(f"{place} lacks the column {missing[0]}: it was not written by specviz push")
-        table = file.read(columns=list(names))
-        return table.select(list(names)).cast(pa.schema([schema.field(name) for name in names]))
-    except (pa.ArrowException, OSError) as fault:
+        if nested := [name for name in names if pa.types.is_nested(file.schema_arrow.field(name).type)]:
+            raise UserError(f"{place} has lists in the column {nested[0]}: it was not written by specviz push")
+        texts = [name for name in names if schema.field(name).type == pa.string()]
+        table = pq.ParquetFile(path, read_dictionary=texts).read(columns=list(names)).select(list(names))
+        _check_held(place, sum(_text_bytes(table.column(name)) for name in texts))
+        return table.cast(pa.schema([schema.field(name) for name in names]))
+    except (pa.ArrowException, OSError, OverflowError) as fault:
         raise UserError(f"{place} cannot be read: {str(fault).splitlines()[0][:120]}; pull it again") from None
+
+
+def _check_held(place: str, size: int) -> None:
+    if size > HELD:
+        raise UserError(f"{place} unpacks to {size >> 20:,} MiB, and {HELD >> 20:,} are allowed")
+
+
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    """Bytes of a column of texts once each stands for itself."""
+    size = 0
+    for chunk in column.chunks:
+        if pa.types.is_dictionary(chunk.type):
+            lengths = pc.binary_length(chunk.dictionary).to_numpy(zero_copy_only=False)
+            counts = pc.value_counts(chunk.indices)
+            size += sum(
+                int(lengths[index]) * int(count)
+                for index, count in zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
+                if index is not None
+            )
+        else:
+            size += chunk.nbytes
+    return size
 
 
 # --- places: a folder, or the hub ---
