@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from decoders.method.plugin_files import name_plugin_files
+from specviz.words import visible
 
 from . import __version__
 from .commands import COMMANDS, FIRST, GROUPS
@@ -121,7 +122,7 @@ def _ours(error: ValueError) -> bool:
 
 
 def _refuse(command: str, sentence: str) -> int:
-    print(f"specviz {command}: {sentence}", file=sys.stderr)
+    print(f"specviz {command}: {visible(sentence)}", file=sys.stderr)
     return 2
 
 

@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 
 from decoders.errors import sentence as sentence
 
+UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 SIGNS = {" ": "␣", "\n": "⏎", "\t": "→", "\r": "␍"}  # for what cannot be seen of a token by itself
+
+
+def mark_unseen(text: str) -> str:
+    """Text whose invisible characters, which could turn round what stands beside them, are shown as marks. The
+    browser's ``safe`` is the same.
+
+    >>> mark_unseen("a\\u202eb\\x07")
+    'a⟨U+202E⟩b⟨x07⟩'
+    """
+
+    def mark(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return f"⟨x{code:02X}⟩" if code < 0xA0 else f"⟨U+{code:04X}⟩"
+
+    return UNSEEN.sub(mark, text)
+
+
+def visible(text: str) -> str:
+    """Model text fit for a terminal: control characters, which could move the cursor or worse, become visible.
+
+    >>> visible("a\\tb\\x1b[31m")
+    'a\\tb\\\\x1b[31m'
+    """
+    return "".join(c if c in "\n\t" or c == "\u200d" or c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def plural(count: int, noun: str) -> str:

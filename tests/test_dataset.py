@@ -18,7 +18,7 @@ from decoders.errors import UserError
 from decoders.trace.trace import Trace
 from specviz.cli import main
 from specviz.places import GALLERY
-from specviz.views import dataset
+from specviz.views import dataset, dataset_places
 
 from .command import refusal
 
@@ -115,7 +115,7 @@ def test_a_push_that_broke_off_is_not_read(tree: Trace, trace: Trace, tmp_path, 
     place = tmp_path / "set"
     tree.run["id"], trace.run["id"] = "whole", "half"
     dataset.push(str(place), [tree])
-    replace, moved = dataset.os.replace, []
+    replace, moved = dataset_places.os.replace, []
 
     def full(source, goal):
         if len(moved) == 3:
@@ -123,7 +123,7 @@ def test_a_push_that_broke_off_is_not_read(tree: Trace, trace: Trace, tmp_path, 
         moved.append(goal)
         replace(source, goal)
 
-    monkeypatch.setattr(dataset.os, "replace", full)
+    monkeypatch.setattr(dataset_places.os, "replace", full)
     with pytest.raises(OSError):
         dataset.push(str(place), [trace])
     monkeypatch.undo()

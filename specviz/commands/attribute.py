@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from decoders.folders import read_text, write_text
 from decoders.names import USUAL
-from specviz.words import column_texts, decimals, plural
+from specviz.words import column_texts, decimals, plural, visible
 
 from . import common, options
 
@@ -158,7 +158,7 @@ def _show(args: argparse.Namespace, trace: Trace) -> int:
         number = numbers.setdefault((link.kind, link.passage), len(numbers) + 1)
         core = part.strip()
         parts.append(part.replace(core, f"[{core}]({number})", 1))
-    print(common.visible("".join(parts)))
+    print(visible("".join(parts)))
     _sources(args, trace, links, numbers)
     return 0
 

@@ -17,7 +17,7 @@ from decoders.folders import read_text
 from decoders.model.files.catalog import BUNDLED, default_model, model_place
 from specviz.model_records import remember
 from specviz.quiet import settle
-from specviz.words import plural
+from specviz.words import plural, visible
 
 from . import options
 from .options import sets_of, split, under_verifiers
@@ -185,7 +185,7 @@ def say(*texts: str, error: bool = False) -> None:
     out = console(error=error)
     for text in texts:
         if text:
-            out.print(text, markup=False, soft_wrap=not out.is_terminal)
+            out.print(visible(text), markup=False, soft_wrap=not out.is_terminal)
 
 
 def show_table(
@@ -203,7 +203,7 @@ def show_table(
     from rich.table import Column, Table
     from rich.text import Text
 
-    lines = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
+    lines = [[cell if isinstance(cell, Text) else Text(visible(str(cell))) for cell in row] for row in rows]
     out, numbers = console(error=error), len(heads) if right is None else right
     words = [max(map(cell_len, head.split()), default=0) for head in heads]  # headings may be wrapped
     widths = [max(words[n], *(line[n].cell_len for line in lines), 0) for n in range(len(heads))]
@@ -214,7 +214,7 @@ def show_table(
             else Column(escape(heads[n]), justify="right", min_width=min(widths[n], out.width // 2))
             for n in chosen
         )
-        table = Table(*columns, title=escape(title) or None, title_justify="left", show_lines=ruled)
+        table = Table(*columns, title=escape(visible(title)) or None, title_justify="left", show_lines=ruled)
         for n, line in enumerate(lines, 1):
             style = "bold" if bold is not None and line[0].plain == str(bold) else ""
             table.add_row(*(line[k] for k in chosen), style=style, end_section=last_apart and n == len(lines) - 1)
@@ -343,12 +343,3 @@ def step_number(step: int, trace: Trace) -> int:
     if not 1 <= step <= max(1, steps):
         raise UserError(f"--step {step} is out of range: the trace has steps 1 to {steps}")
     return step - 1
-
-
-def visible(text: str) -> str:
-    """Model text fit for a terminal: control characters, which could move the cursor or worse, become visible.
-
-    >>> visible("a\\tb\\x1b[31m")
-    'a\\tb\\\\x1b[31m'
-    """
-    return "".join(c if c in "\n\t" or c == "\u200d" or c.isprintable() else repr(c)[1:-1] for c in text)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from specviz.words import decimals, plural
+from specviz.words import decimals, plural, visible
 
 from . import common, options
 
@@ -111,7 +111,7 @@ def _show(
             (
                 row.run + 1, row.step.step + 1, row.step.recorded, _cell(row.against), _cell(row.before),
                 "error" if row.step.error else row.step.accepted, "" if row.step.error else f"{row.change:+d}",
-                common.visible(row.step.error.partition(" failed in ")[2] or row.step.error or row.step.reason),
+                visible(row.step.error.partition(" failed in ")[2] or row.step.error or row.step.reason),
             )
             for row in listed
         ]  # fmt: skip

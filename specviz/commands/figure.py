@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
 from decoders.folders import write_bytes, write_text
+from specviz.words import visible
 
 from . import common, options
 
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         best = accepted.index(max(accepted))
         figure = of_step(traces[0], best if args.step is None else common.step_number(args.step, traces[0]))
     write_bytes(args.out, write(figure, kind)[0])
-    print(common.visible(figure.to_text()))
+    print(visible(figure.to_text()))
     common.say(f"{args.out}: {figure.sheet.width / 72:.1f} × {figure.sheet.height / 72:.1f} inches", error=True)
     return 0
 
@@ -67,6 +68,6 @@ def _race(args: argparse.Namespace, traces: list[Trace], kind: str) -> int:
         raise UserError("--step is of no use to --race: whole runs are shown")
     picture = race_svg(traces)
     write_text(args.out, picture)
-    print(common.visible(outcome(traces)))
+    print(visible(outcome(traces)))
     common.say(f"{args.out}: {len(picture.encode()) / 1e3:.0f} kB", error=True)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from specviz.words import decimals
+from specviz.words import decimals, visible
 
 from . import common, options
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _text(seen: Lens, token: int) -> str:
-    return common.visible(repr(seen.text(token)))
+    return visible(repr(seen.text(token)))
 
 
 def _table(seen: Lens) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from decoders.draft.settings import Lengths, Sampling
 from decoders.errors import UserError
 from decoders.names import USUAL
-from specviz.words import decimals, plural
+from specviz.words import decimals, plural, visible
 
 from . import common, options
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             if result["turn"] > 1:
                 common.say(f"\nturn {result['turn']}", error=True)
-            print(common.visible(result["text"]))
+            print(visible(result["text"]))
             _summarise(args, result)
     if args.json:
         common.print_json(_pool(turns))
@@ -177,7 +177,7 @@ def _again(args: argparse.Namespace) -> int:
     if args.json:
         common.print_json({"same": same, "tokens": [len(old), len(new)], "steps": steps, "output_ids": list(new)})
         return 0 if same else 1
-    print(common.visible(trace.text(new)))
+    print(visible(trace.text(new)))
     apart = first_difference(old, new) + 1
     verdict = f"the same {plural(len(new), 'token')}" if same else f"different from output token {apart} on"
     common.say(f"\n{verdict}, in {plural(steps[1], 'step')} (recorded: {steps[0]})", error=True)

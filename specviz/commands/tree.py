@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.names import DESIGNED, PROMPT_TOKENS, TREE_KINDS
-from specviz.words import decimals, plural
+from specviz.words import decimals, plural, visible
 
 from . import common, options, turns
 
@@ -187,7 +187,7 @@ def describe(trees: PromptTrees) -> list[str]:
     R = Σ π f = 1.050 accepted per step, τ = 2.050 tokens per step
     """
     rows = f" (a prompt token is {trees.ensemble} rows)" if trees.ensemble > 1 else ""
-    lines = [f"{common.visible(trees.label)}: {trees.m} prompt tokens, at most {trees.size} rows{rows}", ""]
+    lines = [f"{visible(trees.label)}: {trees.m} prompt tokens, at most {trees.size} rows{rows}", ""]
     for k, tree in enumerate(trees.states):
         lines.append(f"state {k}: π = {trees.pi[k]:.3f}, f = {trees.f[k]:.3f}, {tree.rows(trees.ensemble)} rows")
         lines += [*_draw(tree, trees), ""]

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from decoders.errors import UserError
-from specviz.words import plural
+from specviz.words import plural, visible
 
 from . import common, options
 
@@ -101,8 +101,8 @@ def _draft(args: argparse.Namespace, trace: Any, step: int) -> int:
     same = ": the same tree and verdict" if redrafted.same else ""
     print(f"recorded {redrafted.recorded} accepted → what if {redrafted.accepted}{same}")
     if reason := steps["reason"][0]:
-        print(f"no draft: {common.visible(reason)}")
-    print(f"writes: {common.visible(result['text'])!r}")
+        print(f"no draft: {visible(reason)}")
+    print(f"writes: {visible(result['text'])!r}")
     for note in redrafted.notes:
         print(note)
     timing = f"read once in {read.ms:.0f} ms; drafted again in {redrafted.ms:.0f} ms, then in {again.ms:.0f} ms"

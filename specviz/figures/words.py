@@ -8,7 +8,7 @@ from typing import Any
 from decoders.importers.request_trace import NOT_RECORDED
 from decoders.trace.trace import Trace
 from specviz.groups import group
-from specviz.words import SIGNS, decimal, plural
+from specviz.words import SIGNS, decimal, mark_unseen, plural
 
 NAMED = 8  # refused tokens of one depth that a sentence writes out
 
@@ -21,7 +21,7 @@ class Pieces:
 
     def text(self, token: int) -> str:
         """A token as it stands in the text."""
-        return self.texts.get(token, f"⟨token {token}⟩")
+        return mark_unseen(self.texts.get(token, f"⟨token {token}⟩"))
 
     def label(self, token: int) -> str:
         """A token by itself: spaces and line ends can be seen."""

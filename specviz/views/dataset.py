@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,9 +29,10 @@ from specviz.markup import md
 from specviz.places import SUFFIX
 from specviz.words import plural
 
+from .dataset_places import RUNS, Folder, Hub, is_hub
 from .frames import TOKENS
 
-RUNS, TERMS, MORE = "runs", "terms", "more"
+TERMS, MORE = "terms", "more"
 ARROW = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
 BEGIN, END = "<!-- specviz -->", "<!-- /specviz -->"  # around what a card says of its runs
 NUMBERS = ("tokens", "steps", "tokens_per_step", "acceptance_rate", "tokens_per_s")
@@ -308,17 +306,7 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
     return size
 
 
-# --- places: a folder, or the hub ---
-
-
-def is_hub(name: str) -> bool:
-    """True for a dataset's name that is an id on the hub: ``owner/name``, where no folder is called so.
-
-    >>> is_hub("someone/drafts"), is_hub("./someone/drafts"), is_hub("drafts"), is_hub("/tmp/drafts")
-    (True, False, False, False)
-    """
-    parts = name.split("/")
-    return len(parts) == 2 and all(parts) and name[0] not in ".~" and not Path(name).exists()
+# --- both ways ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +323,7 @@ def push(name: str, traces: Iterable[Trace], *, private: bool = True) -> PushRes
     commit; a run that is there already is left out. Raises UserError, with nothing written, for a run whose id is taken
     by another, and where the hub does not answer.
     """
-    place: _Folder | _Hub = _Hub(name, private) if is_hub(name) else _Folder(Path(name).expanduser())
+    place: Folder | Hub = Hub(name, private) if is_hub(name) else Folder(Path(name).expanduser())
     with tempfile.TemporaryDirectory(prefix="specviz-push-") as scratch:
         before = place.read(Path(scratch) / "before")
         rows = runs_in(before)
@@ -365,7 +353,7 @@ def pull(
     """Write the ``wanted`` runs of a dataset as trace files into ``folder``. A file that is there with other content is
     not written over, which ``Read.problems`` says. Raises UserError.
     """
-    place: _Folder | _Hub = _Hub(name, True) if is_hub(name) else _Folder(Path(name).expanduser())
+    place: Folder | Hub = Hub(name, True) if is_hub(name) else Folder(Path(name).expanduser())
     read = Read()
     with tempfile.TemporaryDirectory(prefix="specviz-pull-") as scratch:
         source = place.read(Path(scratch) / "data", everything=True)
@@ -389,92 +377,3 @@ def _same(path: Path, trace: Trace) -> bool:
         return load(path).digest == trace.digest
     except TraceError:
         return False
-
-
-class _Folder:
-    """A dataset in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.title = folder, str(folder)
-        if folder.exists() and not folder.is_dir():
-            raise UserError(f"{folder} is a file: give a folder, or owner/name on the hub")
-
-    def read(self, scratch: Path, *, everything: bool = False) -> Path:
-        return self.folder
-
-    def write(self, new: Path, message: str) -> None:
-        """Move the files in; those of ``runs`` after all others, and the card last. Half of one is never seen."""
-        files = sorted(path.relative_to(new) for path in new.rglob("*") if path.is_file())
-        files.sort(key=lambda path: (path.name == "README.md", path.parts[1:2] == (RUNS,)))
-        for path in files:
-            goal = self.folder / path
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            partial = goal.with_name(f".{goal.name}.part")
-            shutil.copyfile(new / path, partial)
-            os.replace(partial, goal)
-
-
-class _Hub:
-    """A dataset on the Hugging Face hub."""
-
-    def __init__(self, name: str, private: bool) -> None:
-        self.name, self.private, self.title = name, private, f"https://huggingface.co/datasets/{name}"
-        self._parent: str | None = None
-
-    def read(self, scratch: Path, *, everything: bool = False) -> Path:
-        """Fetch the dataset: all of it, or the runs' rows and the card. A dataset that does not exist is empty."""
-        from huggingface_hub import HfApi, snapshot_download
-        from huggingface_hub.errors import RepositoryNotFoundError
-
-        scratch.mkdir(parents=True)
-        patterns = ["README.md", "data/**" if everything else f"data/{RUNS}/*"]
-        with _hub_faults(self.name):
-            try:
-                self._parent = HfApi().dataset_info(self.name).sha
-                snapshot_download(
-                    self.name, repo_type="dataset", revision=self._parent, allow_patterns=patterns, local_dir=scratch
-                )
-            except RepositoryNotFoundError:
-                if everything:
-                    raise UserError(
-                        f"there is no dataset {self.name} on the hub, or you may not see it: check the name, or sign "
-                        "in with `hf auth login`"
-                    ) from None
-        return scratch
-
-    def write(self, new: Path, message: str) -> None:
-        """One commit on what ``read`` saw, so that two pushes at once cannot lose one another's card."""
-        from huggingface_hub import CommitOperationAdd, HfApi
-
-        files = sorted(path for path in new.rglob("*") if path.is_file())
-        operations = [CommitOperationAdd(path.relative_to(new).as_posix(), path) for path in files]
-        with _hub_faults(self.name):
-            api = HfApi()
-            api.create_repo(self.name, repo_type="dataset", private=self.private, exist_ok=True)
-            api.create_commit(
-                self.name, operations, commit_message=message, repo_type="dataset", parent_commit=self._parent
-            )
-
-
-@contextmanager
-def _hub_faults(name: str) -> Iterator[None]:
-    """Turn refusals of the hub into sentences."""
-    import httpx
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
-
-    try:
-        yield
-    except HFValidationError:
-        raise UserError(f"{name} is no name of a dataset on the hub: give owner/name") from None
-    except HfHubHTTPError as fault:
-        status = fault.response.status_code
-        advice = {
-            401: "sign in with `hf auth login`", 403: "sign in as someone who may write there (`hf auth login`)",
-            409: "somebody wrote at the same time: push again", 412: "somebody wrote at the same time: push again",
-        }.get(status, "try again later")  # fmt: skip
-        raise UserError(f"the hub refused {name} (HTTP {status}): {advice}; nothing was written") from None
-    except (OfflineModeIsEnabled, httpx.HTTPError, OSError) as fault:
-        raise UserError(
-            f"the hub does not answer ({type(fault).__name__}): nothing was written; check the connection and "
-            "HF_HUB_OFFLINE, or give a folder"
-        ) from None

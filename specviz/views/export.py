@@ -11,6 +11,7 @@ from typing import Any
 
 from decoders.trace.report import payload
 from decoders.trace.trace import Trace
+from specviz.words import mark_unseen
 
 from . import web
 
@@ -72,7 +73,7 @@ def page(title: str, head: str, body: str, policy: str) -> str:
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
+<title>{escape(mark_unseen(title))}</title>
 {head}
 </head>
 <body>

@@ -663,3 +663,24 @@ def test_the_bundled_model_runs(page: Any) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/traces/{key}") as answer:
             assert json.loads(answer.read())["run"]["complete"]
     assert page.problems == []
+
+
+def test_no_text_of_a_run_turns_the_page_round(visit: Visit, desk: StubDesk) -> None:
+    """Names that others gave (title, model, method, tags) stand with marks on every page, in tooltips too."""
+    trace = synthetic.chain()
+    trace.run["id"] = "turned-run"
+    trace.run["title"], trace.run["model"]["name"] = "\u202etxt.exe", "mo\u2067del"
+    trace.run["method"]["title"] = "PLD\u202d: prompt lookup"
+    desk.store.put(trace, kind="opened", owner="*", tags=("ta\u202eg",))
+    try:
+        for query, drawn in (
+            ("trace=turned-run", MOUNTED), ("tab=runs&trace=turned-run", ".svp-grid"),
+            ("tab=compare&lanes=turned-run,gallery-0", ".svc-lane"),
+        ):  # fmt: skip
+            page = visit(f"?{query}", ready=drawn)
+            page.wait_for_function("() => document.body.textContent.includes('⟨U+202E⟩txt.exe')")
+            raw = "[...document.querySelectorAll('*')].filter((one) => !one.closest('script, style, textarea') && "
+            raw += "(/[\\u202a-\\u202e\\u2066\\u2067]/.test([one.title, one.ariaLabel, one.innerText].join(' '))))"
+            assert page.evaluate(f"{raw}.map((one) => one.outerHTML.slice(0, 200))") == [], query
+    finally:
+        desk.store.remove("turned-run")

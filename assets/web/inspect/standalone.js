@@ -2,6 +2,7 @@
 
 import { must, rested } from "specviz/base/dom.js";
 import { expose } from "specviz/base/handle.js";
+import { markOverrides } from "specviz/base/overrides.js";
 import { followSystem } from "specviz/base/system.js";
 import { Inspector } from "specviz/inspect/inspector.js";
 
@@ -23,6 +24,7 @@ const keep = rested(() => {
 }, 200);
 
 followSystem();
+markOverrides();
 export const inspector = new Inspector(host, { autofocus: true, actions: { link: true } });
 inspector.load(JSON.parse(must(document.getElementById("trace")).textContent || ""), view());
 inspector.on("step", keep).on("pin", keep);

@@ -4,6 +4,7 @@ import { button, closest, h, icon, must, replace } from "specviz/base/dom.js";
 import { file } from "specviz/base/files.js";
 import { NOT_RECORDED, Model } from "specviz/base/model.js";
 import { clamp, plural, probability } from "specviz/base/numbers.js";
+import { markOverrides } from "specviz/base/overrides.js";
 import { followSystem } from "specviz/base/system.js";
 import { safe } from "specviz/base/text.js";
 import { lines } from "specviz/player/tree.js";
@@ -198,6 +199,7 @@ async function begin() {
   const host = must(document.getElementById("player"));
   const key = new URLSearchParams(location.search).get("run") ?? "";
   followSystem();
+  markOverrides();
   try {
     if (!/^[0-9a-f]{16}$/.test(key)) throw new Error("There is no such run here: the address names none (?run=KEY).");
     const trace = unfold(await file(`players/${key}.js`));

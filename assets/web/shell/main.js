@@ -3,6 +3,7 @@
 import { on } from "specviz/base/bus.js";
 import { closest, h, must } from "specviz/base/dom.js";
 import { expose } from "specviz/base/handle.js";
+import { markOverrides } from "specviz/base/overrides.js";
 import { fromAddress, link } from "specviz/shell/address.js";
 import { open, openEarly } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
@@ -22,6 +23,7 @@ expose({
   },
 });
 paint();
+markOverrides();
 /** The first tab stop leads past the editor. @param {Event} event */
 function toSteps(event) {
   event.preventDefault();

@@ -1,9 +1,11 @@
 /* What the pages of a static site share: the list of runs, and the links around what is shown. */
 
 import { h, must } from "specviz/base/dom.js";
+import { markOverrides } from "specviz/base/overrides.js";
 import { inLine } from "specviz/base/text.js";
 
 const KEY = /^[0-9a-f]{16}$/;
+markOverrides();
 
 /** The address's parameters. */
 export const asked = new URLSearchParams(location.search);
