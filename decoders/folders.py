@@ -7,6 +7,7 @@ import errno
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -16,6 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .errors import UserError, why
+
+try:
+    import fcntl
+except ImportError:  # not a Unix
+    fcntl = None
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -131,19 +137,24 @@ def write_text(path: Path, text: str, *, private: bool = False) -> Path:
     return write_bytes(path, text.encode(), private=private)
 
 
-def write_json(path: Path, data: Any) -> Path:
+def write_json(path: Path, data: Any, *, private: bool = False) -> Path:
     """Write a JSON file as ``write_text`` does."""
-    return write_text(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return write_text(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", private=private)
 
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
     """A new folder beside ``folder`` to write in: it takes that place when all is written, and where anything goes
-    wrong (an interrupt too) it goes, and what was there stays. Of several at once, the last to end has the place.
+    wrong (an interrupt too) it goes, and what was there stays. Of several at once, the last to end has the place. What
+    a killed process left half done is undone first.
     """
+    _undo_abandoned(folder)
     token = secrets.token_hex(4)
-    new, old = (folder.with_name(f".{folder.name}.{which}-{token}") for which in ("new", "old"))
-    new.mkdir(parents=True)
+    new, old = _beside(folder, "new", token), _beside(folder, "old", token)
+    begun = _beside(folder, "begun", token)
+    begun.mkdir(parents=True)
+    lock = _lock_folder(begun)
+    begun.rename(new)  # locked already: nobody takes it for abandoned
     try:
         yield new
         _take_place(new, folder, old)
@@ -154,6 +165,46 @@ def replacing(folder: Path) -> Iterator[Path]:
         for rest in (new, old):
             shutil.rmtree(rest, ignore_errors=True)
         raise
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _beside(folder: Path, which: str, token: str) -> Path:
+    return folder.with_name(f".{folder.name}.{which}-{token}")
+
+
+def _lock_folder(folder: Path) -> int | None:
+    """Lock on a folder that ends with the process; None where another process holds it, or there are no such locks."""
+    if fcntl is None:
+        return None
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(number)
+        return None
+    return number
+
+
+def _undo_abandoned(folder: Path) -> None:
+    """Remove the folders of killed processes beside ``folder``; one that had moved it away gives it back."""
+    if fcntl is None or not folder.parent.is_dir():
+        return
+    name = re.compile(rf"\.{re.escape(folder.name)}\.(?:new|old)-([0-9a-f]{{8}})")
+    tokens = {found[1] for path in folder.parent.iterdir() if (found := name.fullmatch(path.name))}
+    for token in tokens:
+        new, old = _beside(folder, "new", token), _beside(folder, "old", token)
+        with contextlib.suppress(OSError):  # another process undoes it
+            lock = _lock_folder(new) if new.is_dir() else None
+            if new.is_dir() and lock is None:
+                continue
+            if old.is_dir() and not folder.exists():
+                old.rename(folder)
+            for rest in (new, old):
+                shutil.rmtree(rest, ignore_errors=True)
+            if lock is not None:
+                os.close(lock)
 
 
 def _take_place(new: Path, folder: Path, old: Path) -> None:

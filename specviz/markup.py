@@ -31,13 +31,22 @@ def md(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|~$&!])", r"\\\1", line(text)).replace("://", ":\\/\\/")
 
 
-def inert(text: str) -> str:
-    """Text in a cell that a spreadsheet would run as a formula, with an apostrophe before it.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 
-    >>> inert("=1+1"), inert("a=b")
-    ("'=1+1", 'a=b')
+
+def inert(text: str) -> str:
+    """Text in a cell that a spreadsheet would run as a formula, with an apostrophe before it; ``drop_guard`` takes it
+    off again, and gives every text back.
+
+    >>> inert("=1+1"), inert("a=b"), inert("'=1"), [drop_guard(inert(text)) for text in ("=1", "'=1", "''a")]
+    ("'=1+1", 'a=b', "''=1", ['=1', "'=1", "''a"])
     """
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def drop_guard(text: str) -> str:
+    """Text of a cell without the apostrophe that ``inert`` put before it."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 def line(text: str) -> str:

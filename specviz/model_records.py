@@ -35,13 +35,13 @@ def remember(source: str | Path, target: Any) -> None:
     entry = ModelRecord(place, target.name, target.key, info["parameters"], precision_of(info), now)
     others = [one for one in list_records() if one.source != place]
     with contextlib.suppress(OSError):
-        write_json(_file(), {"models": [asdict(one) for one in [entry, *others][:MOST]]})
+        write_json(_file(), {"models": [asdict(one) for one in [entry, *others][:MOST]]}, private=True)
 
 
 def list_records() -> list[ModelRecord]:
     """Models that were opened, the last one first."""
     try:
-        listed = json.loads(_file().read_text(encoding="utf-8"))["models"]
+        listed = json.loads(_file().read_text(encoding="utf-8"))["models"] if _file().is_file() else []
         return [_read(one) for one in listed]
     except (OSError, ValueError, KeyError, TypeError):
         return []

@@ -1,11 +1,14 @@
 """Files and folders are replaced whole or not at all."""
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from decoders import folders
 from decoders.folders import replacing, write_bytes, write_text
 
 from .disk import refusing
@@ -77,3 +80,39 @@ def test_private_files_and_folders_are_their_owners_alone(tmp_path):
     write_text(tmp_path / "a" / "b" / "run.json", "{}", private=True)
     modes = {p.name: oct(p.stat().st_mode)[-3:] for p in tmp_path.rglob("*")}
     assert modes == {"a": "700", "b": "700", "run.json": "600"}
+
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from decoders import folders
+place, moment = Path(sys.argv[1]), sys.argv[2]
+def kill(*_): os.kill(os.getpid(), 9)
+if moment == "moved away":  # what was there is moved, and nothing has its place yet
+    rename = Path.rename
+    def then_kill(path, goal):
+        rename(path, goal)
+        if path == place: kill()
+    Path.rename = then_kill
+with folders.replacing(place) as new:
+    (new / "a").write_text("new")
+    if moment == "writing": kill()
+"""
+
+
+@pytest.mark.skipif(folders.fcntl is None, reason="this system has no locks of folders")
+@pytest.mark.parametrize("moment", ["writing", "moved away"])
+def test_what_a_killed_process_left_is_undone_by_the_next(tmp_path: Path, moment: str) -> None:
+    place = tmp_path / "site"
+    place.mkdir()
+    (place / "a").write_text("first")
+    command = [sys.executable, "-c", CHILD, str(place), moment]
+    assert subprocess.run(command, cwd=Path(__file__).parents[1], check=False).returncode == -9
+    assert len(list(tmp_path.iterdir())) == 2
+    with replacing(place) as new:
+        assert (place / "a").read_text() == "first"
+        assert {path.name for path in tmp_path.iterdir()} == {"site", new.name}
+        with replacing(place) as other:  # another one at the same time is no leftover
+            (other / "a").write_text("second")
+        (new / "a").write_text("third")
+    assert (place / "a").read_text() == "third" and [path.name for path in tmp_path.iterdir()] == ["site"]

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -282,6 +283,7 @@ def steps_in(journal: Path) -> int:
 
 SERVER = """
 import sys
+import threading
 sys.path[:0] = [{root!r}, {tests!r}]
 from pathlib import Path
 import uvicorn
@@ -348,6 +350,7 @@ def test_a_run_is_stopped_by_its_owner_only(desk: StubDesk) -> None:
             desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner=owner) for owner in ("ann", "ann", "bob")
         )
         ids = [going.id, waiting.id, bobs.id, "no-run"]
+        until(going.so_far, "the first run has begun")  # stopped before, it would leave nothing
         other = TestClient(client.app)
         assert other.post("/api/runs/stop", json={"ids": ids}).json() == {"done": []}
         assert client.post("/api/runs/stop", json={"ids": ids}).json() == {"done": [going.id, waiting.id]}
@@ -369,3 +372,22 @@ def test_closing_one_page_stops_its_runs_only(desk: StubDesk) -> None:
     assert jobs[1].finished.wait(WAIT_S) and jobs[3].finished.wait(WAIT_S)
     stops = [desk.store.get(job.id).run["stop"] if job.id in desk.store else None for job in jobs]
     assert stops == ["cancelled", "eos", None, "eos"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+def test_what_is_no_file_in_the_folder_is_passed_over(desk: StubDesk) -> None:
+    """Opening a pipe waits until somebody writes into it, so the app would never start."""
+    assert desk.library is not None
+    job = desk.submit_text(owner="ann", title="before")
+    folder = desk.library.folder
+    for name in ("a1.spectrace", "a1.json", "b2.spectrace", "c3.journal", "d4.json", ".e5", f"{job.id}.x"):
+        os.mkfifo(folder / name)
+    (folder / "f6.spectrace").mkdir()
+    found: list[TraceStore] = []
+    start = threading.Thread(target=lambda: found.append(restart(desk)), daemon=True)
+    start.start()
+    start.join(WAIT_S)
+    assert found and job.id in found[0] and "a1" not in found[0]
+    assert not found[0].entry("b2")
+    library = Library(folder)
+    assert library.about("d4") == {} and "a1" not in library

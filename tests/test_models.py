@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -164,7 +165,9 @@ def test_what_was_opened_is_remembered_last_first(folder, home):
     remember(folder, target)
     assert [one.source for one in list_records()][:2] == [str(folder), f"org/name-{MOST + 1}"]
     assert len(list_records()) == MOST and places_of(target.key) == [str(folder)]
-    (home / "home" / "models.json").write_text('{"models": [{"source": 1}]}')
+    file = home / "home" / "models.json"
+    assert os.name != "posix" or file.stat().st_mode & 0o077 == 0, "paths are its owner's alone"
+    file.write_text('{"models": [{"source": 1}]}')
     assert list_records() == []
 
 

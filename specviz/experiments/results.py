@@ -26,7 +26,7 @@ from decoders.errors import UserError
 from decoders.folders import write_text
 from decoders.trace.metrics import doubts
 from specviz.groups import group
-from specviz.markup import inert
+from specviz.markup import drop_guard, inert
 from specviz.words import column, numeric
 
 from .experiment import CATEGORY, LINE, Row, text_of
@@ -104,12 +104,15 @@ class Results:
         return any(self.rough(self.quantity(key)) for key in self.about["metrics"])
 
     def to_csv(self) -> str:
-        """Every run, as CSV; text that a spreadsheet would run as a formula gets an apostrophe."""
+        """Every run, as CSV for a spreadsheet."""
+        return self._guarded().to_csv(index=False, lineterminator="\r\n")
+
+    def _guarded(self) -> pd.DataFrame:
+        """Every run; text that a spreadsheet would run as a formula has an apostrophe."""
         frame = self.frame
-        for name in frame.columns:
-            if is_text(name):
-                frame[name] = [text if numeric(text) else inert(text) for text in frame[name]]
-        return frame.to_csv(index=False, lineterminator="\r\n")
+        for name in filter(is_text, frame.columns):
+            frame[name] = [text if numeric(text) else inert(text) for text in frame[name]]
+        return frame
 
     def to_parquet(self) -> bytes:
         """Every run, as a Parquet file."""
@@ -132,7 +135,7 @@ class Results:
     def files(self) -> dict[str, str]:
         """The results' files by name."""
         about = json.dumps({"schema": SCHEMA, **self.about}, indent=1, ensure_ascii=False)
-        return {ABOUT: about, RUNS: self.frame.to_csv(index=False)}
+        return {ABOUT: about, RUNS: self._guarded().to_csv(index=False)}
 
     def to_zip(self) -> bytes:
         """Both files as one, for a download."""
@@ -205,7 +208,10 @@ def _rows(text: str) -> list[Row]:
     for row in reader:
         if None in row or None in row.values():
             raise ValueError(f"line {reader.line_num} of {RUNS} has another number of columns than its head")
-        rows.append({name: v if is_text(name) else float(v) if v else None for name, v in row.items() if name != DOUBT})
+        rows.append({
+            name: drop_guard(v) if is_text(name) else float(v) if v else None
+            for name, v in row.items() if name != DOUBT
+        })  # fmt: skip
     return rows
 
 

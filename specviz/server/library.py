@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -256,8 +257,9 @@ class Library:
         """Facts kept beside a run: owner, title, tags, keep; empty where nothing is."""
         if key not in self._about:
             kept: Any = None
+            path = self.folder / f"{key}{ABOUT}"
             with contextlib.suppress(OSError, ValueError, RecursionError):
-                kept = json.loads((self.folder / f"{key}{ABOUT}").read_text(encoding="utf-8"))
+                kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
             self._about[key] = kept if isinstance(kept, dict) else {}
         return self._about[key]
 
@@ -289,7 +291,7 @@ class Library:
         memory = self._memory
         used, share = ({}, FAIR_SHARE) if memory is None else (memory.ages(), memory.fair_share)
         with self._change:
-            files = [(path.stem, stat.st_size) for path, stat in self._stats(SUFFIX)]
+            files = [(path.stem, about.st_size) for path, about in self._stats(SUFFIX)]
             files.sort(key=lambda file: (used.get(file[0], -1), self._finished.get(file[0], -1)))
             self._finished = {key: self._finished[key] for key, _ in files if key in self._finished}
             kept = [size for key, size in files if self.about(key).get("keep")]
@@ -374,11 +376,13 @@ class Library:
                     path.unlink()
 
     def _stats(self, suffix: str) -> list[tuple[Path, os.stat_result]]:
-        """Oldest first."""
+        """Regular files, the oldest first: to open a pipe would wait for ever."""
         files = []
         for path in self.folder.glob(f"*{suffix}"):
             with contextlib.suppress(OSError):  # another thread or server removed it
-                files.append((path, path.stat()))
+                about = path.stat()
+                if stat.S_ISREG(about.st_mode):
+                    files.append((path, about))
         return sorted(files, key=lambda file: (file[1].st_mtime, file[0]))
 
     def _files(self, suffix: str) -> list[Path]:

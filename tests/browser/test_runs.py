@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -203,7 +204,8 @@ def test_what_was_deleted_is_in_no_list_any_more(
 
 
 def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
-    write_users(tmp_path / "users", {"ann": hash_password("open sesame", cost=(2, 1, 1))})
+    words = {"ann": "open sesame", "bob": "bob's own word"}
+    write_users(tmp_path / "users", {name: hash_password(word, cost=(2, 1, 1)) for name, word in words.items()})
     desk = StubDesk(gallery=(synthetic.quote(),))
     desk.keep_to(rules_for(public=False, accounts=True))
     with serving(desk, Users(tmp_path / "users")) as port:
@@ -228,7 +230,26 @@ def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
         page.wait_for_function("() => specviz.app.runs.some(run => run.kind === 'run')")  # Gradio knows her too
         kinds = lambda: [run["kind"] for run in desk.services["runs"].listing("user:ann")]  # noqa: E731
         becomes(page, kinds, ["run", "gallery"])
+        kept = "JSON.stringify(Object.entries(localStorage))"
+        secret = "a text that is ann's alone"
+
+        def sign_in(name: str, password: str) -> None:
+            page.fill("[name=name]", name)
+            page.fill("[name=password]", password)
+            page.keyboard.press("Enter")
+            page.wait_for_selector(f".svp-user:has-text('{name}')")
+
+        type_secret = f"localStorage.setItem('specviz-typed', {json.dumps(secret)})"  # as the form does
+        page.evaluate(type_secret)
         page.click("button:has-text('Log out')")
         page.wait_for_selector("form[action=login]")
+        assert secret not in page.evaluate(kept)
         assert not [c for c in context.cookies() if c["name"] in ("specviz_session", "specviz_browser")]
-    assert [p for p in page.problems if "status of 401" not in p] == []
+        sign_in("ann", "open sesame")
+        page.evaluate(type_secret)
+        context.clear_cookies()  # her session ends by itself
+        page.reload()
+        sign_in("bob", "bob's own word")
+        becomes(page, lambda: secret in page.evaluate(kept), False)
+    told = ("status of 401", "Response")  # what Gradio's own stream throws when the session is over
+    assert [p for p in page.problems if not any(words in p for words in told)] == []

@@ -1,5 +1,7 @@
 /* What this browser keeps, parameters of its address, and JSON that may be none. */
 
+const LOOKS = /^specviz-(theme|opening|details|split-.*)$/;
+
 /** Text by name; nothing where the browser keeps nothing (private windows). */
 export const stored = {
   /** @type {(key: string) => string | null} */
@@ -14,6 +16,15 @@ export const stored = {
   set(key, value) {
     try {
       localStorage.setItem(`specviz-${key}`, value);
+    } catch {
+      /* private mode */
+    }
+  },
+  /** Forgets what a person typed and did here; how the page looks stays. */
+  forget() {
+    try {
+      for (const key of Object.keys(localStorage))
+        if (key.startsWith("specviz-") && !LOOKS.test(key)) localStorage.removeItem(key);
     } catch {
       /* private mode */
     }

@@ -2,7 +2,7 @@
 
 import { emit, on } from "specviz/base/bus.js";
 import { h, place, write } from "specviz/base/dom.js";
-import { parse } from "specviz/base/storage.js";
+import { parse, stored } from "specviz/base/storage.js";
 import { app } from "specviz/shell/state.js";
 import { watch as watchStatus } from "specviz/shell/status.js";
 import { tabsReady } from "specviz/shell/tabs.js";
@@ -58,6 +58,7 @@ export function mount({ element, props, watch, trigger }) {
   const behind = h("ul.svp-backends", { hidden: true, "aria-label": "Backends" });
   async function signOut() {
     await fetch("logout", { method: "POST" }).catch(() => {});
+    stored.forget();
     location.reload(); // it leads to the page where one signs in
   }
   function draw() {
@@ -100,6 +101,12 @@ export function mount({ element, props, watch, trigger }) {
     if (status?.user && user.hidden) {
       user.replaceChildren(h("b", status.user), h("button.svp-button", { onclick: signOut }, "Log out"));
       user.hidden = false;
+      const last = stored.get("user");
+      if (last !== null && last !== status.user) { // somebody whose session ended was here before
+        stored.forget();
+        location.reload();
+      }
+      stored.set("user", status.user);
     }
     draw();
   });

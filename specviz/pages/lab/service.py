@@ -144,7 +144,9 @@ class Lab(Service):
         kept = []
         for path in self.folder.glob(f"*/{ABOUT}") if self.folder.is_dir() else ():
             key = path.parent.name
-            if self._owner(key) in (EVERYBODY, owner) and not any(about["id"] == key for about in live):
+            if any(about["id"] == key for about in live) or not path.is_file():
+                continue
+            if self._owner(key) in (EVERYBODY, owner):
                 with contextlib.suppress(UserError):
                     about = read_about(path)
                     kept.append({**about, "id": key, "state": end_state(about)})
@@ -158,8 +160,9 @@ class Lab(Service):
         """Whose results these are: on a server of one's own, those of earlier servers are everybody's."""
         if key in self._owners or not self.desk.rules.is_shared:
             return self._owners.get(key, EVERYBODY)
+        path = self.folder / key / OWNER
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            return (self.folder / key / OWNER).read_text(encoding="utf-8") or NOBODY
+            return (path.is_file() and path.read_text(encoding="utf-8")) or NOBODY
         return NOBODY
 
     # --- what may be asked ---
