@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import socket
 import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,10 +142,11 @@ def open_desk(
 
 def create_app(
     model: str | None = None, trace: str | Path | None = None, *, desk: Desk | None = None, users: Users | None = None,
-    hosts: Hosts | None = None, assistants: bool = False,
+    hosts: Hosts | None = None, assistants: bool = False, root_path: str = "",
 ) -> FastAPI:  # fmt: skip
     """The whole application; with ``users`` only they may use it, after signing in. It answers to ``hosts``, which are
-    this machine's own names where none are given. ``assistants`` find its tools at ``/mcp``.
+    this machine's own names where none are given. ``assistants`` find its tools at ``/mcp``. ``root_path`` is where a
+    proxy shows it, as "/specviz".
 
     The model starts to load when it starts; raises ValueError if ``trace`` cannot be read.
     """
@@ -173,7 +176,8 @@ def create_app(
         login.add(app, users)
     tell_errors(app)
     app.add_middleware(sound.Sound)
-    app.add_middleware(Guard, rules=desk.rules, users=users, dress=assets.with_head, hosts=hosts)
+    dress = partial(assets.with_head, root=root_path)
+    app.add_middleware(Guard, rules=desk.rules, users=users, dress=dress, hosts=hosts)
     app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=4)
     gr.mount_gradio_app(
         app,
@@ -187,6 +191,7 @@ def create_app(
         ssr_mode=False,
         pwa=False,
         mcp_server=False,
+        root_path=root_path or None,
         max_file_size=desk.rules.upload_bytes,
         app_kwargs={"docs_url": None, "redoc_url": None, "openapi_url": None},
     )
@@ -202,6 +207,16 @@ def _web(name: str, request: Request) -> Response:
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return Response(file.data, media_type=file.media, headers=headers)
     return Response(file.gzip_data, media_type=file.media, headers={**headers, "content-encoding": "gzip"})
+
+
+def checked_root(path: str) -> str:
+    """Path under which a proxy shows the app, without a slash at its end. Raises ValueError for what can be none."""
+    root = path.rstrip("/")
+    if root and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", root):
+        raise ValueError(
+            f"--root-path {path[:60]!r} cannot be a path: give what stands behind the proxy's name, such as /specviz"
+        )
+    return root
 
 
 class _Server(uvicorn.Server):
@@ -226,18 +241,19 @@ def serve(
     allow_hosts: Sequence[str] = (),
     prepare: Callable[[Desk], str] | None = None,
     assistants: bool = False,
+    root_path: str = "",
     **opening: Any,
 ) -> None:
     """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs; ``opening``
     are further arguments of ``open_desk``. ``auth_file`` names who may sign in, ``public``, ``limits`` and ``pickers``
     what users may do (``limits.rules_for``); ``allow_hosts`` are names that the server is reached by besides ``host``
-    (``Hosts.of``). ``assistants`` may call its tools at ``/mcp``.
+    (``Hosts.of``). ``assistants`` may call its tools at ``/mcp``. ``root_path`` as in ``create_app``.
     ``prepare`` is called with the desk before the page is put together, and gives the name of the tab that a browser is
     opened on.
 
     Raises ValueError with one sentence if a file cannot be read, a limit is none, or the port is taken.
     """
-    hosts = Hosts.of(host, allow_hosts)
+    hosts, root_path = Hosts.of(host, allow_hosts), checked_root(root_path)
     rules = rules_for(public=public, accounts=auth_file is not None, changed=limits, pickers=pickers)
     users = Users(Path(auth_file)) if auth_file is not None else None
     if users is not None and users.readable_by_others():
@@ -252,7 +268,7 @@ def serve(
             raise ValueError(f"{reason}; choose another one with --port") from None
     desk = open_desk(model, trace, rules=rules, **opening)
     tab = prepare(desk) if prepare is not None else ""
-    app = create_app(desk=desk, users=users, hosts=hosts, assistants=assistants)
+    app = create_app(desk=desk, users=users, hosts=hosts, assistants=assistants, root_path=root_path)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/{tab and f'?tab={tab}'}"
     print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)

@@ -169,11 +169,26 @@ def listening() -> socket.socket:
     raise OSError("no port is free")
 
 
+class Proxy:
+    """An app under a path, as a proxy shows it that takes the path off; nothing else is answered."""
+
+    def __init__(self, app: Any, path: str) -> None:
+        self.app, self.path = app, path
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            first, _, rest = scope["path"][1:].partition("/")
+            scope = {**scope, "path": f"/{rest}" if first == self.path[1:] else "/outside/of/it"}
+        await self.app(scope, receive, send)
+
+
 class serving:
-    """A real server on a free port, for the time of a with block."""
+    """A real server on a free port, for the time of a with block; with a ``root_path`` behind a ``Proxy`` there."""
 
     def __init__(self, desk: Desk, users: Users | None = None, hosts: Hosts = TESTED, **more: Any) -> None:
-        app = app_of(desk, users, hosts, **more)
+        app: Any = app_of(desk, users, hosts, **more)
+        if root_path := more.get("root_path"):
+            app = Proxy(app, root_path)
         config = uvicorn.Config(app, http=Connection, log_level="error", timeout_graceful_shutdown=1)
         self.server = uvicorn.Server(config)
         self.socket = listening()

@@ -53,6 +53,10 @@ def add_address(parser: argparse.ArgumentParser) -> None:
         "a name that the server is reached by besides --host, such as a proxy's; may be repeated; * is any "
         "(docs/security.md)",
     )  # fmt: skip
+    parser.add_argument(
+        "--root-path", default="", metavar="PATH",
+        help="where a proxy shows the app, such as /specviz (docs/security.md)",
+    )  # fmt: skip
     options.flag(parser, "--open", "open a browser too")
     shared = parser.add_argument_group("for other people")
     options.file(shared, "--auth-file", "only the users in FILE, after signing in (see specviz users)", "FILE")
@@ -68,7 +72,7 @@ def sharing_options(args: argparse.Namespace) -> dict[str, Any]:
     public = args.public or (SPACE in os.environ and args.auth_file is None)
     return {
         "auth_file": args.auth_file, "public": public, "limits": limits, "pickers": args.picks,
-        "allow_hosts": args.allow_host,
+        "allow_hosts": args.allow_host, "root_path": args.root_path,
     }  # fmt: skip
 
 

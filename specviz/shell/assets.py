@@ -86,11 +86,13 @@ class _Tags(HTMLParser):
             self.base = self.get_starttag_text() or ""
 
 
-def with_head(page: str) -> str:
-    """Gradio's page with ours in its head, and no mention of other sites."""
+def with_head(page: str, root: str = "") -> str:
+    """Gradio's page with ours in its head, and no mention of other sites; ``root`` is the path where a proxy shows it.
+    """
     tags = _Tags()
     tags.feed(page)
     for card in tags.cards:
         page = page.replace(card, "")
     # the addresses in our head are relative to the base
-    return page.replace(tags.base, f"{tags.base}\n{head()}", 1) if tags.base else page
+    base = f'<base href="{root}/">' if root else tags.base
+    return page.replace(tags.base, f"{base}\n{head()}", 1) if tags.base else page

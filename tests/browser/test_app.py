@@ -16,6 +16,7 @@ import pytest
 
 from decoders.model.files import catalog
 from decoders.trace import files as tracefile
+from specviz.app import checked_root
 from specviz.pages import pages
 from specviz.places import BUNDLED
 from specviz.server.desk import Desk
@@ -684,3 +685,22 @@ def test_no_text_of_a_run_turns_the_page_round(visit: Visit, desk: StubDesk) -> 
             assert page.evaluate(f"{raw}.map((one) => one.outerHTML.slice(0, 200))") == [], query
     finally:
         desk.store.remove("turned-run")
+
+
+@pytest.mark.parametrize("address", ["spec", "spec/?tab=runs"])
+def test_the_app_stands_under_a_path_of_a_proxy(page: Any, address: str) -> None:
+    """Each request goes to that path; a run can be made."""
+    desk = StubDesk(gallery=(synthetic.chain(),))
+    with serving(desk, root_path="/spec") as port:
+        open_app(page, port, address, ready=".svp-grid" if "runs" in address else MOUNTED)
+        page.evaluate("document.querySelector('#sv-run').click()")
+        page.wait_for_function("() => specviz.app.runs.some(run => run.kind === 'run')")
+        assert {url for url in page.requests if f":{port}/spec" not in url and url.startswith("http")} == set()
+        nothing_wrong(page, port)
+
+
+def test_a_path_that_can_be_none_is_said() -> None:
+    assert checked_root("/a/b-c/") == "/a/b-c" and checked_root("/") == ""
+    for path in ("spec", "/a b", "//evil.test", "/<b>", "http://x/y"):
+        with pytest.raises(ValueError, match="cannot be a path: give what stands behind the proxy's name"):
+            checked_root(path)
