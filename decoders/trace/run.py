@@ -280,6 +280,7 @@ class RunImported(TypedDict, total=False):
     warnings: list[str]
     text: str
     served: str
+    totals: dict[str, Any]
 
 
 class RunSource(TypedDict, total=False):
