@@ -55,8 +55,8 @@ TABLES = (
           {"n_predict": "tokens", "n_drafted": "drafted", "n_accept": "accepted"}, ("n_draft", "n_predict")),
 )  # fmt: skip
 SPOKEN = re.compile(
-    r"accept|draft|specul|position|n_predict|output_tokens|requests|concurrency|generated tokens|output token throughput"
-    r"|backend|request rate", re.IGNORECASE,
+    r"accept|draft|specul|position|n_predict|output_tokens|requests|concurrency|generated tokens"
+    r"|output token throughput|backend|request rate", re.IGNORECASE,
 )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def read(source: Source) -> Contents | None:
     """The intervals, and all of them together."""
     if "SpecDecoding metrics" not in source.text and "Speculative metrics" not in source.text:
         return None
-    contents, sums, since = Contents(), dict.fromkeys(("accepted", "drafted"), 0), list[dict[str, Any]]()
+    contents, sums, since = Contents(), dict[str, int](accepted=0, drafted=0), list[dict[str, Any]]()
     steps, whole = 0.0, True
     for line in source.lines():
         if (match := LINE.search(line)) is None:
@@ -61,7 +61,7 @@ def read(source: Source) -> Contents | None:
             pooled["Mean acceptance length, about"] = 1 + accepted / steps
             sums |= {"drafts": round(steps)} if whole and round(steps) else {}
             contents.notes += [] if float(steps).is_integer() else [ABOUT]
-        contents.numbers.insert(0, Numbers("all intervals, pooled", pooled, dict(sums)))
+        contents.numbers.insert(0, Numbers("all intervals, pooled", pooled, {**sums}))
     if since and (ends := _ends(since)):
         contents.notes.append(V0)
         contents.numbers.insert(0, _since_start(ends))
