@@ -31,7 +31,7 @@ KINDS = {
     "llama_speculative.txt": "benchmark", "llama_block.log": "llama.cpp-log", "llama_dump.jsonl": "llama.cpp-dump",
     "sglang_decode.log": "sglang-log", "sglang_finish.log": "sglang-log", "lmstudio_rest.json": "lmstudio",
     "tensorrt.json": "tensorrt-llm", "tensorrt_iterations.jsonl": "tensorrt-llm", "mlc.json": "mlc", "tgi.json": "tgi",
-    "spec_bench.jsonl": "spec-bench",
+    "spec_bench.jsonl": "spec-bench", "counts.json": "counts",
 }  # fmt: skip
 
 

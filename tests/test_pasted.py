@@ -42,7 +42,7 @@ COUNTED = {  # file: tokens, drafts, drafted and accepted tokens of its first nu
     "vllm_offline.txt": (16900, 4800, 33600, 12000), "vllm_bench.txt": (6400, 2000, 6000, 3600),
     "vllm_metrics.prom": (None, 200, 600, 300), "llama_speculative.txt": (130, None, 200, 90),
     "llama_block.log": (221, None, 200, 140), "tensorrt_iterations.jsonl": (None, 4, 10, 4),
-    "mlc.json": (17, 10, 28, 7),
+    "mlc.json": (17, 10, 28, 7), "counts.json": (20, None, 12, 7),
 }  # fmt: skip
 
 
@@ -114,6 +114,12 @@ def test_a_drafters_statistics_alone_are_counted():
     )
     (numbers,) = open_log(line).numbers
     assert numbers.totals == {"drafts": 5, "drafted": 187, "accepted": 73} and "ngram_simple" in numbers.title
+
+
+def test_llama_speculatives_table_stands_beside_its_statistics():
+    line = "\nstatistics draft: #calls = 2, #gen drafts = 20, #acc drafts = 18, #gen tokens = 200, #acc tokens = 90"
+    table, statistics = open_log((SERVERS / "llama_speculative.txt").read_bytes() + line.encode()).numbers
+    assert (table.totals["tokens"], table.totals["accepted"]) == (130, 90) and not statistics.totals
 
 
 def test_an_old_traces_totals_stand_beside_its_steps():

@@ -21,6 +21,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import benchmarks
 from .importer import Contents, Importer, Numbers
 from .parts import drafts_of, parts_of
 from .request import NO_DRAFT, PROMPT_STEP, Choice, Request, ServerStep, Token, check_tokens
@@ -143,6 +144,9 @@ def read(source: Source) -> Contents | None:
         elif not request.tokens and "draft_n" in request.said:
             contents.numbers.append(_numbers(request))
     contents.requests = [request for request in contents.requests if request.tokens]
+    own = bool(contents.requests or contents.numbers or statistics)
+    if own and "n_accept" in text and (table := benchmarks.read(source)) is not None:  # llama-speculative's end
+        contents.numbers += table.numbers
     counted = bool(contents.requests or contents.numbers)
     contents.numbers += [_statistics(drafter, said, counted) for drafter, said in list(statistics.items())[:64]]
     contents.unread = max(0, len(UNREAD.findall(text)) - steps)
