@@ -82,8 +82,8 @@ def _take_echo(answer: Answer) -> None:
     elif request.prompt and not request.counted and len(answer.chunks) == 1:
         text = "".join(str(token.text or "") for token in tokens)
         if text.startswith(request.prompt) and len(text) > len(request.prompt):
-            rest = words(text[len(request.prompt) :])
-            count, tokens = 1, [Token(), *(Token(None, word) for word in rest)]
+            written_words = words(text[len(request.prompt) :])
+            count, tokens = 1, [Token(), *(Token(None, word) for word in written_words)]
     if not count:
         return
     if all(token.id is not None for token in tokens[:count]):

@@ -18,7 +18,7 @@ from .request import MOST_REQUESTS
 from .source import Source
 from .values import number
 
-DECODE = re.compile(r"Decode(?: \w{1,20}){0,2} batch(?:\s*\[\d{1,9}\])?[.,:]?\s*(?P<rest>.{0,4000})")
+DECODE = re.compile(r"Decode(?: \w{1,20}){0,2} batch(?:\s*\[\d{1,9}\])?[.,:]?\s*(?P<tail>.{0,4000})")
 WHEN = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?: (?:DP|TP|PP)\d+)*)|\[(\d\d:\d\d:\d\d[^\]]{0,20})\]")
 LENGTH, RATE, RUNNING = ("accept len", "accept length", "avg accept len"), ("accept rate",), ("running-req",)
 
@@ -35,10 +35,10 @@ def read(source: Source) -> Contents | None:
         match = DECODE.search(line)
         if match is None:
             continue
-        values = {name: value for name, value in parts_of(match["rest"]).items() if ("accept" in name or name in KEEP)}
+        values = {name: value for name, value in parts_of(match["tail"]).items() if ("accept" in name or name in KEEP)}
         if _first(values, LENGTH) is None:
-            contents.unread += "accept" in match["rest"]
-            plain += "accept" not in match["rest"]
+            contents.unread += "accept" in match["tail"]
+            plain += "accept" not in match["tail"]
             continue
         when = WHEN.search(line)
         title = next(filter(None, when.groups()), "") if when else ""

@@ -20,7 +20,7 @@ from .parts import parts_of
 from .request import MOST_REQUESTS
 from .source import Source
 
-LINE = re.compile(r"(?P<version>SpecDecoding|Speculative) metrics: ?(?P<rest>.*)")
+LINE = re.compile(r"(?P<version>SpecDecoding|Speculative) metrics: ?(?P<tail>.*)")
 AT = re.compile(r"(\d\d-\d\d \d\d:\d\d:\d\d)")
 ABOUT = "the number of drafts is not in this log: it was computed from mean lengths of two decimals"
 V0 = "accepted counts every position by itself, also behind a rejected one (vLLM V0): the length is emitted ÷ drafts"
@@ -35,7 +35,7 @@ def read(source: Source) -> Contents | None:
     for line in source.lines():
         if (match := LINE.search(line)) is None:
             continue
-        values = _values(match["rest"])
+        values = _values(match["tail"])
         if not values:
             contents.unread += 1
             continue
@@ -68,8 +68,8 @@ def read(source: Source) -> Contents | None:
     return contents
 
 
-def _values(rest: str) -> dict[str, Any]:
-    values = {name.replace("tokens tokens", "tokens"): value for name, value in parts_of(rest).items()}
+def _values(tail: str) -> dict[str, Any]:
+    values = {name.replace("tokens tokens", "tokens"): value for name, value in parts_of(tail).items()}
     return {n: [v] if n.startswith("Per-position") and isinstance(v, int | float) else v for n, v in values.items()}
 
 
