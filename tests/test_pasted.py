@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from decoders.importers import ImportFault, ImportResult, open_log
+from decoders.study.doctor.server import ServerNumbers
 from decoders.trace.acceptance import Acceptance, AcceptanceSums
 from decoders.trace.trace import Trace
 from specviz.cli import main
@@ -184,6 +185,12 @@ def test_a_step_dump_has_every_draft_and_the_drafters_choices():
     assert "2 lines like step lines were not read" in open_log(broken.encode()).notes
 
 
+@pytest.mark.parametrize(("name", "length"), [("vllm_bench.txt", 2.8), ("vllm_metrics.prom", 2.5), ("mlc.json", 1.7)])
+def test_the_doctor_takes_every_servers_length(name: str, length: float):
+    numbers = ServerNumbers.read((SERVERS / name).read_bytes(), name)
+    assert numbers.length == pytest.approx(length) and numbers.by_position
+
+
 # --- names ---
 
 
@@ -353,6 +360,10 @@ def test_totals_without_steps_reach_the_command(tmp_path: Path, capsys: pytest.C
     assert main(["acceptance", str(tmp_path / "run.spectrace")]) == 0 and "66.7%" in capsys.readouterr().out
     assert main(["acceptance", str(SERVERS / "sglang_decode.log")]) == 0
     assert "rates and no counts" in (said := capsys.readouterr().out) and "1.616" in said
+    table = "Backend:                 sglang\nTotal generated tokens:  19000\nAccept length:           2.31\n"
+    (tmp_path / "bench.txt").write_text(table)
+    assert main(["acceptance", str(tmp_path / "bench.txt")]) == 0
+    assert "rates and no counts" in (said := capsys.readouterr().out) and "2.31" in said
 
 
 def test_acceptance_is_split_by_cached_tokens(capsys: pytest.CaptureFixture[str]):

@@ -44,7 +44,8 @@ class Numbers:
         """
         counts = check_totals(totals)
         rates = AcceptanceSums.of_totals(counts).values()
-        return cls(title, {**said, **{label: rates[key] for label, key in RATES.items() if rates[key]}}, counts)
+        values = {**said, **{label: rates[key] for label, key in RATES.items() if rates[key]}}
+        return cls(title, values, counts if ABOUT.intersection(counts) else {})
 
 
 @dataclass(slots=True)
