@@ -28,7 +28,6 @@ OTHER = {  # the same word for another thing, by file
     "decoders/draft_models/published_fields.py": FORMATS, "decoders/draft_models/eagle_export.py": FORMATS,
     "decoders/draft_models/mtp_published.py": FORMATS, "decoders/draft_models/functional.py": {"eagle"},  # a network
     "decoders/engine/rows.py": {"plain"}, "decoders/importers/request_trace.py": {"plain"},  # table, kind, outcome
-    "decoders/importers/vllm_log.py": {"rest"},  # the rest of a line
     "decoders/study/judge/judge.py": {"rest"},  # of the mass that a trace does not hold
     "decoders/study/measure/peers.py": {"plain", "pld", "pld+h", "sps"},  # which program of others does the same
     "specviz/views/frames.py": {"plain"},  # the table

@@ -102,7 +102,9 @@ def test_a_stop_token_that_ends_a_path_counts_a_bonus_in_the_papers_tau_and_none
 
 
 def test_what_an_imported_run_does_not_know_is_not_counted():
-    """SGLang's stream tells what was accepted, not what was drafted; a stream of anybody tells neither."""
+    """SGLang's stream tells what was accepted of each step, and of the drafted tokens their number alone; a stream of
+    anybody tells neither.
+    """
     sglang, anybody = (
         trace for name in ("sglang_stream.txt", "openai_stream.jsonl") for trace in open_log(server(name)).traces
     )
@@ -110,10 +112,13 @@ def test_what_an_imported_run_does_not_know_is_not_counted():
     values = counted.pooled.values()
     assert values.pop("tokens_per_step") == metrics.compute(sglang)["tokens_per_step"] == 11 / 5
     assert values.pop("emitted_per_step") == 11 / 5
+    assert values.pop("draft_acceptance") == 6 / 12, "its totals"
     assert set(values.values()) == {None} and not counted.lengths and not counted.depths()
     assert set(acceptance([anybody]).pooled.values().values()) == {None}
     both, own = acceptance([sglang, RUN]).pooled.values(), acceptance([RUN]).pooled.values()
     assert both.pop("tokens_per_step") == both.pop("emitted_per_step") == (4 + 6 + 4 + 5) / 9
+    drafted = acceptance([RUN]).pooled.drafted
+    assert both.pop("draft_acceptance") == (6 + 4) / (12 + drafted) == 10 / 20
     assert both == {key: value for key, value in own.items() if key in both}
 
 

@@ -27,7 +27,11 @@ KINDS = {
     "sglang_dspark.json": "sglang",
     "vllm.log": "vllm-log", "vllm_detailed.json": "vllm", "vllm_metrics.prom": "prometheus",
     "vllm_stream.jsonl": "vllm", "vllm_cat.json": "vllm", "vllm_cat.jsonl": "vllm", "vllm_numbers.jsonl": "vllm",
-    "rounds.json": "rounds",
+    "rounds.json": "rounds", "vllm_v0.log": "vllm-log", "vllm_offline.txt": "benchmark", "vllm_bench.txt": "benchmark",
+    "llama_speculative.txt": "benchmark", "llama_block.log": "llama.cpp-log", "llama_dump.jsonl": "llama.cpp-dump",
+    "sglang_decode.log": "sglang-log", "sglang_finish.log": "sglang-log", "lmstudio_rest.json": "lmstudio",
+    "tensorrt.json": "tensorrt-llm", "tensorrt_iterations.jsonl": "tensorrt-llm", "mlc.json": "mlc", "tgi.json": "tgi",
+    "spec_bench.jsonl": "spec-bench", "counts.json": "counts",
 }  # fmt: skip
 
 

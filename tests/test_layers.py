@@ -24,9 +24,10 @@ FRONT = {"specviz", "gradio", "plotly", "pandas"}
 HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 # decoders' modules that open, check and count traces where torch is not installed
 LIGHT = {
-    "errors", "folders", "importers.chat", "importers.importer", "importers.llama_server", "importers.prometheus",
+    "errors", "folders", "importers.chat", "importers.fields", "importers.importer", "importers.llama_server",
+    "importers.prometheus",
     "importers.request", "importers.request_trace", "importers.source", "importers.values", "imports",
-    "servers.client", "servers.watching",
+    "servers.answer", "servers.client", "servers.watching",
     "names", "draft.params", "draft.settings", "draft.tree", "method.kept", "method.plugin_files",
     "model.files.catalog",
     "study.attribute.attribution", "study.attribute.export", "study.attribute.text", "study.attribute.verbatim",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import socket
 import threading
@@ -14,9 +15,12 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
+from decoders.errors import UserError
 from decoders.importers import open_log
+from decoders.servers.answer import Answer
 from decoders.servers.client import Server, ServerFault, Stream, checked_address, find_server
 from decoders.servers.recorder import Recorder
+from decoders.servers.watching import Metrics
 from specviz.pages.servers import service
 from specviz.server.http import COOKIE
 from specviz.server.limits import Rules
@@ -276,6 +280,74 @@ def test_a_server_that_hangs_up_leaves_no_socket_open() -> None:
         hang_up.join(WAIT_S)
         assert not hang_up.is_alive()
     assert not [w for w in caught if w.category is ResourceWarning and "unclosed <socket" in str(w.message)]
+
+
+def test_a_hostile_stream_leaves_the_run_of_what_was_read(
+    client: TestClient, desk: StubDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More chunks than are read, and one chunk of more tokens than a run may have."""
+    few = {"choices": [{"index": 0, "delta": {"content": "a"}}]}
+    for chunks, many, words in (
+        ([few] * 400, 300, "more than 300"), ([few, {"choices": [{"delta": {}, "token_ids": [1] * 1_000_000}]}], 20_000,
+                                              "more than 20,000 tokens"),
+    ):  # fmt: skip
+        monkeypatch.setattr("decoders.servers.client.MOST_CHUNKS", many)
+        with model_server("vllm", chunks) as server:
+            end = over(client, ask(client, address=server.address))
+        assert words in end["problem"] and len(end["traces"]) == 1
+        trace = desk.trace(end["traces"][0])
+        assert len(trace.output_ids) == (300 if many == 300 else 1)
+        assert words in trace.run["imported"]["notes"][-1]
+
+
+def test_a_dripping_server_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sends a byte now and then, so that no single wait is ever long."""
+    stop = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        connection = listening.accept()[0]
+        with contextlib.suppress(OSError), connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+            while not stop.wait(0.02):
+                connection.sendall(b" ")
+
+    for call in (lambda a: Answer(a, "GET", "/v1/models", whole=0.3).json(),
+                 lambda a: list(Stream(Server(a, "vLLM", "toy"), "x", max_tokens=4))):  # fmt: skip
+        monkeypatch.setattr("decoders.servers.client.STREAM_S", 0.3)
+        stop.clear()
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            thread = threading.Thread(target=drip, args=(listening,))
+            thread.start()
+            with pytest.raises(ServerFault, match="not done within 0 s"):
+                call(f"http://127.0.0.1:{listening.getsockname()[1]}")
+            stop.set()
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1%eth0", "::ffff:169.254.169.254", "224.0.0.1"])
+def test_link_local_addresses_are_not_asked_whatever_name_leads_there(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where one of a name's addresses is another."""
+    asked = list[Any]()
+    monkeypatch.setattr("decoders.servers.answer.socket.create_connection", lambda *place, **_: asked.append(place))
+    places = [(0, 0, 0, "", ("127.0.0.1", 80)), (0, 0, 0, "", (address, 80))]
+    monkeypatch.setattr("decoders.servers.answer.socket.getaddrinfo", lambda *_, **__: places)
+    with pytest.raises(ServerFault, match="link-local"):
+        find_server("http://metadata.example:80")
+    with pytest.raises(UserError, match="link-local"):
+        Metrics("http://metadata.example:80").look()
+    assert not asked
+
+
+def test_metrics_follow_no_redirect_and_use_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with model_server() as server, model_server() as other:
+        monkeypatch.setenv("http_proxy", other.address)
+        assert Metrics(server.address).look().drafts == 10 and not other.keys
+        server.answers["/metrics"] = (302, "moved")
+        with pytest.raises(UserError, match="answers 302"):
+            Metrics(server.address).look()
 
 
 def test_the_length_of_a_stream_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

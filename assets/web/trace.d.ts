@@ -443,6 +443,7 @@ interface RunImported {
   warnings?: string[];
   text?: string;
   served?: string;
+  totals?: Record<string, unknown>;
 }
 
 /** The foreign decoding that was recorded. */

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from .fields import about_drafts, flat
 from .request import MOST_REQUESTS, Choice, Request, Token, check_tokens, words
 from .source import Document
 from .values import dicts, from_log, number, numbers, whole
 
 TOKEN_ID = re.compile(r"token_id:(\d+)")
+THOUGHT, SAID = ("reasoning_content", "reasoning", "thinking"), ("content", "text")  # each the same text by other names
+ECHOED = "the answer began with its prompt (echo): that part is the prompt's, and no output"
 
 
 @dataclass(slots=True)
@@ -62,7 +65,35 @@ def answers(documents: Iterable[Document]) -> list[Answer]:
             check_tokens(tokens)
     for answer in gathered.values():
         answer.request.text = "".join(answer.texts)
+        answer.request.said = usage(answer) | {
+            path: value for part in answer.parts for path, value in about_drafts(part).items()
+        }
+        _take_echo(answer)
     return list(gathered.values())
+
+
+def _take_echo(answer: Answer) -> None:
+    """Take an echoed prompt out of the output: by its count of tokens, or by its text."""
+    request, said = answer.request, answer.request.said
+    prompt, written = (whole(said.get(f"usage.{name}_tokens")) for name in ("prompt", "completion"))
+    tokens, count = request.tokens, 0
+    if prompt and request.counted and written is not None and len(tokens) == prompt + written:
+        count = prompt
+    elif request.prompt and not request.counted and len(answer.chunks) == 1:
+        text = "".join(str(token.text or "") for token in tokens)
+        if text.startswith(request.prompt) and len(text) > len(request.prompt):
+            written_words = words(text[len(request.prompt) :])
+            count, tokens = 1, [Token(), *(Token(None, word) for word in written_words)]
+    if not count:
+        return
+    if all(token.id is not None for token in tokens[:count]):
+        request.prompt_ids = request.prompt_ids or [token.id or 0 for token in tokens[:count]]
+    if request.counted and all(isinstance(token.text, str) for token in tokens[:count]):
+        request.prompt = request.prompt or "".join(str(token.text) for token in tokens[:count])
+    request.tokens = tokens[count:]
+    if len(answer.chunks) == 1:
+        answer.chunks[0] = len(request.tokens), answer.chunks[0][1]
+    request.notes.append(ECHOED)
 
 
 def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: float | None) -> int:
@@ -86,7 +117,8 @@ def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: floa
         if len(new) == 1:
             new[0].text = text or None
         answer.texts.append(text)
-    request.counted = request.counted and all(token.id is not None or token.prob is not None for token in new)
+    lead = len(new) > 1 and not request.tokens and new[0].prob is None and new[1].prob is not None  # echoed: no p
+    request.counted = request.counted and all(t.id is not None or t.prob is not None for t in new[int(lead) :])
     if new:
         request.tokens += new
         answer.chunks.append((len(new), at))
@@ -121,8 +153,18 @@ def tokens_of(choice: dict[str, Any], part: dict[str, Any]) -> list[Token]:
 
 def text_of(part: dict[str, Any]) -> str:
     """The text of a message, a chunk or a completion."""
-    texts = [part.get(name) for name in ("reasoning_content", "reasoning", "content", "text")]
-    return "".join(one for one in texts if isinstance(one, str))
+    return "".join(_first_text(part, names) for names in (THOUGHT, SAID))
+
+
+def _first_text(part: dict[str, Any], names: tuple[str, ...]) -> str:
+    """The first of some fields that has a text; of a list of parts all their texts."""
+    for name in names:
+        value = part.get(name)
+        if isinstance(value, list):
+            value = "".join(one["text"] for one in dicts(value) if isinstance(one.get("text"), str))
+        if isinstance(value, str) and value:
+            return value
+    return ""
 
 
 def _choice(token: Any, raw: Any, logprob: Any, token_id: Any = None) -> Choice:
@@ -158,6 +200,6 @@ def timings(answer: Answer) -> list[float | None]:
 
 
 def usage(answer: Answer) -> dict[str, Any]:
-    """The token counts that the answer names."""
+    """The token counts that the answer names, those within others by their paths."""
     counts = [part["usage"] for part in answer.parts if isinstance(part.get("usage"), dict)]
-    return {f"usage.{name}": value for one in counts for name, value in one.items() if number(value) is not None}
+    return {f"usage.{path}": value for one in counts for path, value in flat(one) if number(value) is not None}

@@ -7,6 +7,11 @@ them unless the answer ended there, "new prompt, … task.n_tokens = n", "eval t
 …"; "launching slot : {…}" has the prompt of the request that the slot answered before. common/speculative.cpp: "draft
 candidate   k, pos   i: id (  p) 'piece'". A line begins with minutes.seconds.milliseconds.microseconds. A piece may run
 over several lines. Slots interleave; lines name theirs ("id  3 | task 17").
+
+Earlier versions print a request's times as a block: a line that names the slot, then "prompt eval time", "eval time"
+and "draft acceptance rate" without it. Later ones add "mean acceptance length" ("mean len") and rates per position
+behind the acceptance, or a line "acc per pos". common/speculative.cpp: "statistics NAME: #calls = …, #gen drafts = …,
+#acc drafts = …, #gen tokens = …, #acc tokens = …", which count since the server started, of each drafter.
 """
 
 from __future__ import annotations
@@ -14,18 +19,25 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
+from . import benchmarks
 from .importer import Contents, Importer, Numbers
+from .parts import drafts_of, parts_of
 from .request import NO_DRAFT, PROMPT_STEP, Choice, Request, ServerStep, Token, check_tokens
 from .source import Source
 
 PIECE = r"'(?P<{}>(?:[^\n]|\n(?!\s*- |[^\n]*(?:slot|srv|common_))){{0,200}}?)'(?=\r?\n|$)"
+RATE = (
+    r"|draft acceptance(?: rate)? = (?P<rate{0}>\d{{1,3}}(?:\.\d{{1,9}})?) "
+    r"\(\s*(?P<all{0}>\d{{1,9}}) accepted /\s*(?P<of{0}>\d{{1,9}}) generated\)(?P<more{0}>[^\n]{{0,2000}})"
+)
 LINE = re.compile(
     r"(?:seq_id (?P<seq>\d{1,9}), )?draft candidate\s+(?P<k>\d{1,4}), pos\s+(?P<pos>\d{1,4}):\s+(?P<id>\d{1,9}) "
     r"\(\s*(?P<p>\d{1,3}(?:\.\d{1,9})?)\) "
     + PIECE.format("piece")
     + r"|load_model: loading model '(?P<model>[^\n']{1,400})'"
-    r"|id\s+(?P<slot>\d{1,9}) \| task (?P<task>-?\d{1,9}) \|(?: [a-z_]+:)? (?:"
+    r"|id\s+(?P<slot>\d{1,9}) \| task (?P<task>-?\d{1,9}) \|(?:(?: [a-z_]+:)? (?:"
     r"n_(?:gen|decoded) = (?P<place>\d{1,9}), n_remaining = -?\d{1,9}, next token:\s+(?P<token>\d{1,9}) "
     + PIECE.format("text")
     + r"|add accepted tokens: sampled=(?P<sampled>\d{1,9}), ids\.size=(?P<size>\d{1,4}), n_draft=(?P<n>\d{1,4})"
@@ -33,10 +45,22 @@ LINE = re.compile(
     r"|new prompt, [^\n]{0,400}?n_(?:prompt_)?tokens = (?P<prompt>\d{1,9})"
     r"|launching slot : (?P<launch>\{[^\n]*\})"
     r"|stopped by (?P<stop>limit|EOS|word)"
-    r"|(?P<clock>prompt eval|\s{0,12}eval) time =\s+(?P<ms>\d{1,12}\.\d{1,3}) ms /\s+(?P<count>\d{1,9}) tokens"
-    r"|draft acceptance(?: rate)? = (?P<rate>\d{1,3}(?:\.\d{1,9})?) "
-    r"\(\s*(?P<all>\d{1,9}) accepted /\s*(?P<of>\d{1,9}) generated\))"
+    r"|[ \t]{0,12}acc per pos = \((?P<places>[\d., ]{1,2000})\)"
+    r"|(?P<clock>prompt eval|[ \t]{0,12}eval) time =\s+"
+    r"(?P<ms>\d{1,12}\.\d{1,3}) ms /\s+(?P<count>\d{1,9}) (?:tokens|runs)"
+    + RATE.format("")
+    + r")|(?P<block>\s?)(?=\r?\n|$))"
+    r"|(?:(?<=\n)|(?<=\n\r)|^)(?:[^\n\r|{]{0,60}? )??[ \t]{0,12}(?:(?P<clock2>prompt eval|eval) time =\s+"
+    r"(?P<ms2>\d{1,12}\.\d{1,3}) ms /\s+(?P<count2>\d{1,9}) (?:tokens|runs)"
+    + RATE.format("2")
+    + r")|\bstatistics\s+(?P<drafter>[\w.-]{1,60}):\s*(?P<counts>#[^\n]{0,2000})"
 )
+UNREAD = re.compile(
+    r"^[^\n{]{0,200}?(?:\baccepted\s[^\n]{0,20}/[^\n]{0,20}draft tokens|draft acceptance(?: rate)?\s*=|"
+    r"add accepted tokens:|next token:|draft candidate\s|\bstatistics\s+[\w.-]+:\s*#)", re.MULTILINE,
+)  # fmt: skip
+LIKE_STEPS = frozenset(("piece", "text", "n", "drafted", "new", "more", "more2", "counts"))  # last groups of such lines
+JSON = re.compile(r"\s*(?:\{|\[\s*[\[{])")
 STAMP = re.compile(r"(\d{1,7})\.(\d\d)\.(\d\d\d)\.(\d\d\d) [A-Z] ")
 LONGEST_START = 400  # characters of a line in front of what is read of it
 STOPS = {"limit": "max tokens", "EOS": "eos", "word": "stop word"}
@@ -60,11 +84,13 @@ class Slot:
 def read(source: Source) -> Contents | None:
     """A request per slot and task; numbers of those whose drafts are not in the log."""
     text = source.raw
-    if not ("draft" in text or "next token:" in text) or text.lstrip()[:1] in ("{", "["):
+    if not ("draft" in text or "next token:" in text or "#acc tokens" in text) or JSON.match(text):
         return None
     contents, slots, loose = Contents(), dict[str, Slot](), dict[int, list[Choice]]()
     tokens, detailed, model = 0, "next token:" in text, ""
+    last, statistics, steps = "", dict[str, dict[str, Any]](), 0
     for match in LINE.finditer(text):
+        steps += match.lastgroup in LIKE_STEPS
         begins = text.rfind("\n", max(0, match.start() - LONGEST_START), match.start()) + 1
         before = text[begins : match.start()]
         if "{" in before or (not begins and match.start() > LONGEST_START):
@@ -79,7 +105,17 @@ def read(source: Source) -> Contents | None:
                 choices.clear()
             choices.append((int(match["id"]), _piece(match["piece"]), min(float(match["p"]), 1.0)))
             continue
+        if match["drafter"]:
+            statistics[match["drafter"]] = parts_of(match["counts"])
+            continue
+        if match["slot"] is None:  # a line of a block, whose first line names the slot
+            if last not in slots:
+                slots[last] = Slot(Request("a request", model, steps=[], untimed_tokens=1))
+                contents.requests.append(slots[last].request)
+            _add_numbers(slots[last].request, match, "2")
+            continue
         slot, key = match["slot"], f"slot {match['slot']}, task {match['task']}"
+        last = slot
         if match["launch"]:
             _add_prompt(contents.requests, slot, match["launch"])
             continue
@@ -106,8 +142,14 @@ def read(source: Source) -> Contents | None:
         if request.tokens and not detailed:
             request.notes.append(BRIEF)
         elif not request.tokens and "draft_n" in request.said:
-            contents.numbers.append(Numbers(request.key, request.said))
+            contents.numbers.append(_numbers(request))
     contents.requests = [request for request in contents.requests if request.tokens]
+    own = bool(contents.requests or contents.numbers or statistics)
+    if own and "n_accept" in text and (table := benchmarks.read(source)) is not None:  # llama-speculative's end
+        contents.numbers += table.numbers
+    counted = bool(contents.requests or contents.numbers)
+    contents.numbers += [_statistics(drafter, said, counted) for drafter, said in list(statistics.items())[:64]]
+    contents.unread = max(0, len(UNREAD.findall(text)) - steps)
     return contents if contents.requests or contents.numbers else None
 
 
@@ -124,21 +166,50 @@ def _piece(text: str) -> str | bytes:
     return raw if any("\udc80" <= one <= "\udcff" for one in text) else text
 
 
-def _add_numbers(request: Request, match: re.Match[str]) -> None:
-    """Add the server's own numbers of a request."""
-    if match["prompt"]:
+def _numbers(request: Request) -> Numbers:
+    """A request of which the log has the totals alone."""
+    said = dict(request.said)
+    for name, value in (("tokens", request.totals.get("tokens")), ("prompt ms", request.prefill_ms),
+                        ("decode ms", request.decode_ms)):  # fmt: skip
+        said |= {} if value is None else {name: value}
+    return Numbers.of(request.key, said, request.totals)
+
+
+def _statistics(drafter: str, said: dict[str, Any], counted: bool) -> Numbers:
+    """A drafter's counts since the server started; ``counted``: its tokens are counted request by request, too."""
+    names = {"drafts": "gen drafts", "drafted": "gen tokens", "accepted": "acc tokens"}
+    totals = {name: said[label] for name, label in names.items() if isinstance(said.get(label), int)}
+    numbers = Numbers.of(f"statistics of {drafter}, since the start", said, totals)
+    if counted:
+        numbers.totals = {}
+    return numbers
+
+
+def _add_numbers(request: Request, match: re.Match[str], form: str = "") -> None:
+    """Add the server's own numbers of a request; ``form`` names the groups of a line without its slot."""
+    clock = match[f"clock{form}"]
+    if not form and match["prompt"]:
         request.said["prompt tokens"] = int(match["prompt"])
-    elif match["stop"]:
+    elif not form and match["stop"]:
         request.stop = STOPS[match["stop"]]
-    elif match["rate"]:
-        request.said |= {"draft_n": int(match["of"]), "draft_n_accepted": int(match["all"])}
-        request.said["draft acceptance rate"] = float(match["rate"])
-        request.totals |= {"drafted": int(match["of"]), "accepted": int(match["all"])}
-    elif match["clock"] and match["clock"].startswith("prompt"):
-        request.prefill_ms = float(match["ms"])
-    elif match["clock"]:
-        request.decode_ms, request.totals["tokens"] = float(match["ms"]), int(match["count"])
+    elif not form and match["places"]:
+        request.said |= parts_of(f"acc per pos = ({match['places']})")
+    elif match[f"rate{form}"]:
+        drafted, accepted = int(match[f"of{form}"]), int(match[f"all{form}"])
+        request.said |= {"draft_n": drafted, "draft_n_accepted": accepted}
+        request.said["draft acceptance rate"] = float(match[f"rate{form}"])
+        request.totals |= {"drafted": drafted, "accepted": accepted}
+        more = parts_of(match[f"more{form}"])
+        request.said |= more
+        request.totals["drafts"] = next((drafts_of(accepted, more[name]) for name in MEANS if name in more), None)
+    elif clock and clock.startswith("prompt"):
+        request.prefill_ms = float(match[f"ms{form}"])
+    elif clock:
+        request.decode_ms, request.totals["tokens"] = float(match[f"ms{form}"]), int(match[f"count{form}"])
         request.totals = {"drafted": 0, "accepted": 0, **request.totals}  # without a draft no other line follows
+
+
+MEANS = ("mean acceptance length", "mean acc len", "mean len")
 
 
 def _add_prompt(requests: list[Request], slot: str, text: str) -> None:

@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .chat import Answer, answers, chat_token, usage
+from .chat import Answer, answers, chat_token
+from .fields import merge_fields
 from .importer import Contents, Importer
 from .request import MOST_REQUESTS, NO_DRAFT, PROMPT_STEP, Request, ServerStep, Token, check_tokens, words
 from .source import Source
@@ -117,7 +118,6 @@ def read(source: Source) -> Contents | None:
     for answer in answers(source.documents):
         told = merge(part["timings"] for part in answer.parts if isinstance(part.get("timings"), dict))
         if told:
-            answer.request.said = usage(answer)
             contents.requests.append(_finish(_of_chat(answer, told), told))
     count, begun = 0, list[Stream]()
     for place, document in enumerate(source.documents):
@@ -138,6 +138,10 @@ def read(source: Source) -> Contents | None:
         if value.get("stop") is not False:
             begun = [one for one in begun if one is not stream]
             contents.requests.append(_finish(stream.close() if streamed else stream.request, stream.request.said))
+    for place, document in enumerate(source.documents):  # timings alone
+        if {"predicted_ms", "predicted_n"} <= set(document.value) and len(contents.requests) <= MOST_REQUESTS:
+            count = whole(document.value.get("predicted_n"))
+            contents.requests.append(_finish(Request(f"request {place + 1}", totals={"tokens": count}), document.value))
     for stream in begun:
         stream.request.notes.append("the stream ends before the answer does")
         contents.requests.append(_finish(stream.close(), stream.request.said))
@@ -215,7 +219,7 @@ def _tokens(request: Request, value: dict[str, Any]) -> list[Token]:
 
 
 def _finish(request: Request, told: dict[str, Any]) -> Request:
-    request.said |= told
+    request.said = merge_fields(request.said, told)
     request.prefill_ms, request.decode_ms = number(told.get("prompt_ms")), number(told.get("predicted_ms"))
     request.untimed_tokens = 1
     request.totals |= {"drafted": whole(told.get("draft_n")) or 0, "accepted": whole(told.get("draft_n_accepted")) or 0}

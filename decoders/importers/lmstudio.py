@@ -3,6 +3,8 @@
 lmstudio-js: LLMPredictionFragment (``content``, ``tokensCount``, ``isDrafted`` or, on the wire, ``fromDraftModel``;
 packages/lms-shared-types, ProcessingUpdate.ts) and LLMPredictionStats (``totalDraftTokensCount``, ``accepted…``,
 ``rejected…``, ``ignored…``). A fragment of the target's own ends a step; what was rejected in it is not told.
+LM Studio's REST API v0 (``POST /api/v0/chat/completions``) gives an answer in OpenAI's form beside ``stats`` with the
+same counts (``total_draft_tokens_count``, …) and ``draft_model``, and its SDKs print a prediction's text beside them.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from .chat import answers
+from .fields import merge_fields, snake
 from .importer import Contents, Importer
-from .request import Request, ServerStep, Token, check_tokens
+from .request import Request, ServerStep, Token, check_tokens, words
 from .source import Source
 from .values import number, whole
 
 DRAFTED = ("fromDraftModel", "isDrafted")
+COUNTED = "total_draft_tokens_count"
 
 
 def read(source: Source) -> Contents | None:
@@ -43,7 +48,29 @@ def read(source: Source) -> Contents | None:
     if request is not None:
         contents.requests.append(_finish(request, drafted))
         request.notes.append("the stream ends without statistics")
+    if not contents.requests:
+        contents.requests += _in_one_piece(source)
     return contents if contents.requests else None
+
+
+def _in_one_piece(source: Source) -> Iterator[Request]:
+    """Requests whose statistics stand beside the whole answer."""
+    for answer in answers(source.documents):
+        told = [part["stats"] for part in answer.parts if _counts(part.get("stats"))]
+        if told:
+            answer.request.said = merge_fields(answer.request.said, told[-1])
+            yield answer.request
+    for place, document in enumerate(source.documents):
+        value = document.value
+        stats, text = value.get("stats"), value.get("content")
+        if "choices" not in value and isinstance(stats, dict) and _counts(stats):
+            request = Request(f"prediction {place + 1}", said=dict(stats), counted=False)
+            request.tokens = [Token(None, word) for word in words(text if isinstance(text, str) else "")]
+            yield request
+
+
+def _counts(stats: Any) -> bool:
+    return isinstance(stats, dict) and any(snake(str(name)) == COUNTED for name in stats)
 
 
 def _fragments(value: dict[str, Any]) -> Iterator[dict[str, Any]]:

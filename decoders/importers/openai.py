@@ -7,7 +7,7 @@ at a time; which tokens were drafted is not told.
 
 from __future__ import annotations
 
-from .chat import answers, timings, usage
+from .chat import answers, timings
 from .importer import Contents, Importer
 from .request import ServerStep
 from .source import Source
@@ -18,7 +18,6 @@ def read(source: Source) -> Contents | None:
     contents = Contents()
     for answer in answers(source.documents):
         request = answer.request
-        request.said = usage(answer)
         if answer.streamed and len(answer.chunks) > 1:
             times = timings(answer)
             request.steps = [ServerStep(count, ms=ms) for (count, _), ms in zip(answer.chunks, times, strict=True)]

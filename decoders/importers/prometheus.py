@@ -1,9 +1,11 @@
 """Prometheus metrics of a server (``GET /metrics``): numbers of all requests since it started.
 
 vLLM: ``vllm:spec_decode_num_drafts``, ``…_draft_tokens``, ``…_accepted_tokens``, ``…_accepted_tokens_per_pos``
-(vllm/v1/spec_decode/metrics.py, SpecDecodingProm; with ``_total`` on export). SGLang: ``sglang:spec_accept_length``,
-``…_rate`` (docs/references/production_metrics). llama.cpp: ``llamacpp:…`` (tools/server/README, GET /metrics), of
-drafting by vLLM's names.
+(vllm/v1/spec_decode/metrics.py, SpecDecodingProm; with ``_total`` on export); V0: ``…_efficiency``,
+``…_num_emitted_tokens``. SGLang: ``sglang:spec_accept_length``, ``…_rate`` (docs/references/production_metrics).
+llama.cpp: ``llamacpp:…`` (tools/server/README, GET /metrics), of drafting by vLLM's names. TensorRT-LLM:
+``trtllm_spec_decode_…``. Text Generation Inference: the histogram ``tgi_request_skipped_tokens``, of the accepted
+tokens of each step (router, infer: the tokens of a generation − 1). A sample may have a time behind its value.
 """
 
 from __future__ import annotations
@@ -12,16 +14,17 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .fields import check_totals
 from .importer import Contents, Importer, Numbers
 from .source import Source
 
 LINE = re.compile(
-    r"^(?P<name>(?:vllm|sglang|llamacpp):\w+)(?:\{(?P<labels>[^}]*)\})? "
-    r"(?P<value>\d{1,18}(?:\.\d+)?(?:e[+-]?\d{1,2})?)\s*$"
+    r"^(?P<name>(?:(?:vllm|sglang|llamacpp):|trtllm_|tgi_)\w+)(?:\{(?P<labels>(?:[^}\"]|\"(?:[^\"\\]|\\.)*\")*)\})?"
+    r"[ \t]+(?P<value>\d{1,18}(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)(?:[ \t]+-?\d{1,17}(?:\.\d{1,9})?)?(?:[ \t]+#.*)?\s*$"
 )
-SERVERS = ("vllm", "llamacpp")  # whose counters have these names
-WANTED = re.compile(r"spec_|draft|tokens_predicted|generation_tokens")
-LABEL = re.compile(r'(\w+)="([^"]*)"')
+SERVERS = ("vllm", "llamacpp", "trtllm")  # whose counters have these names
+WANTED = re.compile(r"spec_|draft|tokens_predicted|generation_tokens|skipped_tokens|generated_tokens|tokens_cached")
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 PLACE = re.compile(r"[0-9]{1,4}")
 
 
@@ -35,13 +38,16 @@ def samples(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, str], float]]
         match = LINE.match(line.strip())
         if match is not None and WANTED.search(match["name"]):
             labels = dict(LABEL.findall(match["labels"] or ""))
-            yield match["name"].removesuffix("_total"), labels, float(match["value"])
+            yield match["name"].replace("trtllm_", "trtllm:", 1).removesuffix("_total"), labels, float(match["value"])
 
 
 def read(source: Source) -> Contents | None:
     """The numbers about drafting, per server; rates are computed where their parts are there."""
     servers: dict[str, dict[str, Any]] = {}
     positions: dict[str, dict[int, float]] = {}
+    contents = Contents()
+    lines = [line for line in source.lines() if ABOUT.match(line)]
+    contents.unread = sum(LINE.match(line.strip()) is None and not EMPTY.search(line) for line in lines)
     for name, labels, value in samples(source.lines()):
         where = " ".join(labels[name] for name in ("model_name", "engine", "tp_rank") if name in labels)
         if name.endswith(("_created", "_bucket")):  # of a histogram its sum and count are told
@@ -51,10 +57,8 @@ def read(source: Source) -> Contents | None:
         else:
             servers.setdefault(where, {})[name] = value
     for where, values in servers.items():
-        drafts, drafted, accepted = (
-            next((values[f"{server}:{name}"] for server in SERVERS if f"{server}:{name}" in values), None)
-            for name in ("spec_decode_num_drafts", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens")
-        )
+        counts = {total: _count(values, names) for total, names in COUNTERS.items()}
+        drafts, drafted, accepted = (counts[name] for name in ("drafts", "drafted", "accepted"))
         if drafts and accepted is not None:
             values["mean acceptance length (1 + accepted ÷ drafts)"] = 1 + accepted / drafts
             if where in positions:
@@ -62,7 +66,24 @@ def read(source: Source) -> Contents | None:
                 values["acceptance by position (of all drafts)"] = rates
         if drafted and accepted is not None:
             values["accepted ÷ drafted"] = accepted / drafted
-    return Contents(numbers=[Numbers(where or "the server", values) for where, values in servers.items()])
+        skipped, steps = (values.get(f"tgi_request_skipped_tokens_{end}") for end in ("sum", "count"))
+        if skipped is not None and steps:
+            counts |= {"steps": int(steps), "tokens": int(skipped + steps)}
+            values["tokens per step (1 + skipped ÷ steps)"] = 1 + skipped / steps
+        totals = check_totals({name: int(count) for name, count in counts.items() if count is not None})
+        contents.numbers.append(Numbers(where or "the server", values, totals))
+    return contents
 
 
+def _count(values: dict[str, Any], names: tuple[str, ...]) -> float | None:
+    wanted = (f"{server}:{name}" for name in names for server in SERVERS)
+    return next((values[name] for name in wanted if name in values), None)
+
+
+COUNTERS = {
+    "drafts": ("spec_decode_num_drafts",), "drafted": ("spec_decode_num_draft_tokens",),
+    "accepted": ("spec_decode_num_accepted_tokens",),
+}  # fmt: skip
+ABOUT = re.compile(r"\s*(?:(?:vllm|sglang|llamacpp):|trtllm_|tgi_)\w*(?:spec_|draft|skipped_tokens)")
+EMPTY = re.compile(r"\s(?:NaN|[+-]?Inf)\b")
 IMPORTER = Importer("prometheus", "Prometheus metrics", read, order=20)

@@ -109,7 +109,7 @@ class Request:
     tokens: list[Token] = field(default_factory=list)
     steps: list[ServerStep] | None = None
     said: dict[str, Any] = field(default_factory=dict)
-    totals: dict[str, Any] = field(default_factory=dict)  # the server's own: "tokens", "drafted", "accepted"
+    totals: dict[str, Any] = field(default_factory=dict)  # the server's own: tokens, steps, drafts, drafted, accepted
     stop: str = ""
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)  # where what was read may not be what the server did

@@ -72,6 +72,8 @@ def trace_of(request: Request, source: str, title: str) -> Trace:
         unknown.add("tokens.id")
     run = _run(request, source, title, len(prompt), sorted(unknown))
     run["imported"] |= {"warnings": warnings} if warnings else {}
+    totals = {name: count for name, count in request.totals.items() if count is not None}
+    run["imported"] |= {"totals": totals} if totals else {}
     trace = Trace.new(run)
     for table, columns in rows.delta.items():
         trace.tables[table].update(columns)

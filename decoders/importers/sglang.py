@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from .chat import answers
+from .fields import merge_fields
 from .importer import Contents, Importer
 from .request import MOST_REQUESTS, Choice, Request, ServerStep, Token, check_tokens, words
 from .source import Source
@@ -113,7 +114,8 @@ def _metas(part: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _add_numbers(request: Request, meta: dict[str, Any]) -> None:
-    request.said = {name: value for name, value in meta.items() if isinstance(value, int | float | list)}
+    told = {name: value for name, value in meta.items() if isinstance(value, int | float | list)}
+    request.said = merge_fields(request.said, told)
     request.said.pop("output_token_logprobs", None)
     request.said.pop("output_top_logprobs", None)
     reason = meta.get("finish_reason")
@@ -176,4 +178,5 @@ def _stream_steps(parts: list[dict[str, Any]], count: int, request: Request) -> 
     return steps if wrote == count else None
 
 
-IMPORTER = Importer("sglang", "SGLang", read, order=12)
+FIELDS = frozenset(("correct_drafts", "draft_tokens", "verify_num_draft_tokens"))
+IMPORTER = Importer("sglang", "SGLang", read, order=12, fields=FIELDS)

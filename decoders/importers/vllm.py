@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .chat import Answer, answers, timings, usage
+from .chat import Answer, answers, timings
+from .fields import merge_fields
 from .importer import Contents, Importer
 from .request import NO_DRAFT, PROMPT_STEP, Request, ServerStep
 from .source import Source
@@ -36,7 +37,9 @@ def read(source: Source) -> Contents | None:
         if not isinstance(told, dict):
             continue
         request = answer.request
-        request.said = {**usage(answer), **{n: v for n, v in metrics.items() if number(v) is not None}, **told}
+        request.said = merge_fields(
+            request.said, {**{n: v for n, v in metrics.items() if number(v) is not None}, **told}
+        )
         request.prefill_ms, request.decode_ms = (
             number(metrics.get(name)) for name in ("time_to_first_token_ms", "generation_time_ms")
         )
@@ -147,4 +150,4 @@ def _add_times(steps: list[ServerStep], answer: Answer, request: Request) -> lis
     return steps
 
 
-IMPORTER = Importer("vllm", "vLLM", read, order=10)
+IMPORTER = Importer("vllm", "vLLM", read, order=10, fields=frozenset(("per_step_accepted", "per_step_drafted")))

@@ -1,61 +1,113 @@
-"""vLLM's log: the line "SpecDecoding metrics: …" that it writes every few seconds, numbers of all requests together.
+"""vLLM's log: numbers of all requests together, which it writes every few seconds.
 
-vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log. The mean acceptance length counts the bonus token, over the
-interval's steps; the rates per position are of all drafts of the interval.
+V1 (vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log): the line "SpecDecoding metrics: …" counts an interval. The
+mean acceptance length counts the bonus token, over the interval's steps; the rates per position are of all drafts of
+the interval. Its first versions wrote rate, "Accepted" and "Drafted" alone.
+
+V0 (vllm/spec_decode/metrics.py, engine/metrics.py): the line "Speculative metrics: …" counts since the server started.
+"Accepted" there counts each position by itself, also behind a rejected one; "emitted" tokens are those that stood, with
+the target's own. A draft has "Number of speculative tokens".
 """
 
 from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 from .importer import Contents, Importer, Numbers
+from .parts import parts_of
 from .request import MOST_REQUESTS
 from .source import Source
 
-LINE = re.compile(r"SpecDecoding metrics: (?P<rest>.*)")
-PART = re.compile(r"\b([A-Z][A-Za-z -]{0,60}?): ((?:\d{1,15}(?:\.\d{1,15})?(?:, |\b))+)")
+LINE = re.compile(r"(?P<version>SpecDecoding|Speculative) metrics: ?(?P<tail>.*)")
 AT = re.compile(r"(\d\d-\d\d \d\d:\d\d:\d\d)")
+ABOUT = "the number of drafts is not in this log: it was computed from mean lengths of two decimals"
+V0 = "accepted counts every position by itself, also behind a rejected one (vLLM V0): the length is emitted ÷ drafts"
 
 
 def read(source: Source) -> Contents | None:
     """The intervals, and all of them together."""
-    if "SpecDecoding metrics:" not in source.text:
+    if "SpecDecoding metrics" not in source.text and "Speculative metrics" not in source.text:
         return None
-    contents, accepted, drafted, steps = Contents(), 0, 0, 0.0
+    contents, sums, since = Contents(), dict[str, int](accepted=0, drafted=0), list[dict[str, Any]]()
+    steps, whole = 0.0, True
     for line in source.lines():
         if (match := LINE.search(line)) is None:
             continue
-        values: dict[str, object] = {}
-        for name, told in PART.findall(match["rest"]):
-            parts = [float(part) for part in told.rstrip(", ").split(", ")]
-            values[name] = parts if name.startswith("Per-position") else parts[0]
-        a, d, mean = (values.get(name) for name in ("Accepted", "Drafted", "Mean acceptance length"))
-        if isinstance(a, float) and isinstance(d, float):
-            accepted, drafted = accepted + int(a), drafted + int(d)
-            steps += _drafts(a, d, mean, values.get("Per-position acceptance rate"))
+        values = _values(match["tail"])
         if not values:
+            contents.unread += 1
             continue
         when = AT.search(line)
         contents.numbers.append(Numbers(when[1] if when else f"interval {len(contents.numbers) + 1}", values))
+        if match["version"] == "Speculative":
+            since.append(values)
+            continue
+        a, d, mean = (values.get(name) for name in ("Accepted", "Drafted", "Mean acceptance length"))
+        if isinstance(a, int | float) and isinstance(d, int | float):
+            sums["accepted"] += int(a)
+            sums["drafted"] += int(d)
+            steps += _drafts(a, d, mean, values.get("Per-position acceptance rate"))
+        else:
+            whole = False
     if len(contents.numbers) > MOST_REQUESTS:
         contents.notes.append(f"of {len(contents.numbers):,} intervals the first {MOST_REQUESTS} are shown")
         del contents.numbers[MOST_REQUESTS:]
-    if drafted:
-        pooled: dict[str, object] = {"Accepted": accepted, "Drafted": drafted, "Accepted ÷ drafted": accepted / drafted}
+    if sums["drafted"]:
+        accepted, drafted = sums["accepted"], sums["drafted"]
+        pooled: dict[str, Any] = {"Accepted": accepted, "Drafted": drafted, "Accepted ÷ drafted": accepted / drafted}
         if 0 < steps < math.inf:
             pooled["Mean acceptance length, about"] = 1 + accepted / steps
-        contents.numbers.insert(0, Numbers("all intervals, pooled", pooled))
+            sums |= {"drafts": round(steps)} if whole and round(steps) else {}
+            contents.notes += [] if float(steps).is_integer() else [ABOUT]
+        contents.numbers.insert(0, Numbers("all intervals, pooled", pooled, {**sums}))
+    if since and (ends := _ends(since)):
+        contents.notes.append(V0)
+        contents.numbers.insert(0, _since_start(ends))
     return contents
 
 
+def _values(tail: str) -> dict[str, Any]:
+    values = {name.replace("tokens tokens", "tokens"): value for name, value in parts_of(tail).items()}
+    return {n: [v] if n.startswith("Per-position") and isinstance(v, int | float) else v for n, v in values.items()}
+
+
+def _ends(since: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of counts that grow, the last of each start of the server."""
+    name = "Number of draft tokens"
+    counted = [values for values in since if isinstance(values.get(name), int)]
+    later = [*counted[1:], {name: -1}]
+    return [values for values, behind in zip(counted, later, strict=False) if behind[name] < values[name]]
+
+
+def _since_start(ends: list[dict[str, Any]]) -> Numbers:
+    drafted, accepted, emitted = (
+        sum(values.get(f"Number of {what} tokens") or 0 for values in ends) for what in ("draft", "accepted", "emitted")
+    )
+    lengths = [values.get("Number of speculative tokens") for values in ends]
+    drafts = sum(
+        v["Number of draft tokens"] // k for v, k in zip(ends, lengths, strict=True) if isinstance(k, int) and k
+    )
+    values: dict[str, Any] = {"accepted": accepted, "drafted": drafted, "emitted": emitted, "drafts": drafts}
+    totals = {"accepted": accepted, "drafted": drafted}
+    made = Numbers.of("since the server started", values, totals)
+    if drafts and emitted >= drafts:
+        made.values["Mean acceptance length"] = emitted / drafts
+    return made
+
+
 def _drafts(accepted: float, drafted: float, mean: object, rates: object) -> float:
-    """About how many drafts an interval had: by its mean acceptance length, and where nothing was accepted by the
-    positions of a draft; nan where neither says.
+    """Number of an interval's drafts, or about: all drafts as long as there are positions, where that fits the mean
+    acceptance length; else by this length, and where nothing was accepted by the positions; nan where neither says.
     """
-    if isinstance(mean, float) and mean > 1:
+    if isinstance(mean, int | float) and mean > 1:
+        if isinstance(rates, list) and rates and not drafted % len(rates):
+            drafts = drafted / len(rates)
+            if drafts and abs(1 + accepted / drafts - mean) <= 0.0051:
+                return drafts
         return accepted / (mean - 1)
-    if not accepted and isinstance(rates, list):
+    if not accepted and isinstance(rates, list) and rates:
         return drafted / len(rates)
     return math.nan if drafted else 0.0
 

@@ -2,91 +2,31 @@
 
 vLLM and whatever speaks OpenAI's API: ``GET /v1/models``, ``POST /v1/chat/completions`` and ``/v1/completions`` with
 vLLM's ``return_token_ids`` and ``vllm_xargs``. llama.cpp: ``POST /apply-template`` and ``/completion`` with
-``timings_per_token`` and ``return_tokens`` (tools/server/README.md), which tell its steps. Redirects are not followed,
-and no proxy is used: what is asked goes to the address that was typed.
+``timings_per_token`` and ``return_tokens`` (tools/server/README.md), which tell its steps.
 """
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from decoders.errors import UserError, why
 from decoders.importers.chat import text_of
 from decoders.importers.llama_server import steps_of
 from decoders.importers.values import dicts, number, whole
 
+from .answer import ANSWER_S, CONNECT_S, MOST_ANSWER, STREAM_S, WHOLE_S, Answer, ServerFault, error_text
 from .watching import Acceptance
 
-CONNECT_S, ANSWER_S = 10.0, 300.0  # most seconds for a first answer, and for the next chunk of a stream (a long prompt)
-MOST_ANSWER, MOST_STREAM = 4 << 20, 32 << 20  # bytes
+MOST_STREAM, MOST_FILE = 32 << 20, 16 << 20  # bytes of a stream that are read, and of its file that are kept
+MOST_CHUNKS = MOST_TOKENS = 20_000  # of a stream that are kept: far more than are asked for
 CHOICES = 5  # of the target's per token
 KINDS = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang"}  # by owned_by in GET /v1/models
 Chat = Sequence[Mapping[str, str]]
-
-
-class ServerFault(UserError):
-    """Why a server could not be asked, or did not finish, in one sentence."""
-
-
-class Answer:
-    """A server's answer of status 200, not yet read; ``close`` ends it from any thread. Raises ServerFault."""
-
-    def __init__(self, address: str, verb: str, path: str, body: Any = None, key: str = "", seconds: float = CONNECT_S):
-        self.where = f"{address}{path}"
-        parts = urlsplit(address)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        headers = {"Accept": "application/json", "Connection": "close"}
-        headers |= {"Authorization": f"Bearer {key}"} if key else {}
-        headers |= {"Content-Type": "application/json"} if body is not None else {}
-        data = None if body is None else json.dumps(body).encode()
-        connection = None
-        try:
-            connection = kind(str(parts.hostname), parts.port, timeout=CONNECT_S)
-            connection.connect()
-            self.socket = connection.sock
-            self.socket.settimeout(seconds)
-            connection.request(verb, f"{parts.path}{path}", data, headers)
-            self.response = connection.getresponse()
-        except (OSError, http.client.HTTPException, ValueError) as problem:
-            if connection is not None:
-                connection.close()
-            why = f"{address} does not answer ({_why(problem)})"
-            raise ServerFault(f"{why}: is the server up, and the port right?") from None
-        if self.response.status != 200:
-            raise self._fault()
-
-    def json(self) -> Any:
-        """All of it. Raises ServerFault where it is no JSON."""
-        try:
-            return json.loads(self.response.read(MOST_ANSWER))
-        except (OSError, http.client.HTTPException, ValueError, RecursionError):
-            raise ServerFault(f"{self.where} does not answer in JSON: is it vLLM, llama.cpp or their like?") from None
-        finally:
-            self.response.close()
-
-    def close(self) -> None:
-        """End it: whoever reads gets nothing more, and the server notices."""
-        with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
-
-    def _fault(self) -> ServerFault:
-        status = self.response.status
-        if status in (401, 403):
-            self.response.close()
-            return ServerFault(f"{self.where} refuses the request ({status}): give the API key that it asks for")
-        fault: Any = None
-        with contextlib.suppress(ServerFault):
-            fault = self.json()
-        said = _error_text(fault.get("error", fault.get("detail", fault)) if isinstance(fault, dict) else fault)
-        return ServerFault(f"{self.where} answers {status}{f': {said}' if said else ''}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +40,9 @@ class Server:
     model: str
     key: str = field(default="", repr=False)
 
-    def post(self, path: str, body: Any, seconds: float = CONNECT_S) -> Answer:
+    def post(self, path: str, body: Any, seconds: float = CONNECT_S, whole: float = WHOLE_S) -> Answer:
         """Its answer to JSON, not yet read. Raises ServerFault."""
-        return Answer(self.address, "POST", path, body, self.key, seconds)
+        return Answer(self.address, "POST", path, body, self.key, seconds, whole)
 
 
 def checked_address(text: str) -> str:
@@ -149,16 +89,18 @@ class Stream:
         self.began: float | None = None  # when the first token came, and the last
         self.last = 0.0
         self.closed = False
-        self._tokens = self._size = 0
+        self._tokens = self._size = self._kept = 0
         self._counts: list[tuple[int, int, int, float | None]] = []  # of llama.cpp's chunks, as ``steps_of`` takes them
         self._answer: Answer | None = None
 
     def __iter__(self) -> Iterator[str]:
         """Pieces of text. Raises ServerFault where the server ends in the middle; ``file`` has what came until then."""
         path, body = self._request()
-        self._answer = answer = self.server.post(path, body, ANSWER_S)
-        with answer.response:
+        self._answer = answer = self.server.post(path, body, ANSWER_S, STREAM_S)
+        try:
             yield from self._pieces(answer)
+        finally:
+            answer.end()
 
     def _pieces(self, answer: Answer) -> Iterator[str]:
         ended, lost = False, ""
@@ -166,22 +108,26 @@ class Stream:
             try:
                 line = answer.response.readline(MOST_ANSWER)
             except (OSError, http.client.HTTPException, ValueError) as problem:
-                line, lost = b"", f" ({_why(problem)})"
+                line, lost = b"", f" ({answer.reason(problem)})"
             if not line:
                 break
             self._size += len(line)
             if self._size > MOST_STREAM:
                 raise ServerFault(f"the answer has more than {MOST_STREAM >> 20} MiB, and no more are read")
+            if len(self.lines) >= MOST_CHUNKS or self._kept > MOST_FILE:
+                raise ServerFault(f"the answer has more than {len(self.lines):,} chunks, and no more are read")
             ended = ended or line.strip() == b"data: [DONE]"
             if (value := _event(line)) is None:
                 continue
             if fault := value.get("error"):
-                raise ServerFault(f"{self.server.address} answers: {_error_text(fault)}")
+                raise ServerFault(f"{self.server.address} answers: {error_text(fault)}")
             text, over = self._add(value)
             ended = ended or over
             if text:
                 yield text
-        if not ended and not self.closed:
+        if answer.expired:
+            lost = f" (it was not done within {answer.whole:,.0f} s)"
+        if (not ended or answer.expired) and not self.closed:
             raise ServerFault(f"{self.server.address} ended in the middle of its answer{lost}")
 
     @property
@@ -229,14 +175,15 @@ class Stream:
     def _add(self, value: dict[str, Any]) -> tuple[str, bool]:
         """Take in a chunk: its text, and whether it is the last."""
         now = time.perf_counter()
+        if self._tokens + (new := _count_tokens(value)) > MOST_TOKENS:
+            raise ServerFault(f"the answer has more than {MOST_TOKENS:,} tokens, and no more are read")
         self.lines.append(json.dumps({"t": round(now, 6), "data": value}, ensure_ascii=False))
+        self._kept += len(self.lines[-1])
         if isinstance(key := value.get("id"), str):
             self.key = self.key or key
         choice = next(iter(dicts(value.get("choices"))), {})
         delta = choice.get("delta")
         text = text_of(delta if isinstance(delta, dict) else choice or value)
-        ids = choice.get("token_ids") or value.get("tokens")
-        new = len(ids) if isinstance(ids, list) else bool(text)
         timings = value.get("timings")
         if isinstance(timings, dict):
             counts = [whole(timings.get(name)) or 0 for name in ("predicted_n", "draft_n", "draft_n_accepted")]
@@ -245,6 +192,20 @@ class Stream:
             self.began, self.last = self.began or now, now
             self._tokens += new
         return text, value.get("stop") is True
+
+
+def _count_tokens(value: dict[str, Any]) -> int:
+    """Number of tokens that a chunk tells, by the longest of its lists."""
+    choice = next(iter(dicts(value.get("choices"))), {})
+    told = choice.get("logprobs")
+    told = told if isinstance(told, dict) else {}
+    lists = (choice.get("token_ids"), value.get("tokens"), told.get("content"), told.get("tokens"))
+    delta = choice.get("delta")
+    text = text_of(delta if isinstance(delta, dict) else choice or value)
+    ids = choice.get("token_ids") or value.get("tokens")
+    if isinstance(ids, list) and not any(isinstance(one, list) and len(one) > len(ids) for one in lists):
+        return len(ids)
+    return max([int(bool(text)), *(len(one) for one in lists if isinstance(one, list))])
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
@@ -257,16 +218,3 @@ def _event(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def _error_text(fault: Any) -> str:
-    """A server's own sentence, bounded and in one line; "" where it says none."""
-    words = fault.get("message") if isinstance(fault, dict) else fault
-    text = "" if words is None else " ".join(str(words).split())
-    return "".join(c for c in text if c.isprintable())[:300]
-
-
-def _why(problem: Exception) -> str:
-    if isinstance(problem, TimeoutError):
-        return "no answer in time"
-    return why(problem)[:120]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -14,6 +12,8 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.importers.prometheus import PLACE, SERVERS, samples
+
+from .answer import Answer, ServerFault
 
 LIVE_FILES = "live-*.jsonl"
 WINDOW = 10.0  # seconds over which tokens per second are counted
@@ -140,12 +140,9 @@ class Metrics:
     def look(self) -> Acceptance:
         """The server's counts now. Raises UserError where it does not answer, or has no such metrics."""
         try:
-            with urllib.request.urlopen(self.address, timeout=5) as answer:
-                text = answer.read(MOST_METRICS).decode("utf-8", "replace")
-        except (urllib.error.URLError, OSError, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            words = f"{self.address} does not answer ({reason}): is the server up, with its metrics on?"
-            raise UserError(words) from None
+            text = Answer(self.address, "GET", "", seconds=5).read(MOST_METRICS).decode("utf-8", "replace")
+        except (ServerFault, ValueError) as fault:
+            raise UserError(f"{fault} Are its metrics on?") from None
         seen = read_metrics(text)
         now = time.monotonic()
         if self._last is not None and now > self._last[0]:

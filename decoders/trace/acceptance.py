@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +39,9 @@ class AcceptanceSums:
     """The sums that every definition is a quotient of; they add up over runs.
 
     A run counts as far as it is known: an imported one may know its steps and what they ``accepted``, but not what was
-    drafted. ``stood`` counts the accepted tokens of runs that know both.
+    drafted, or a server's totals alone. ``stood`` counts the accepted tokens of runs that know both step by step,
+    ``rate_accepted`` those of all ``drafted`` tokens, ``length_accepted`` those of all ``drafts``; ``first_drafts`` are
+    the drafts whose first position is known.
     """
 
     steps: int = 0
@@ -53,6 +55,9 @@ class AcceptanceSums:
     first: int = 0
     overlap: float = 0.0
     positions: int = 0
+    rate_accepted: int = 0
+    length_accepted: int = 0
+    first_drafts: int = 0
 
     def __add__(self, other: AcceptanceSums) -> AcceptanceSums:
         return AcceptanceSums(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
@@ -69,19 +74,43 @@ class AcceptanceSums:
             counted.drafted, counted.depth = sum(steps["drafted"]), sum(steps["depth"])
             counted.stood, counted.tested = int(decided.stood.sum()), len(decided.stood)
             counted.first = int(decided.stood[decided.depth == 1].sum())
+            counted.rate_accepted = counted.length_accepted = counted.stood
+            counted.first_drafts = counted.drafts
+        elif totals := (trace.run.get("imported") or {}).get("totals"):
+            counted += cls.of_totals({name: n for name, n in totals.items() if not counted.steps or name != "steps"})
+        return counted
+
+    @classmethod
+    def of_totals(cls, totals: Mapping[str, Any]) -> AcceptanceSums:
+        """Of a server's totals: ``tokens``, ``steps``, ``drafts``, ``drafted``, ``accepted``, as far as it tells them.
+
+        >>> AcceptanceSums.of_totals({"drafted": 8, "accepted": 3}).values()["draft_acceptance"]
+        0.375
+        """
+        tokens, steps, drafts, drafted, accepted = (
+            totals.get(name) for name in ("tokens", "steps", "drafts", "drafted", "accepted")
+        )
+        counted = cls()
+        if drafted is not None and accepted is not None:
+            counted.drafted, counted.rate_accepted = drafted, accepted
+        if drafts and accepted is not None:
+            counted.drafts, counted.length_accepted = drafts, accepted
+        if steps and tokens is not None and (accepted is not None or tokens >= steps):
+            counted.steps, counted.emitted = steps, tokens
+            counted.accepted = tokens - steps if accepted is None else accepted
         return counted
 
     def values(self) -> dict[str, float | None]:
         """Every definition by key; None where nothing was drafted (or, for β, nothing was compared)."""
-        length = ratio(self.stood, self.drafts)
+        length = ratio(self.length_accepted, self.drafts)
         return {
             "tokens_per_step": ratio(self.accepted + self.steps, self.steps),
             "emitted_per_step": ratio(self.emitted, self.steps),
             "acceptance_length": None if length is None else 1 + length,
-            "draft_acceptance": ratio(self.stood, self.drafted),
+            "draft_acceptance": ratio(self.rate_accepted, self.drafted),
             "depth_acceptance": ratio(self.stood, self.depth),
             "tested_acceptance": ratio(self.stood, self.tested),
-            "first_acceptance": ratio(self.first, self.drafts),
+            "first_acceptance": ratio(self.first, self.first_drafts),
             "beta": ratio(self.overlap, self.positions),
         }
 
@@ -137,7 +166,7 @@ class Acceptance:
 
     def depths(self) -> list[dict[str, Any]]:
         """Per depth from 1 on: how many were decided and stood, and both rates."""
-        drafts = self.pooled.drafts
+        drafts = self.pooled.first_drafts
         return [
             {
                 "depth": depth, "decided": self.decided[depth], "stood": self.stood[depth], "drafts": drafts,

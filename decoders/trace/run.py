@@ -281,6 +281,7 @@ class RunImported(TypedDict, total=False):
     warnings: list[str]
     text: str
     served: str
+    totals: dict[str, Any]
 
 
 class RunSource(TypedDict, total=False):

@@ -16,17 +16,32 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    options.file(parser, "traces", ".spectrace files", "TRACE", nargs="+")
+    options.file(parser, "traces", ".spectrace files, or logs and answers of servers", "TRACE", nargs="+")
+    parser.add_argument(
+        "--by", choices=("cached",), help="split each set by the server's cached tokens of the prompt: none, or some"
+    )
     options.flag(parser, "--json", "everything, by position, context, class, segment and origin too")
 
 
 def run(args: argparse.Namespace) -> int:
+    from decoders.importers.importer import ImportResult
     from decoders.trace.acceptance import DEFINITIONS
     from specviz.pages.acceptance.sets import RunCounts, pooled_by_method
 
-    sets = pooled_by_method(RunCounts.of(trace) for path in args.traces for trace in common.read_traces(path))
+    runs, rates = list[RunCounts](), list[ImportResult]()
+    for path in args.traces:
+        traces, opened = common.read_runs(path)
+        runs += [RunCounts.of(trace, args.by) for trace in traces]
+        if opened is not None:
+            runs += [RunCounts.of_totals(opened.title, one.totals) for one in opened.numbers if one.totals]
+            if not traces and not any(one.totals for one in opened.numbers):
+                rates.append(opened)
+    sets = pooled_by_method(runs)
     if args.json:
         return common.print_json(sets, indent=1)
+    for opened in rates:
+        common.say(f"{opened.title} gives rates and no counts, so that nothing can be pooled:")
+        common.show_numbers(opened)
     for one in sets:
         rows = [
             (d.label, d.formula, *(_text_of(one[how][d.key], d.unit) for how in ("pooled", "means")), d.used)

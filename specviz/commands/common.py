@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from decoders import Prompt, Target, Trace
+    from decoders.importers.importer import ImportResult
     from decoders.prompt.files import PromptRecord
     from decoders.prompt.prompt import Pool
     from decoders.study.measure.stock import StockModel
@@ -110,7 +111,11 @@ def stock_model(args: argparse.Namespace, target: Target) -> StockModel:
 
 
 def chosen_methods(
-    target: Target, names: Sequence[str] | None, sets: Sequence[str], prompts: Sequence[Prompt] = (), *,
+    target: Target,
+    names: Sequence[str] | None,
+    sets: Sequence[str],
+    prompts: Sequence[Prompt] = (),
+    *,
     verifier: Sequence[str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Methods by name with their checked parameters, and, of "all", a sentence for each that is left out: a part is
@@ -307,19 +312,42 @@ def first_set(args: argparse.Namespace, *names: str) -> str:
 
 def read_traces(path: Path) -> list[Trace]:
     """The runs in a file: a trace, or what ``specviz import`` reads. Raises TraceError or ImportFault."""
+    return read_runs(path)[0]
+
+
+def read_runs(path: Path) -> tuple[list[Trace], ImportResult | None]:
+    """The runs in a file, and what was imported where it is a server's: that may have numbers and no run. Raises as
+    ``read_traces`` does.
+    """
     from decoders.importers import NotALog, open_log
     from decoders.trace.files import load
     from decoders.trace.tables import TraceError
 
     try:
-        return [load(path)]
+        return [load(path)], None
     except TraceError as fault:
         if not path.is_file() or path.suffix == ".spectrace":
             raise
         try:
-            return open_log(read_log(path), path.name).traces
+            opened = open_log(read_log(path), path.name)
+            return opened.traces, opened
         except NotALog:
             raise fault from None
+
+
+def show_numbers(opened: ImportResult, totals: bool = False) -> None:
+    """Print what a server says of many requests, a table each; with ``totals`` only those that count no tokens."""
+    for numbers in opened.numbers:
+        rows = [(visible(name), _plain(value)) for name, value in numbers.values.items()]
+        if not totals or not numbers.totals:
+            show_table(("number", "value"), rows, visible(numbers.title), right=1)
+
+
+def _plain(value: Any) -> str:
+    """A number for a table; of a list all of them."""
+    if isinstance(value, list):
+        return ", ".join(_plain(item) for item in value)
+    return f"{value:g}" if isinstance(value, float) else visible(str(value))
 
 
 def read_log(path: Path) -> bytes:

@@ -32,6 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders.importers import open_log
+    from decoders.importers.fields import about_drafts, field_words
     from decoders.importers.importer import ImportResult
     from decoders.trace.files import SUFFIX, load, save
 
@@ -62,12 +63,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         return common.print_json(result)
     common.say(f"{args.log.name}: {opened.title}")
-    for one in opened.numbers:
-        rows = [(name, _text_of(value)) for name, value in one.values.items()]
-        common.show_table(("number", "value"), rows, one.title, right=1)
+    common.show_numbers(opened)
     for row in result["runs"]:
         drafts = "" if row["accepted"] is None else f", {row['accepted']} of them drafted and accepted"
         common.say(f"{row['file']}: {plural(row['tokens'], 'token')} in {row['steps_words']}{drafts}")
+        if words := _totals(row["totals"]):
+            common.say(f"  the server counts {words}")
+        if fields := about_drafts(row["said"]):
+            common.say(f"  it says {common.visible(field_words(fields))}")
         if row["unknown"]:
             common.say(f"  not recorded: {', '.join(row['unknown'])}")
         if row["redrafted"]:
@@ -115,13 +118,21 @@ def _about(trace: Trace, path: Path) -> dict[str, Any]:
         "steps": None if "steps" in unknown else steps,
         "steps_words": "steps that are not recorded" if "steps" in unknown else plural(steps, "step"),
         "accepted": run.get("metrics", {}).get("accepted"), "unknown": unknown, "said": imported["said"],
+        "totals": imported.get("totals", {}),
         "redrafted": run.get("redrafted"),
         "notes": [*imported.get("warnings", ()), *imported["notes"]],
     }  # fmt: skip
 
 
-def _text_of(value: Any) -> str:
-    """A number for the table; of a list all of them."""
-    if isinstance(value, list):
-        return ", ".join(_text_of(one) for one in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _totals(totals: dict[str, Any]) -> str:
+    """A server's counts in words; "" where none is of drafts."""
+    drafted, accepted, steps, cached = (totals.get(name) for name in ("drafted", "accepted", "steps", "cached"))
+    words = []
+    if drafted is not None and accepted is not None:
+        share = f" ({accepted / drafted:.1%})" if drafted else ""
+        words.append(f"{accepted:,} of {plural(drafted, 'drafted token')} accepted{share}")
+    if steps and "tokens" in totals:
+        words.append(f"{plural(totals['tokens'], 'token')} in {plural(steps, 'step')}")
+    if cached is not None:
+        words.append(f"{plural(cached, 'cached token')} of the prompt")
+    return ", ".join(words)

@@ -14,6 +14,11 @@ from .controls import ControlOutcome
 from .forced_drafts import PlacedDrafts
 
 LOSS = 0.7  # of the drafted tokens that the same drafter has accepted here; below it the server loses them
+LENGTHS = (
+    "Mean acceptance length", "Mean acceptance length, about", "mean acceptance length (1 + accepted ÷ drafts)",
+    "mean acceptance length",
+)  # fmt: skip
+POSITIONS = ("Per-position acceptance rate", "acceptance by position (of all drafts)", "acceptance rate per position")
 NEAR = 0.5  # of the distance to the drafter as it is: a control that is nearer looks like the server's fault
 
 
@@ -37,8 +42,8 @@ class ServerNumbers:
             return cls(length, tuple(row["unconditional"] or 0.0 for row in total.depths()))
         lengths, rates = list[float](), list[list[float]]()
         for numbers in opened.numbers:
-            mean = numbers.values.get("Mean acceptance length", numbers.values.get("Mean acceptance length, about"))
-            position = numbers.values.get("Per-position acceptance rate")
+            mean = next((numbers.values[name] for name in LENGTHS if name in numbers.values), None)
+            position = next((numbers.values[name] for name in POSITIONS if name in numbers.values), None)
             if isinstance(mean, int | float):
                 lengths.append(float(mean))
             if isinstance(position, list):

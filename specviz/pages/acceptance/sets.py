@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from decoders.trace.acceptance import DEFINITIONS, Acceptance
+from decoders.trace.acceptance import DEFINITIONS, Acceptance, AcceptanceSums
 from decoders.trace.load import Load, at_batches, break_even_curve, chain_numbers, for_sglang, for_vllm, tiers
 from decoders.trace.metrics import draft_cost, ratio
 from decoders.trace.policies import compare, costs_of, offers_of
@@ -30,13 +30,28 @@ class RunCounts:
     forced: bool = False  # it wrote a given answer, which says nothing of the method's own acceptance
 
     @classmethod
-    def of(cls, trace: Trace) -> RunCounts:
+    def of(cls, trace: Trace, by: str | None = None) -> RunCounts:
+        """Of a run; ``by`` "cached" puts runs whose prompt a server had cached apart from the others."""
         method = trace.run["method"]
-        group = method["name"], str(method.get("title") or method["name"]), bool(method.get("lossless", True))
+        title = str(method.get("title") or method["name"])
+        title += f", {cached_words(trace)}" if by == "cached" else ""
+        group = method["name"], title, bool(method.get("lossless", True))
         told = {signal: outcomes(trace, signal) for signal in signals([trace])}
         row = trace.run.get("one_row")
         earlier = not isinstance(row, dict) or row.get("run") != trace.run.get("id")
         return cls(group, Acceptance.of(trace), told, draft_cost(trace), earlier, bool(trace.run.get("forced")))
+
+    @classmethod
+    def of_totals(cls, title: str, totals: Mapping[str, Any]) -> RunCounts:
+        """Of a server's totals of many requests, which have no steps."""
+        counted = AcceptanceSums.of_totals(totals)
+        return cls(("imported", title, True), Acceptance(counted, [counted]), {}, None, False)
+
+
+def cached_words(trace: Trace) -> str:
+    """State of the server's prefix cache at a run, in words: its count of the prompt's cached tokens."""
+    cached = ((trace.run.get("imported") or {}).get("totals") or {}).get("cached")
+    return "cached tokens not told" if cached is None else "some of the prompt cached" if cached else "none cached"
 
 
 def lengths_by_method(traces: Iterable[Trace], load: Load | None) -> list[dict[str, Any]]:
