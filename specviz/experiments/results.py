@@ -105,9 +105,9 @@ class Results:
 
     def to_csv(self) -> str:
         """Every run, as CSV for a spreadsheet."""
-        return self._guarded().to_csv(index=False, lineterminator="\r\n")
+        return self._guard_cells().to_csv(index=False, lineterminator="\r\n")
 
-    def _guarded(self) -> pd.DataFrame:
+    def _guard_cells(self) -> pd.DataFrame:
         """Every run; text that a spreadsheet would run as a formula has an apostrophe."""
         frame = self.frame
         for name in filter(is_text, frame.columns):
@@ -135,7 +135,7 @@ class Results:
     def files(self) -> dict[str, str]:
         """The results' files by name."""
         about = json.dumps({"schema": SCHEMA, **self.about}, indent=1, ensure_ascii=False)
-        return {ABOUT: about, RUNS: self._guarded().to_csv(index=False)}
+        return {ABOUT: about, RUNS: self._guard_cells().to_csv(index=False)}
 
     def to_zip(self) -> bytes:
         """Both files as one, for a download."""
