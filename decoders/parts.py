@@ -290,6 +290,7 @@ def _open_checkpoint(target: Target, kind: str, place: str, fit: Callable[[Publi
         network: Any = kinds()[kind].network(made.config)
     network.load_state_dict(made.weights, assign=True)
     to_target(network, target)
+    check_finite(network, head.name)
     more = made.settle(network) if made.settle is not None else {}
     network.about = {"kind": kind, "from": head.name, **made.about, **more}
     for words in network.about.get("warnings", ()):
@@ -369,6 +370,7 @@ def _open(part: Part, weights: Path, target: Target) -> nn.Module:
     except (RuntimeError, KeyError, SafetensorError) as error:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
     to_target(model, target)
+    check_finite(model, str(weights))
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:24]
     title = kinds()[part.kind].title
     trained = {
@@ -391,3 +393,14 @@ def to_target(model: nn.Module, target: Target) -> nn.Module:
             if model.config.shared:
                 object.__setattr__(model, "head", pack_if_faster(model.head))
     return model
+
+
+def check_finite(model: nn.Module, place: str) -> None:
+    """Raise UserError where weights are not finite: what is drafted by them would mean nothing."""
+    for name, weights in model.named_parameters():
+        if weights.is_floating_point() and not all(bool(torch.isfinite(end)) for end in torch.aminmax(weights)):
+            kind = str(weights.dtype).removeprefix("torch.")
+            raise UserError(
+                f"{place} has weights that are not finite (NaN or infinity in {kind}), in {name}: get the part anew, "
+                "or train it again"
+            )
