@@ -20,7 +20,7 @@ from decoders.draft_models.fit import Fit
 from decoders.draft_models.part_files import PartFiles, Source
 from decoders.draft_models.published import Published
 from decoders.draft_models.stored_weights import read_weights, stored_form
-from decoders.folders import settings_folder
+from decoders.folders import refuse_pointer, settings_folder
 from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, kinds
 from decoders.model.engines.linear import pack, pack_if_faster, packable
 from decoders.model.files.catalog import SHIPPED, current_key, shipped_key
@@ -170,6 +170,7 @@ def is_part(folder: Path) -> bool:
 def read_part(folder: Path) -> Part:
     """A part's description. Raises UserError in one sentence."""
     path = folder / DESCRIPTION
+    refuse_pointer(path)
     try:
         if path.stat().st_size > MOST_JSON:
             raise ValueError(f"a description of {path.stat().st_size >> 20} MiB")
@@ -273,6 +274,7 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
     weights = place / WEIGHTS
     if not weights.is_file():
         raise UserError(f"{place} holds no usable part: {WEIGHTS} is missing")
+    refuse_pointer(weights)
     version = (kind, str(place.resolve()), weights.stat().st_mtime_ns)
     if version not in target.companions:
         target.companions[version] = _open(part, weights, target)

@@ -236,6 +236,7 @@ interface Run {
   opens?: number;
   plain_run?: string;
   category?: string;
+  passed_over?: string[];
   unknown?: string[];
   imported?: RunImported;
   recorded_from?: RunSource;

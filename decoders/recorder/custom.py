@@ -115,7 +115,9 @@ def generate(
         about = describe(entry, values, decoding)
         if isinstance(decoding.verifier.chooser, ProcessedChooser):
             note_processors(about["method"], [type(processor).__name__ for processor in processors])
-        recorder.add([Run.of(decoding, about, recorder.title).finish()])
+        run = Run.of(decoding, about, recorder.title)
+        run.trace.run.pop("passed_over", None)  # the call's processors are asked
+        recorder.add([run.finish()])
     if streamer is not None:
         streamer.end()
     if generation_config.return_dict_in_generate:

@@ -50,6 +50,7 @@ class RunRecord(TypedDict, total=False):
     opens: int
     plain_run: str
     category: str
+    passed_over: list[str]
     unknown: list[str]
     imported: RunImported
     recorded_from: RunSource

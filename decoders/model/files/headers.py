@@ -7,12 +7,14 @@ import struct
 from pathlib import Path
 
 from decoders.errors import UserError, first_line
+from decoders.folders import refuse_pointer
 
 MOST_HEADER = 100 << 20  # bytes, as the format has it
 
 
 def tensor_sizes(file: Path) -> dict[str, tuple[tuple[int, ...], int]]:
     """Name → shape and bytes of a safetensors file's tensors. Raises UserError for a damaged file."""
+    refuse_pointer(file)
     try:
         with file.open("rb") as opened:
             (length,) = struct.unpack("<Q", opened.read(8))
