@@ -46,6 +46,9 @@ export function badges(owner) {
     const words = `The model's own settings ask for ${run.passed_over.join(", ")}; runs here do not apply that.`;
     list.push(owner.tip.explained("span.sv-chip", words, `${plural(run.passed_over.length, "setting")} not applied`));
   }
+  if (run.left_out?.length) {
+    list.push(owner.tip.explained("span.sv-chip", run.left_out.join(" "), "recorded in part"));
+  }
   if (run.recomputed) {
     const by = `Probabilities, ranks and first choices are those of ${run.model?.name}, which read the text again.`;
     list.push(owner.tip.explained("span.sv-chip", by, "recomputed here"));
