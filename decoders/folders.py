@@ -31,6 +31,31 @@ ROOT = Path(__file__).resolve().parent.parent
 ASSETS = next((folder for folder in [ROOT / "specviz_assets"] if folder.is_dir()), ROOT / "assets")
 
 
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"  # how the text begins that stands for a large file
+
+
+def pointer_words(file: Path | None = None, data: bytes | None = None) -> str | None:
+    """A sentence for a file that is only a Git LFS pointer, by its first bytes; None for any other."""
+    if data is None:
+        try:
+            with Path(str(file)).open("rb") as opened:
+                data = opened.read(len(LFS_POINTER))
+        except OSError:
+            return None
+    if not data.startswith(LFS_POINTER):
+        return None
+    return (
+        f"{file or 'this file'} is a Git LFS pointer, which stands for the file and does not hold it: run `git lfs "
+        "pull` in its repository, or download the file itself"
+    )
+
+
+def refuse_pointer(file: Path) -> None:
+    """Raise UserError for a file that is only a Git LFS pointer."""
+    if words := pointer_words(file):
+        raise UserError(words)
+
+
 def settings_folder() -> Path:
     """Folder of the user's own (calibrations, trained parts): ``SPECVIZ_HOME``, or where settings belong."""
     if home := os.environ.get("SPECVIZ_HOME"):

@@ -12,3 +12,5 @@ UNDER = "@"  # between a method's name and that of the verifier that judges its 
 QUICK = "pld"  # a lossless method that needs nothing: where only the target's own text is wanted, soon
 COMPARED = (QUICK, USUAL, "adapld")  # what is compared where nothing is chosen
 PROMPT_TOKENS = "ppd"  # the kind of part whose trees are designed here (`specviz tree`, the page Trees)
+
+AFTER_STOP, BEHIND_END = NEVER_JUDGED = "after stop", "behind the output's end"  # of nodes behind the last token

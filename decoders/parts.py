@@ -20,7 +20,7 @@ from decoders.draft_models.fit import Fit
 from decoders.draft_models.part_files import PartFiles, Source
 from decoders.draft_models.published import Published
 from decoders.draft_models.stored_weights import read_weights, stored_form
-from decoders.folders import settings_folder
+from decoders.folders import refuse_pointer, settings_folder
 from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, kinds
 from decoders.model.engines.linear import pack, pack_if_faster, packable
 from decoders.model.files.catalog import SHIPPED, current_key, shipped_key
@@ -170,6 +170,7 @@ def is_part(folder: Path) -> bool:
 def read_part(folder: Path) -> Part:
     """A part's description. Raises UserError in one sentence."""
     path = folder / DESCRIPTION
+    refuse_pointer(path)
     try:
         if path.stat().st_size > MOST_JSON:
             raise ValueError(f"a description of {path.stat().st_size >> 20} MiB")
@@ -273,6 +274,7 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
     weights = place / WEIGHTS
     if not weights.is_file():
         raise UserError(f"{place} holds no usable part: {WEIGHTS} is missing")
+    refuse_pointer(weights)
     version = (kind, str(place.resolve()), weights.stat().st_mtime_ns)
     if version not in target.companions:
         target.companions[version] = _open(part, weights, target)
@@ -290,6 +292,7 @@ def _open_checkpoint(target: Target, kind: str, place: str, fit: Callable[[Publi
         network: Any = kinds()[kind].network(made.config)
     network.load_state_dict(made.weights, assign=True)
     to_target(network, target)
+    check_finite(network, head.name)
     more = made.settle(network) if made.settle is not None else {}
     network.about = {"kind": kind, "from": head.name, **made.about, **more}
     for words in network.about.get("warnings", ()):
@@ -369,6 +372,7 @@ def _open(part: Part, weights: Path, target: Target) -> nn.Module:
     except (RuntimeError, KeyError, SafetensorError) as error:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
     to_target(model, target)
+    check_finite(model, str(weights))
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:24]
     title = kinds()[part.kind].title
     trained = {
@@ -391,3 +395,14 @@ def to_target(model: nn.Module, target: Target) -> nn.Module:
             if model.config.shared:
                 object.__setattr__(model, "head", pack_if_faster(model.head))
     return model
+
+
+def check_finite(model: nn.Module, place: str) -> None:
+    """Raise UserError where weights are not finite: what is drafted by them would mean nothing."""
+    for name, weights in model.named_parameters():
+        if weights.is_floating_point() and not all(bool(torch.isfinite(end)) for end in torch.aminmax(weights)):
+            kind = str(weights.dtype).removeprefix("torch.")
+            raise UserError(
+                f"{place} has weights that are not finite (NaN or infinity in {kind}), in {name}: get the part anew, "
+                "or train it again"
+            )

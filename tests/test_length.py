@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoders import Prompt, UserError, generate, load, record, save
+from decoders import Prompt, Sampling, UserError, generate, load, record, save
 from decoders.draft.draft import Candidates, Draft
+from decoders.draft.params import controls
 from decoders.draft.pruning import pruned_draft
 from decoders.draft.survival import BINS, DEPTHS, LEAST, MOST, NO_SIGNAL, PROBABLE, Survival, count_match
 from decoders.draft.survival import _of_candidate as of_candidate
 from decoders.draft.tree import DraftTree
+from decoders.draft.undrawn import Undrawn, without_draws
+from decoders.drafters import methods, select_method
+from decoders.drafters.sps import open_drafter
 from decoders.engine.decoding import Decoding
 from decoders.engine.length import REST, ROUTE, TRIAL, AutoLength, DraftingTime
 from decoders.engine.row_costs import Curve, RowCosts
@@ -24,7 +28,7 @@ from decoders.trace.reliability import outcomes, pool_runs, signals
 from decoders.verifiers.match import judged
 
 from .drafts import save_tiny_part
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids, save_model, tiny_target
 from .tiers import matrix
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -64,8 +68,6 @@ def test_the_output_is_plain_decodings_whatever_is_left_out(method: str) -> None
 
 
 def test_a_sampled_run_draws_plain_decodings_tokens() -> None:
-    from decoders import Sampling
-
     target, prompt, drawing = tiny_target(), Prompt.from_ids(prompt_ids(2) * 3), Sampling(0.9, seed=3)
     made = [
         token
@@ -324,7 +326,98 @@ def test_a_drawn_chain_is_cut_by_nothing_that_stands_behind_the_cut(deep: int) -
     length = AutoLength(RowCosts(Curve((1, 9), (10.0, 34.0), "a test"), follows=False))
     one, other = (np.append(1.0, random.uniform(0.2, 0.95, 6)) for _ in range(2))
     other[: deep + 1] = one[: deep + 1]
-    assert (length._stop(one) >= deep) == (length._stop(other) >= deep)
+    assert (length.drawn_depth(one) >= deep) == (length.drawn_depth(other) >= deep)
+
+
+DRAWN = sorted(  # methods that draw their tokens in a sampled run
+    name for name, method in methods().items()
+    for control in controls(method.params) if control.name == "rule" and "ratio" in control.choices
+)  # fmt: skip
+
+
+class Scattered(Survival):
+    """A model in which every number that it looks at moves the estimate."""
+
+    def __init__(self, random: np.random.Generator) -> None:
+        self.random = random
+        super().__init__()
+
+    def _block(self, name: str) -> int:
+        known = name in self.blocks
+        at = super()._block(name)
+        if not known:
+            self.weights[at : at + BINS] = self.random.normal(0, 0.6, BINS).tolist()
+        return at
+
+
+def ended_at(draft: Draft, depth: int, random: np.random.Generator) -> Draft:
+    """The draft as it might be had another token been drawn at a depth: that one and all behind are other ones, with
+    other numbers, and the draft ends somewhere there.
+    """
+    count = 1 + int(random.integers(depth, draft.tree.drafted + 3))
+    more = tuple(int(token) for token in random.integers(0, 300, count - depth))
+    q = draft.probabilities
+    assert q is not None
+    terms = {
+        name: np.append(np.asarray(values, dtype=float)[: depth + (name == "confidence")], random.random(count))[:count]
+        for name, values in draft.terms.items()
+    }
+    return replace(
+        draft, tree=DraftTree.chain(draft.tree.tokens[0], (*draft.tree.tokens[1:depth], *more)),
+        origins=(*draft.origins[:depth], *("other",) * (count - depth)), sources=(-1,) * count,
+        probabilities=(*q[:depth], *random.random(count - depth).tolist()), terms=terms, distributions=None,
+        notes={}, layout=None, looks=None, lattice=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", ["ratio", "block"])
+@pytest.mark.parametrize("method", DRAWN)
+def test_a_position_is_verified_or_not_before_its_token_is_drawn(method: str, rule: str, tmp_path) -> None:
+    """Whatever else had been drawn from a position on, and however long the draft had become by it: the position is
+    verified in all cases or in none. (DSpark with its threshold ends a draft by the token before.)
+    """
+    target, random = tiny_target(), np.random.default_rng(3)
+    params: dict[str, Any] = {"rule": rule, **({"threshold": 0.4} if method == "dspark" else {})}
+    part = select_method(method, {})[0].part
+    assert part is not None
+    if method == "sps+ppd":
+        params["drafter"] = save_model(tmp_path, "llama", 2)
+        save_tiny_part(open_drafter(target, params["drafter"]), "ppd")
+    else:
+        save_tiny_part(target, part.kind.name)
+    decided = set[tuple[bool, bool]]()
+    for seed in range(4):
+        run = Decoding.of(
+            target, Prompt.from_ids(prompt_ids(seed) * 2), method, params, sampling=Sampling(1.0, seed=seed),
+            max_new_tokens=NEW,
+        )  # fmt: skip
+        run.prefill()
+        assert run.session is not None
+        for step, cost in zip(run, np.linspace(10.2, 15, 12).tolist(), strict=False):
+            if not step.draft.drawn:
+                continue
+            curve = Curve((1, 2, 9), (10.0, cost, cost + 0.6), "a test")
+            length = AutoLength(RowCosts(curve, follows=False), Scattered(random))
+            stay = len(length.choose(step.draft, run.context).tree) - 1
+            for depth in range(1, step.draft.tree.drafted + 1):
+                for _ in range(3):
+                    other = ended_at(step.draft, depth, random)
+                    there = len(length.choose(other, run.context).tree) - 1
+                    assert (stay >= depth) == (there >= depth), (depth, stay, there)
+                    decided.add((stay >= depth, other.tree.drafted > step.draft.tree.drafted))
+    assert {verified for verified, _ in decided} == {True, False} and len(decided) > 2
+
+
+def test_the_rule_for_drawn_positions_is_given_no_drawn_value() -> None:
+    assert Undrawn._fields == ("depth", "above", "conditional", "limit")
+    draft = Draft(
+        DraftTree.chain(3, (7, 9)), ("root", "a", "b"), (-1, 4, 5), (1.0, 0.2, 0.3), drawn=True, route="drawn",
+        terms={"confidence": np.array([np.nan, 0.9, 0.8]), "rank": np.array([np.nan, 1.0, 2.0])}, notes={"hits": 1.0},
+        candidates=Candidates(np.array([1]), np.array([2.0]), np.array([2]), 0),
+    )  # fmt: skip
+    blank = without_draws(draft)
+    assert blank.tree.tokens == (0, 1, 2) and blank.probabilities is None and list(blank.terms) == ["confidence"]
+    assert blank.candidates is None and not blank.notes and set(blank.origins) == {"root", "drafter"}
 
 
 def test_a_drawn_token_does_not_tell_by_its_own_probability() -> None:

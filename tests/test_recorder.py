@@ -380,13 +380,161 @@ def test_the_engine_sees_new_weights_and_the_calls_own_criteria():
             return torch.tensor([input_ids.shape[1] >= len(PROMPT) + 5])
 
     output = model.generate(ids(), **options, **ours, stopping_criteria=[Five()], return_dict_in_generate=True)
-    assert len(PROMPT) + 5 <= output.sequences.shape[1] < len(PROMPT) + TOKENS
+    assert output.sequences.shape[1] == len(PROMPT) + 5
+
+
+OURS: dict[str, Any] = {"custom_generate": specviz.generate, "method": "pld+h", "params": {"k": 6}}
+
+
+class Holds(hf.StoppingCriteria):
+    """Holds for the first prefix that ends with one of some tokens; ``seen`` has every prefix that it was asked of."""
+
+    def __init__(self, *tokens: int) -> None:
+        self.tokens, self.seen, self.scores = tokens, list[list[int]](), list[Any]()
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Any:
+        self.seen.append(input_ids[0].tolist())
+        self.scores.append(None if scores is None else torch.cat(scores))
+        return torch.tensor([self.seen[-1][-1] in self.tokens])
+
+
+class CountingBias(hf.LogitsProcessor):
+    """Moves the bias with every call, as a processor with a state of its own does; ``seen`` as of ``Holds``."""
+
+    def __init__(self) -> None:
+        self.seen = list[list[int]]()
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        self.seen.append(input_ids[0].tolist())
+        bias = torch.zeros_like(scores)
+        bias[:, (37 * len(self.seen)) % scores.shape[1]] = 2.0
+        return scores + bias
+
+
+class Puts(hf.generation.streamers.BaseStreamer):
+    def __init__(self) -> None:
+        self.put_ids, self.ended = list[list[int]](), False
+
+    def put(self, value: Tensor) -> None:
+        self.put_ids.append(value.reshape(-1).tolist())
+
+    def end(self) -> None:
+        self.ended = True
+
+
+@functools.cache
+def code_to_go_on() -> tuple[Any, Any, Tensor]:
+    """The bundled target, its tokenizer, and code whose beginning stands there twice: many copied tokens stand."""
+    model = hf.AutoModelForCausalLM.from_pretrained("assets/demo/target")
+    tokenizer = hf.AutoTokenizer.from_pretrained("assets/demo/target")
+    head = "def total(items):\n    result = 0\n"
+    text = f"{head}    for item in items:\n        result += item\n    return result\n\n{head}"
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": text}], add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )["input_ids"]
+    return model, tokenizer, prompt
+
+
+def test_a_criterion_ends_the_output_at_each_of_its_tokens_as_plain_generate_does():
+    model, _, prompt = code_to_go_on()
+    options: dict[str, Any] = {"max_new_tokens": 30, "do_sample": False}
+    plain, ended_inside = model.generate(prompt, **options)[0, prompt.shape[1] :].tolist(), 0
+    for token in dict.fromkeys(plain):
+        rules = Holds(token), Holds(token)
+        with recording(model) as recorder:
+            outputs = [
+                model.generate(prompt, **options, **more, stopping_criteria=[rule])
+                for more, rule in zip(({}, OURS), rules, strict=True)
+            ]
+        assert torch.equal(*outputs) and rules[0].seen == rules[1].seen
+        trace = recorder.traces[-1]
+        check(trace)
+        assert trace.run["complete"] and trace.run["stop"] in ("stopped by a criterion", "eos")
+        ended_inside += "behind the output's end" in trace.tables["nodes"]["reason"]
+    assert ended_inside > 1  # inside accepted drafts
+
+
+def test_a_stop_string_over_several_tokens_ends_the_output_where_it_is_complete():
+    model, tokenizer, prompt = code_to_go_on()
+    options: dict[str, Any] = {"max_new_tokens": 30, "do_sample": False}
+    text = tokenizer.decode(model.generate(prompt, **options)[0, prompt.shape[1] :])
+    for start in range(0, len(text) - 5, 5):
+        rule = [hf.StopStringCriteria(tokenizer, [text[start : start + 5]])]
+        plain = model.generate(prompt, **options, stopping_criteria=rule)
+        assert torch.equal(model.generate(prompt, **options, **OURS, stopping_criteria=rule), plain)
+
+
+def test_a_streamer_is_given_each_token_and_told_the_end():
+    model = network()
+    streamers = Puts(), Puts()
+    for more, streamer in zip(({}, OURS), streamers, strict=True):
+        model.generate(ids(), max_new_tokens=TOKENS, do_sample=False, streamer=streamer, **more)
+    assert streamers[0].put_ids == streamers[1].put_ids and len(streamers[1].put_ids) == 1 + TOKENS
+    assert streamers[1].ended
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"repetition_penalty": 1.3}, {"no_repeat_ngram_size": 2}, {"min_new_tokens": 12, "eos_token_id": [9, 40, 77]},
+        {"bad_words_ids": [[17], [5, 6]]}, {"suppress_tokens": [*range(0, 320, 3)]}, {"counting": True},
+        {"temperature_in_a_greedy_call": True},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["pld", "adapld"])  # chains and trees
+def test_logits_processors_are_asked_token_by_token(settings: dict[str, Any], method: str):
+    model, seen = network(), []
+    outputs = []
+    for more in ({}, {**OURS, "method": method, "params": {}}):
+        options = dict(settings)
+        if options.pop("counting", False):
+            seen.append(CountingBias())
+            options["logits_processor"] = [seen[-1]]
+        if options.pop("temperature_in_a_greedy_call", False):
+            options["logits_processor"] = [hf.TemperatureLogitsWarper(0.5)]
+        rule = Holds()
+        asked = {"return_dict_in_generate": True, "output_scores": True, "output_logits": True}
+        with recording(model) as recorder:
+            output = model.generate(
+                ids(), max_new_tokens=TOKENS, do_sample=False, stopping_criteria=[rule], **asked, **options, **more
+            )
+        outputs.append((output, rule))
+        check(recorder.trace)
+    (plain, plain_rule), (ours, our_rule) = outputs
+    assert torch.equal(plain.sequences, ours.sequences) and plain_rule.seen == our_rule.seen
+    for name in ("scores", "logits"):
+        torch.testing.assert_close(torch.cat(ours[name]), torch.cat(plain[name]), atol=1e-4, rtol=1e-4)
+    for theirs, own in zip(plain_rule.scores, our_rule.scores, strict=True):
+        torch.testing.assert_close(own, theirs, atol=1e-4, rtol=1e-4)
+    assert recorder.trace.run["method"]["params"]["logits_processors"]
+    if seen:
+        assert seen[1].seen[: len(seen[0].seen)] == seen[0].seen
+
+
+def test_a_sampled_call_draws_from_what_its_processors_leave():
+    model = network()
+    allowed = [5, 6, 7, 8]
+    for seed in range(4):
+        torch.manual_seed(seed)
+        output = model.generate(
+            ids(), max_new_tokens=TOKENS, do_sample=True, temperature=1.5, **OURS,
+            suppress_tokens=[t for t in range(model.config.vocab_size) if t not in allowed],
+        )  # fmt: skip
+        assert set(output[0, len(PROMPT) :].tolist()) <= set(allowed)
+
+
+def test_no_time_left_ends_the_output_after_one_token():
+    model = network()
+    for more in ({}, OURS):
+        output = model.generate(ids(), max_new_tokens=TOKENS, do_sample=False, max_time=1e-9, **more)
+        assert output.shape[1] == len(PROMPT) + 1
 
 
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"repetition_penalty": 1.2}, "RepetitionPenalty"),
+        ({"repetition_penalty": 1.2, "do_sample": True, "method": "pld@typical"}, "RepetitionPenalty"),
         ({"num_return_sequences": 2, "do_sample": True}, "2 texts"),
         ({"method": "nothing"}, "no method"),
     ],

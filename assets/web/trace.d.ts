@@ -44,6 +44,7 @@ interface StepRow {
   verify_ms: number | null;
   decide_ms: number | null;
   commit_ms: number | null;
+  unlisted: number;
   engine: string;
   engine_rows: number | null;
   engine_keys: number | null;
@@ -237,6 +238,8 @@ interface Run {
   opens?: number;
   plain_run?: string;
   category?: string;
+  passed_over?: string[];
+  left_out?: string[];
   unknown?: string[];
   imported?: RunImported;
   recorded_from?: RunSource;

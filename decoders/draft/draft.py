@@ -26,7 +26,8 @@ class Candidates:
     offers is copied from ``position + 1`` on and has ``length`` tokens. ``pool`` is the anchor's place in the pool,
     where there is one (``position`` is -1 where the pool's text does not stand in the prompt). ``score`` is what the
     method ranks by; ``terms`` are all numbers that went into it. ``chosen`` indexes the winner (-1: none).
-    ``excluded`` says why a candidate could not win ("" where it could).
+    ``excluded`` says why a candidate could not win ("" where it could). ``unlisted`` counts those that were ranked and
+    are not listed here.
     """
 
     position: np.ndarray
@@ -36,9 +37,30 @@ class Candidates:
     terms: dict[str, np.ndarray] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
     pool: np.ndarray | None = None
+    unlisted: int = 0
 
     def __len__(self) -> int:
         return len(self.position)
+
+    def best(self, count: int) -> tuple[Candidates, np.ndarray]:
+        """The chosen one and the ``count`` best others, in the order they have here, and the rank of each among all."""
+        total, score = len(self), np.asarray(self.score, dtype=np.float64)
+        order = np.argsort(-score, kind="stable")
+        rank = np.empty(total, dtype=np.int64)
+        rank[order] = np.arange(total)
+        if total <= count + 1:
+            return self, rank
+        listed = rank < count
+        if self.chosen >= 0:
+            listed[self.chosen] = True
+        places = np.flatnonzero(listed)
+        return Candidates(
+            np.asarray(self.position)[places], score[places], np.asarray(self.length)[places],
+            int(np.searchsorted(places, self.chosen)) if self.chosen >= 0 else -1,
+            {key: np.asarray(values)[places] for key, values in self.terms.items()},
+            tuple([self.excluded[place] for place in places.tolist()]) if self.excluded else (),
+            None if self.pool is None else np.asarray(self.pool)[places], self.unlisted + total - len(places),
+        ), rank[places]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,10 +126,12 @@ def _config(head: Published, third: bool, target: Target) -> EagleConfig:
     layers = 1 + max(int(name.split(".")[1]) for name in sizes if name.startswith("layers."))
     kv_heads = sizes["layers.0.self_attn.k_proj.weight"][0] // size
     mlp = sizes["layers.0.mlp.gate_proj.weight"][0]
+    copied = said.get("num_hidden_layers") == shape.layers  # some configurations are copies of the target's
     fc_bias, qkv_bias = "fc.bias" in sizes, "layers.0.self_attn.q_proj.bias" in sizes
     for name, stored in (
         ("hidden_size", hidden), ("num_key_value_heads", kv_heads), ("intermediate_size", mlp),
-        ("num_hidden_layers", layers), ("attention_bias", qkv_bias), ("qkv_bias", qkv_bias), ("bias", fc_bias),
+        ("num_hidden_layers", shape.layers if copied else layers), ("attention_bias", qkv_bias),
+        ("qkv_bias", qkv_bias), ("bias", fc_bias),
     ):  # fmt: skip
         check_equal(head, name, said.get(name), stored)
     if third:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from decoders.errors import TooLarge, UserError, first_line
+from decoders.folders import refuse_pointer
 from decoders.model.files.headers import tensor_sizes
 from decoders.model.state.room import free_memory, gigabytes
 
@@ -310,6 +311,7 @@ def _fetch(place: str) -> Path:
 
 
 def _json(file: Path) -> dict[str, Any]:
+    refuse_pointer(file)
     try:
         if file.stat().st_size > MOST_JSON:
             raise ValueError(f"{file.stat().st_size >> 20} MiB")
@@ -344,6 +346,7 @@ def _weight_files(place: Path) -> list[Path]:
 
 def _unpickle(file: Path, **options: Any) -> dict[str, Tensor]:
     """The tensors of a file that torch.save wrote, by name; code in it is never run."""
+    refuse_pointer(file)
     try:
         with warnings.catch_warnings(action="ignore"):  # of pickles that torch.save did not write
             data = torch.load(file, weights_only=True, mmap=zipfile.is_zipfile(file) or None, **options)

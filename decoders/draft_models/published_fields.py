@@ -254,8 +254,8 @@ def windows(head: Published, layers: int) -> tuple[int, ...]:
         start = said.get("max_window_layers")
         start = 28 if start is None else int(start)  # Qwen3's default
         types = ["sliding_attention" if i >= start else "full_attention" for i in range(layers)]
-    if types is None:
-        return ()
+    if types is None or (isinstance(types, list) and set(map(str, types)) == {"full_attention"}):
+        return ()  # of however many layers: some configurations are copies of the target's
     kinds = ("full_attention", "sliding_attention")[: 1 + theirs]
     if not isinstance(types, list) or len(types) != layers or any(one not in kinds for one in types):
         raise UserError(

@@ -60,6 +60,60 @@ def suffix_lengths(
     return lengths
 
 
+class SuffixMatches:
+    """Of a text that grows: for each place how many tokens up to it equal the text's last ones, whatever their number.
+
+    A place's match is one longer than that of the place before it was, so each new token costs one pass; only a text
+    that is no continuation of the last one is searched anew.
+
+    >>> matches = SuffixMatches()
+    >>> [part.tolist() for part in matches.of(np.array([1, 2, 3, 9, 2, 3]))]
+    [[2], [2]]
+    >>> [part.tolist() for part in matches.of(np.array([1, 2, 3, 9, 2, 3, 9, 2]))]
+    [[1, 4], [1, 4]]
+    """
+
+    def __init__(self) -> None:
+        self._text = np.zeros(0, dtype=np.int64)
+        self._lengths = np.zeros(0, dtype=np.int64)  # of every place of the text; the end itself counts 0
+
+    def of(self, text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The earlier places of the text's last token, and their matches."""
+        known = len(self._text)
+        if not 0 < known <= len(text) or not np.array_equal(self._text, text[:known]):
+            self._lengths = whole_matches(text)
+        else:
+            lengths = np.zeros(len(text), dtype=np.int64)
+            lengths[:known] = self._lengths
+            for end in range(known, len(text)):
+                places = np.flatnonzero(text[:end] == text[end])
+                matched = np.where(places > 0, lengths[places - 1], 0) + 1
+                lengths[:end] = 0
+                lengths[places] = matched
+            self._lengths = lengths
+        self._text = text.copy()
+        places = np.flatnonzero(text[:-1] == text[-1])
+        return places, self._lengths[places]
+
+
+def whole_matches(text: np.ndarray) -> np.ndarray:
+    """For each place the number of tokens up to it that equal the text's last ones; 0 for the end itself (Z-algorithm).
+
+    >>> whole_matches(np.array([7, 7, 7])).tolist()
+    [1, 2, 0]
+    """
+    backwards, count = text[::-1].tolist(), len(text)
+    matches, left, right = [0] * count, 0, 0
+    for place in range(1, count):
+        length = min(right - place, matches[place - left]) if place < right else 0
+        while place + length < count and backwards[length] == backwards[place + length]:
+            length += 1
+        if place + length > right:
+            left, right = place, place + length
+        matches[place] = length
+    return np.asarray(matches[::-1], dtype=np.int64)
+
+
 class RankedCopier(Drafter):
     """Copies after one of the earlier places of the root's token: the best by ``scores`` of those that ``exclude``
     leaves, of equally good ones the earliest (PLD; PLD+ eq. 2–4). ``params.k`` tokens at most.

@@ -33,7 +33,7 @@ from decoders.verifiers.verifier import Verifier
 
 from .adapld import METHOD as ADAPLD
 from .eagle import EAGLE2
-from .pld import suffix_lengths
+from .pld import SuffixMatches
 from .recycling import METHOD as RECYCLING
 from .recycling import RecyclingDrafter, RecyclingParams
 
@@ -84,8 +84,10 @@ class SamDrafter(Drafter):
     def __init__(self, params: SamParams, fallback: Drafter | None = None) -> None:
         self.params, self.fallback = params, fallback
         self.index: PoolIndex | None = None
+        self.matches = SuffixMatches()
 
     def prepare(self, context: Context) -> None:
+        self.matches.of(context.tokens)
         if context.pool is not None and context.pool.positions is None:  # a text of its own
             self.index = PoolIndex(context.pool, LONGEST_IN_CORPUS)
         if self.fallback is not None:
@@ -93,8 +95,7 @@ class SamDrafter(Drafter):
 
     def propose(self, context: Context, budget: int) -> Draft:
         p, tokens = self.params, context.tokens
-        ends = np.flatnonzero(tokens[:-1] == tokens[-1])
-        lengths = suffix_lengths(tokens, ends)
+        ends, lengths = self.matches.of(tokens)
         in_text = int(lengths.max(initial=0))
         spans = [] if self.index is None else list(self.index.intervals(tokens))
         in_corpus = len(spans) - p.len_bias
@@ -112,15 +113,9 @@ class SamDrafter(Drafter):
         tokens, text = context.tokens, context.length - 1
         chosen = far_enough(ends, lengths, text, self.params.n_predicts)
         place = int(ends[chosen])
-        shown = np.arange(len(ends))
-        if len(ends) > MOST_SHOWN:
-            longest = np.argsort(-lengths, kind="stable")[: MOST_SHOWN - 1]
-            shown = np.unique(np.append(longest, chosen))
-        offered = np.minimum(self.params.n_predicts - 1, text - ends[shown])
-        matched = lengths[shown].astype(np.float64)
-        candidates = Candidates(
-            ends[shown], matched, offered, int(np.searchsorted(shown, chosen)), {"matched": matched}
-        )
+        offered = np.minimum(self.params.n_predicts - 1, text - ends)
+        matched = lengths.astype(np.float64)
+        candidates = Candidates(ends, matched, offered, chosen, {"matched": matched})
         copied = tokens[place + 1 : place + 1 + most].tolist()
         return Draft.copy_from(context.root, copied, place + 1, route="text", candidates=candidates)
 
@@ -135,7 +130,7 @@ class SamDrafter(Drafter):
         candidates = Candidates(
             np.full(len(shown), -1), np.full(len(shown), matched - self.params.len_bias),
             self.index.lengths(shown, self.params.n_predicts - 1), 0, {"matched": np.full(len(shown), matched)},
-            pool=shown,
+            pool=shown, unlisted=len(places) - len(shown),
         )  # fmt: skip
         return Draft.copy_from_pool(
             context.root, self.index.pool, place + 1, count, route="corpus", candidates=candidates

@@ -12,12 +12,14 @@ rounded to 32 bits, as they are there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import heappop, heappush
 
 import numpy as np
 from jaxtyping import Int
+from numpy.lib.stride_tricks import sliding_window_view
 
 from decoders.draft.draft import Candidates, Draft, Learned, Scored, Verdict, emitted_tokens
 from decoders.draft.growing import GrowingTree
@@ -32,8 +34,9 @@ from decoders.prompt.pool import SEPARATOR, PoolIndex
 from decoders.prompt.prompt import Pool
 from decoders.trace.origins import Origin
 
-from .pld import suffix_lengths
+from .pld import SuffixMatches
 
+ROUNDED = 1e-3  # by which sums in 32 bits may be too high
 MOST_COUNTED = 2048  # of more places of a string, so many are counted, spread evenly
 
 
@@ -163,8 +166,10 @@ class Places:
         """The token that most of the places go on with, how many do, and those places; -1 where all are over."""
         column = self.rows[alive, depth]
         first = int(column[0])
-        if first != SEPARATOR and (len(column) == 1 or bool((column == first).all())):
-            return first, len(column), alive
+        if first != SEPARATOR:
+            same = column == first
+            if 2 * (count := int(np.count_nonzero(same))) > len(column):  # no other token can be as frequent
+                return first, count, alive if count == len(column) else alive[same]
         tokens, counts = np.unique(column[column != SEPARATOR], return_counts=True)
         if not len(tokens):
             return SEPARATOR, 0, alive
@@ -224,11 +229,14 @@ def share_of(probability: float, count: int, total: int, *, multiplied_first: bo
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """Suffixes of ``above`` + 1 to ``upto`` tokens, which occur at the same places."""
+    """Suffixes of ``above`` + 1 to ``upto`` tokens, which occur at the same places. A draft from them is ``reach``
+    tokens deep at most.
+    """
 
     above: int
     upto: int
-    places: Places
+    reach: int
+    places: Callable[[], Places]
 
 
 class SuffixDrafter(Drafter):
@@ -239,18 +247,21 @@ class SuffixDrafter(Drafter):
     def __init__(self, params: SuffixParams, answers: Answers, *, warm: bool = False) -> None:
         self.params, self.keeps, self.warm = params, answers, warm
         self.index: PoolIndex | None = None
+        self.matches = SuffixMatches()
         self.answer: list[int] | None = None  # this run's own among the kept ones
 
     def prepare(self, context: Context) -> None:
         self.index = self.keeps.index(self.params.depth)
+        self.matches.of(context.tokens)
 
     def propose(self, context: Context, budget: int) -> Draft:
         tokens = context.tokens
-        ends, lengths = self._matches(tokens, tokens)
-        lengths[-1] = 0 if len(lengths) == 1 else lengths[:-1].max()  # the end itself is no match, but it counts
+        earlier, matched = self.matches.of(tokens)
+        ends = np.append(earlier, len(tokens) - 1)  # the end itself is no match, but it counts
+        lengths = np.minimum(np.append(matched, matched.max(initial=0)), self.params.depth - 1)
         local = [self._guess(one) for one in self._classes(tokens, 0, ends, lengths)]
-        everywhere = [self._guess(one, "global") for one in self._everywhere(context)]
-        best, other = _best(local), _best(everywhere)
+        best = _best(local)
+        other = self._better(self._everywhere(context, ends, matched), 0.0 if best is None else best.score)
         if other is not None and (best is None or other.score > best.score):
             best = other
         if best is None or not (local or best.tokens):
@@ -275,10 +286,9 @@ class SuffixDrafter(Drafter):
         """The best draft of a class: of equally good ones that of its longest suffix. A shorter suffix allows fewer
         tokens, but deeper ones: it is asked where the depth ended a draft.
         """
-        p, best = self.params, None
+        p, best, places = self.params, None, one.places()
         for matched in range(one.upto, one.above, -1):
-            budget = max(0, min(p.max_tokens, int(matched * p.factor + p.offset + 1e-6)))
-            made = one.places.draft(budget, p.depth - matched, float(np.float32(p.min_token_prob)), p.tree)
+            made = places.draft(self._budget(matched), p.depth - matched, float(np.float32(p.min_token_prob)), p.tree)
             if best is None or made.score > best.score:
                 best = replace(made, matched=matched, kind=kind)
             if not made.cut:
@@ -286,12 +296,18 @@ class SuffixDrafter(Drafter):
         assert best is not None
         return best
 
-    def _matches(self, text: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The places of the last token in ``text`` (a tail of ``tokens``, or all), and how many tokens up to each equal
-        the last ones, less than ``depth``.
+    def _better(self, classes: Sequence[Class], least: float) -> Guess | None:
+        """The best draft of all classes, if its score is above ``least``: those that cannot have a higher one, by the
+        tokens that they may draft, are not drafted from.
         """
-        ends = np.flatnonzero(text == tokens[-1])
-        return ends, suffix_lengths(text, ends, self.params.depth - 1, tokens)
+        best = None
+        for one in sorted(classes, key=lambda one: one.reach, reverse=True):
+            most = one.reach + ROUNDED  # at each depth the probabilities add up to 1
+            if most <= least or (best is not None and most < best.score):
+                break
+            made = self._guess(one, "global")
+            best = made if best is None else _best([best, made])
+        return best
 
     def _classes(
         self, text: np.ndarray, first: int, ends: np.ndarray, lengths: np.ndarray, more: Sequence[tuple[int, int]] = ()
@@ -300,20 +316,29 @@ class SuffixDrafter(Drafter):
         where ``more`` has an interval for each length.
         """
         changes = {length for length, interval in enumerate(more, 1) if more[length : length + 1] != [interval]}
-        made, above = [], 0
+        made, above, p = [], 0, self.params
+        padded = np.append(text, np.full(p.depth, SEPARATOR))
         for upto in sorted(changes | set(lengths[lengths > 0].tolist())):
             interval = more[upto - 1] if upto <= len(more) else (0, 0)
-            width = max(1, min(self.params.max_tokens, self.params.depth - above - 1))
-            made.append(Class(above, upto, self._places(text, first, ends[lengths >= upto], interval, width)))
+            reach = max((min(self._budget(n), p.depth - n) for n in range(above + 1, upto + 1)), default=0)
+            places = partial(self._places, padded, first, ends[lengths >= upto], interval, max(1, reach))
+            made.append(Class(above, upto, reach, places))
             above = upto
         return made
 
-    def _places(self, text: np.ndarray, first: int, ends: np.ndarray, interval: tuple[int, int], width: int) -> Places:
+    def _budget(self, matched: int) -> int:
+        """Drafted tokens at most behind a suffix of so many."""
+        p = self.params
+        return max(0, min(p.max_tokens, int(matched * p.factor + p.offset + 1e-6)))
+
+    def _places(
+        self, padded: np.ndarray, first: int, ends: np.ndarray, interval: tuple[int, int], width: int
+    ) -> Places:
+        """The places of a string; ``padded`` is the text with separators behind it."""
         mine, after = len(ends), np.arange(1, width + 1)
         if mine > MOST_COUNTED:
             ends = ends[np.arange(MOST_COUNTED) * mine // MOST_COUNTED]
-        at = ends[:, None] + after
-        rows = np.where(at < len(text), text[np.minimum(at, len(text) - 1)], SEPARATOR) if len(ends) else at
+        rows = sliding_window_view(padded, width)[ends + 1]
         theirs = interval[1] - interval[0]
         if not theirs or self.index is None:
             return Places(rows, ends + first, mine)
@@ -323,11 +348,14 @@ class SuffixDrafter(Drafter):
         others = np.where(np.logical_and.accumulate(others != SEPARATOR, axis=1), others, SEPARATOR)
         return Places(np.concatenate([rows, others]), np.append(ends + first, np.full(taken, -1)), mine + theirs)
 
-    def _everywhere(self, context: Context) -> list[Class]:
+    def _everywhere(self, context: Context, ends: np.ndarray, matched: np.ndarray) -> list[Class]:
         """The same over all answers, this run's own as far as it is written among them."""
         tokens, first = context.tokens, context.prompt_length
         more = [] if self.index is None else list(self.index.intervals(tokens[1:][1 - self.params.depth :]))
-        return self._classes(tokens[first:], first, *self._matches(tokens[first:], tokens), more)
+        own = int(np.searchsorted(ends, first))  # of the answer alone, to whose begin a match goes at most
+        places = ends[own:] - first
+        lengths = np.minimum(np.minimum(np.append(matched, len(tokens))[own:], places + 1), self.params.depth - 1)
+        return self._classes(tokens[first:], first, places, lengths, more)
 
     def _candidates(self, guesses: list[Guess], best: Guess) -> Candidates | None:
         """Every suffix's draft from this text: where its first token stands, its score, its length as a chain."""

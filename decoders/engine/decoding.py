@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
+
 from decoders.draft.draft import Draft, Learned, Scored, Verdict, emitted_tokens
 from decoders.draft.needs import Needs
 from decoders.draft.settings import FIXED
@@ -21,7 +23,8 @@ from decoders.drafters import select_method
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import Mark, Span, mark, wait
+from decoders.model.state.transfer import Mark, Passenger, Span, mark, taking_along, wait
+from decoders.model.target.finite import not_finite
 from decoders.model.target.target import SPARE_ROWS, Session, Target
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
@@ -121,6 +124,7 @@ class Decoding:
         self.verifier = verifier or MatchVerifier(Chooser(self.sampling))
         self.length = length
         self.session: Session | None = None
+        self.index = 0  # of the step
         self.stop = ""
         self.prefill_ms = self.prepare_ms = 0.0
 
@@ -185,7 +189,7 @@ class Decoding:
         session = self.session
         assert session is not None
         room, now = self.room(session), functools.partial(mark, self.target.device)
-        index = emitted_count = 0
+        emitted_count = 0
         while True:
             if self.cancel is not None and self.cancel.is_set():
                 self.stop = "cancelled"
@@ -202,8 +206,8 @@ class Decoding:
             times = drafting, attempt.verify_ms, Span((attempt.verified, committed))
             if self.length is not None:
                 learned = self._learn(draft, verdict, len(emitted), times, learned)
-            yield Step(index, before, draft, scored, verdict, emitted, *times, learned, attempt.decide_ms)
-            index += 1
+            yield Step(self.index, before, draft, scored, verdict, emitted, *times, learned, attempt.decide_ms)
+            self.index += 1
             if emitted[-1] in self.stop_ids:
                 self.stop = "eos"
             elif emitted_count >= room:
@@ -248,8 +252,24 @@ class Decoding:
         proposed = now()
         scored = session.score(draft)
         processed = now()
-        verdict = cut_at_stop(draft, self.verifier(draft, scored), self.stop_ids)
+        verdict = self.judge(session, draft, scored)
         return Attempt(draft, scored, verdict, started, proposed, processed, now())
+
+    def judge(self, session: Session, draft: Draft, scored: Scored) -> Verdict:
+        """The verdict on a draft, cut at a stop token. Raises UserError where the target's logits are not finite."""
+        with taking_along(scored.logits.amax(-1)) as highest:  # not finite either where a number of its row is not
+            try:
+                verdict = self.verifier(draft, scored)
+            except Exception:
+                self._check_finite(highest, session, draft)
+                raise
+        self._check_finite(highest, session, draft)
+        return cut_at_stop(draft, verdict, self.stop_ids)
+
+    def _check_finite(self, highest: Passenger, session: Session, draft: Draft) -> None:
+        if not np.isfinite(highest.array).all():
+            when = f"in step {self.index}, behind {session.length} tokens"
+            raise not_finite(self.target, session.context.tokens.tolist(), draft, when)
 
     def _learn(
         self, draft: Draft, verdict: Verdict, emitted: int, times: tuple[Span, Span, Span], learned: Learned | None

@@ -7,8 +7,8 @@ whole, as a node never survives its parent. Drafting has a price, too: where dra
 making them costs something, the method rests for some steps, twice as many each time, and is tried again.
 
 Nothing here sees the target's distribution of what is judged, so the output is the same as with whole drafts. Of drawn
-drafts nothing behind a position may decide whether that position is verified: they are cut by a rule that goes from
-the root on and looks at the drafter's distributions alone.
+drafts neither a token nor anything that follows of it may decide whether that token is verified: they are cut by a rule
+that goes from the root on and is given positions alone as they are before they are drawn (``draft.undrawn``).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from decoders.draft.pruning import pruned_draft
 from decoders.draft.settings import AUTO, FIXED, LENGTHS
 from decoders.draft.survival import Estimate, Survival
 from decoders.draft.terms import Term
+from decoders.draft.undrawn import Undrawn, without_draws
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.kept import kept_with
@@ -124,6 +125,7 @@ class AutoLength:
         self.unseen, self.patience = 0, PATIENCE  # drafts in a row of which nothing was verified
         self.deep: list[float] = []  # running mean of the best survival by depth, from 1
         self.longest = 0  # draft: the depth of its deepest node
+        self.limit = len(costs.base) - 2  # depth of the next draft at most, from what was known before it
         self.estimates: deque[Estimate] = deque(maxlen=LAST)  # that are not among those means yet
         self.state = 0
         self.steps = 0
@@ -146,6 +148,7 @@ class AutoLength:
             return replace(draft, notes={"expected": 0.0, "left_out": 0.0, "left_out_expected": 0.0})
         started = time.perf_counter()
         budget = self.depth_that_pays(budget)
+        self.limit = min(budget, self.longest or budget)
         began = time.perf_counter()
         draft = drafter.propose(context, budget)
         made = time.perf_counter()
@@ -174,14 +177,15 @@ class AutoLength:
         """The draft, with only the nodes that pay."""
         made, order = self.estimate(draft, context)
         if draft.drawn:  # of a tree all of it is verified
-            stay = self._stop(made.conditional) + 1 if made.shape.chain else len(draft.tree)
+            stay = self.drawn_depth(made.conditional) + 1 if made.shape.chain else len(draft.tree)
         else:
             stay = self.or_trial(self._paying(made.survival, order, draft), made, order, draft)
         return self.cut(draft, made, order, stay)
 
     def estimate(self, draft: Draft, context: Context) -> tuple[Estimate, Sequence[int]]:
         """The nodes' survival, and the order in which they stay: likeliest first, each behind its parent."""
-        made = self._estimate = self.fitted.estimate(draft, context.tokens, self.state)
+        known = without_draws(draft) if draft.drawn else draft
+        made = self._estimate = self.fitted.estimate(known, context.tokens, self.state)
         self.estimates.append(made)
         self.longest = max(self.longest, made.shape.deepest)
         order = range(len(made.survival))
@@ -234,23 +238,25 @@ class AutoLength:
                 most, best = left, place
         return best
 
-    def _stop(self, conditional: Sequence[float]) -> int:
-        """Depth to which a drawn chain is verified: up to the first position from which on no length pays if the others
-        stand as often as that one, which is all that may be known before it is drawn.
-        """
-        base, price, above, count = self.costs.base, self.rate * self.costs.scale, 1.0, len(conditional)
-        for depth in range(1, count):
-            a = conditional[depth]
-            worth, one = 0.0, above
-            for deeper in range(depth + 1, count + 1):
-                one *= a
-                worth += one
-                if worth > price * (base[deeper] - base[depth]):
-                    break
-            else:
+    def drawn_depth(self, conditional: Sequence[float]) -> int:
+        """Depth to which a drawn chain is verified: up to the first position that does not pay (``pays``)."""
+        above = 1.0
+        for depth in range(1, len(conditional)):
+            if not self.pays(Undrawn(depth, above, conditional[depth], self.limit)):
                 return depth - 1
-            above *= a
-        return count - 1
+            above *= conditional[depth]
+        return len(conditional) - 1
+
+    def pays(self, position: Undrawn) -> bool:
+        """True where verifying from a position on, to some depth, pays if all of these stand as often as it does."""
+        depth, worth, above = position.depth, 0.0, position.above
+        base, price = self.costs.base, self.rate * self.costs.scale
+        for rows in range(depth + 1, min(max(position.limit, depth) + 1, len(base) - 1) + 1):
+            above *= position.conditional
+            worth += above
+            if worth > price * (base[rows] - base[depth]):
+                return True
+        return False
 
     def _update_survival(self) -> None:
         """Take the last estimates into the running means of the best survival by depth."""

@@ -22,6 +22,7 @@ from decoders.method.method import Method
 from decoders.model.engines.linear import machine
 from decoders.model.state.storage import drafter_bytes
 from decoders.model.target.load import versions
+from decoders.model.target.passed_over import passed_over
 from decoders.model.target.target import Target
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
@@ -306,6 +307,8 @@ def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> Run
         run["length"] = {"policy": AUTO}
     if d.given.dialogue:
         run["turn"] = d.given.turn
+    if settings := passed_over(getattr(d.target.model, "generation_config", None), not d.sampling.greedy):
+        run["passed_over"] = settings
     if d.given.tokens != d.prompt.tokens:
         run["given_prompt"] = prompt_key(d.target.name, d.given.tokens)
     if d.prompt.reference_of:

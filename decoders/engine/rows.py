@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from decoders.draft.lattice import Lattice
 from decoders.model.state.transfer import fetch
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt
+from decoders.trace.check import MAX_CELLS
 from decoders.trace.rows import Delta, Rows, columns_with_defaults
 from decoders.trace.tables import TERMS
 from decoders.trace.trace import Trace
@@ -22,6 +24,7 @@ from decoders.verifiers.verifier import DISTANCE, Verifier
 from .decoding import Step
 from .numbers import TargetNumbers, finite, guesses, looked_at
 
+log = logging.getLogger(__name__)
 JOINT = "joint"  # kind of a row of the table probes that stands for several: what they guess together
 EDGES = 8  # first candidates of a lattice's position whose transitions are recorded
 WHOLE_POOL, POOL_AROUND = 20_000, 32  # tokens: a longer pool is recorded around what was used alone
@@ -30,6 +33,10 @@ STEP_TABLES = (
     "nodes", "targets", "tokens", "steps", "candidates", "guesses", "attention", "probes", "pruned", "lattice",
     "transitions", "assistant",
 )  # fmt: skip
+LISTED = 256  # candidates of a step that are recorded besides the chosen one: the best
+FEWER = (0.25, 16), (0.4, 0)  # so many, where the trace holds this share of the values that a file may have
+NEAR = 0.6  # from this share on nothing is recorded that a trace can do without
+DISPENSABLE = ("attention", "guesses", "pruned", "lattice", "transitions", "assistant")
 WITH_TOKENS = ("nodes", "targets", "guesses", "probes", "pruned", "lattice")
 
 
@@ -47,6 +54,7 @@ class Recording:
         self._verifier = verifier if DISTANCE.key in self._terms["nodes"] else None  # of a lossy run
         self._pool: Pool | None = None  # where its tokens have to be recorded
         self._pool_written = np.zeros(0, dtype=bool)
+        self._cells = 0  # values written
 
     def prompt(self, prompt: Prompt) -> None:
         """The prompt's tokens with their segments."""
@@ -79,13 +87,19 @@ class Recording:
     def steps(self, steps: list[Step], elapsed_ms: list[float]) -> Delta:
         """Rows of some steps together, as most of the cost is per call, not per row; ``elapsed_ms`` is per step."""
         rows = self._rows(*STEP_TABLES, *(["pool"] if self._pool is not None else []))
+        near = self._near(steps[0].index)
         numbers = TargetNumbers(steps, self.trace.run.get("first_choices"))
         guessed, betas = guesses(steps, self._warpers, numbers)
         ids: list[int] = []
         for i, (step, elapsed) in enumerate(zip(steps, elapsed_ms, strict=True)):
             self._add_step(rows, step, numbers, i, elapsed, betas)
-            if step.draft.candidates is not None:
-                self._add_candidates(rows, step.index, step.draft.candidates)
+            if (ranking := step.draft.candidates) is not None:
+                rows.delta["steps"]["unlisted"][-1] = self._add_candidates(rows, step.index, ranking)
+            if near:
+                ids += step.emitted
+                if step.draft.probes:
+                    self._add_probes(rows, step)
+                continue
             for looks in (step.draft.looks, step.learned and step.learned.looks):
                 if looks is not None:
                     for some in looked_at(looks):
@@ -106,7 +120,9 @@ class Recording:
                     "draft_prob": finite(np.asarray(own.probabilities)), "first": own.first, "last": own.last,
                 })  # fmt: skip
             ids += step.emitted
-        for table, columns in (("targets", numbers.targets), ("guesses", guessed)):
+        for table, columns in (("targets", numbers.targets), ("guesses", {} if near else guessed)):
+            if not columns:
+                continue
             rows.add(table, len(columns["step"]), columns)
         ids += [token for table in WITH_TOKENS for token in rows.delta[table]["token"]]
         if self._pool is not None:
@@ -125,7 +141,23 @@ class Recording:
         columns = {"id": new, "hex": [b.hex() for b, _ in described], "special": [s for _, s in described]}
         rows.add("pieces", len(new), columns)
         self.trace.extend(rows.delta)
+        self._cells += sum(len(values) for columns in rows.delta.values() for values in columns.values())
         return rows.delta
+
+    def _near(self, step: int) -> bool:
+        """True where the trace is near the values that a file may hold; said once, to the log and in the run."""
+        run = self.trace.run
+        if self._cells < NEAR * MAX_CELLS:
+            return False
+        if not run.get("left_out"):
+            words = (
+                f"From step {step} on only what was drafted, judged and written is recorded ({', '.join(DISPENSABLE)} "
+                f"and all candidates but the chosen one are not): the trace holds {self._cells:,} of the "
+                f"{MAX_CELLS:,} values that a file may have."
+            )
+            run["left_out"] = [words]
+            log.warning("%s", words)
+        return True
 
     def _add_step(
         self, rows: Rows, step: Step, numbers: TargetNumbers, i: int, elapsed_ms: float,
@@ -178,10 +210,12 @@ class Recording:
             **{f"term:{key}": round(float(n), 6) if math.isfinite(n) else None for key, n in notes.items()},
         })  # fmt: skip
 
-    def _add_candidates(self, rows: Rows, index: int, ranking: Candidates) -> None:
+    def _add_candidates(self, rows: Rows, index: int, ranking: Candidates) -> int:
+        """The chosen candidate and the best others; the number of those that are not recorded."""
+        share = self._cells / MAX_CELLS
+        listed = min([most for least, most in FEWER if share >= least], default=LISTED)
+        ranking, rank = ranking.best(listed)
         count, score = len(ranking), np.asarray(ranking.score, dtype=np.float64)
-        rank = np.empty(count, dtype=np.int64)
-        rank[np.argsort(-score, kind="stable")] = np.arange(count)
         chosen = (np.arange(count) == ranking.chosen).tolist()
         rows.add("candidates", count, {
             "step": index, "position": np.asarray(ranking.position).tolist(), "score": finite(score),
@@ -190,6 +224,7 @@ class Recording:
             "excluded": ranking.excluded or "", "would_accept": -1,
             **_terms({key: ranking.terms.get(key) for key in self._terms["candidates"]}),
         })  # fmt: skip
+        return ranking.unlisted
 
     @staticmethod
     def _add_probes(rows: Rows, step: Step) -> None:

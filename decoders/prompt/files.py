@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.folders import pointer_words
 
 from .templates import templates
 
@@ -107,6 +108,8 @@ def read_prompts(path: str | Path, limit: int | None = None) -> list[PromptRecor
         raise UserError(f"{path} is a folder; give a prompt file") from None
     except OSError as error:
         raise UserError(f"cannot read the prompt file {path}: {error.strerror}") from None
+    if words := pointer_words(path, data):
+        raise UserError(words)
     data, suffix = data.removeprefix(b"\xef\xbb\xbf"), path.suffix.lower()
     if suffix not in READERS:
         text = _decode(data, path)

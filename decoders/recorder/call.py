@@ -24,6 +24,7 @@ from decoders.trace.trace import Trace
 
 from .kinds import PLAIN, describe, kind_of, sampling_of
 from .observation import AsProcessed, ObservedStep, Steps
+from .per_token import CRITERION
 
 FIRST_FORWARD = "the first forward of generate() reads the prompt, too: its time is the prefill's"
 WAITING_BYTES = {"cpu": 2 << 20, "cuda": 256 << 20}  # of logits that wait to be recorded; a CPU's fit its cache
@@ -203,7 +204,7 @@ class Call:
         elif written and written[-1] in output.steps.stop_ids:
             run["stop"] = "eos"
         else:
-            run["stop"] = "max tokens" if len(written) >= run["max_new_tokens"] else "stopped by a criterion"
+            run["stop"] = "max tokens" if len(written) >= run["max_new_tokens"] else CRITERION
         metrics.fill_would_accept(trace)
         run["metrics"] = metrics.compute(trace)
         run["complete"] = True

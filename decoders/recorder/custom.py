@@ -6,7 +6,7 @@ The user's model stays as it is. The engine runs a twin, made at the first call:
 from __future__ import annotations
 
 import copy
-import threading
+import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -18,15 +18,16 @@ from torch import Tensor, nn
 from transformers import LogitsProcessorList, StoppingCriteriaList
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
-from decoders.engine.decoding import Decoding
-from decoders.engine.recording import Run
+from decoders.drafters import select_method
+from decoders.engine.recording import Run, describe
 from decoders.errors import UserError
 from decoders.model.files.shape import token_ids
 from decoders.model.target.target import Target
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 
-from .kinds import WARPERS, model_name, sampling_of
+from .kinds import model_name, note_processors, sampling_of
+from .per_token import CallDecoding, Output, ProcessedChooser
 from .recorder import CURRENT, PLACES
 
 _TARGETS: weakref.WeakKeyDictionary[nn.Module, tuple[object, Target]] = weakref.WeakKeyDictionary()
@@ -54,22 +55,17 @@ def twin(model: Any) -> Any:
     return other
 
 
-class Criteria(threading.Event):
-    """The call's own stopping criteria, asked between the engine's steps."""
+def streamer_of(model: Any) -> Any:
+    """The streamer of the call of ``model.generate()`` that is under way; None without one.
 
-    def __init__(self, criteria: StoppingCriteriaList, prompt_length: int) -> None:
-        super().__init__()
-        self.criteria, self.prompt_length = criteria, prompt_length
-        self.decoding: Decoding | None = None
-
-    def is_set(self) -> bool:
-        if self.decoding is None or self.decoding.session is None:
-            return False
-        tokens = self.decoding.context.tokens
-        if len(tokens) <= self.prompt_length:
-            return False
-        ids = torch.as_tensor(tokens.copy(), device=self.decoding.target.device)[None]
-        return bool(self.criteria(ids, None).all())  # type: ignore[arg-type]
+    transformers feeds it the prompt and hands a callable ``custom_generate`` all but the streamer: it stands in the
+    frame of generate() alone. Unserved, its reader would wait for ever.
+    """
+    frame = sys._getframe(1)
+    while (frame := frame.f_back) is not None:
+        if frame.f_code.co_name == "generate" and frame.f_locals.get("self") is model:
+            return frame.f_locals.get("streamer")
+    return None
 
 
 def generate(
@@ -84,47 +80,49 @@ def generate(
 ) -> Tensor | GenerateDecoderOnlyOutput:
     """Decode by one of specviz's methods, called by transformers' ``generate(custom_generate=…)``.
 
-    ``method`` and ``params`` are those of ``specviz methods``; lengths, stop tokens and sampling are the call's own.
-    Gives what generate() gives: ids ``[1, length]`` with the prompt, or an object with ``sequences``. Inside
-    ``recording`` the run's trace is recorded. Raises UserError for a batch, for logits processors that the engine does
-    not have, and for a model that it does not run.
+    ``method`` and ``params`` are those of ``specviz methods``; all else is the call's own: lengths, stop tokens,
+    sampling, and what it decides token by token (stopping criteria, logits processors, a streamer, max_time), which is
+    asked on the same prefixes as without drafts. Gives what generate() gives: ids ``[1, length]`` with the prompt, or
+    an object with ``sequences`` and, where asked for, ``scores`` and ``logits``. Inside ``recording`` the run's trace
+    is recorded. Raises UserError for a batch, for logits processors beside a lossy verifier, and for a model that the
+    engine does not run.
     """
     if len(input_ids) != 1:
         raise UserError(f"{len(input_ids)} texts were given, and the engine decodes one at a time: call it for each")
-    odd = [type(one).__name__ for one in logits_processor or () if type(one).__name__ not in WARPERS]
-    if odd:
-        raise UserError(f"{', '.join(odd)}: the engine draws by temperature, top-k and top-p alone; leave it out")
     mask = model_kwargs.get("attention_mask")
     if mask is not None and not bool(mask.bool().all()):
         raise UserError("the attention mask hides tokens, and the engine reads all: give the text without padding")
     ids: list[int] = input_ids[0].tolist()
     if not ids:
         raise UserError("the prompt was given as embeddings, and the engine reads tokens: give input_ids")
-    recorder = vars(model).get(CURRENT)
+    recorder, streamer = vars(model).get(CURRENT), streamer_of(model)
     target = target_of(model)
     target.__dict__["pieces"] = None if recorder is None else recorder.pieces
-    criteria = Criteria(stopping_criteria or StoppingCriteriaList(), len(ids))
-    prompt = Prompt.from_ids(ids)
+    processors = logits_processor if logits_processor is not None else LogitsProcessorList()
     # drawn from torch's generator, so that torch.manual_seed repeats a call
     seed = int(torch.randint(2**31, ())) if generation_config.do_sample else 0
-    run = Run(
-        target, prompt, method, params, sampling=sampling_of(generation_config, seed),
-        max_new_tokens=generation_config.max_length - len(ids), cancel=criteria,
-        stop_ids=token_ids(generation_config.eos_token_id), title="" if recorder is None else recorder.title,
+    entry, values = select_method(method, params)
+    decoding = CallDecoding.of(
+        target, Prompt.from_ids(ids), entry, values, sampling=sampling_of(generation_config, seed),
+        max_new_tokens=generation_config.max_length - len(ids), stop_ids=token_ids(generation_config.eos_token_id),
     )  # fmt: skip
-    criteria.decoding = run.decoding
+    output = Output(input_ids, generation_config, processors)
+    decoding.follow(output, stopping_criteria or StoppingCriteriaList(), streamer)
     if recorder is None:
-        output = [token for step in run.decoding for token in step.emitted]
+        for _ in decoding:
+            pass
     else:
-        trace = run.finish()
-        if trace.run["stop"] == "cancelled":
-            trace.run["stop"] = "stopped by a criterion"
-        recorder.add([trace])
-        output = trace.output_ids
-    sequences = torch.cat([input_ids, input_ids.new_tensor([output])], dim=-1)
+        about = describe(entry, values, decoding)
+        if isinstance(decoding.verifier.chooser, ProcessedChooser):
+            note_processors(about["method"], [type(processor).__name__ for processor in processors])
+        run = Run.of(decoding, about, recorder.title)
+        run.trace.run.pop("passed_over", None)  # the call's processors are asked
+        recorder.add([run.finish()])
+    if streamer is not None:
+        streamer.end()
     if generation_config.return_dict_in_generate:
-        return GenerateDecoderOnlyOutput(sequences=sequences)  # type: ignore[arg-type]
-    return sequences
+        return GenerateDecoderOnlyOutput(output.sequences, output.scores, output.logits)  # type: ignore[arg-type]
+    return output.sequences
 
 
 generate.records_itself = True  # type: ignore[attr-defined]

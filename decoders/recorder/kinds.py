@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -90,16 +90,13 @@ def describe(kind: Kind, generator: Any, config: Any, processors: Iterable[str] 
     """A run's record of its drafting: the parts that ``engine.recording.describe`` gives of a method. ``processors``:
     the call's logits processors by name.
     """
-    params, others = _settings(kind, generator, config), [name for name in processors if name not in WARPERS]
-    if others:
-        params[PROCESSORS["name"]] = ", ".join(others)
     owner = None if generator is None else next(c for c in type(generator).__mro__ if "get_candidates" in vars(c))
     drafts = "" if owner is None else f"{owner.__module__.replace('.', '/')}.py {owner.__qualname__}.get_candidates"
-    return {
+    about = {
         "method": {
             "name": kind.name, "title": kind.title, "paper": "", "summary": kind.summary,
             "lossless": getattr(config, "assistant_ensemble_weight", None) is None,
-            "params": params, "resolved": {}, "controls": [PROCESSORS] if others else [],
+            "params": _settings(kind, generator, config), "resolved": {}, "controls": [],
             "code": {"drafts": drafts, "verifies": LOOP + ("_sample" if generator is None else "_assisted_decoding")},
         },
         "origins": [] if generator is None else [asdict(kind.origin)],
@@ -107,6 +104,15 @@ def describe(kind: Kind, generator: Any, config: Any, processors: Iterable[str] 
         "node_terms": [asdict(term) for term in (() if generator is None else kind.node_terms)],
         "step_terms": [],
     }  # fmt: skip
+    note_processors(about["method"], [name for name in processors if name not in WARPERS])
+    return about
+
+
+def note_processors(method: dict[str, Any], names: Sequence[str]) -> None:
+    """Name a call's logits processors among the settings of its method's record."""
+    if names:
+        method["params"][PROCESSORS["name"]] = ", ".join(names)
+        method["controls"] = [*method["controls"], PROCESSORS]
 
 
 def _settings(kind: Kind, generator: Any, config: Any) -> dict[str, Any]:

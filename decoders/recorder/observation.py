@@ -15,6 +15,7 @@ from decoders.draft.draft import Draft, Later, Scored, Verdict
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Step
 from decoders.model.state.transfer import Mark, Span, fetch
+from decoders.names import AFTER_STOP, BEHIND_END
 from decoders.verifiers.match import judged
 from decoders.verifiers.sampling import Chooser, Sampling
 
@@ -117,7 +118,7 @@ class Steps:
         verdict = judged(draft, path, None if cut else emitted[-1])
         if not cut:
             return verdict
-        after = "after stop" if emitted[-1] in self.stop_ids else "behind the output's end"
+        after = AFTER_STOP if emitted[-1] in self.stop_ids else BEHIND_END
         rest = len(draft.tree) - len(path)
         status, reasons = verdict.status[: len(path)], verdict.reasons[: len(path)]
         return replace(verdict, status=(*status, *["unreached"] * rest), reasons=(*reasons, *[after] * rest))

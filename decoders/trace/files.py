@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from decoders.errors import why
-from decoders.folders import write_bytes
+from decoders.folders import LFS_POINTER, pointer_words, write_bytes
 
 from .check import MAX_CELLS, check, check_run
 from .tables import MAX_COLUMNS, MAX_MORE_TABLES, OPTIONAL_TABLES, SCHEMA, TABLES, TraceError, may_be_named
@@ -88,6 +88,9 @@ def load(source: str | os.PathLike[str] | bytes) -> Trace:
 def _load(file: BinaryIO, size: int) -> Trace:
     if size > MAX_FILE:
         raise TraceError(f"it has {size >> 20:,} MiB and {MAX_FILE >> 20} are allowed")
+    file.seek(0)
+    if words := pointer_words(data=file.read(len(LFS_POINTER))):
+        raise TraceError(words)
     if size < _END.size:
         raise TraceError(f"it has {size} bytes, which is too few for a {SUFFIX} file")
     if (whole := _as_json(file)) is not None:

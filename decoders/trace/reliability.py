@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from decoders.names import NEVER_JUDGED
+
 from .decisions import draws, first_choices
 from .trace import Trace
 
@@ -153,7 +155,7 @@ def _outcomes(trace: Trace, signal: Signal) -> tuple[np.ndarray, np.ndarray]:
     stood = status == "accepted"
     judged = stood | (status == "rejected")
     if signal.outcome == PATH:
-        judged = (status != "root") & (reason != "after stop") if len(reason) == len(status) else status != "root"
+        judged = (status != "root") & ~np.isin(reason, NEVER_JUDGED) if len(reason) == len(status) else status != "root"
     if signal.key == "term:confidence":
         judged &= first_choices(trace)
     if signal.probability:

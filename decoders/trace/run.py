@@ -51,6 +51,8 @@ class RunRecord(TypedDict, total=False):
     opens: int
     plain_run: str
     category: str
+    passed_over: list[str]
+    left_out: list[str]
     unknown: list[str]
     imported: RunImported
     recorded_from: RunSource

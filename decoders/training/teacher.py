@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from decoders.draft_models.network import rotate
 from decoders.model.files.shape import ModelShape
+from decoders.model.target.load import own_attention
 
 KeysValues = tuple[Tensor, Tensor]
 
@@ -24,7 +25,7 @@ class Teacher(nn.Module):
     def __init__(self, model: Any, kv_layers: Sequence[int] = ()) -> None:
         super().__init__()
         self.model = model.eval().requires_grad_(False)
-        self.model.set_attn_implementation("sdpa")  # causal by itself where no mask is given
+        self.model.set_attn_implementation(own_attention(model))  # causal by itself where no mask is given
         self.kv_layers = tuple(kv_layers)
         self.windows = ModelShape.of(model.config).layer_windows
 

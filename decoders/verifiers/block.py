@@ -105,6 +105,7 @@ class BlockVerifier(ResidualVerifier):
         both, shares, accepts, instead = fetch(
             overlap(p[:-1], q), joint, block_acceptance(joint, mass), drawn_tokens(rest, points)
         )
+        self.check_overlap(both)
         stands = np.flatnonzero(draws < accepts)
         last = int(stands[-1]) if len(stands) else 0
         accepts[0] = np.nan  # of the root nothing is decided

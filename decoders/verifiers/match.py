@@ -12,6 +12,7 @@ from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.model.state.transfer import fetch, rows_of, send
+from decoders.names import AFTER_STOP
 
 from .sampling import Chooser
 from .verifier import Verifier, VerifierCard, pass_or_fail
@@ -142,6 +143,20 @@ def likely_path(
     return replace(verdict, reasons=tuple(reasons))
 
 
+def cut_behind(draft: Draft, verdict: Verdict, count: int, why: str) -> Verdict:
+    """The verdict with only the first ``count`` of the tokens that it emits; ``why`` is the reason of nodes behind."""
+    if count > verdict.accepted:
+        return verdict
+    path, tree = verdict.path[: count + 1], draft.tree
+    status, reasons = list(verdict.status), list(verdict.reasons)
+    behind = [False] * len(tree)
+    for node, parent in enumerate(tree.parents[1:], start=1):
+        behind[node] = behind[parent] or parent == path[-1]
+        if behind[node]:
+            status[node], reasons[node] = "unreached", why
+    return replace(verdict, path=path, bonus=None, status=tuple(status), reasons=tuple(reasons))
+
+
 def cut_at_stop(draft: Draft, verdict: Verdict, stop_ids: Collection[int]) -> Verdict:
     """The verdict cut at the first stop token inside the accepted path; what follows it is dropped.
 
@@ -150,15 +165,9 @@ def cut_at_stop(draft: Draft, verdict: Verdict, stop_ids: Collection[int]) -> Ve
     >>> cut_at_stop(draft, judged(draft, [0, 1, 2, 3], 8), {1}).path
     (0, 1, 2)
     """
-    tokens = draft.tree.tokens
-    for i, node in enumerate(verdict.path[1:], start=1):
-        if tokens[node] in stop_ids:
-            kept = verdict.path[: i + 1]
-            status, reasons = list(verdict.status), list(verdict.reasons)
-            for other in range(1, len(tokens)):
-                if node in draft.tree.path(other)[:-1]:
-                    status[other], reasons[other] = "unreached", "after stop"
-            return replace(verdict, path=kept, bonus=None, status=tuple(status), reasons=tuple(reasons))
+    for count, node in enumerate(verdict.path[1:], start=1):
+        if draft.tree.tokens[node] in stop_ids:
+            return cut_behind(draft, verdict, count, AFTER_STOP)
     return verdict
 
 

@@ -104,6 +104,16 @@ class ResidualVerifier(Verifier):
         p = self.chooser.probabilities(scored.logits).double()
         return p, torch.stack([said[node].to(p) for node in range(drafted)])
 
+    @staticmethod
+    def check_overlap(both: Float[np.ndarray, " drafted"]) -> None:
+        """Raise UserError where a drafter's distributions are not finite, by their overlaps with the target's."""
+        if not np.isfinite(both).all():
+            node = int(np.flatnonzero(~np.isfinite(both))[0])
+            raise UserError(
+                f"the drafter's distribution after node {node} of a draft is not finite (NaN or infinity), so no token "
+                "can be verified by p/q: get the draft model's weights anew, or take another dtype"
+            )
+
     def _draw(self, draft: Draft, scored: Scored) -> Verdict:
         p, q = self.distributions(draft, scored)
         tree, random = draft.tree, self.chooser.random
@@ -115,6 +125,7 @@ class ResidualVerifier(Verifier):
         rest = torch.cat([residual(p[:-1], q), p[-1:]])  # what follows a rejection at each node, or none
         redrawn = drawn_tokens(rest, points)
         both, ratios, instead = fetch(overlap(p[:-1], q), self.stands(ratio[:, 0]), redrawn)
+        self.check_overlap(both)
         terms = {term.key: np.full(count, nan) for term in NODE_TERMS}
         terms["overlap"][1:] = both
         path, reasons = [0], ["root"]

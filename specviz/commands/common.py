@@ -94,6 +94,9 @@ def open_target(args: argparse.Namespace) -> Target:
     with opening() as progress:
         target = load_target(source, progress=progress, **chosen)
     remember(source, target)
+    from decoders.model.target.passed_over import passed_over, passed_over_words
+
+    say(passed_over_words(passed_over(target.model.generation_config)), error=True)
     if target.engines.engine == "compiled" and not target.engines.ready():
         say("compiling, once for this machine: about half a minute", error=True)
         target.engines.prepare()

@@ -193,7 +193,7 @@ def _train_for(
 
     out = args.out or Path("runs") / kind.name
     place = model_place(args.model or BUNDLED)
-    model, tokenizer, name = load_network(place, dtype="float32", device=args.device, attention="sdpa")
+    model, tokenizer, name = load_network(place, dtype="float32", device=args.device, attention=None)
     source = source_of(args.data, tokenizer, args.seed, model if args.distill else None)
     steps = args.steps
     if getattr(recipe, "recipe", "") == "paper" and not (steps or args.minutes):

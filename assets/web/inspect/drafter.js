@@ -220,8 +220,9 @@ export class DrafterView extends LookPanel {
       return say(quoted(owner, node.token), ` of ${which}: `, status, ` (${node.reason}).`);
     say(quoted(owner, node.token), ` of ${which}: `, status, ". ");
     if (node.status === "unreached") {
-      const ended = node.reason === "after stop";
-      return say(ended ? "A stop token before it ended the run." : "The target refused a token before it.");
+      const ended = { "after stop": "A stop token before it ended the run.",
+        "behind the output's end": "The output ended before it." };
+      return say(ended[node.reason] ?? "The target refused a token before it.");
     }
     if (node.status !== "rejected") return line;
     const instead = view.nodes.find((one) => one.parent === node.parent && one.status === "accepted");

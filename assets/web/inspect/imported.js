@@ -42,6 +42,13 @@ export function badges(owner) {
     list.push(owner.tip.explained("span.sv-chip", tip, `imported${part}`));
     list.push(...warnings.map((words) => h("span.sv-chip", words)));
   }
+  if (run.passed_over?.length) {
+    const words = `The model's own settings ask for ${run.passed_over.join(", ")}; runs here do not apply that.`;
+    list.push(owner.tip.explained("span.sv-chip", words, `${plural(run.passed_over.length, "setting")} not applied`));
+  }
+  if (run.left_out?.length) {
+    list.push(owner.tip.explained("span.sv-chip", run.left_out.join(" "), "recorded in part"));
+  }
   if (run.recomputed) {
     const by = `Probabilities, ranks and first choices are those of ${run.model?.name}, which read the text again.`;
     list.push(owner.tip.explained("span.sv-chip", by, "recomputed here"));

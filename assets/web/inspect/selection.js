@@ -44,6 +44,7 @@ export function why(view, node, label) {
     let above = parent;
     while (above && above.index && above.status === "unreached") above = nodes[above.parent];
     if (node.reason === "after stop") return "Never checked: a stop token before it ended the run.";
+    if (node.reason === "behind the output's end") return "Never checked: the output ended before it.";
     return above?.status === "rejected"
       ? `Never checked: “${label(above.token)}” before it was rejected.`
       : "Never checked.";

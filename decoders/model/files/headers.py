@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 
 from decoders.errors import UserError, first_line
+from decoders.folders import refuse_pointer
 
 
 def tensor_sizes(file: Path) -> dict[str, tuple[tuple[int, ...], int]]:
     """Name → shape and bytes of a safetensors file's tensors. Raises UserError for a damaged file."""
     from safetensors import SafetensorError, safe_open
 
+    refuse_pointer(file)
     sizes = {}
     try:
         with safe_open(file, framework="np") as opened:

@@ -27,7 +27,7 @@ class Observation:
     """``windows``: each layer's sliding window, None for full attention. ``unread``: why the attention rows of its
     layers cannot be read, in one clause; None where they can. ``skips_masks``: whether a mask may be left out where
     rows are causal anyway. ``kv_heads`` are those that are cached, of ``kv_layers``; the recurrent states of the other
-    layers take ``state_bytes``, and ``row_bytes`` more for each row of a forward.
+    layers take ``state_bytes``, and ``row_bytes`` more for each row of a forward. ``finite``: whether its logits are.
     """
 
     windows: tuple[int | None, ...]
@@ -37,6 +37,7 @@ class Observation:
     kv_layers: tuple[int, ...]
     state_bytes: int
     row_bytes: int
+    finite: bool = True
 
 
 class _WriteWatch(TreeCache):
@@ -71,16 +72,19 @@ class NumberedMasks:
 def observe_target(target: Any) -> Observation:
     """The behaviour of a target's code, as of ``observe``. Raises UserError also where it cannot run."""
 
+    logits = list[Tensor]()
+
     def forward(cache: TreeCache, masks: Any) -> None:
         try:
-            target.forward(cache, masks, [0], np.arange(1), None)
+            logits.append(target.forward(cache, masks, [0], np.arange(1), None))
         except UserError:
             raise
         except Exception as error:
             raised = f"{type(error).__name__}: {str(error)[:120]}"
             raise refusal(target.shape.family, f"it does not run through this engine ({raised})") from error
 
-    return observe(forward, target.taps.attentions, target.shape, NumberedMasks(target.dtype, target.device))
+    observed = observe(forward, target.taps.attentions, target.shape, NumberedMasks(target.dtype, target.device))
+    return replace(observed, finite=bool(torch.isfinite(logits[0].amax())))
 
 
 def observe(

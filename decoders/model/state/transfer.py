@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import accumulate
 from typing import Any
 
@@ -42,12 +44,52 @@ def send(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
     return parts
 
 
+class Passenger:
+    """A tensor that the next copy from its device brings along (``taking_along``)."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self._array: np.ndarray | None = None
+
+    @property
+    def array(self) -> np.ndarray:
+        """The tensor's numbers; a copy of its own where none took it along."""
+        if self._array is None:
+            (self._array,) = fetch(self.tensor)
+        return self._array
+
+
+_waiting: ContextVar[Passenger | None] = ContextVar("waiting", default=None)
+
+
+@contextmanager
+def taking_along(tensor: Tensor) -> Iterator[Passenger]:
+    """Have the first ``fetch`` inside the block bring a tensor, too: no copy is made for it alone.
+
+    >>> with taking_along(torch.tensor([0.5])) as passenger:
+    ...     _ = fetch(torch.tensor([1, 2]))
+    >>> passenger.array.tolist()
+    [0.5]
+    """
+    passenger = Passenger(tensor)
+    before = _waiting.set(passenger)
+    try:
+        yield passenger
+    finally:
+        _waiting.reset(before)
+
+
 def fetch(*tensors: Tensor) -> list[np.ndarray]:
     """Tensors of one device as arrays: one copy for all, which is waited for. Half precision comes as float32.
 
     >>> [part.tolist() for part in fetch(torch.tensor([1, 2]), torch.tensor(0.5), torch.tensor([True]))]
     [[1, 2], 0.5, [True]]
     """
+    passenger = _waiting.get()
+    if passenger is not None and passenger._array is None and tensors and passenger.tensor.device == tensors[0].device:
+        _waiting.set(None)
+        *arrays, passenger._array = fetch(*tensors, passenger.tensor)
+        return arrays
     whole = [tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor for tensor in tensors]
     if not whole or whole[0].device.type == "cpu":
         return [tensor.numpy(force=True) for tensor in whole]

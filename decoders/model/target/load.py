@@ -15,6 +15,7 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from decoders.errors import UserError, first_line
+from decoders.folders import refuse_pointer
 
 from ..engines.engines import DEFAULT
 from ..files.catalog import model_place
@@ -26,6 +27,12 @@ DTYPES = {
     "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16,
     "fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16,
 }  # fmt: skip
+MODEL_FILES = (".json", ".safetensors", ".bin", ".pt", ".pth", ".model", ".txt", ".jinja")
+# names of a multimodal checkpoint's language model → those of a text model; the other parts are left where they are
+TEXT_PART = {
+    r"^(model\.)?(language_model|text_model)\.(model\.)?(?!lm_head)": "model.",
+    r"^(language_model|text_model)\.lm_head\.": "lm_head.",
+}
 
 
 def load_target(
@@ -51,10 +58,12 @@ def load_target(
 
 
 def load_network(
-    model: str | Path, *, dtype: str | None = None, device: str | None = None, attention: str = "eager",
+    model: str | Path, *, dtype: str | None = None, device: str | None = None, attention: str | None = "eager",
     progress: Progress | None = None,
 ) -> tuple[Any, Any, str]:  # fmt: skip
-    """The transformers model as it is, its tokenizer and its name; arguments and errors as of ``load_target``."""
+    """The transformers model as it is, its tokenizer and its name; arguments and errors as of ``load_target``. Of
+    ``attention`` None the model's own choice is taken: torch's kernels, where its code can (``own_attention``).
+    """
     where = torch.device(chosen_device(device))
     kind = chosen_dtype(dtype, where)
     source, name = local_place(model), str(model)
@@ -65,20 +74,29 @@ def load_network(
             name = _folder_name(source)
         source = str(source)
     try:
-        config = AutoConfig.from_pretrained(source).get_text_config(decoder=True)
+        whole: Any = AutoConfig.from_pretrained(source)
+        config = whole.get_text_config(decoder=True)
+        if config is not whole and type(config) not in AutoModelForCausalLM._model_mapping:
+            raise UserError(
+                f"the model {str(model)!r} is multimodal ({whole.model_type}), and transformers has no language model "
+                f"of its text part alone ({config.model_type}): give a text model, or the checkpoint of its text part"
+            )
         ModelShape.of(config)  # refuses a family before its weights are read
         # not through the host's memory
+        options: dict[str, Any] = {"dtype": kind, "attn_implementation": attention, "output_loading_info": True}
         straight = {"device_map": {"": where}} if where.type == "cuda" and torch.cuda.is_available() else {}
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            source, dtype=kind, config=copy.deepcopy(config), attn_implementation=attention, output_loading_info=True,
-            **straight,
-        )  # fmt: skip
-        network, about = loaded
+        if config is not whole:
+            options["key_mapping"] = TEXT_PART
+        network, about = _open(source, config, **options, **straight)
+        if about["missing_keys"] == {"lm_head.weight"} and getattr(whole, "tie_word_embeddings", False):
+            config.tie_word_embeddings = True  # the whole model's configuration says so, its text part's does not
+            network, about = _open(source, config, **options, **straight)
         if lacking := sorted(about["missing_keys"]):  # transformers would go on with random numbers
             more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+            part = "" if config is whole else f" of the text part of a multimodal model ({whole.model_type})"
             raise UserError(
-                f"the model {str(model)!r} lacks weights that its config.json names: {', '.join(lacking[:3])}{more}. "
-                "Give the whole checkpoint, with the configuration that belongs to it"
+                f"the model {str(model)!r} lacks weights{part} that its config.json names: {', '.join(lacking[:3])}"
+                f"{more}. Give the whole checkpoint, with the configuration that belongs to it"
             )
         tokenizer = AutoTokenizer.from_pretrained(source)
     except UserError:
@@ -89,6 +107,18 @@ def load_network(
             "weights and tokenizer, a GGUF file, or a hub id such as org/name."
         ) from error
     return network if straight else network.to(where), tokenizer, name
+
+
+def _open(source: str, config: Any, **options: Any) -> Any:
+    """A network by transformers, and what it says of the loading."""
+    return AutoModelForCausalLM.from_pretrained(source, config=copy.deepcopy(config), **options)
+
+
+def own_attention(model: Any) -> str:
+    """transformers' attention for a model: torch's kernels, or its own code where these lack something that it needs
+    (soft caps, sinks).
+    """
+    return "sdpa" if model._supports_sdpa else "eager"
 
 
 def model_folder(model: str | Path) -> str:
@@ -160,6 +190,7 @@ def local_place(model: str | Path) -> Path | str:
     if not (folder.exists() or place.startswith((".", "/", "~")) or place.count("/") > 1 or folder.suffix == ".gguf"):
         return place
     if (file := gguf_file(folder)) is not None:
+        refuse_pointer(file)
         return file
     if not folder.is_dir():
         raise UserError(
@@ -174,6 +205,9 @@ def local_place(model: str | Path) -> Path | str:
         missing.append("the tokenizer (tokenizer.json)")
     if missing:
         raise UserError(f"the model folder {str(folder)!r} is incomplete: it lacks {' and '.join(missing)}")
+    for file in sorted(folder.iterdir()):
+        if file.suffix in MODEL_FILES and file.is_file():
+            refuse_pointer(file)
     return folder
 
 

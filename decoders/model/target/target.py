@@ -44,6 +44,7 @@ from ..state.room import RunSize, check_room
 from ..state.storage import storage_sizes
 from ..state.transfer import rows_of, send, stretches
 from .anatomy import decoder_stack, one_device, put_in_place
+from .finite import not_finite
 from .reference import reference_logits
 from .self_check import check, check_rows
 
@@ -112,6 +113,8 @@ class Target:
             state_bytes=observed.state_bytes, row_bytes=observed.row_bytes,
         )  # fmt: skip
         self.info["kv_heads"] = observed.kv_heads
+        if not observed.finite:
+            raise not_finite(self, [0, 0], when="when it is loaded")
         if shape.family not in families.TESTED or shape.rotary not in families.TESTED_ROTARIES:
             check(self)
         if "weights" in self.info and shape.family not in families.LLAMA_LIKE:

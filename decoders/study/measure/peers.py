@@ -103,7 +103,7 @@ def assistant_of(target: Target, params: Any) -> Any:
             )
         dtype = str(target.dtype).removeprefix("torch.")
         source = str(run.drafter.config._name_or_path)
-        model, _, _ = load_network(source, dtype=dtype, device=str(target.device), attention="sdpa")
+        model, _, _ = load_network(source, dtype=dtype, device=str(target.device), attention=None)
     else:
         assert isinstance(run, DraftRun)
         model = as_llama(run.model, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,15 +11,15 @@ from typing import Any
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, GenerationConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from transformers.masking_utils import eager_mask, sdpa_mask
 
 from decoders.model.engines import kernel
 from decoders.model.engines.kernel_forward import round_target
 from decoders.model.files.shape import ModelShape
 from decoders.model.state.transfer import wait
-from decoders.model.target.load import load_network
+from decoders.model.target.load import load_network, own_attention
 
-IN_DOUBLE, BY_KERNELS = "sdpa_in_double", "sdpa_by_kernels"
+IN_DOUBLE, BY_KERNELS = {"sdpa": "sdpa_in_double", "eager": "eager_in_double"}, "sdpa_by_kernels"
 
 
 def sdpa_in_double(
@@ -32,6 +33,17 @@ def sdpa_in_double(
     return out.to(query.dtype), None
 
 
+def eager_in_double(
+    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+    attention_mask: torch.Tensor | None, **options: Any,
+) -> tuple[torch.Tensor, Any]:  # fmt: skip
+    """The attention of a model's own code, its sums formed in double, where torch's kernels lack what it needs."""
+    mask = None if attention_mask is None else attention_mask.double()
+    own = sys.modules[type(module).__module__].eager_attention_forward
+    out, weights = own(module, query.double(), key.double(), value.double(), mask, **options)
+    return out.to(query.dtype), weights
+
+
 def by_kernels(
     module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     attention_mask: torch.Tensor | None, scaling: float | None = None, **options: Any,
@@ -40,9 +52,12 @@ def by_kernels(
     return kernel.attention(query, key, value, attention_mask, scaling or query.shape[-1] ** -0.5), None
 
 
-for _name, _function in ((IN_DOUBLE, sdpa_in_double), (BY_KERNELS, by_kernels)):
+for _name, _function, _mask in (
+    (IN_DOUBLE["sdpa"], sdpa_in_double, sdpa_mask), (IN_DOUBLE["eager"], eager_in_double, eager_mask),
+    (BY_KERNELS, by_kernels, sdpa_mask),
+):  # fmt: skip
     AttentionInterface.register(_name, _function)
-    AttentionMaskInterface.register(_name, sdpa_mask)
+    AttentionMaskInterface.register(_name, _mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +90,7 @@ class StockModel:
         engine = "compiled" if activations == "int8" else "eager"
         rounded, able = round_target(model, ModelShape.of(model.config), weights, name, engine)
         if rounded:
-            self.model.set_attn_implementation(BY_KERNELS if able else IN_DOUBLE)
+            self.model.set_attn_implementation(BY_KERNELS if able else IN_DOUBLE[own_attention(model)])
         self.model.generation_config = GenerationConfig()  # no penalties or sampling a model's own settings may ask for
 
     @classmethod
@@ -85,7 +100,7 @@ class StockModel:
     ) -> StockModel:  # fmt: skip
         """The model's own code, from a folder or hub id."""
         model, _, name = load_network(
-            source, dtype=str(dtype).removeprefix("torch."), device=str(device), attention="sdpa"
+            source, dtype=str(dtype).removeprefix("torch."), device=str(device), attention=None
         )
         return cls(model, name, weights, activations)
 

@@ -18,7 +18,6 @@ from decoders.model.target.target import Session, Target
 from decoders.model.target.together import check_together, score_together
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
-from decoders.verifiers.match import cut_at_stop
 
 from .load import kept_load
 
@@ -71,7 +70,8 @@ def decode_together(
         forwards += 1
         for place, (n, draft, said) in enumerate(zip(active, drafts, scored, strict=True)):
             run, session = runs[n], sessions[n]
-            verdict = cut_at_stop(draft, run.verifier(draft, said), run.stop_ids)
+            verdict = run.judge(session, draft, said)
+            run.index += 1
             session.commit(verdict)
             committed = time.perf_counter()
             run.drafter.observe(draft, said, verdict)
