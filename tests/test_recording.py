@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -38,7 +39,7 @@ from decoders.verifiers.residual import residual
 from specviz.views.frames import frame
 
 from .drafters_for_tests import method_of
-from .drafts import save_tiny_part
+from .drafts import TINY, save_tiny_part
 from .models import prompt_ids, tiny_target
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -300,7 +301,12 @@ def test_a_comparison_reads_the_prompt_once(monkeypatch):
     target, prompt = tiny_target(), Prompt.from_ids(prompt_ids(3))
     plain, read = generate(target, prompt, max_new_tokens=12), []
     prefill = Session.prefill
-    monkeypatch.setattr(Session, "prefill", lambda self, text: read.append(len(text.tokens)) or prefill(self, text))
+
+    def count_read(session, text, **options):
+        read.append(len(text.tokens))
+        return prefill(session, text, **options)
+
+    monkeypatch.setattr(Session, "prefill", count_read)
     trace = record(target, prompt, "pld+h", max_new_tokens=12, compare=True)
     assert read == [60] and trace.tables["plain"]["id"] == plain == trace.output_ids
 
@@ -410,3 +416,26 @@ def test_one_row_is_measured_anew_when_runs_took_long_enough(monkeypatch):
     assert [ask(1000), ask(4000), ask(900), ask(200), ask(10)] == [1, 1, 1, 2, 2]
     assert [ask(10, length=120), ask(10, length=300), ask(10, engine="compiled")] == [2, 3, 4]
     assert measured == [100, 100, 300, 100]
+
+
+@pytest.mark.parametrize("method", ["plain", "pld", "pld+h", "glide", "ppd", "medusa", "eagle3", "recycling", "dflash"])
+def test_a_run_is_stopped_while_a_long_prompt_is_read(monkeypatch, tmp_path, method):
+    """Between two pieces: what is read is told, and the run that is left is whole and empty."""
+    monkeypatch.setattr("decoders.model.target.target.READ_ROWS_CPU", 16)
+    target, told, cancel = tiny_target(), [], threading.Event()
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    if method in (*TINY, "glide"):
+        save_tiny_part(target, method)
+    run = Run(target, Prompt.from_ids([k % 50 + 3 for k in range(81)]), method, max_new_tokens=8, cancel=cancel)
+
+    def hear(rows, of):
+        told.append((rows, of))
+        if rows >= 48:
+            cancel.set()
+
+    run.decoding.on_read = hear
+    trace = run.finish()
+    assert told == [(16, 80), (32, 80), (48, 80)]
+    assert trace.run["stop"] == "cancelled" and trace.run["complete"] and not trace.rows("steps")
+    save(trace, tmp_path / "a.spectrace")
+    assert load(tmp_path / "a.spectrace").output_ids == []

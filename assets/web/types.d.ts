@@ -56,6 +56,7 @@ type TraceDelta = { [table in keyof Tables]?: Partial<Tables[table]> };
 /** One event of ``api/live/<id>``: rows, a new state, or that the trace must be fetched again. */
 interface LiveEvent {
   seq: number; delta?: TraceDelta; run?: Partial<Run>; state?: Live["state"]; ahead?: number; reload?: boolean;
+  read?: [number, number];
   done?: boolean; stop?: string; error?: string; started?: boolean; unsaved?: string;
 }
 

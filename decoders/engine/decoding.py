@@ -10,7 +10,7 @@ import functools
 import operator
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -126,6 +126,7 @@ class Decoding:
         self.session: Session | None = None
         self.index = 0  # of the step
         self.stop = ""
+        self.on_read: Callable[[int, int], None] | None = None  # hears how much of a long prompt is read, of how much
         self.prefill_ms = self.prepare_ms = 0.0
 
     @classmethod
@@ -166,7 +167,8 @@ class Decoding:
         return self.session.context
 
     def prefill(self, read: Session | None = None) -> None:
-        """Open the session, process the prompt and let the drafter prepare; called by iteration if not before.
+        """Open the session, process the prompt and let the drafter prepare; called by iteration if not before. A run
+        that is cancelled meanwhile stops between two pieces of a long prompt.
 
         ``read`` has processed the prompt for several runs (``read_once``): this one begins behind it.
         """
@@ -175,7 +177,9 @@ class Decoding:
             self.session = read.again(self.needs)
         else:
             self.session = self.target.session(self.needs, len(self.prompt.tokens) + self.max_new_tokens)
-            self.session.prefill(self.prompt)
+            if not self.session.prefill(self.prompt, stops=self._stops_reading):
+                self.stop = "cancelled"
+                return
         wait(self.target.device)
         processed = time.perf_counter()
         self.prefill_ms = (processed - started) * 1e3
@@ -183,9 +187,16 @@ class Decoding:
         wait(self.target.device)
         self.prepare_ms = (time.perf_counter() - processed) * 1e3
 
+    def _stops_reading(self, rows: int, of: int) -> bool:
+        if self.on_read is not None:
+            self.on_read(rows, of)
+        return self.cancel is not None and self.cancel.is_set()
+
     def __iter__(self) -> Iterator[Step]:
         if self.session is None:
             self.prefill()
+        if self.stop:  # while the prompt was read
+            return
         session = self.session
         assert session is not None
         room, now = self.room(session), functools.partial(mark, self.target.device)

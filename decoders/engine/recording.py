@@ -112,6 +112,8 @@ class Run:
             self.decoding.prefill()
             run["timings"]["prefill_ms"] = round(self.decoding.prefill_ms, 3)
             run["timings"]["prepare_ms"] = round(self.decoding.prepare_ms, 3)
+            if self.decoding.stop:  # while the prompt was read
+                return
             self._begin()
             self._recorded_at = time.perf_counter()
             for step in self._time(iter(self.decoding)):

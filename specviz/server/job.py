@@ -70,6 +70,10 @@ class Job:
             self._copy = copy_of(trace)
             self.feed.publish({"state": "running"})
 
+    def tell_read(self, rows: int, of: int) -> None:
+        """Publish how many of a long prompt's tokens are read."""
+        self.feed.publish({"read": [rows, of]})
+
     def add(self, delta: Mapping[str, Mapping[str, list[Any]]], trace: Trace) -> None:
         """Publish one step; if the trace grew by more than the delta says, watchers are told to fetch it all."""
         with self._lock:

@@ -371,6 +371,8 @@ class Runner:
             trace.run.update(id=job.id, title=job.title or trace.run.get("title", ""))
             journal = self.library.start(trace, job.owner) if self.library is not None else None
             job.begin(trace)
+            if (decoding := getattr(run, "decoding", None)) is not None:
+                decoding.on_read = job.tell_read
             for delta in run:
                 if journal is not None:
                     journal.append(delta)

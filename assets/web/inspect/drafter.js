@@ -220,6 +220,7 @@ export class DrafterView extends LookPanel {
       return say(quoted(owner, node.token), ` of ${which}: `, status, ` (${node.reason}).`);
     say(quoted(owner, node.token), ` of ${which}: `, status, ". ");
     if (node.status === "unreached") {
+      /** @type {Record<string, string>} */
       const ended = { "after stop": "A stop token before it ended the run.",
         "behind the output's end": "The output ended before it." };
       return say(ended[node.reason] ?? "The target refused a token before it.");

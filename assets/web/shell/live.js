@@ -13,11 +13,12 @@ const traceOf = (id) => getJson(traceUrl(id));
 /** Says how far it is. @param {Feed} feed */
 export function busy(feed) {
   if (app.current !== feed.id) return;
-  const { state, ahead, tokens, steps } = feed;
+  const { state, ahead, tokens, steps, read } = feed;
+  const reading = read ? `, ${read[0].toLocaleString("en")} of ${plural(read[1], "token")}` : "";
   const words =
     state === "queued"
       ? ahead > 0 ? `Waiting: ${plural(ahead, "run")} before yours.` : "Waiting to start."
-      : tokens ? `Running: ${plural(tokens, "token")} in ${plural(steps, "step")}.` : "Running: reading the prompt.";
+      : tokens ? `Running: ${plural(tokens, "token")} in ${plural(steps, "step")}.` : `Running: reading the prompt${reading}.`;
   say(words, "busy");
 }
 
@@ -31,7 +32,7 @@ export function follow(id, live) {
   }
   const { seq, state, ahead } = live;
   const source = listen(id, seq, (event) => receive(feed, event), () => end(feed, null));
-  const nothing = { base: -1, tokens: 0, steps: 0, loading: 0, frame: 0, over: false };
+  const nothing = { base: -1, tokens: 0, steps: 0, read: null, loading: 0, frame: 0, over: false };
   /** @type {Feed} */
   const feed = { id, source, seq, state, ahead, pending: [], ...nothing };
   app.feeds.set(id, feed);
@@ -64,6 +65,10 @@ function receive(feed, event) {
   if (event.state) {
     feed.state = event.state;
     feed.ahead = event.ahead || 0;
+    busy(feed);
+  }
+  if (event.read) {
+    feed.read = event.read;
     busy(feed);
   }
   if (event.reload || gap || event.state === "running") return reload(feed);

@@ -51,6 +51,8 @@ interface Feed {
   seq: number;
   state: Live["state"];
   ahead: number;
+  /** Tokens of a long prompt that are read, and all of them. */
+  read: [number, number] | null;
   base: number;
   tokens: number;
   steps: number;

@@ -50,6 +50,7 @@ from .self_check import check, check_rows
 
 SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
 READ_ROWS, READ_ROWS_CPU = 2048, 512  # most rows of a forward that reads a prompt; on a CPU more are no faster
+ReadWatch = Callable[[int, int], bool]  # told the rows that are read and those of the whole; True ends the reading
 READ_SCORES = 1 << 27  # most entries of its mask, once per query head of a group
 
 Tokens = Sequence[int] | Int[Tensor, "rows"]  # from the host, or on the device
@@ -280,9 +281,12 @@ class Session:
         )  # fmt: skip
 
     @torch.inference_mode()
-    def prefill(self, prompt: Prompt | Sequence[int], prompt_length: int | None = None) -> None:
+    def prefill(
+        self, prompt: Prompt | Sequence[int], prompt_length: int | None = None, stops: ReadWatch | None = None
+    ) -> bool:
         """Process a prompt but for its last token, which becomes the root; keeps what the drafter reads. Of a text that
-        was written behind a prompt, ``prompt_length`` tokens are that prompt.
+        was written behind a prompt, ``prompt_length`` tokens are that prompt. ``stops`` is asked between two pieces of
+        a long text; False where it ended the reading.
         """
         tokens = prompt.tokens if isinstance(prompt, Prompt) else tuple(prompt)
         if isinstance(prompt, Prompt):
@@ -293,10 +297,9 @@ class Session:
             raise UserError(f"the prompt has {len(tokens)} tokens, but this run was opened for at most {self.capacity}")
         self.buffer[: len(tokens)] = tokens
         self.length, self.prompt_length = len(tokens), prompt_length or len(tokens)
-        if self.length > 1:
-            self._read()
+        return self.length < 2 or self._read(stops)
 
-    def _read(self) -> None:
+    def _read(self, stops: ReadWatch | None = None) -> bool:
         """Process all tokens but the root, from the first one on, in pieces where the text is long."""
         target, rows = self.target, self.length - 1
         # the first text past the change of rotary positions: all of it is read as generate() reads it, the root too
@@ -311,8 +314,11 @@ class Session:
                     self.memory.write(start, self.capacity, captured, target.head.kept)
                 finally:
                     target.head.keep, target.head.kept = 0, None
+            if stops is not None and self.cache.length < read and stops(self.cache.length, read):
+                return False
         self.cache.length = rows
         self.cache.keep(always=True)
+        return True
 
     def _read_rows(self, start: int, stop: int, *, last_only: bool) -> None:
         """Process and commit tokens [start, stop)."""
