@@ -368,7 +368,7 @@ class Synthetic:
              reason="" if nodes else reason, accepted=accepted, emitted=accepted + 1, bonus=truth[accepted],
              outcome=outcome, origins="+".join(dict.fromkeys(delta["nodes"]["origin"][node] for node in path[1:])),
              entropy=number(rng.random() * 2, 3), draft_ms=0.3, verify_ms=number(took - 0.5, 4),
-             decide_ms=0.1, commit_ms=0.2, elapsed_ms=number(self.clock, 6))  # fmt: skip
+             decide_ms=0.1, unlisted=0, commit_ms=0.2, elapsed_ms=number(self.clock, 6))  # fmt: skip
         return delta
 
     def _finish(self) -> None:

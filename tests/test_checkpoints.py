@@ -153,7 +153,7 @@ def test_a_head_whose_config_is_a_copy_of_the_targets_is_read(third: bool, tmp_p
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"  # noqa: E501
 
 
-def pointed(file: Path) -> Path:
+def write_pointer(file: Path) -> Path:
     file.write_text(POINTER)
     return file
 
@@ -163,7 +163,7 @@ def test_a_model_folder_with_a_git_lfs_pointer_is_told_so(name: str, tmp_path: P
     save_model(tmp_path)
     if name.endswith(".bin"):
         (tmp_path / "model.safetensors").unlink()
-    pointed(tmp_path / name)
+    write_pointer(tmp_path / name)
     for opened in (load_target, size_of):
         with pytest.raises(UserError, match=f"{name} is a Git LFS pointer, which stands for the file"):
             opened(tmp_path)
@@ -172,12 +172,12 @@ def test_a_model_folder_with_a_git_lfs_pointer_is_told_so(name: str, tmp_path: P
 @pytest.mark.parametrize(
     "read",
     [
-        lambda place: load_target(pointed(place / "model.gguf")),
-        lambda place: tensor_sizes(pointed(place / "w.safetensors")),
-        lambda place: load(pointed(place / "run.spectrace")), lambda place: load(POINTER.encode()),
-        lambda place: read_prompts(pointed(place / "prompts.jsonl")),
-        lambda place: read_prompts(pointed(place / "p.txt")),
-        lambda place: read_prompts(pointed(place / "p.parquet")),
+        lambda place: load_target(write_pointer(place / "model.gguf")),
+        lambda place: tensor_sizes(write_pointer(place / "w.safetensors")),
+        lambda place: load(write_pointer(place / "run.spectrace")), lambda place: load(POINTER.encode()),
+        lambda place: read_prompts(write_pointer(place / "prompts.jsonl")),
+        lambda place: read_prompts(write_pointer(place / "p.txt")),
+        lambda place: read_prompts(write_pointer(place / "p.parquet")),
     ],
     ids=["gguf", "safetensors", "trace", "trace bytes", "prompts", "text", "parquet"],
 )  # fmt: skip
@@ -191,7 +191,7 @@ def test_a_published_head_that_is_a_git_lfs_pointer_is_told_so(name: str, tmp_pa
     place = Path(publish(tmp_path / "head", LLAMA, tensors(True)))
     for file in place.glob("*.safetensors"):
         file.unlink()
-    pointed(place / name)
+    write_pointer(place / name)
     if name == "config.json":
         save_file({"a": torch.zeros(1)}, place / "model.safetensors")
     with pytest.raises(UserError, match=f"{name} is a Git LFS pointer"):
@@ -202,7 +202,7 @@ def test_a_published_head_that_is_a_git_lfs_pointer_is_told_so(name: str, tmp_pa
 def test_a_trained_part_that_is_a_git_lfs_pointer_is_told_so(name: str, tmp_path: Path) -> None:
     target = tiny_target()
     folder = save_tiny_part(target, "medusa", tmp_path / "part")
-    pointed(folder / name)
+    write_pointer(folder / name)
     with pytest.raises(UserError, match=f"{name} is a Git LFS pointer"):
         generate(target, Prompt.from_ids(prompt_ids(1)), "medusa", {"part": str(folder)}, max_new_tokens=2)
 

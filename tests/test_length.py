@@ -335,7 +335,7 @@ DRAWN = sorted(  # methods that draw their tokens in a sampled run
 )  # fmt: skip
 
 
-class Scattered(Survival):
+class RandomWeights(Survival):
     """A model in which every number that it looks at moves the estimate."""
 
     def __init__(self, random: np.random.Generator) -> None:
@@ -397,7 +397,7 @@ def test_a_position_is_verified_or_not_before_its_token_is_drawn(method: str, ru
             if not step.draft.drawn:
                 continue
             curve = Curve((1, 2, 9), (10.0, cost, cost + 0.6), "a test")
-            length = AutoLength(RowCosts(curve, follows=False), Scattered(random))
+            length = AutoLength(RowCosts(curve, follows=False), RandomWeights(random))
             stay = len(length.choose(step.draft, run.context).tree) - 1
             for depth in range(1, step.draft.tree.drafted + 1):
                 for _ in range(3):

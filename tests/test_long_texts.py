@@ -100,6 +100,7 @@ def test_a_trace_near_its_limit_says_so_and_is_saved(
     plain = record(target, prompt, method, max_new_tokens=90)
     cells = sum(len(values) for columns in plain.tables.values() for values in columns.values())
     assert "left_out" not in plain.run
+    cells = int(1.2 * cells)
     monkeypatch.setattr(rows, "MAX_CELLS", cells)
     monkeypatch.setattr(checks, "MAX_CELLS", cells)
     monkeypatch.setattr("decoders.trace.files.MAX_CELLS", cells)
@@ -115,3 +116,18 @@ def test_a_trace_near_its_limit_says_so_and_is_saved(
     assert "only what was drafted, judged and written is recorded" in trace.run["left_out"][0]
     save(trace, tmp_path / "run.spectrace")
     assert load(tmp_path / "run.spectrace").output_ids == plain.output_ids
+
+
+def test_a_run_whose_trace_is_full_ends_and_is_saved(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees of 80 nodes of which nothing stands: all that is left is what a trace cannot do without."""
+    target, prompt = tiny_target(), Prompt.from_ids(repeating("two", 60))
+    cells = 20_000
+    for place in ("decoders.engine.rows", "decoders.trace.check", "decoders.trace.files"):
+        monkeypatch.setattr(f"{place}.MAX_CELLS", cells)
+    monkeypatch.setattr("decoders.engine.recording.RECORD_STEPS", 1)
+    monkeypatch.setattr("decoders.engine.recording.EVENT_SECONDS", 0.0)
+    trace = record(target, prompt, "recycling", max_new_tokens=400, stop_ids=())
+    assert trace.run["stop"] == "trace full" and trace.run["complete"] and 0 < len(trace.output_ids) < 400
+    assert "The run was ended here" in trace.run["left_out"][-1]
+    save(trace, tmp_path / "run.spectrace")
+    assert load(tmp_path / "run.spectrace").output_ids == trace.output_ids

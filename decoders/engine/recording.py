@@ -53,6 +53,7 @@ FORWARDS = "term:forward_ms"  # a draft model's
 RECORD_STEPS, RECORD_SECONDS = 32, 0.25  # steps wait for one another at most so long
 RECORD_BYTES = {"cpu": 8 << 20, "cuda": 256 << 20}  # and while their logits take less
 EVENT_SECONDS = 1 / 30  # between two deltas at least
+TRACE_FULL = "trace full"  # why a run stopped whose trace could not be saved had it gone on
 LEAST_CHOICES = 8  # of first choices that are asked for
 
 
@@ -121,7 +122,10 @@ class Run:
                 self._waiting_bytes += step.scored.logits.nbytes
                 if self._is_time():
                     yield self._record()
-            run["stop"] = self.decoding.stop
+                    if self.rows.full:
+                        run["stop"] = TRACE_FULL
+                        break
+            run["stop"] = run["stop"] or self.decoding.stop
             if self._waiting:
                 yield self._record()
             if run["stop"] != "cancelled" and FORWARDS in self.trace.tables["steps"]:

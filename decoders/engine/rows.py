@@ -35,6 +35,7 @@ STEP_TABLES = (
 )  # fmt: skip
 LISTED = 256  # candidates of a step that are recorded besides the chosen one: the best
 FEWER = (0.25, 16), (0.4, 0)  # so many, where the trace holds this share of the values that a file may have
+FULL = 0.95  # where the run has to end
 NEAR = 0.6  # from this share on nothing is recorded that a trace can do without
 DISPENSABLE = ("attention", "guesses", "pruned", "lattice", "transitions", "assistant")
 WITH_TOKENS = ("nodes", "targets", "guesses", "probes", "pruned", "lattice")
@@ -143,6 +144,17 @@ class Recording:
         self.trace.extend(rows.delta)
         self._cells += sum(len(values) for columns in rows.delta.values() for values in columns.values())
         return rows.delta
+
+    @property
+    def full(self) -> bool:
+        """True where no more fits into a file; said in the run."""
+        if self._cells < FULL * MAX_CELLS:
+            return False
+        self.trace.run.setdefault("left_out", []).append(
+            f"The run was ended here, behind {len(self.trace.tables['steps']['context']):,} steps: its trace holds "
+            f"{self._cells:,} of the {MAX_CELLS:,} values that a file may have, and more could not be saved."
+        )
+        return True
 
     def _near(self, step: int) -> bool:
         """True where the trace is near the values that a file may hold; said once, to the log and in the run."""

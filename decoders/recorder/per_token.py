@@ -37,7 +37,7 @@ class Output:
         self.scores: tuple[Tensor, ...] | None = () if asked and config.output_scores else None
         self.logits: tuple[Tensor, ...] | None = () if asked and config.output_logits else None
 
-    def ids(self, length: int) -> Int[Tensor, "1 length"]:
+    def ids(self, length: int) -> Any:
         """The first ``length`` tokens."""
         return self._ids[:, :length]
 
@@ -121,7 +121,7 @@ class CallDecoding(Decoding):
             self._keep(scored.logits[verdict.path[count - 1]][None], count)
             output.write(output.length, token)
             output.length += 1
-            done = self.criteria(output.ids(output.length), output.scores)  # type: ignore[arg-type]
+            done = self.criteria(output.ids(output.length), output.scores)
             if self.streamer is not None:
                 self.streamer.put(torch.tensor([token]))
             if bool(done.all()):

@@ -76,7 +76,7 @@ def oracle_of(trace: Trace) -> dict[str, Any]:
 
 
 # of the columns added after the first version, those that views draw in a way of their own
-DRAWN = {"steps": {"engine", "engine_rows", "engine_keys", "decide_ms"}, "pruned": {"why"}}
+DRAWN = {"steps": {"engine", "engine_rows", "engine_keys", "decide_ms", "unlisted"}, "pruned": {"why"}}
 
 
 def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:

@@ -334,10 +334,12 @@ export class CandidateTable extends Panel {
         `the best (${this.owner.where(best.position)}) would have accepted ${best.would}. `;
       parts.push(h("span.sv-regret", text));
     } else if (chosen && best && best.would >= 0 && candidates.length > 1 && eligible.length > 1) {
-      parts.push(h("span", "No other place would have accepted more. "));
+      parts.push(h("span", `No other ${view.unlisted ? "recorded " : ""}place would have accepted more. `));
     }
     const out = candidates.filter((one) => one.excluded);
     if (out.length) parts.push(h("span", `${plural(out.length, "place")} could not win (${out[0].excluded}). `));
+    if (view.unlisted)
+      parts.push(h("span", `Not recorded: ${plural(view.unlisted, "place")} ranked behind these. `));
     this.remark.replaceChildren(...parts);
     this.remark.hidden = !parts.length;
   }

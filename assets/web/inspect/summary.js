@@ -26,7 +26,7 @@ function evidence(owner, candidate) {
 
 /** Where the draft came from. @type {(owner: Inspector, view: StepView) => Child[]} */
 export function offer(owner, view) {
-  const count = view.candidates.length;
+  const count = view.candidates.length + (view.unlisted ?? 0);
   const { chosen } = view;
   const draft = terms.term(owner, "step_drafted", plural(view.drafted, "token"));
   if (owner.prompts.on) return hungOffer(owner, view);
@@ -112,7 +112,7 @@ function result(owner, view) {
 function undecided(owner, view) {
   const root = token(owner, view.root);
   if (view.candidates.length && !view.candidates.some((one) => one.chosen))
-    return [root, ` stands at ${plural(view.candidates.length, "earlier place")}. Which one is copied?`];
+    return [root, ` stands at ${plural(view.candidates.length + (view.unlisted ?? 0), "earlier place")}. Which one is copied?`];
   if (!view.drafted) return ["no draft after ", root, "."];
   const parts = offer(owner, view);
   const last = parts[parts.length - 1];

@@ -152,6 +152,7 @@ async function end(feed, event) {
     if (trace.run.error) say(trace.run.error, "error");
     else if (trace.run.stop === "cancelled") say(`Stopped by you after ${count} tokens.`);
     else if (trace.run.stop === "context full") say(`Stopped after ${count} tokens: the model's context is full.`);
+    else if (trace.run.stop === "trace full") say(trace.run.left_out?.at(-1) ?? "", "error");
     else if (event?.unsaved) say(event.unsaved, "error");
     else say("");
   } catch (problem) {

@@ -19,7 +19,7 @@ from .reference import reference_logits
 LEAVES = 8  # of a draft whose texts are read anew, at most
 
 
-class _Found(Exception):
+class _BrokenModule(Exception):
     """Ends a forward at the first module whose output is not finite."""
 
     def __init__(self, module: str, row: int) -> None:
@@ -52,7 +52,7 @@ def _place(target: Any, text: list[int], draft: Draft | None) -> str:
             read[0] = 0
             try:
                 logits = reference_logits(target, tokens, 1)
-            except _Found as found:
+            except _BrokenModule as found:
                 return f"first in {found.module}, at position {read[0] + found.row} of the text"
             if not bool(torch.isfinite(logits.amax())):
                 return "its layers' outputs are finite, and the head's are not"
@@ -76,7 +76,7 @@ def _checks(target: Any, read: list[int]) -> Iterator[tuple[nn.Module, Any]]:
         states: Tensor = output[0] if isinstance(output, tuple) else output
         rows = torch.isfinite(states).flatten(2).all(-1)[0]
         if not bool(rows.all()):
-            raise _Found(name, int((~rows).nonzero()[0]))
+            raise _BrokenModule(name, int((~rows).nonzero()[0]))
         if last:
             read[0] += len(rows)
 

@@ -76,12 +76,12 @@ def load_network(
     try:
         whole: Any = AutoConfig.from_pretrained(source)
         config = whole.get_text_config(decoder=True)
+        ModelShape.of(config)  # refuses a family before its weights are read
         if config is not whole and type(config) not in AutoModelForCausalLM._model_mapping:
             raise UserError(
                 f"the model {str(model)!r} is multimodal ({whole.model_type}), and transformers has no language model "
                 f"of its text part alone ({config.model_type}): give a text model, or the checkpoint of its text part"
             )
-        ModelShape.of(config)  # refuses a family before its weights are read
         # not through the host's memory
         options: dict[str, Any] = {"dtype": kind, "attn_implementation": attention, "output_loading_info": True}
         straight = {"device_map": {"": where}} if where.type == "cuda" and torch.cuda.is_available() else {}

@@ -22,7 +22,9 @@ from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 
+from ..files import families
 from ..files.shape import ModelShape, refusal, rotaries
+from .finite import not_finite
 
 WINDOW, SWITCH = 12, 20  # what a window and the length of short texts are made while the check runs
 WRITTEN = 6  # tokens after each text
@@ -30,6 +32,17 @@ LENGTHS = (5, WINDOW - 3, 3 * WINDOW)  # of the texts: within the window, across
 ROWS_BEHIND, ROWS_ASIDE = 40, 12  # of a text, and of a draft behind it, where rows are compared with single ones
 SAME_ROW = 1e-5  # of logits, in units of their spread: the head alone computes in fp32
 SWITCHING_LENGTHS = (SWITCH - 3, SWITCH, SWITCH + 1)  # across the change, at it, past it
+
+
+def check_opened(target: Any) -> None:
+    """Raise UserError for a model whose logits are not finite, and for one of a family, or with rotary positions, that
+    nobody tested where ``check`` finds a difference. ``target`` is the Target that is being made.
+    """
+    shape = target.shape
+    if not target.observed.finite:
+        raise not_finite(target, [0, 0], when="when it is loaded")
+    if shape.family not in families.TESTED or shape.rotary not in families.TESTED_ROTARIES:
+        check(target)
 
 
 def check(target: Any) -> None:

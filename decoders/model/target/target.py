@@ -44,9 +44,8 @@ from ..state.room import RunSize, check_room
 from ..state.storage import storage_sizes
 from ..state.transfer import rows_of, send, stretches
 from .anatomy import decoder_stack, one_device, put_in_place
-from .finite import not_finite
 from .reference import reference_logits
-from .self_check import check, check_rows
+from .self_check import check_opened, check_rows
 
 SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
 READ_ROWS, READ_ROWS_CPU = 2048, 512  # most rows of a forward that reads a prompt; on a CPU more are no faster
@@ -114,10 +113,7 @@ class Target:
             state_bytes=observed.state_bytes, row_bytes=observed.row_bytes,
         )  # fmt: skip
         self.info["kv_heads"] = observed.kv_heads
-        if not observed.finite:
-            raise not_finite(self, [0, 0], when="when it is loaded")
-        if shape.family not in families.TESTED or shape.rotary not in families.TESTED_ROTARIES:
-            check(self)
+        check_opened(self)
         if "weights" in self.info and shape.family not in families.LLAMA_LIKE:
             check_rows(self)
         if engine != "eager":
