@@ -69,7 +69,7 @@ def server_of(desk: Desk) -> MCPServer:
 def routes_of(server: MCPServer) -> list[Any]:
     """The routes of a server's tools, at ``/mcp``. Hosts and origins are the guard's, as for every other route."""
     trust = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    routes = list(server.streamable_http_app(json_response=True, transport_security=trust).routes)
+    routes: list[Any] = list(server.streamable_http_app(json_response=True, transport_security=trust).routes)
     for route in routes:
         route.app = SessionOwner(route.app)
     return routes

@@ -271,7 +271,7 @@ def test_a_prompt_is_read_once_and_every_method_is_still_caught(monkeypatch):
     """Negative control: with a shared reading too, a wrong commit of one method alone shows in that method alone."""
     read, target = [], tiny_target()
     prefill, commit = Session.prefill, Session.commit
-    monkeypatch.setattr(Session, "prefill", lambda self, prompt, **to: read.append(prompt) or prefill(self, prompt, **to))
+    monkeypatch.setattr(Session, "prefill", lambda self, text, **to: read.append(text) or prefill(self, text, **to))
 
     def meddled_commit(self, verdict):
         commit(self, verdict)

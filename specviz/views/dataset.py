@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from decoders.errors import UserError, first_line
@@ -294,13 +294,9 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
     size = 0
     for chunk in column.chunks:
         if pa.types.is_dictionary(chunk.type):
-            lengths = pc.binary_length(chunk.dictionary).to_numpy(zero_copy_only=False)
-            counts = pc.value_counts(chunk.indices)
-            size += sum(
-                int(lengths[index]) * int(count)
-                for index, count in zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
-                if index is not None
-            )
+            lengths = [len(text or "") for text in chunk.dictionary.to_pylist()]
+            counts = np.bincount(chunk.indices.drop_null().to_numpy(), minlength=len(lengths))
+            size += sum(length * int(count) for length, count in zip(lengths, counts, strict=True))
         else:
             size += chunk.nbytes
     return size

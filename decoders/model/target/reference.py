@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..files.shape import ROTARIES
+from ..state.cache import TreeCache
 from ..state.transfer import send
 
 REFERENCE_SCORES = 1 << 28  # of a layer at a time, of all heads
@@ -40,3 +41,17 @@ def reference_logits(target: Any, tokens: Sequence[int], rows: int = 0) -> Float
             cache = output.past_key_values
             logits.append(output.logits[0, :keep].double().cpu())
     return torch.cat(logits)
+
+
+def rereads_text(target: Any) -> bool:
+    """True where generate() reads the text again as its rotary positions change, as the model's own code says."""
+    switch = target.shape.rotary_switch
+    if switch is None:
+        return False
+    cache = TreeCache(target.shape, switch)
+    cache.length = switch
+    ids = torch.zeros((1, switch + 1), dtype=torch.long, device=target.device)
+    inputs = target.model.prepare_inputs_for_generation(
+        ids, next_sequence_length=1, past_key_values=cache, attention_mask=torch.ones_like(ids)
+    )
+    return inputs.get("past_key_values") is None

@@ -44,7 +44,7 @@ from ..state.room import RunSize, check_room
 from ..state.storage import storage_sizes
 from ..state.transfer import rows_of, send, stretches
 from .anatomy import decoder_stack, one_device, put_in_place
-from .reference import reference_logits
+from .reference import reference_logits, rereads_text
 from .self_check import check_opened, check_rows
 
 SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
@@ -218,20 +218,7 @@ class Target:
         parts: Iterator[Any] = iter(send(self.device, *ids, positions, *(o for o in others if o is not None)))
         return [next(parts) if here else tokens, next(parts), *(None if o is None else next(parts) for o in others)]
 
-    @property
-    def rereads(self) -> bool:
-        """True where generate() reads the text again as its rotary positions change, as the model's own code says."""
-        switch = self.shape.rotary_switch
-        if switch is None:
-            return False
-        cache = TreeCache(self.shape, switch)
-        cache.length = switch
-        ids = torch.zeros((1, switch + 1), dtype=torch.long, device=self.device)
-        inputs = self.model.prepare_inputs_for_generation(
-            ids, next_sequence_length=1, past_key_values=cache, attention_mask=torch.ones_like(ids)
-        )
-        return inputs.get("past_key_values") is None
-
+    rereads = property(rereads_text)
     reference_logits = reference_logits
 
     @contextmanager
