@@ -24,9 +24,12 @@ function evidence(owner, candidate) {
   return typeof candidate.score === "number" ? `score ${format(candidate.score, 2)}` : "";
 }
 
+/** Candidates of a step, those that are not recorded included. @type {(view: StepView) => number} */
+const places = (view) => view.candidates.length + (view.unlisted ?? 0);
+
 /** Where the draft came from. @type {(owner: Inspector, view: StepView) => Child[]} */
 export function offer(owner, view) {
-  const count = view.candidates.length + (view.unlisted ?? 0);
+  const count = places(view);
   const { chosen } = view;
   const draft = terms.term(owner, "step_drafted", plural(view.drafted, "token"));
   if (owner.prompts.on) return hungOffer(owner, view);
@@ -112,7 +115,7 @@ function result(owner, view) {
 function undecided(owner, view) {
   const root = token(owner, view.root);
   if (view.candidates.length && !view.candidates.some((one) => one.chosen))
-    return [root, ` stands at ${plural(view.candidates.length + (view.unlisted ?? 0), "earlier place")}. Which one is copied?`];
+    return [root, ` stands at ${plural(places(view), "earlier place")}. Which one is copied?`];
   if (!view.drafted) return ["no draft after ", root, "."];
   const parts = offer(owner, view);
   const last = parts[parts.length - 1];
