@@ -68,6 +68,7 @@ def test_the_worked_example():
         "beta": None,
         "draft_cost": None,
         "draft_efficiency": 0.5,
+        "depth_efficiency": None,  # no depth was given
         "copied_share": 0.5,
         "no_draft_steps": 1,
         "ranking_regret": None,
