@@ -80,12 +80,13 @@ def comparisons(folder: Path) -> Mapping[str, Comparison]:
 
 
 def _read(entry: dict[str, Any]) -> Comparison:
-    claims = {
-        name: Claim(**{key: tuple(value) if isinstance(value, list) else value for key, value in claim.items()})
-        for name, claim in entry.items()
-        if name != "sentence"
-    }
+    claims = {name: _claim(written) for name, written in entry.items() if name != "sentence"}
     return Comparison(entry["sentence"], claims)
+
+
+def _claim(written: Mapping[str, Any]) -> Claim:
+    values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in written.items()}
+    return Claim(**values)
 
 
 def order(numbers: Sequence[float], level: float = 0.0) -> str:

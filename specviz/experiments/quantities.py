@@ -161,6 +161,16 @@ def _times(trace: Trace) -> dict[str, float]:
     return {part: sum(v for v in values if v is not None) / count for part, values in parts.items()}
 
 
+def _triggered(trace: Trace) -> dict[str, float]:
+    """Of the steps in which a part of drafting took any time: what it took there on average."""
+    steps, parts = trace.tables["steps"], {}
+    for key in metrics.step_term_shares(trace):
+        spent = [value for value in steps[f"term:{key}"] if value]
+        if spent:
+            parts[key.removesuffix("_ms")] = sum(spent) / len(spent)
+    return parts
+
+
 def _cost(trace: Trace) -> dict[str, float]:
     times = _times(trace)
     verify = times.pop("verify", 0.0)
@@ -174,6 +184,7 @@ BREAKDOWNS: tuple[Breakdown, ...] = tuple(
         ("routes", lambda trace: _shares(metrics.routes(trace), ROUTES), ROUTES),
         ("lengths", _lengths, ("1", "2", "3", "4", f"{LONG}+")),
         ("times", _times, ("verify",)),
+        ("triggered", _triggered, ()),
         ("cost", _cost, ()),
     )
 )
