@@ -419,7 +419,7 @@ def test_heat_map_shades_by_count():
 
 
 def test_a_recorded_run_is_replayed_under_another_rule(capsys, model, tmp_path):
-    """What judge expects at the places that a run visited stands beside a run of the whole text under that rule."""
+    """Numbers of ``specviz judge`` carry a note on position bias, and the command that runs the whole text."""
     from decoders.names import VISITED
 
     trace = str(tmp_path / "run.spectrace")

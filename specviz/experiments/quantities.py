@@ -161,7 +161,7 @@ def _times(trace: Trace) -> dict[str, float]:
     return {part: sum(v for v in values if v is not None) / count for part, values in parts.items()}
 
 
-def _triggered(trace: Trace) -> dict[str, float]:
+def _times_where_run(trace: Trace) -> dict[str, float]:
     """Of the steps in which a part of drafting took any time: what it took there on average."""
     steps, parts = trace.tables["steps"], {}
     for key in metrics.step_term_shares(trace):
@@ -184,7 +184,7 @@ BREAKDOWNS: tuple[Breakdown, ...] = tuple(
         ("routes", lambda trace: _shares(metrics.routes(trace), ROUTES), ROUTES),
         ("lengths", _lengths, ("1", "2", "3", "4", f"{LONG}+")),
         ("times", _times, ("verify",)),
-        ("triggered", _triggered, ()),
+        ("triggered", _times_where_run, ()),
         ("cost", _cost, ()),
     )
 )
