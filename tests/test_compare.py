@@ -15,8 +15,9 @@ from pydantic import ValidationError
 from decoders import Prompt, Trace, drafters, generate, record
 from decoders.study.judge.divergences import BUG, LOSSY
 from decoders.trace import metrics
+from decoders.trace.metrics import doubts
 from specviz.pages import pages
-from specviz.pages.compare.outcome import TABLE, check_output
+from specviz.pages.compare.outcome import TABLE, check_output, outcome, sort_by_speedup
 from specviz.pages.compare.service import MAX_LANES, Compare, Comparison
 from specviz.pages.runs.difference import difference
 from specviz.server.desk import Desk
@@ -299,3 +300,29 @@ def test_runs_of_two_prompts_have_no_difference(desk: Tiny) -> None:
         difference(*runs)
     with pytest.raises(Refusal, match="1 runs are given"):
         desk.services["runs"].difference(["a"])
+
+
+def _lane(speedup: float | None, per_step: float = 2.0) -> dict[str, Any]:
+    values = {"speedup": speedup, "tokens_per_step": per_step, "tokens_per_s": 10.0, "steps": 9, "verify_ms": 50.0}
+    return {"metrics": values, "doubts": doubts(values), "notes": {}}
+
+
+def test_the_headline_names_the_lanes_that_take_no_place() -> None:
+    """A speedup above the tokens per step cannot be: it has no place in the order, and the sentence says so."""
+    lanes = {"a": ("PLD", _lane(7.0)), "b": ("PLD+", _lane(1.5)), "c": ("AdaPLD", _lane(1.9))}
+    assert sort_by_speedup({key: numbers for key, (_, numbers) in lanes.items()}) == ["c", "b"]
+    sentence = outcome(lanes)
+    assert sentence.startswith("AdaPLD wins: 1.90× plain decoding, 1.27× PLD+")
+    assert "PLD takes no place (‡): its 7.00× is above the 2.00 tokens per step, which cannot be" in sentence
+    assert "takes no place" not in outcome({"b": lanes["b"], "c": lanes["c"]})
+
+
+def test_an_output_of_no_token_is_identical_to_nothing(target: Any) -> None:
+    trace = record(target, Prompt.from_ids(prompt_ids(3)), "pld", max_new_tokens=4)
+    written = trace.output_ids
+    assert check_output(trace, written)["state"] == "identical"
+    for table in ("tokens", "steps", "nodes", "targets"):
+        for values in trace.tables[table].values():
+            del values[trace.run["prompt_length"] if table == "tokens" else 0 :]
+    assert not trace.output_ids and check_output(trace, [])["state"] == "unknown"
+    assert "no token" in check_output(trace, written).get("text", "no token")

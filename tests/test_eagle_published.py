@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
 
 from decoders import Prompt, UserError, generate, record
 from decoders.draft_models import eagle_published, fit
+from decoders.draft_models.eagle_head import EagleConfig
 from decoders.draft_models.fit import Trial
 from decoders.parts import load_part
 
@@ -222,3 +224,11 @@ def test_a_head_that_is_kept_drafts_by_itself(tmp_path, capsys):
     assert own.tables["nodes"]["token"] == named.tables["nodes"]["token"]
     assert own.run["part"]["from"] == "my-head" and own.run["part"]["fingerprint"] == named.run["part"]["fingerprint"]
     assert "there is no checkpoint" in refusal(capsys, "parts", "add", tmp_path / "nowhere", "--model", model)
+
+
+@pytest.mark.parametrize("hidden", [33, 40])
+def test_positions_are_made_of_the_heads_sizes_whatever_the_width(hidden: int) -> None:
+    """A width that the number of heads does not divide is no reason to fail: the head's size is its own."""
+    config = EagleConfig.of(tiny_target().shape, third=True)
+    cos, sin = replace(config, hidden=hidden, heads=6, kv_heads=6, head_dim=8).rotary(5, torch.zeros(1))
+    assert cos.shape == sin.shape == (5, 8)

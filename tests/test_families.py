@@ -13,6 +13,7 @@ from decoders.draft.draft import Draft, Probe
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Decoding
+from decoders.engine.row_costs import measure
 from decoders.model.engines.linear import PackedLinear
 from decoders.model.files import families
 from decoders.model.files.families import TESTED, TESTED_ROTARIES
@@ -94,6 +95,17 @@ def test_a_draft_stops_where_rotary_positions_change():
     assert run.session is not None
     with pytest.raises(UserError, match="rotary positions changed in the middle of it, behind 32"):
         run.session.at(31, Needs()).__enter__()
+
+
+@pytest.mark.parametrize("name", ["phi3 longrope grouped", "qwen3 dynamic grouped"])
+def test_row_costs_are_measured_where_no_draft_reaches_far(name):
+    """`--length auto` times up to 128 rows: where rotary positions change behind 32 tokens they stand side by side."""
+    target = open_case(CASES[name])
+    curve = measure(target)
+    assert curve.rows[0] == 1 and len(curve.rows) > 2 and min(curve.ms) > 0
+    prompt = Prompt.from_ids(prompt_ids(1, 20))
+    drafted = generate(target, prompt, "pld", max_new_tokens=12, length="auto")
+    assert drafted == generate(target, prompt, "plain", max_new_tokens=12)
 
 
 def test_windows_are_those_that_the_models_code_asks_for():

@@ -14,6 +14,7 @@ import pytest
 import synthetic
 
 from decoders import UserError, methods
+from decoders.folders import ASSETS
 from decoders.importers import open_log
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
@@ -26,6 +27,7 @@ from specviz.figures.race import pieces, race_svg
 from specviz.figures.sheet import ACCEPTED, COLUMN, OFFERED, SMALL, Sheet, Text
 from specviz.figures.step import tree_rows
 from specviz.figures.svg import svg
+from specviz.figures.words import rows_of, step_sentence
 
 from .command import refusal
 from .work import calls
@@ -78,6 +80,23 @@ def test_a_chain_of_accepted_tokens_is_one_row_and_its_text_stands_there() -> No
     chain = next(row for row in rows if row.count > 1)
     assert len(rows) < 12 and chain.count >= 29 and chain.kind == "accepted" and chain.prob is not None
     assert any(text.text == f"{chain.count} accepted" for text in texts(of_step(record_of("3"), 7).sheet))
+
+
+def test_a_copy_and_its_branches_are_counted_apart() -> None:
+    """The sentence beside a figure says what the copy offered, and what its branches did; the caption explains only
+    marks that are drawn.
+    """
+    trace = tracefile.load(ASSETS / "gallery" / "1-class-docstring-adapld.spectrace")
+    steps, told = trace.tables["steps"], []
+    for step in range(trace.rows("steps")):
+        chosen = [row["length"] for row in rows_of(trace, "candidates", step) if row["chosen"]]
+        if chosen and 0 < chosen[0] < steps["drafted"][step]:
+            drafted = steps["drafted"][step]
+            said = f"and its branches offered {drafted} tokens ({chosen[0]} and {drafted - chosen[0]})"
+            told.append(said in step_sentence(trace, step))
+    assert told and all(told)
+    figure = of_step(trace, 0)
+    assert "dashed" not in figure.caption and "stroke-dasharray" not in figure.svg()
 
 
 def server_run(name: str) -> Trace:

@@ -2,12 +2,15 @@
 
 import copy
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decoders.folders import ASSETS
+from decoders.trace import files as tracefile
 from decoders.trace.baseline import baseline
 from decoders.trace.metrics import (
     METRICS,
@@ -68,6 +71,7 @@ def test_the_worked_example():
         "beta": None,
         "draft_cost": None,
         "draft_efficiency": 0.5,
+        "depth_efficiency": None,  # no depth was given
         "copied_share": 0.5,
         "no_draft_steps": 1,
         "ranking_regret": None,
@@ -376,3 +380,11 @@ def test_ranks_of_what_the_target_wrote():
     """Rank 0, then 1 (the expansion) at depths 1 and 2 of the first step, 5 (the bonus) at depth 1 of the second."""
     assert target_ranks(draft_trace()) == {(1, 0): 1, (2, 1): 1, (1, 5): 1}
     assert target_ranks(trace_of()) == {}
+
+
+@pytest.mark.parametrize("path", sorted(ASSETS.glob("*/*.spectrace")), ids=lambda path: path.stem)
+def test_what_comes_along_stores_its_metrics_as_they_are_defined(path: Path) -> None:
+    trace = tracefile.load(path)
+    stored, computed = trace.run["metrics"], compute(trace, baseline(trace).tokens_per_s)
+    wrong = {key: (value, computed[key]) for key, value in stored.items() if value != pytest.approx(computed[key])}
+    assert not wrong, "the run's own record is from before the definition: store it anew"

@@ -65,10 +65,12 @@ def test_k_is_tuned_after_the_layer(target: Any, monkeypatch: pytest.MonkeyPatch
     assert not results.failures
     for method, name in (("pld+h", "layer"), ("pld+a", "heads")):
         first = [r for r in results.rows if r["role"] == "hidden" and r["series"] == f"{method}, {name}"]
-        means: dict[str, list[float]] = {}
+        sums: dict[str, list[float]] = {}
         for row in first:
-            means.setdefault(row[f"param:{name}"], []).append(row["tokens_per_step"])
-        best = max(means, key=lambda value: sum(means[value]))  # of equals the first
+            pair = sums.setdefault(row[f"param:{name}"], [0.0, 0.0])
+            pair[0] += row["tokens_per_step"] * row["steps"]
+            pair[1] += row["steps"]
+        best = max(sums, key=lambda value: sums[value][0] / sums[value][1])  # of equals the first
         second = [r for r in results.rows if r["role"] == "run" and r["method"] == method]
         assert {r["series"] for r in second} == {f"PLD+ ({method[-1]}), {name} {best}"}
         assert [r["param:k"] for r in second] == ["2"] * 4 + ["4"] * 4

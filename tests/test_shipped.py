@@ -13,9 +13,10 @@ import pytest
 from decoders.errors import UserError
 from specviz import cli
 from specviz.experiments import Results, find_recipe, recipes, run_experiment, shipped
+from specviz.experiments.comparison import Claim, Comparison, comparisons, order
 from specviz.experiments.figures import caption
 from specviz.experiments.grids import grids, measured_columns
-from specviz.experiments.shipped import SHIPPED, comes_along, comparisons
+from specviz.experiments.shipped import SHIPPED, comes_along, example
 
 from .command import refusal
 
@@ -23,9 +24,9 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def test_every_example_result_opens_and_is_compared_with_its_paper() -> None:
-    sentences, names = comparisons(), set(comes_along())
-    assert names == set(sentences) == set(recipes())
-    for name, sentence in sentences.items():
+    abouts = comes_along()
+    assert set(abouts) == set(comparisons(SHIPPED)) == set(recipes())
+    for name, sentence in ((name, about["compared"]) for name, about in abouts.items()):
         path = SHIPPED / f"{name}.zip"
         results = Results.load(path)
         about = results.about
@@ -38,6 +39,54 @@ def test_every_example_result_opens_and_is_compared_with_its_paper() -> None:
         text = "".join(results.files().values())
         assert not re.search(r"/(root|home|tmp|work|usr)/", text), name
     assert sum(path.stat().st_size for path in SHIPPED.glob("*.zip")) < 1_500_000
+
+
+CLAIMS = [(name, key) for name, entry in comparisons(SHIPPED).items() for key in entry.claims]
+
+
+@pytest.mark.parametrize("name", comparisons(SHIPPED))
+def test_a_sentence_orders_both_as_it_says(name: str) -> None:
+    """Our numbers stand in the paper's order where a claim says "like", and in another where it says "unlike"."""
+    entry, results = comparisons(SHIPPED)[name], example(SHIPPED / f"{name}.zip")
+    wrong = {
+        key: (claim.numbers(results), claim.paper)
+        for key, claim in entry.claims.items()
+        if (order(claim.numbers(results), claim.level) == claim.paper_order) == claim.unlike
+    }
+    assert not wrong
+    assert all(len(claim.ours) == len(claim.paper_order) + 1 and claim.where for claim in entry.claims.values())
+    likes = {claim.unlike for claim in entry.claims.values()}
+    assert (False in likes) == bool(re.search(r"\b([Ll]ike|as in) (the paper|it\b)", entry.sentence)), "claimed alike"
+    assert (True in likes) == bool(re.search(r"\b[Uu]nlike\b", entry.sentence)), "claimed unlike"
+
+
+def test_a_wrong_claim_is_found() -> None:
+    results = example(SHIPPED / "adapld-fig1.zip")
+    claim = Claim(("k=2", "k=64"), (5.7, 5.8), "fig. 1", "tokens_per_step")
+    assert claim.texts(results) == ["2.71", "3.20"] and order(claim.numbers(results)) == claim.paper_order == "<"
+    assert Comparison("{tau[0]} to {tau[1]}", {"tau": claim}).text(results) == "2.71 to 3.20"
+    assert order(claim.numbers(results), level=0.2) == "=", "a sixth apart"
+    with pytest.raises(ValueError, match="no run has tokens_per_step for 'k=3'"):
+        Claim(("k=3",), "", "fig. 1", "tokens_per_step").numbers(results)
+
+
+@pytest.mark.parametrize(("name", "key"), CLAIMS)
+def test_numbers_said_to_be_the_papers_are_printed_there(name: str, key: str) -> None:
+    """A number that a claim cites of a table is one that a recipe of that paper shows of it, as far as one does."""
+    claim, paper = comparisons(SHIPPED)[name].claims[key], find_recipe(name).paper
+    tables = set(re.findall(r"table \d+", claim.where.lower()))
+    shown: dict[str, set[float]] = {}
+    for recipe in recipes().values():
+        for series in recipe.papers if recipe.paper == paper else ():
+            for table in re.findall(r"table \d+", series.where.lower()):
+                shown.setdefault(table, set()).update(float(f"{y:.4g}") for _, y in series.points)
+    derived = "×" in claim.where or claim.metric == "quality"  # made of two numbers; on a scale that is not drawn
+    if isinstance(claim.paper, str) or not tables or not tables <= set(shown) or derived:
+        return
+    numbers = {number for table in tables for number in shown[table]}
+    for cited, ours in zip(claim.paper, claim.ours, strict=True):
+        forms = [float(f"{cited * factor:.4g}") for factor in (1, 0.01, 100, 0.001, 1000)]
+        assert numbers.intersection(forms) or ours.replace(".", "").isdigit(), (cited, sorted(numbers))
 
 
 def test_a_recipe_is_recorded_without_its_runs(target: Any, tmp_path: Path) -> None:
@@ -87,6 +136,7 @@ def test_a_busy_machine_is_told_beside_times_alone() -> None:
 def test_an_example_result_in_the_shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.main(["lab", "pldplus-table8", "--recorded"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert f"Beside the paper: {comparisons()['pldplus-table8']}" in out and "An example result, recorded on" in out
+    compared = comes_along()["pldplus-table8"]["compared"]
+    assert f"Beside the paper: {compared}" in out and "An example result, recorded on" in out
     monkeypatch.setattr(shipped, "comes_along", dict)
     assert "no example result of ppd-sps comes along" in refusal(capsys, "lab", "ppd-sps", "--recorded")

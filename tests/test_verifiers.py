@@ -209,6 +209,21 @@ def test_fly_by_hand():
     assert fly()(chain, Scored(torch.tensor([sure, impossible, sure, sure, sure]).log())).accepted == 1
 
 
+@pytest.mark.parametrize("window", [2, 3, 6, 64])
+def test_flys_window_does_not_shrink_on_short_drafts(window):
+    """With fewer than W tokens behind it a rejected token is never deferred: by one verdict and by the chances."""
+    doubt, sure = [0.4, 0.35, 0.25], [0.98, 0.01, 0.01]
+    for behind in range(5):
+        chain = Draft(DraftTree.chain(5, (1, *[0] * behind)))
+        scored = Scored(torch.tensor([doubt, *[sure] * (behind + 1)]).log())
+        rule = judge("fly", Chooser(Sampling()), fly_window_size=window)
+        assert rule(chain, scored).accepted == (1 + behind if behind >= window else 0)
+        assert rule.chances(chain, scored)[1:].sum() == (1 + behind if behind >= window else 0)
+        drawn = judge("fly", Chooser(Sampling(temperature=1.0)), fly_window_size=window)
+        own = drawn.chances(chain, scored)[1]
+        assert own == pytest.approx(1 - (1 - 0.35) * (1 - 0.98**window) if behind >= window else 0.35)
+
+
 def test_relaxed_and_thresholds_by_hand():
     p = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log().repeat(2, 1)
     one = lambda token: Draft(DraftTree.chain(7, (token,)))  # noqa: E731

@@ -4,4 +4,6 @@ declare module "specviz/generated/terms.js" {
   export const terms: Record<string, Term>;
   /** Route → the code that verifies, where the run's record does not say. */
   export const verified: Record<string, string>;
+  /** What is to be known of every number of another rule or draft on a recorded run. */
+  export const visited: string;
 }

@@ -47,6 +47,15 @@ class DraftTree:
         """A single line of tokens below the root; ``chain(root)`` is the empty draft."""
         return cls((root, *tokens), tuple(range(-1, len(tokens))))
 
+    @classmethod
+    def chains(cls, root: int, tokens: Sequence[int], deepest: int) -> DraftTree:
+        """Lines of at most ``deepest`` tokens below the root, one after another; their first tokens have to differ.
+
+        >>> DraftTree.chains(9, (1, 2, 3, 4, 5), 2).depths
+        (0, 1, 2, 1, 2, 1)
+        """
+        return cls((root, *tokens), (-1, *(0 if n % deepest == 0 else n for n in range(len(tokens)))))
+
     def __len__(self) -> int:
         return len(self.tokens)
 

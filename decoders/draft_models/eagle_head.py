@@ -117,7 +117,7 @@ class Beside(ConfigJson):
         from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
         llama = LlamaConfig(
-            hidden_size=self.hidden, num_attention_heads=self.heads, head_dim=self.head_dim,
+            hidden_size=self.heads * self.head_dim, num_attention_heads=self.heads, head_dim=self.head_dim,
             max_position_embeddings=self.context_length, rope_parameters=dict(self.rope),
         )  # fmt: skip
         positions = torch.arange(rows, device=like.device)[None] + getattr(self, "offset", 0)

@@ -14,6 +14,7 @@ import torch
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
+from decoders.model.files.shape import ROTARIES
 from decoders.model.target.target import SPARE_ROWS, Session, Target
 from decoders.prompt_tokens.latency import load_latency
 from decoders.trace.speedup import row_line
@@ -108,8 +109,11 @@ def forward_times(session: Session, draft: Draft, count: int) -> list[float]:
 
 @torch.inference_mode()
 def measure(target: Target) -> Curve:
-    """Verify forwards of some sizes behind a short context, timed now: medians of a few."""
-    room = min(CONTEXT, target.context_length - max(SIZES) - 1)
+    """Verify forwards of some sizes behind a short context, timed now: medians of a few. Where rotary positions change
+    with the text's length, no draft reaches over the change (``Session.reach``), so its rows stand side by side.
+    """
+    switch = target.shape.rotary_switch
+    room = min(CONTEXT, target.context_length - max(SIZES) - 1, *([] if switch is None else [switch // 2]))
     context = max(1, room)
     vocab = int(target.info["vocab"])
     session = target.session(Needs(), context + 1)
@@ -118,10 +122,12 @@ def measure(target: Target) -> Curve:
     started = time.perf_counter()
     for size in SIZES:
         late = len(times) > 1 and time.perf_counter() - started > SECONDS
-        if size > 1 and (late or context + size > target.context_length):
+        reach = size if target.shape.rotary in ROTARIES else min(session.reach, size)
+        lines = -(-size // reach) if reach > 0 else size
+        if size > 1 and (late or context + size > target.context_length or reach < 1 or lines > vocab):
             continue
-        tokens = tuple((7 * n + 1) % vocab for n in range(size - 1))
-        draft = Draft(DraftTree.chain(session.context.root, tokens))
+        tokens = tuple((n // reach if n % reach == 0 else 7 * n + 1) % vocab for n in range(size - 1))
+        draft = Draft(DraftTree.chains(session.context.root, tokens, reach))
         times[size] = statistics.median(forward_times(session, draft, REPEATS))
     rows = tuple(sorted(times))
     return Curve(rows, tuple(np.maximum.accumulate([times[n] for n in rows]).tolist()), "measured before the run")

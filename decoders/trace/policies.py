@@ -218,8 +218,9 @@ def _logit(q: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A policy on runs: its steps, drafted tokens per step, milliseconds of the model, speedup over plain decoding, and
-    regret: how much more it cost than the oracle. ``why``: it cannot be replayed there, and the numbers are None.
+    """A policy on runs: its steps, drafted tokens per step, milliseconds of the model, ``speedup`` over a one-row
+    forward per token (by the same times: not over plain decoding that ran), and regret: how much more it cost
+    than the oracle. ``why``: it cannot be replayed there, and the numbers are None.
     """
 
     policy: str

@@ -25,8 +25,8 @@ ENTROPY = Term("top_entropy", "top entropy", "−Σ p ln p of the target's first
 @dataclass(frozen=True)
 class FlyParams:
     fly_window_size: int = param(
-        6, "Window W", "So many tokens behind a rejected one must pass by themselves; of a draft of K tokens, at most "
-        "K − 1.", low=1, high=64,
+        6, "Window W", "So many tokens behind a rejected one must pass by themselves; where fewer are behind it in its "
+        "draft, it is never deferred.", low=1, high=64,
     )  # fmt: skip
     fly_entropy_threshold: float = param(
         0.3, "Entropy threshold", "Only where the target is in doubt: the entropy of its first choices, in nats.", low=0
@@ -37,7 +37,7 @@ class FlyParams:
 class FlyVerifier(PointVerifier):
     """As p/q for drawn drafts, target-only for others, but a rejected token stands all the same if the entropy of the
     target's ``top_k`` first probabilities is at least ``entropy``, p is above 0, and the next ``window`` tokens pass by
-    themselves. Trees are matched.
+    themselves; with fewer behind it in the draft it falls, as vLLM's window is fixed. Trees are matched.
     """
 
     lossless = False
@@ -65,9 +65,8 @@ class FlyVerifier(PointVerifier):
         draws = np.full(count - 1, 0.5) if greedy else random.random(count - 1)
         passes = draws < accepts
         doubt = self._in_doubt(p, entropy, draft)
-        window = min(self.window, count - 2)
-        stands = passes | [doubt[i] and window > 0 and bool(passes[i + 1 : i + 1 + window].all())
-                           for i in range(count - 1)]  # fmt: skip
+        window = self.window
+        stands = passes | [doubt[i] and bool(passes[i + 1 : i + 1 + window].all()) for i in range(count - 1)]
         accepted = int(np.argmin(stands)) if not stands.all() else count - 1
         path = [*range(accepted + 1)]
         if q is None:  # greedy
@@ -102,8 +101,7 @@ class FlyVerifier(PointVerifier):
             return self.match.chances(draft, scored)
         p, _, entropy, accepts = self._read(draft, scored)
         count = len(accepts)
-        window = min(self.window, count - 1)
-        doubt = self._in_doubt(p, entropy, draft)
+        doubt, window = self._in_doubt(p, entropy, draft), min(self.window, count)  # longer ones are never whole
         return np.asarray([1.0, *(self._reach(accepts, doubt, window, last) for last in range(1, count + 1))])
 
     def _reach(self, accepts: np.ndarray, doubt: np.ndarray, window: int, last: int) -> float:
@@ -116,10 +114,8 @@ class FlyVerifier(PointVerifier):
             after = np.zeros_like(runs)
             after[1:] += accepts[i] * runs[:-1]
             after[-1] += accepts[i] * runs[-1]
-            if window == 0:
-                after[0] = accepts[i] * runs[0]
             fails = (1 - accepts[i]) * runs
-            after[0] += fails.sum() if i >= last else fails[-1] * (doubt[i] and window > 0)
+            after[0] += fails.sum() if i >= last else fails[-1] * doubt[i]
             runs = after
         return float(runs.sum())
 
@@ -127,7 +123,7 @@ class FlyVerifier(PointVerifier):
         tokens = torch.tensor(draft.tree.tokens[1:], device=p.device)
         (own,) = fetch(p[: len(tokens)].gather(1, tokens[:, None])[:, 0])
         behind = len(tokens) - 1 - np.arange(len(tokens))
-        return (entropy >= self.entropy) & (own > 0) & (behind >= min(self.window, len(tokens) - 1))
+        return (entropy >= self.entropy) & (own > 0) & (behind >= self.window)
 
     def _read(self, draft: Draft, scored: Scored) -> tuple[Tensor, Tensor | None, np.ndarray, np.ndarray]:
         """p after every node, q (None in a greedy run), the entropies, and how likely each token passes by itself."""

@@ -163,8 +163,11 @@ def _by_title(won: list[dict[str, Any]], lanes: Mapping[str, Mapping[str, Any]])
 def _show(lanes: Mapping[str, dict[str, Any]], words: str, notes: list[str]) -> None:
     """The sentence, the lanes with the fastest first, and why a number is missing or marked."""
     from decoders.trace.metrics import METRICS
+    from specviz.pages.compare.outcome import sort_by_speedup
 
-    order = sorted(lanes.values(), key=lambda lane: -(lane["metrics"]["tokens_per_s"] or 0.0))
+    first = [lanes[key] for key in sort_by_speedup(lanes)]
+    others = [lane for lane in lanes.values() if lane not in first]
+    order = [*first, *sorted(others, key=lambda lane: -(lane["metrics"]["tokens_per_s"] or 0.0))]
     by_key = {metric.key: metric for metric in METRICS}
     columns = {"method": [lane["title"] for lane in order]}
     columns["output"] = [

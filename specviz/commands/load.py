@@ -138,7 +138,7 @@ def run_table(args: argparse.Namespace) -> int:
         (str(t.batch), str(t.length), f"{decimals(t.speedup, 2)}×", _share(t.break_even_one), _share(t.break_even))
         for t in table
     ]
-    heads = "batch", "best length", "speedup", "break-even α, 1 token", "break-even α, this length"
+    heads = "batch", "best length", "expected speedup", "break-even α, 1 token", "break-even α, this length"
     common.show_table(heads, rows, f"{load.model}, α = {args.acceptance:g}, c = {args.cost:g}", right=0)
     common.say(
         f"{MODEL}; measured up to batch {load.batches[-1]}", f"vLLM: {written['vllm']}", f"SGLang: {written['sglang']}"
@@ -173,7 +173,7 @@ def run_at(args: argparse.Namespace) -> int:
          decimals(one["plain_tokens_per_s"], 1), f"{decimals(one['speedup'], 2)}×")
         for one in made
     ]  # fmt: skip
-    common.show_table(("run", "batch", "tokens/s", "plain", "speedup"), rows, right=1)
+    common.show_table(("run", "batch", "tokens/s", "plain", "expected speedup"), rows, right=1)
     common.say(f"{MODEL}; *: beyond the measured batches, on their last slope")
     return 0
 
@@ -226,6 +226,7 @@ def run_policies(args: argparse.Namespace) -> int:
          "–" if one.regret is None else f"{one.regret:.1%}", one.why)
         for one in made
     ]  # fmt: skip
-    heads = "policy", "steps", "mean length", "ms", "speedup", "regret", ""
-    common.show_table(heads, rows, f"{plural(len(runs), 'run')}, replayed: regret = cost ÷ the oracle's − 1", right=1)
+    heads = "policy", "steps", "mean length", "ms", "× one-row forwards", "regret", ""
+    title = f"{plural(len(runs), 'run')}, replayed: regret = cost ÷ the oracle's − 1"
+    common.show_table(heads, rows, title, right=1)
     return 0

@@ -18,7 +18,7 @@ from . import common, options
 
 METHOD = USUAL
 # options that a recorded run has settled
-OF_THE_RUN = ("methods", "verifier", "set", "pool", "reference", "compare", "forced")
+OF_THE_RUN = ("methods", "set", "pool", "reference", "compare", "forced")
 QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "edit similarity"}
 
 
@@ -29,7 +29,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_methods(parser, f"see specviz methods (default: {METHOD})", one=True)
     options.add_verifier(parser, one=True)
     prompt = options.add_prompt(parser)
-    options.file(prompt, "--again", "a recorded run: decode it anew and compare; exit 1 where it differs", "TRACE")
+    options.file(
+        prompt, "--again", "a recorded run: decode it anew and compare; exit 1 where it differs. With --verifier under "
+        "that rule, from its first token on: what specviz judge only expects", "TRACE",
+    )  # fmt: skip
     options.add_reading(parser)
     options.count(parser, "--max-new-tokens", "tokens of the answer", 256)
     options.add_settings(parser, Sampling)
@@ -150,8 +153,12 @@ def _turn_file(out: Path, turn: int) -> Path:
 
 
 def _again(args: argparse.Namespace) -> int:
-    """A recorded run decoded anew; its prompt, method, parameters and seed are the recorded ones."""
+    """A recorded run decoded anew; its prompt, method, parameters and seed are the recorded ones. With ``--verifier``
+    its drafts are judged by that rule, over the whole run.
+    """
     from decoders import find_method, load, record, save
+    from decoders.draft.params import controls
+    from decoders.names import UNDER
     from decoders.prompt.codec import of_trace, pool_is_partial
     from decoders.study.look.run_settings import check_model, own_params, sampling_of
     from decoders.trace.metrics import first_difference
@@ -161,11 +168,15 @@ def _again(args: argparse.Namespace) -> int:
     before = load(args.again)
     if pool_is_partial(before):
         raise UserError(f"{args.again} holds parts only of the text it drafted from: run it with --pool instead")
-    method = find_method(str(before.run["method"]["name"]))
+    name = str(before.run["method"]["name"])
+    own = find_method(name)
+    method = find_method(str(options.one_method(args, name.partition(UNDER)[0]))) if args.verifier else own
+    kept = {control.name for control in controls(method.params)}
+    params = {key: value for key, value in own_params(before, own).items() if key in kept}
     target = common.open_target(args)
     check_model(target, before.run, exact=True)
     trace = record(
-        target, of_trace(before), method.name, own_params(before, method), title=before.run.get("title") or "",
+        target, of_trace(before), method.name, params, title=before.run.get("title") or "",
         sampling=sampling_of(before.run), max_new_tokens=before.run["max_new_tokens"],
         stop_ids=before.run.get("stop_ids"), keep_prompt=True,
     )  # fmt: skip
@@ -174,14 +185,17 @@ def _again(args: argparse.Namespace) -> int:
     old, new = before.output_ids, trace.output_ids
     same = old == new
     steps = [one.rows("steps") for one in (before, trace)]
+    other_rule = method.name != own.name
     if args.json:
-        common.print_json({"same": same, "tokens": [len(old), len(new)], "steps": steps, "output_ids": list(new)})
-        return 0 if same else 1
+        numbers = {"method": method.name, "tokens": [len(old), len(new)], "steps": steps}
+        common.print_json({"same": same, **numbers, "output_ids": list(new)})
+        return 0 if same or other_rule else 1
     print(visible(trace.text(new)))
     apart = first_difference(old, new) + 1
     verdict = f"the same {plural(len(new), 'token')}" if same else f"different from output token {apart} on"
-    common.say(f"\n{verdict}, in {plural(steps[1], 'step')} (recorded: {steps[0]})", error=True)
-    return 0 if same else 1
+    rule = f"{method.name}: " if other_rule else ""
+    common.say(f"\n{rule}{verdict}, in {plural(steps[1], 'step')} (recorded: {steps[0]})", error=True)
+    return 0 if same or other_rule else 1
 
 
 def _how_lossy(result: dict[str, Any]) -> str:

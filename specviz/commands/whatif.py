@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from decoders.errors import UserError
+from decoders.names import VISITED
 from specviz.words import plural, visible
 
 from . import common, options
@@ -56,6 +57,7 @@ def _list(args: argparse.Namespace, trace: Any) -> int:
         return common.print_json({"ranking_regret": mean, "steps": rows, "oracle": oracle_of(trace)})
     if replay := oracle(trace):
         print(f"oracle: {replay.needs} steps, so the {replay.words}")
+        print("An estimate at the places that this run visited, not a run with a better ranking.")
     if not worst:
         words = "no other place would have accepted more" if mean is not None else "no step has a ranking to judge"
         print(f"no ranking regret: {words}")
@@ -105,6 +107,8 @@ def _draft(args: argparse.Namespace, trace: Any, step: int) -> int:
     print(f"writes: {visible(result['text'])!r}")
     for note in redrafted.notes:
         print(note)
+    if not redrafted.same:
+        print(f"{VISITED} (specviz compare --methods {own},{method.name})")
     timing = f"read once in {read.ms:.0f} ms; drafted again in {redrafted.ms:.0f} ms, then in {again.ms:.0f} ms"
     common.say(timing, error=True)
     return 0

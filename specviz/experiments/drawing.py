@@ -12,7 +12,7 @@ from specviz.views.charts import GREY, LAYOUT, plain
 
 from .experiment import text_of
 from .prompts import NAMES
-from .quantities import Breakdown, Profile, Quantity
+from .quantities import POOLED, Breakdown, Profile, Quantity
 
 # Okabe and Ito's colours, told apart by the colour-blind; every line has a marker of its own besides
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FB0", GREY)
@@ -120,13 +120,9 @@ def whiskers(errors: Sequence[float], color: str | None = None) -> dict[str, Any
     return {"type": "data", "array": errors, "thickness": 1, "width": 3, "color": color} if any(errors) else None
 
 
-def mean_of(point: Mapping[str, Any], key: str) -> float | None:
-    return point["values"].get(key, {}).get("mean")
-
-
-def pooled_of(point: Mapping[str, Any], key: str) -> float | None:
-    """The number of a cell in tables of lines × tasks: all runs pooled where that is known, else their mean."""
-    return point["values"].get(key, {}).get("pooled", mean_of(point, key))
+def value_of(point: Mapping[str, Any], key: str) -> float | None:
+    """The number that is drawn of a point (``results.points``)."""
+    return point["values"].get(key, {}).get("value")
 
 
 def visible_text(place: str) -> str:
@@ -145,16 +141,14 @@ def amount(value: float | None, unit: str) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def hover(
-    quantity: Quantity | Breakdown, point: Mapping[str, Any], key: str, part: str = "", *, pooled: bool = False
-) -> str:
-    """Text under the pointer; ``pooled``: of a cell with ``pooled_of``, the mean of the runs beside it."""
-    spread = point["values"].get(key) or {"mean": None, "low": None, "high": None, "n": 0}
+def hover(quantity: Quantity | Breakdown, point: Mapping[str, Any], key: str, part: str = "") -> str:
+    """Text under the pointer; of a pooled number also the mean of the runs' own."""
+    spread = point["values"].get(key) or {"value": None, "mean": None, "low": None, "high": None, "n": 0}
     place = ", ".join(visible_text(p) for p in (point["x"], point["y"]) if p)
     head = " · ".join(p for p in (plain(point["series"]), place, plain(part)) if p)
-    middle = spread.get("pooled", spread["mean"]) if pooled else spread["mean"]
-    middle = f"{amount(middle, quantity.unit)} {'' if quantity.unit == 'share' else quantity.unit}".strip()
-    apart = f"mean of runs {amount(spread['mean'], quantity.unit)}, " if pooled and "pooled" in spread else ""
+    middle = f"{amount(spread['value'], quantity.unit)} {'' if quantity.unit == 'share' else quantity.unit}".strip()
+    pooled = key.partition(":")[0] in POOLED and spread["n"] > 1
+    apart = f"mean of runs {amount(spread['mean'], quantity.unit)}, " if pooled else ""
     low, high = amount(spread["low"], quantity.unit), amount(spread["high"], quantity.unit)
     failed = f"<br>{point['failed']} failed" if point["failed"] else ""
     return f"<b>{middle}</b> {head}<br>{apart}quartiles {low} to {high}, {spread['n']} runs{failed}"

@@ -16,7 +16,7 @@ from decoders.sweep.timing import spot, timings
 from specviz.words import column
 
 from .prompts import ALL, benchmark_columns
-from .quantities import POOLED
+from .quantities import DEFINED
 from .result_table import Entry, ResultTable
 from .results import Results
 from .tables import Table, checks, columns_of, tables
@@ -42,7 +42,7 @@ def _transpose(results: Results, table: Table) -> ResultTable:
         for k, name in enumerate(table.columns)
     ]
     counts = (table.counts, *(f"{line.prompts:,}" for line in table.lines), "")
-    title = replace(table, label=POOLED[table.metric].label).title if table.pooled else table.title
+    title = replace(table, label=DEFINED[table.metric].label).title if table.metric in DEFINED else table.title
     return ResultTable(title, heads, (*rows, counts), 1, table.formula, (len(rows),))
 
 

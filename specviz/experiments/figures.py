@@ -11,6 +11,7 @@ from decoders.model.files.catalog import precision_of
 from specviz.views.charts import GREY
 from specviz.words import plural
 
+from .answers import CASES
 from .drawing import (
     MARKERS,
     Chart,
@@ -21,12 +22,12 @@ from .drawing import (
     hover,
     hover_texts,
     make_room,
-    mean_of,
     new_figure,
     place_on_axis,
     places_along,
     plain,
     ticks,
+    value_of,
     visible_text,
     whiskers,
 )
@@ -67,6 +68,7 @@ def caption(results: Results) -> str:
     count = sum(turn == 1 for turn in turns.values())
     several = f" in {plural(len(turns), 'turn')}" if len(turns) > count else ""
     tokens = f"{several} of at most {about['max_new_tokens']} new tokens"
+    pooled = [results.quantity(key).label.lower() for key in about["metrics"] if key in POOLED]
     ours = f"Ours: {where}; means over {plural(count, 'prompt')}{tokens}"
     if not count:
         ours = f"Ours: {where}"
@@ -76,9 +78,8 @@ def caption(results: Results) -> str:
         ours = ours.replace("; means over", "; all of")
     elif about["chart"] in ("line", "bar"):
         ours += ", with standard errors"
-    elif about["chart"] == "sheet" and any(key in POOLED for key in about["metrics"]):
-        names = " and ".join(results.quantity(key).label.lower() for key in about["metrics"] if key in POOLED)
-        ours += f", {names} pooled (Σ ÷ Σ over their steps)"
+    if count > 1 and pooled and about["chart"] != CASES:
+        ours += f", {' and '.join(pooled)} pooled (Σ ÷ Σ over their steps)"
     if about.get("rounds", 1) > 1:
         ours += f", each run {about['rounds']} times (± in tables: standard deviation of the rounds' means)"
     if about.get("training_steps"):
@@ -178,7 +179,7 @@ def _looks(about: Mapping[str, Any], points: list[dict[str, Any]], papers: list[
 
 def _alike(series: Mapping[str, Any], key: str, points: list[dict[str, Any]]) -> bool:
     """True where a paper's numbers are of a size with ours, so that one axis can hold both."""
-    ours = sorted(mean for p in points if (mean := mean_of(p, key)))
+    ours = sorted(value for p in points if (value := value_of(p, key)))
     theirs = sorted(y for _, y in series["points"])
     if not ours or not theirs:
         return False
@@ -192,15 +193,15 @@ def _lines(
     about = results.about
     values, against = places_along(about), about.get("against") or ""
     for name in dict.fromkeys(point["series"] for point in points):
-        mine = [(n, p) for n, p in enumerate(points) if p["series"] == name and mean_of(p, quantity.key) is not None]
+        mine = [(n, p) for n, p in enumerate(points) if p["series"] == name and value_of(p, quantity.key) is not None]
         if against:  # where a point comes to lie is measured too
-            mine = [(n, p) for n, p in mine if mean_of(p, against) is not None]
-            mine.sort(key=lambda one: mean_of(one[1], against) or 0)
+            mine = [(n, p) for n, p in mine if value_of(p, against) is not None]
+            mine.sort(key=lambda one: value_of(one[1], against) or 0)
         if not mine:
             continue
         level = mine[0][1]["level"]
         if against:
-            xs = [mean_of(p, against) for _, p in mine]
+            xs = [value_of(p, against) for _, p in mine]
         elif level:  # one point, drawn across
             mine, xs = mine[:1] * len(values), [place_on_axis(values, v) for v in values]
         else:
@@ -210,7 +211,7 @@ def _lines(
         look = looks[name]
         figure.add_trace(
             go.Scatter(
-                x=xs, y=[mean_of(p, quantity.key) for _, p in mine], name=plain(name), mode="lines+markers",
+                x=xs, y=[value_of(p, quantity.key) for _, p in mine], name=plain(name), mode="lines+markers",
                 line={"color": color_of(look), "width": 2, "dash": "dot" if level else "solid"},
                 marker={"symbol": MARKERS[look % len(MARKERS)], "size": 11 if against and level else 4 if level else 8},
                 error_y=whiskers(errors),
@@ -230,7 +231,7 @@ def _bars(
 ) -> None:
     about = results.about
     names = list(dict.fromkeys(point["series"] for point in points))
-    tallest = max((mean for point in points if (mean := mean_of(point, quantity.key)) is not None), default=0.0)
+    tallest = max((value for point in points if (value := value_of(point, quantity.key)) is not None), default=0.0)
     for name in names:
         mine = [(n, p) for n, p in enumerate(points) if p["series"] == name]
         errors = [p["values"].get(quantity.key, {}).get("se") or 0 for _, p in mine]
@@ -238,12 +239,12 @@ def _bars(
         colors = [color_of(n) for n in range(len(mine))] if single else color_of(looks[name])
         figure.add_trace(
             go.Bar(
-                x=[visible_text(p["x"]) for _, p in mine], y=[mean_of(p, quantity.key) for _, p in mine],
+                x=[visible_text(p["x"]) for _, p in mine], y=[value_of(p, quantity.key) for _, p in mine],
                 name=plain(name), marker={"color": colors},
                 error_y=whiskers(errors, GREY),
-                text=[amount(mean_of(p, quantity.key), quantity.unit) for _, p in mine] if len(points) <= 16 else None,
+                text=[amount(value_of(p, quantity.key), quantity.unit) for _, p in mine] if len(points) <= 16 else None,
                 textposition=[
-                    "outside" if (mean_of(p, quantity.key) or 0) < SHORTEST * tallest else "inside" for _, p in mine
+                    "outside" if (value_of(p, quantity.key) or 0) < SHORTEST * tallest else "inside" for _, p in mine
                 ],
                 insidetextanchor="start", textangle=0, textfont={"size": 11}, cliponaxis=False,
                 **hover_texts([n for n, _ in mine], [hover(quantity, p, quantity.key) for _, p in mine]),
@@ -259,7 +260,7 @@ def _heat(results: Results, quantity: Quantity, points: list[dict[str, Any]]) ->
     for name in dict.fromkeys(point["series"] for point in points):
         at = {(p["x"], p["y"]): n for n, p in enumerate(points) if p["series"] == name}
         index = [[at.get((x, y)) for x in across] for y in down]
-        z = [[None if n is None else mean_of(points[n], quantity.key) for n in row] for row in index]
+        z = [[None if n is None else value_of(points[n], quantity.key) for n in row] for row in index]
         figure = new_figure(quantity, f"{name}, {about['model'].get('name') or ''}{results.rough(quantity)}")
         figure.add_trace(
             go.Heatmap(

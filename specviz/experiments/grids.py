@@ -76,12 +76,12 @@ def measured_columns(results: Results, metrics: Sequence[str]) -> list[tuple[str
 
 
 def write_texts(results: Results, metrics: Sequence[str], drawn: Sequence[dict[str, Any]]) -> None:
-    """Writes into every value of the points how it is shown: "text" → mean, se, low and high, a rule per column."""
+    """Writes into every value of the points how it is shown: "text" → value, se, low and high, a rule per column."""
     for key, _, unit in measured_columns(results, metrics):
         values = [point["values"][key] for point in drawn if key in point["values"]]
-        form = column(unit, [value["mean"] for value in values])
+        form = column(unit, [value["value"] for value in values])
         for value in values:
-            value["text"] = {name: form(value[name]) for name in ("mean", "se", "low", "high")}
+            value["text"] = {name: form(value[name]) for name in ("value", "se", "low", "high")}
 
 
 def _of_points(results: Results, metrics: Sequence[str]) -> ResultTable:
@@ -94,7 +94,7 @@ def _of_points(results: Results, metrics: Sequence[str]) -> ResultTable:
     rows = []
     for point in drawn:
         where = [NAMES.get(point["x"], point["x"]) if point["x"] else "(level)"] if along else []
-        numbers = [point["values"][key]["text"]["mean"] for key, *_ in measured]
+        numbers = [point["values"][key]["text"]["value"] for key, *_ in measured]
         failed = f", {point['failed']} failed" if point["failed"] else ""
         words = [point["series"] or point["x"], *where, *([point["y"]] if second else [])]
         rows.append((*words, *numbers, f"{point['count']}{failed}"))

@@ -45,7 +45,7 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
     figure = new_figure(breakdown, about["model"].get("name") or "")
     for number, part in enumerate(parts):
         key = f"{breakdown.key}:{part}"
-        values = [p["values"].get(key, {}).get("mean") for _, p in rows]
+        values = [p["values"].get(key, {}).get("value") for _, p in rows]
         text = [amount(v, breakdown.unit) if v and (v >= 0.04 or not breakdown.whole) else "" for v in values]
         hovers = [hover(breakdown, p, key, part) for _, p in rows]
         figure.add_trace(_segment(breakdown, part, number, labels, values, text, hovers, [n for n, _ in rows]))

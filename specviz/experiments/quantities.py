@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from decoders.errors import UserError
@@ -160,6 +161,16 @@ def _times(trace: Trace) -> dict[str, float]:
     return {part: sum(v for v in values if v is not None) / count for part, values in parts.items()}
 
 
+def _times_where_run(trace: Trace) -> dict[str, float]:
+    """Of the steps in which a part of drafting took any time: what it took there on average."""
+    steps, parts = trace.tables["steps"], {}
+    for key in metrics.step_term_shares(trace):
+        spent = [value for value in steps[f"term:{key}"] if value]
+        if spent:
+            parts[key.removesuffix("_ms")] = sum(spent) / len(spent)
+    return parts
+
+
 def _cost(trace: Trace) -> dict[str, float]:
     times = _times(trace)
     verify = times.pop("verify", 0.0)
@@ -173,6 +184,7 @@ BREAKDOWNS: tuple[Breakdown, ...] = tuple(
         ("routes", lambda trace: _shares(metrics.routes(trace), ROUTES), ROUTES),
         ("lengths", _lengths, ("1", "2", "3", "4", f"{LONG}+")),
         ("times", _times, ("verify",)),
+        ("triggered", _times_where_run, ()),
         ("cost", _cost, ()),
     )
 )
@@ -216,10 +228,43 @@ QUANTITIES: dict[str, Quantity | Breakdown | Profile] = {
     quantity.key: quantity for quantity in (*_METRICS, *EXTRA, *BREAKDOWNS, *PROFILES)
 }
 
-# quantities that are pooled over runs, Σ ÷ Σ: how acceptance defines them of a set, and what each run weighs
+
+
+def _of_column(name: str) -> Callable[[Mapping[str, Any]], float | None]:
+    return lambda row: row.get(name)
+
+
+def _reuse_steps(row: Mapping[str, Any]) -> float | None:
+    rate, steps = row.get("reuse_rate"), row.get("steps")
+    return None if rate is None or steps is None else rate * steps
+
+
+def _unmatched_steps(row: Mapping[str, Any]) -> float | None:
+    """Steps without a lexical hit."""
+    shares, steps = [row.get(f"routes:{route}") for route in ("semantic", "none")], row.get("steps")
+    return None if steps is None or all(share is None for share in shares) else steps * sum(s or 0.0 for s in shares)
+
+
+# quotients of counts, which are pooled over runs (Σ ÷ Σ): what each run's own value was divided by
+POOLED: dict[str, Callable[[Mapping[str, Any]], float | None]] = {
+    **dict.fromkeys(
+        ("tokens_per_step", "tree_size", "input_rows", "reuse_rate", "outcomes", "routes"), _of_column("steps")
+    ),
+    **dict.fromkeys(("branch_fraction", "reuse_length", "lengths"), _reuse_steps),
+    "draft_efficiency": _of_column("drafted"), "copied_share": _of_column("tokens"),
+    "semantic_recovery": _unmatched_steps,
+}  # fmt: skip
+WEIGHTS = ("tokens", "steps", "drafted", "reuse_rate", "routes:semantic", "routes:none")  # columns that these read
 _DEFINED = {definition.key: definition for definition in DEFINITIONS}
-POOLED = {"tokens_per_step": _DEFINED["tokens_per_step"], "draft_efficiency": _DEFINED["draft_acceptance"]}
-_WEIGHTS = {"tokens_per_step": "steps", "draft_efficiency": "drafted"}
+DEFINED = {"tokens_per_step": _DEFINED["tokens_per_step"], "draft_efficiency": _DEFINED["draft_acceptance"]}
+
+
+def _quotients(rows: Sequence[Mapping[str, Any]], key: str) -> list[tuple[float, float]]:
+    """The values of a quotient of counts with what each was divided by; empty where that is not known of every run."""
+    weigh = POOLED.get(key.partition(":")[0])
+    counted = [row for row in rows if row.get(key) is not None]
+    weights = [weigh(row) if weigh else None for row in counted]
+    return [] if None in weights else [(row[key], weight or 0.0) for row, weight in zip(counted, weights, strict=True)]
 
 
 def pool(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
@@ -230,11 +275,35 @@ def pool(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
     >>> pool(rows, "tokens_per_step"), pool(rows, "speedup")
     (1.5, None)
     """
-    weight = _WEIGHTS.get(key)
-    counted = [row for row in rows if row.get(key) is not None]
-    if weight is None or any(row.get(weight) is None for row in counted):
+    pairs = _quotients(rows, key)
+    return ratio(sum(value * weight for value, weight in pairs), sum(weight for _, weight in pairs))
+
+
+def number_of(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """The one number of several runs: pooled where that is defined (``pool``), else the mean; None of no values.
+
+    >>> rows = [{"tokens_per_step": 3.0, "steps": 10.0, "ms": 3.0}, {"tokens_per_step": 1.0, "steps": 30.0, "ms": 1.0}]
+    >>> number_of(rows, "tokens_per_step"), number_of(rows, "ms"), number_of(rows, "speedup")
+    (1.5, 2.0, None)
+    """
+    pooled = pool(rows, key)
+    values = [row[key] for row in rows if row.get(key) is not None]
+    return pooled if pooled is not None else fmean(values) if values else None
+
+
+def pooled_error(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """The standard error of a pooled quotient R = Σ aᵢ ÷ Σ bᵢ, runs drawn: √(n ÷ (n − 1) · Σ (aᵢ − R bᵢ)²) ÷ Σ bᵢ. None
+    for fewer than two runs.
+
+    >>> round(pooled_error([{"tokens_per_step": 3.0, "steps": 10.0}, {"tokens_per_step": 1.0, "steps": 30.0}],
+    ...     "tokens_per_step"), 3)
+    0.75
+    """
+    pairs, pooled = _quotients(rows, key), pool(rows, key)
+    if pooled is None or len(pairs) < 2:
         return None
-    return ratio(sum(row[key] * row[weight] for row in counted), sum(row[weight] for row in counted))
+    apart = sum(((value - pooled) * weight) ** 2 for value, weight in pairs)
+    return (len(pairs) / (len(pairs) - 1) * apart) ** 0.5 / sum(weight for _, weight in pairs)
 
 
 def find_quantity(key: str, own: Sequence[Quantity] = ()) -> Quantity | Breakdown | Profile:

@@ -31,7 +31,19 @@ from specviz.words import column, numeric
 
 from .experiment import CATEGORY, LINE, Row, text_of
 from .prompts import ALL, NAMES
-from .quantities import COUNT, TOTAL, Breakdown, Profile, Quantity, find_quantity, needs_clock, parts_of, pool
+from .quantities import (
+    COUNT,
+    TOTAL,
+    Breakdown,
+    Profile,
+    Quantity,
+    find_quantity,
+    needs_clock,
+    number_of,
+    parts_of,
+    pool,
+    pooled_error,
+)
 from .result_table import ResultTable
 
 SCHEMA = "speclab/1"
@@ -219,12 +231,12 @@ def _rows(text: str) -> list[Row]:
 
 
 def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Runs with the same series and place, averaged: a dict per point of the chart, as JSON.
+    """Runs with the same series and place together: a dict per point of the chart, as JSON.
 
-    ``series``, ``x`` (text), ``y`` (text; of a second axis), ``values`` {column: {mean, se, low, high, n}} (mean over
-    runs, its standard error, quartiles; of a quotient ``pooled``, Σ ÷ Σ; of several rounds ``rounds``, the deviation of
-    their means), ``runs`` [{trace, prompt, category, params}], ``count`` (runs or measurements that did not fail),
-    ``failed``.
+    ``series``, ``x`` (text), ``y`` (text; of a second axis), ``values`` {column: {value, se, mean, low, high, n}}
+    (``value`` is what is drawn: Σ ÷ Σ over the runs of a pooled quotient, else their mean; its standard error; the mean
+    and quartiles of the runs' own; of several rounds ``rounds``, the deviation of their numbers), ``runs`` [{trace,
+    prompt, category, params}], ``count`` (runs or measurements that did not fail), ``failed``.
     """
     about = results.about
     measured = results.columns
@@ -366,25 +378,27 @@ def _by_series(about: Mapping[str, Any], rows: Sequence[Row], taken: set[str]) -
 
 
 def _spread(rows: Sequence[Row], column: str) -> dict[str, float | int | None]:
-    """Mean, standard error, quartiles and number; of a quotient whose parts are known also ``pooled``, Σ ÷ Σ. Of runs
-    that were made in several rounds these are of each prompt's mean, and ``rounds`` is the standard deviation of the
-    rounds' means.
+    """The number that is shown and its standard error; mean, quartiles and number of the runs' own. A quotient of
+    counts is pooled, Σ ÷ Σ, everything else a mean. Of runs that were made in several rounds these are of each prompt's
+    number, and ``rounds`` is the standard deviation of the rounds' numbers.
     """
     there = [row for row in rows if row.get(column) is not None]
-    of_rounds = _means(there, column, "round")
-    values = _means(there, column, "prompt") if of_rounds else [row[column] for row in there]
+    of_rounds = _numbers(there, column, "round")
+    values = _numbers(there, column, "prompt") if of_rounds else [row[column] for row in there]
     present = np.array(values, dtype=np.float64)
     if not len(present):
-        return {"mean": None, "se": None, "low": None, "high": None, "n": 0}
+        return {"value": None, "mean": None, "se": None, "low": None, "high": None, "n": 0}
     low, high = np.quantile(present, (0.25, 0.75))
     error = float(present.std(ddof=1)) / math.sqrt(len(present)) if len(present) > 1 else None
-    spread = {"mean": float(present.mean()), "se": error, "low": float(low), "high": float(high), "n": len(present)}
-    together = pool(rows, column)
-    spread |= {} if together is None else {"pooled": together}
+    mean, pooled = float(present.mean()), pool(rows, column)
+    if pooled is not None:
+        error = pooled_error(rows, column)
+    shown = {"value": mean if pooled is None else pooled, "mean": mean, "se": error}
+    spread = shown | {"low": float(low), "high": float(high), "n": len(present)}
     return spread | ({"rounds": float(np.std(of_rounds, ddof=1))} if len(of_rounds) > 1 else {})
 
 
-def _means(rows: Sequence[Row], column: str, by: str) -> list[float]:
-    """The means of a column over the rows that are alike in another; of rows without that, none."""
-    groups = group((row[by], row[column]) for row in rows if row.get(by) is not None)
-    return [float(np.mean(values)) for values in groups.values()]
+def _numbers(rows: Sequence[Row], column: str, by: str) -> list[float]:
+    """The numbers that ``number_of`` gives of the rows that are alike in another column; of rows without it, none."""
+    groups = group((row[by], row) for row in rows if row.get(by) is not None)
+    return [number for some in groups.values() if (number := number_of(some, column)) is not None]

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from specviz.words import column, with_unit
 
-from .drawing import Chart, hover, new_figure, plain, pooled_of
+from .drawing import Chart, hover, new_figure, plain, value_of
 from .drawing import visible_text as place_shown
 from .prompts import NAMES
 from .quantities import Quantity
@@ -51,7 +51,7 @@ def sheets(results: Results, quantity: Quantity, points: Sequence[Mapping[str, A
     columns = list(dict.fromkeys(point["x"] for point in points))
     at = {(point["series"], point["x"]): n for n, point in enumerate(points)}
     index = tuple(tuple(at.get((row, x)) for x in columns) for row in rows)
-    values = tuple(tuple(None if n is None else pooled_of(points[n], quantity.key) for n in row) for row in index)
+    values = tuple(tuple(None if n is None else value_of(points[n], quantity.key) for n in row) for row in index)
     runs = tuple(max((points[n]["count"] for n in row if n is not None), default=0) for row in index)
     apart = [[None if n is None else points[n]["values"][quantity.key].get("rounds") for n in row] for row in index]
     errors = tuple(map(tuple, apart)) if any(error for row in apart for error in row) else ()
@@ -128,7 +128,7 @@ def _draw(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]],
             return f"<b>{plain(sheet.rows[row])}</b><br>{plain(missing)}"
         number = sheet.points[row][at] if sheet.points else None
         if number is not None:
-            return hover(quantity, points[number], quantity.key, pooled=True)
+            return hover(quantity, points[number], quantity.key)
         place = f"{plain(sheet.rows[row])} · {plain(sheet.columns[at])}"
         return f"<b>{rows[row][at + 1]}</b> {place}<br>{plain(sheet.about)}"
 

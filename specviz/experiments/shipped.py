@@ -1,7 +1,7 @@
 """Recorded experiments that come along, so that the Lab has something to show before anything was run on it.
 
 ``assets/lab`` holds one with all its runs, in a folder, and results of recipes without their runs, a zip file each,
-named by the recipe. ``compared.toml`` has a sentence for each of these: in which it is like the paper, in which not.
+named by the recipe. ``specviz.experiments.comparison`` holds each of these beside its paper.
 
 ``python -m specviz.experiments.shipped [MODEL]`` records the first anew, by default with the bundled target (a minute);
 ``python -m specviz.experiments.shipped smollm2 RECIPE …`` the recipes named that are not there yet.
@@ -13,7 +13,6 @@ import argparse
 import os
 import threading
 import time
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -28,10 +27,12 @@ from decoders.trace import files as tracefile
 from specviz import __version__
 from specviz.places import SUFFIX, TRACES
 
+from .comparison import comparisons
 from .experiment import Row
 from .free import free
 from .plan import Plan, plan
 from .prompts import DEMO, cases, records
+from .quantities import WEIGHTS
 from .recipes import find_recipe, recipes
 from .results import Results, columns_of, is_text
 from .running import begin, run_experiment
@@ -42,14 +43,13 @@ if TYPE_CHECKING:
 
 SHIPPED = ASSETS / "lab"
 KEY = "draft-length"
-COMPARED = "compared.toml"
 PROMPTS, NEW_TOKENS = (4, 6), 40  # of a recipe that is recorded to come along: at least and at most; at most
 LEAST_PROMPTS = 2  # that its results must have
 ROUND = "round"
 SECONDS = 360.0  # after which a recording stops
 BUSY = 1.5  # load for each core from which times are rough
 TEXTS = ("title", "figure", "question", "finding", "note", "papers", "tested")  # of a recipe, as it is today
-ALWAYS = ("tokens", "steps", "tokens_per_step", "tokens_per_s", "speedup")  # quantities that are kept with the metrics
+ALWAYS = ("tokens_per_step", "tokens_per_s", "speedup")  # quantities that are kept with the metrics
 
 
 def record(target: Target, folder: Path, *, toy: bool = False, count: int = 4, new: int = 96) -> Results:
@@ -156,7 +156,7 @@ def slim(results: Results) -> list[Row]:
     """Rows with what is drawn of them alone, to six digits; their runs do not come along, so none is named."""
     about, columns = results.about, results.columns
     keys = dict.fromkeys([*about["metrics"], *filter(None, [about.get("against")]), *ALWAYS])
-    wanted = {ROUND, *(column for key in keys for column in columns_of(results.quantity(key), key, columns))}
+    wanted = {ROUND, *WEIGHTS, *(column for key in keys for column in columns_of(results.quantity(key), key, columns))}
 
     def slim_value(name: str, value: Any) -> Any:
         if name == "trace":
@@ -176,7 +176,8 @@ def example(path: Path) -> Results:
         today = recipe.describe(about["model"])
         about |= {name: today[name] for name in TEXTS}
     about["recorded"]["rough"] = results.any_rough
-    results.about["compared"] = comparisons(path.parent).get(path.stem, "")
+    comparison = comparisons(path.parent).get(path.stem)
+    results.about["compared"] = comparison.text(results) if comparison else ""
     return results
 
 
@@ -184,13 +185,6 @@ def example(path: Path) -> Results:
 def comes_along(folder: Path = SHIPPED) -> Mapping[str, Mapping[str, Any]]:
     """Subjects of the recorded results, by recipe."""
     return {path.stem: example(path).about for path in sorted(folder.glob("*.zip"))}
-
-
-@cache
-def comparisons(folder: Path = SHIPPED) -> Mapping[str, str]:
-    """For each recipe that comes along: in which its results are like the paper's, and in which not."""
-    path = folder / COMPARED
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def main() -> None:

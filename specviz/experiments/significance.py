@@ -12,18 +12,19 @@ from statistics import fmean
 
 import numpy as np
 
+from specviz.groups import group
 from specviz.words import column
 
 from .experiment import Row
 from .prompts import ALL, NAMES
-from .quantities import Quantity
+from .quantities import Quantity, number_of
 from .results import Results
 
 EXACT = 16  # pairs up to which all choices of signs are counted
 DRAWS, SEED = 100_000, 0  # of signs beyond that
 LEVEL = 0.01  # below it a difference is marked
 RISING = ("beta", "expected_speedup", "speedup", "tokens_per_step", "tokens_per_s")  # the more, the better
-HEADS = ("metric", "task", "best other", "difference", "prompts", "p")
+HEADS = ("metric", "task", "best other", "mean difference of a prompt", "prompts", "p")
 
 
 def paired_p(differences: Sequence[float]) -> float:
@@ -47,7 +48,7 @@ def paired_p(differences: Sequence[float]) -> float:
 
 def compare_lines(results: Results, metrics: Sequence[str]) -> tuple[str, list[tuple[str, ...]]]:
     """The tests of the results' ``tested`` line as a table: its title, and rows for ``HEADS``. Per metric and task, and
-    over all of them, against the other line with the highest mean there. No rows where there is nothing to compare.
+    over all of them, against the other line with the highest number there. No rows where there is nothing to compare.
     """
     name = results.about.get("tested") or ""
     rows = [row for row in results.rows if row.get("role") == "run" and not row.get("error")]
@@ -61,23 +62,24 @@ def _of(results: Results, name: str, key: str, rows: Sequence[Row]) -> Iterator[
     quantity = results.quantity(key)
     tasks = list(dict.fromkeys(row["category"] for row in rows))
     for task in [*tasks, ALL] if len(tasks) > 1 else [ALL]:
-        lines: dict[str, dict[str, list[float]]] = {}
-        for row in rows:
-            if task in (ALL, row["category"]) and row.get(key) is not None:
-                lines.setdefault(row["series"], {}).setdefault(row["prompt"], []).append(row[key])
-        mine, others = lines.pop(name, None), lines
-        if not mine or not others:
+        here = [row for row in rows if task in (ALL, row["category"]) and row.get(key) is not None]
+        lines = group((row["series"], row) for row in here)
+        shown = {label: number_of(some, key) or 0.0 for label, some in lines.items() if label != name}
+        if name not in lines or not shown:
             continue
-        best = max(others, key=lambda label: fmean(value for values in others[label].values() for value in values))
-        both = [prompt for prompt in mine if prompt in others[best]]
-        differences = [fmean(mine[prompt]) - fmean(others[best][prompt]) for prompt in both]
+        best = max(shown, key=lambda label: shown[label])
+        mine, other = (
+            {prompt: number_of(some, key) or 0.0 for prompt, some in group((row["prompt"], row) for row in of).items()}
+            for of in (lines[name], lines[best])
+        )
+        differences = [mine[prompt] - other[prompt] for prompt in mine if prompt in other]
         if not differences:
             continue
         p, difference = paired_p(differences), fmean(differences)
-        shown = f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
+        level = f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
         form = column(quantity.unit, [difference])
         percent = " points" if quantity.unit == "share" else ""
         yield (
             quantity.label + results.rough(quantity), str(NAMES.get(task, task)), best,
-            f"{form(difference)}{percent}", str(len(both)), f"{shown} †" if p < LEVEL else shown,
+            f"{form(difference)}{percent}", str(len(differences)), f"{level} †" if p < LEVEL else level,
         )  # fmt: skip

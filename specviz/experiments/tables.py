@@ -23,7 +23,7 @@ from specviz.words import column, plural, with_unit
 
 from .experiment import Row
 from .prompts import ALL, NAMES
-from .quantities import POOLED, Quantity, pool
+from .quantities import DEFINED, Quantity, pool
 from .result_table import Entry
 from .results import SCHEMA, Results, openable_runs, points
 
@@ -276,7 +276,7 @@ def _table(results: Results, key: str, broken: set[str], named: Mapping[str, str
         cells = tuple(_cell(rows, prompts, means[task, c], form, c in best) for c, rows in of.items())
         lines.append(Line(task, name, prompts, cells))
     counts = "turns" if any(spot(row)[1] > 1 for row in results.rows) else "prompts"
-    formula = POOLED[key].formula if pools else quantity.formula
+    formula = DEFINED[key].formula if pools and key in DEFINED else quantity.formula
     return Table(key, quantity.label, quantity.unit, formula, columns, tuple(lines), counts, pools)
 
 

@@ -15,7 +15,7 @@ from specviz.markup import tex
 from specviz.words import decimal, plural
 
 MARKS = (
-    "Filled: accepted; outlined: rejected by the target; dashed: not reached; double: the target's own token. "
+    "Filled: accepted; outlined: rejected by the target; +n: not drawn one by one; double: the target's own token. "
     "p(target) and rank are the target's, after the tokens above."
 )
 LANES = "A filled cell is what one forward accepted; the target's own tokens are white."

@@ -32,14 +32,14 @@ from .sheet import (
     width,
     wrap,
 )  # fmt: skip
-from .words import Pieces, part_of, rows_of, step_sentence
+from .words import STOP, Pieces, part_of, rows_of, step_sentence
 
 ROW, BOX, INDENT, GUTTER = 12.0, 10.4, 9.0, 10.0
 DEEPEST = 7  # steps to the right, at most
 SHOWN = 3  # of the rejected siblings of one node; the rest are counted
 SOURCE_LINES, BEFORE, AFTER = 3, 14, 10  # of the text around a copied span: lines, tokens on both sides
 FOLDED = 3  # accepted tokens in a row without a branch, from here on: one row
-WORDS = {"root": "last token", "accepted": "accepted", "rejected": "rejected", "unreached": "not reached"}
+WORDS = {"root": "last token", "accepted": "accepted", "rejected": "rejected"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,9 @@ def _tree(sheet: Sheet, rows: Sequence[Row], top: float) -> float:
     for row, middle in zip(rows, middles, strict=True):
         _box(sheet, row, middle, prob - 34)
         base = middle + 2.8
-        word = "target’s own" if row.kind == "own" else WORDS.get(row.kind, "")
+        word = WORDS.get(row.kind, "")
+        if row.kind == "own":
+            word = "the end" if row.text == STOP else "target’s own"
         if row.count > 1:
             word = f"{row.count} {word}"
         least, most = ("≥ ", "≤ ") if row.count > 1 else ("", "")
@@ -247,7 +249,7 @@ def _edge(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float], n: int) -
 
 
 def _box(sheet: Sheet, row: Row, middle: float, right: float) -> None:
-    """A node by its verdict: filled, outlined, dashed or double, so that no colour is needed."""
+    """A node by its verdict: filled, outlined or double, so that no colour is needed."""
     x = _x(row)
     if row.kind == "more":
         sheet.text(x + 3, middle + 2.8, shorten(row.text, right - x - 6, SMALL), SMALL, color=SOFT)
@@ -262,9 +264,8 @@ def _box(sheet: Sheet, row: Row, middle: float, right: float) -> None:
         sheet.box(x, top, wide + 2, BOX, stroke=INK, fill=PAPER, line=0.8)
         sheet.box(x + 1.5, top + 1.5, wide - 1, BOX - 3, stroke=INK, line=0.4)
     else:
-        dash = (2.0, 1.5) if row.kind == "unreached" else None
-        sheet.box(x, top, wide, BOX, stroke=RULE if row.kind != "root" else INK, fill=PAPER, dash=dash)
-    color = PAPER if row.kind == "accepted" else SOFT if row.kind in ("rejected", "unreached") else INK
+        sheet.box(x, top, wide, BOX, stroke=RULE if row.kind != "root" else INK, fill=PAPER)
+    color = PAPER if row.kind == "accepted" else SOFT if row.kind == "rejected" else INK
     sheet.text(x + (4 if row.kind == "own" else 3), middle + 2.5, label, SMALL, face=face, color=color)
 
 

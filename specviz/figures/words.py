@@ -10,6 +10,7 @@ from decoders.trace.trace import Trace
 from specviz.groups import group
 from specviz.words import SIGNS, decimal, mark_unseen, plural
 
+STOP = "■ stop"  # in the place of the token that the target would have added
 NAMED = 8  # refused tokens of one depth that a sentence writes out
 
 
@@ -25,7 +26,7 @@ class Pieces:
 
     def label(self, token: int) -> str:
         """A token by itself: spaces and line ends can be seen."""
-        return "■ stop" if token < 0 else self.text(token).translate(str.maketrans(SIGNS)) or "∅"
+        return STOP if token < 0 else self.text(token).translate(str.maketrans(SIGNS)) or "∅"
 
     def quote(self, token: int) -> str:
         return "a token that is not recorded" if token == NOT_RECORDED else f"“{self.label(token)}”"
@@ -129,4 +130,10 @@ def _offer(trace: Trace, step: int, told: dict[str, Any], root: int) -> str:
     same = all(one["position"] < 0 or ids[one["position"]] == root for one in candidates)
     places = plural(len(candidates), "earlier place")
     seen = f"{quoted} was seen at {places}" if same else f"{places} resembled {quoted}"
-    return f"{seen}; the copy from {place_of(trace, chosen['position'], chosen['pool'])}{score} offered {drafted}"
+    place, copied = place_of(trace, chosen["position"], chosen["pool"]), chosen["length"]
+    if not copied:
+        return f"{seen}; the branches at {place}{score} offered {drafted}"
+    if told["drafted"] <= copied:
+        return f"{seen}; the copy from {place}{score} offered {drafted}"
+    both = f"{drafted} ({copied} and {told['drafted'] - copied})"
+    return f"{seen}; the copy from {place}{score} and its branches offered {both}"

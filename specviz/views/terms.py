@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from decoders.folders import ASSETS
+from decoders.names import VISITED
 from decoders.trace.metrics import METRICS
 
 # where a run's metrics are computed; the others in decoders/trace/metrics.py measure
@@ -54,4 +55,4 @@ def table() -> dict[str, Any]:
         }
         for metric in METRICS
     }
-    return {"terms": {**terms, **step_terms()}, "verified": {"drawn": DRAWN}}
+    return {"terms": {**terms, **step_terms()}, "verified": {"drawn": DRAWN}, "visited": VISITED}

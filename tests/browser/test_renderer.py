@@ -764,6 +764,27 @@ def test_the_output_is_compared_with_plain_decoding(open_trace: Open) -> None:
     assert code.count("    def __init__(self, owner, balance):") == 2 and "        self.owner = owner" in code
 
 
+def test_the_headline_says_of_a_tree_how_deep_it_stood_and_of_nothing_that_it_is_compared(open_trace: Open) -> None:
+    """Of trees accepted ÷ depth; a run that has written nothing is identical to nothing, and shows no earlier map."""
+    trace = load(GALLERY / "17-lighthouse-story-eagle3.spectrace")
+    page = open_trace(trace)
+    steps = trace.tables["steps"]
+    share = 100 * sum(steps["accepted"]) / sum(steps["depth"])
+    assert page.inner_text('.sv-metric[data-key="depth_efficiency"] dd') == f"{share:.1f}%"
+    assert page.locator('.sv-head [data-key="draft_efficiency"]').count() == 0
+    assert page.evaluate("specviz.inspector.tree.placed.length > 20")
+    nothing = load(GALLERY / "17-lighthouse-story-eagle3.spectrace")
+    for table, columns in nothing.tables.items():
+        for values in columns.values():
+            if table not in ("pieces", "pool", "plain"):
+                del values[nothing.run["prompt_length"] if table == "tokens" else 0 :]
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(nothing))
+    assert page.inner_text('.sv-metric[data-key="identical"] dd') == "–"
+    assert page.evaluate("specviz.inspector.tree.window.map.hidden && !specviz.inspector.tree.placed.length")
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.chain()))
+    assert page.locator('.sv-metric[data-key="draft_efficiency"]').count()
+
+
 def test_forced_colours_leave_those_that_tell_something(open_trace: Open, page: Any) -> None:
     page.emulate_media(forced_colors="active")
     open_trace(synthetic.chain())

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { agreement, at, parts, pieces, places, ranked } from "specviz/attribution/links.js";
-import { Model } from "specviz/base/model.js";
+import { Model, OPEN } from "specviz/base/model.js";
 import { percent } from "specviz/base/numbers.js";
 import { firstDifference } from "specviz/compare/lane.js";
 import { spans } from "specviz/inspect/oracle.js";
@@ -19,6 +19,7 @@ import { ofNode, ofPosition, ofStep, why } from "specviz/inspect/selection.js";
 import { routes } from "specviz/inspect/shares.js";
 import { FILTERS } from "specviz/inspect/timeline.js";
 import { arrange, items, position } from "specviz/inspect/tree_layout.js";
+import { ended, statusWords } from "specviz/inspect/tree_words.js";
 import { decisive, otherwise, parting, range as judgedRange, rowsOf } from "specviz/judges/rules.js";
 import { before } from "specviz/lesson/asked.js";
 
@@ -181,6 +182,14 @@ test("why a node fell is said from its own record", () => {
   const below = { ...refused, index: 9, parent: refused.index, status: "unreached", reason: "" };
   assert.equal(why(view, below, label), `Never checked: “${label(refused.token)}” before it was rejected.`);
   assert.match(why(view, { ...below, reason: "after stop" }, label), /a stop token before it ended the run/);
+});
+
+test("of a stop token nobody says that the target wrote it", () => {
+  assert.equal(statusWords({ bonus: 5 }, null), "the target's own token");
+  assert.equal(statusWords({ bonus: -1 }, null), "the end of the run");
+  assert.equal(statusWords({ bonus: OPEN }, null), "not checked yet");
+  assert.equal(statusWords({ bonus: -1 }, { status: "accepted" }), "accepted");
+  assert.ok(ended({ bonus: -1 }) && !ended({ bonus: OPEN }) && !ended({ bonus: 0 }));
 });
 
 test("another draft is laid over the recorded one: what both have is one node", () => {

@@ -5,7 +5,7 @@ import { register } from "node:module";
 const WEB = new URL("../../assets/web/", import.meta.url).href;
 // Python makes this module; one metric and one step's number stand for all
 const WORKED = { tokens_per_step: { worked: "({accepted} + {steps}) ÷ {steps} steps" } };
-const SAID = `export const terms = ${JSON.stringify(WORKED)}; export const verified = {};`;
+const SAID = `export const terms = ${JSON.stringify(WORKED)}; export const verified = {}; export const visited = "";`;
 const TERMS = `data:text/javascript,${encodeURIComponent(SAID)}`;
 // as ``VENDORED`` in specviz/views/web.py
 const VENDORED = {

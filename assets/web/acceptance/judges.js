@@ -4,6 +4,7 @@ import { drawing, page } from "specviz/acceptance/state.js";
 import { h, heads, rangeBar, scrolled, table } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
 import { plural, range } from "specviz/base/numbers.js";
+import { visited } from "specviz/generated/terms.js";
 
 const WORDS =
   "The recorded drafts, judged by the p and q that the runs hold: no model is asked. Tokens per step are expected " +
@@ -70,6 +71,7 @@ export function judgesTable(answer) {
   ];
   return [
     h("p.ui-soft", `${plural(answer.runs, "run")}, ${plural(steps, "step")} with a draft. ${WORDS}`),
+    h("p.ui-soft.svd-visited", `${visited} `, h("code", "specviz run --again TRACE --verifier NAME")),
     scrolled("The drafts under every verifier", table({ class: "svd-table svd-judges" }, head, rows)),
     ...(rest ? [h("p.ui-soft", rest)] : []),
     ...faults,

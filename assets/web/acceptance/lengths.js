@@ -25,7 +25,7 @@ function policies({ policies: rows }) {
       cell(one.regret, percentage),
     ),
   );
-  const titles = heads(["policy"], ["steps", "mean length", "ms", "speedup", "regret"]);
+  const titles = heads(["policy"], ["steps", "mean length", "ms", "× one-row forwards", "regret"]);
   return scrolled("Policies", table({ class: "svd-table" }, titles, lines));
 }
 
@@ -40,7 +40,7 @@ function batches({ batches: rows }) {
       cell(one.speedup, times),
     ),
   );
-  const titles = heads(["batch"], ["tokens/s", "plain, tokens/s", "speedup"]);
+  const titles = heads(["batch"], ["tokens/s", "plain, tokens/s", "expected speedup"]);
   return scrolled("Batches", table({ class: "svd-table" }, titles, lines));
 }
 
@@ -103,7 +103,7 @@ function bestLengths({ title, tiers }) {
       cell(one.break_even, percentage),
     ),
   );
-  const titles = heads(["batch"], ["best length", "speedup", "break-even α, 1 token", "this length"]);
+  const titles = heads(["batch"], ["best length", "expected speedup", "break-even α, 1 token", "this length"]);
   const grid = h("div.svd-charts.ui-tiles");
   drawCharts(grid, () => curves(title, tiers));
   return [
@@ -129,7 +129,10 @@ export async function drawLengths(place) {
       "Each policy writes the same text: where it drafts less than the run did, the rest of that draft is offered " +
         "to its next step. ",
       h("b", "Regret"),
-      " = its milliseconds ÷ the oracle's − 1, by the runs' own times; the oracle knows what stands.",
+      " = its milliseconds ÷ the oracle's − 1, by the runs' own times; the oracle knows what stands. ",
+      h("b", "× one-row forwards"),
+      " = the time of a one-row forward for each token ÷ its milliseconds, both the model's alone: not the speedup " +
+        "over plain decoding that ran, which Inspect and Compare show.",
     ),
     h("div.svd-groups.ui-tiles", answer.sets.map((set) =>
       h(

@@ -26,6 +26,7 @@ const OF_STEP = {
     view.verify_ms
       ? `${ms(view.draft_ms)} ÷ ${ms(view.verify_ms)} = ${format((100 * (view.draft_ms || 0)) / view.verify_ms)} %`
       : "",
+  depth_efficiency: (view) => (view.depth ? `${view.accepted} ÷ ${view.depth}` : "no draft"),
   draft_efficiency: (view) => (view.drafted ? `${view.accepted} ÷ ${view.drafted}` : "no draft"),
   no_draft_steps: (view) => (view.drafted ? "has a draft" : `no draft: ${view.reason}`),
   ranking_regret: (view) => (view.chosen && view.chosen.would >= 0 && lost(view)) || "no chosen candidate",
@@ -66,7 +67,7 @@ export function numbers(key, model) {
 }
 
 const DRAFT = ["step_drafted", "step_candidates", "step_score"];
-const SHARES = ["draft_share", "copied_share", "beta", "draft_efficiency"];
+const SHARES = ["draft_share", "copied_share", "beta", "draft_efficiency", "depth_efficiency"];
 /** @type {(key: string, value: number) => string} */
 const percent = (key, value) => (SHARES.includes(key) ? `${format(100 * value)} %` : format(value));
 

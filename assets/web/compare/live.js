@@ -5,7 +5,7 @@ import { listen, poll, sentence, within } from "specviz/base/json.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed, frame } from "specviz/compare/frame.js";
 import { Lane } from "specviz/compare/lane.js";
-import { limit, pause, toggle } from "specviz/compare/race.js";
+import { limit, paint, pause, toggle } from "specviz/compare/race.js";
 import { drawLens, drawStretches, drawTable } from "specviz/compare/results.js";
 import { drawn, going, page, part } from "specviz/compare/state.js";
 
@@ -201,6 +201,7 @@ function over(ticket) {
   });
   asked("numbers", ticket, "table", (answer) => {
     page.numbers = answer;
+    paint();
     changed();
     drawTable();
     drawCharts();

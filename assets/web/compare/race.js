@@ -3,7 +3,7 @@
 import { closest, h, must } from "specviz/base/dom.js";
 import { clamp, plural } from "specviz/base/numbers.js";
 import { tell, words } from "specviz/compare/oracle.js";
-import { drawn, going, mark, name, page, part, seconds, settings, tint } from "specviz/compare/state.js";
+import { doubt, drawn, going, mark, name, page, part, seconds, settings, tint } from "specviz/compare/state.js";
 import { trained } from "specviz/shell/methods.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
@@ -32,12 +32,17 @@ const cost = ({ lane }) => (page.clock === "step" ? lane.steps : lane.ms);
 /** Whether all lanes are over and the clock stands at its end: each bar is as long as its lane took. */
 const atRest = () => !page.live && !page.playing && !going() && page.at >= limit();
 
+/** Whether a lane takes no place by time, as its speedup cannot be right. @param {CompareLane} one */
+const outOfPlace = (one) => page.clock === "time" && Boolean(doubt(one));
+
 /** At rest the first to finish stands on top; what did not finish stands last. */
 function sortRows() {
   if (!atRest()) return;
   /** @param {CompareLane} one */
   const rank = (one) => (one.state === "done" && one.lane ? cost(/** @type {DrawnLane} */ (one)) : Infinity);
-  const rows = [...page.lanes].sort((a, b) => rank(a) - rank(b) || 0).map((one) => must(one.parts).row);
+  /** @type {(a: CompareLane, b: CompareLane) => number} */
+  const order = (a, b) => Number(outOfPlace(a)) - Number(outOfPlace(b)) || rank(a) - rank(b) || 0;
+  const rows = [...page.lanes].sort(order).map((one) => must(one.parts).row);
   const list = part("lanes");
   if (rows.some((row, n) => list.children[n] !== row)) list.append(...rows);
 }
@@ -222,7 +227,9 @@ export function paint() {
     ...lanes.map(({ lane }) => lane.length),
     ...(lanes.some((one) => one.state === "done") ? [] : open),
   );
-  const order = lanes.map((_, n) => n).filter((n) => done[n] === lanes[n].lane.steps && lanes[n].state === "done");
+  const order = lanes
+    .map((_, n) => n)
+    .filter((n) => done[n] === lanes[n].lane.steps && lanes[n].state === "done" && !outOfPlace(lanes[n]));
   order.sort((a, b) => cost(lanes[a]) - cost(lanes[b]));
   const rest = atRest() && page.clock !== "position";
   const longest = Math.max(1, ...lanes.map(cost));
@@ -232,8 +239,8 @@ export function paint() {
     const parts = must(one.parts);
     const ended = one.state === "done" && done[n] === lane.steps && !page.live;
     parts.fill.style.transform = `scaleX(${rest ? cost(one) / longest : written[n] / most})`;
-    const place =
-      ended && page.clock !== "position" ? ` · ${["1st", "2nd", "3rd", "4th", "5th"][order.indexOf(n)]}` : "";
+    const standing = outOfPlace(one) ? "‡ no place" : ["1st", "2nd", "3rd", "4th", "5th"][order.indexOf(n)];
+    const place = ended && page.clock !== "position" ? ` · ${standing}` : "";
     const numbers =
       `${plural(written[n], "token")} · ${plural(done[n], "forward")} · ` +
       `${seconds(done[n] ? lane.times[done[n] - 1] : 0)}${ended ? " ✓" : ""}${place}`;

@@ -6,7 +6,7 @@ import { precision } from "specviz/base/model.js";
 import { format, percent, percentage, plural, probability } from "specviz/base/numbers.js";
 import { CALLS } from "specviz/compare/calls.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
-import { drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
+import { doubt, drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
 import { DiffView } from "specviz/inspect/diff.js";
 
 /** 1: more is better, -1: less is. @type {Record<string, number>} */
@@ -197,7 +197,7 @@ export function drawTable() {
     const notes = lanes.map((lane) => page.numbers[lane.id].notes[metric.key]);
     if (values.every((value, n) => (value === null || value === undefined) && !notes[n])) return [];
     const sign = BETTER[metric.key] || 0;
-    const doubts = lanes.map((lane) => page.numbers[lane.id].doubts[metric.key]);
+    const doubts = lanes.map((lane) => doubt(lane, metric.key));
     const scores = lanes.map((lane, n) => (lane.method === BASELINE || doubts[n] ? NaN : sign * (values[n] ?? NaN)));
     const compared = scores.filter((score) => !Number.isNaN(score));
     const best = sign && compared.length > 1 ? Math.max(...compared) : null;

@@ -86,6 +86,13 @@ export const going = () => page.lanes.some((lane) => ["waiting", "running"].incl
 const hasWritten = (lane) => Boolean(lane.lane?.steps);
 /** The lanes that have written something. */
 export const drawn = () => page.lanes.filter(hasWritten);
+const CLOCKED = ["speedup", "tokens_per_s"];
+/** Why a lane's number cannot be right: it takes no place and no star, nor does a speed whose speedup cannot be. */
+/** @param {CompareLane} lane @param {string} [key] */
+export const doubt = (lane, key = "speedup") => {
+  const { doubts } = page.numbers[lane.id] ?? {};
+  return doubts?.[key] ?? (CLOCKED.includes(key) ? doubts?.speedup : undefined);
+};
 /** @param {CompareLane} lane */
 export const name = (lane) =>
   short(

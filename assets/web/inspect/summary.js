@@ -57,7 +57,7 @@ export function offer(owner, view) {
     ...score,
     branches ? " and its branches offered " : " offered ",
     draft,
-    ", ",
+    branches ? ` (${chosen.length} and ${view.drafted - chosen.length}), ` : ", ",
   ];
 }
 
@@ -170,11 +170,20 @@ function metric(owner, help, value) {
 
 /** @type {Record<string, string>} */
 const BRIEFLY = { draft_efficiency: "Accepted", draft_share: "Drafting cost" };
+const OF_DEPTH = { label: "Accepted ÷ depth", unit: "share" }; // of a run from before there was this metric
 const LOSS = ["other_share", "divergence"]; // of a lossy run
-const HEADLINE = ["speedup", "tokens_per_step", "draft_efficiency", "draft_share"];
 
-/** Whether a method drafts by copying: then how much was copied is one of its numbers. @param {Model} model */
-const copies = (model) => model.trace.candidates.step.length > 0 || model.trace.nodes.source.some((at) => at >= 0);
+/** What was accepted of drafts: of trees, most of whose tokens cannot stand together, of their depth. */
+/** @param {Model} model */
+const accepted = ({ steps }) =>
+  steps.drafted.some((drafted, k) => drafted > steps.depth[k]) ? "depth_efficiency" : "draft_efficiency";
+
+/** The numbers that stand above a run's steps, by key. @param {Model} model */
+const headlineOf = (model) => ["speedup", "tokens_per_step", accepted(model), "draft_share"];
+
+/** How much was copied is one of the numbers of a method that drafts by copying. @param {Model} model */
+const copied = ({ trace }) =>
+  trace.candidates.step.length > 0 || trace.nodes.source.some((at) => at >= 0) ? ["copied_share"] : [];
 
 /** The numbers that stand above the steps, in one line; each explains itself. */
 /** @type {(owner: Inspector, list: HTMLElement) => void} */
@@ -184,10 +193,11 @@ export function headline(owner, list) {
   const plainly = method.name === BASELINE;
   const keys = plainly
     ? ["tokens_per_s", "tokens_per_step", "tokens"]
-    : [...owner.wantedMetrics, ...(model.lossy ? LOSS : []), ...HEADLINE, ...(copies(model) ? ["copied_share"] : [])];
+    : [...owner.wantedMetrics, ...(model.lossy ? LOSS : []), ...headlineOf(model), ...copied(model)];
   const rows = [...new Set(keys)].flatMap((key) => {
-    const help = helps.find((one) => one.key === key);
-    const value = values[key];
+    const late = key === "depth_efficiency" ? OF_DEPTH : undefined;
+    const help = helps.find((one) => one.key === key) ?? (late && { key, ...late });
+    const value = values[key] ?? (late && model.metric(key).value);
     if (!help && value === undefined) return []; // a run from before there was such a metric
     return metric(owner, { key, ...help, label: BRIEFLY[key] ?? help?.label ?? key }, value ?? null);
   });
@@ -204,7 +214,8 @@ function identical(owner) {
   const { value: differs } = model.metric("differs");
   const sampled = (run.sampling?.temperature ?? 0) > 0;
   let [said, why] = ["–", "Known when the run is over."];
-  if (plain.length) {
+  if (!mine.length) why = "This run has written no token that could be compared.";
+  else if (plain.length) {
     const same = mine.length === plain.length && mine.every((id, k) => id === plain[k]);
     [said, why] = same
       ? ["✓ identical", "Plain decoding of the same prompt wrote the same tokens."]

@@ -6,8 +6,7 @@ import { plural } from "specviz/base/numbers.js";
 import { tokenFacts } from "specviz/inspect/keys.js";
 import { goTo } from "specviz/inspect/looks.js";
 import { ofStep, why } from "specviz/inspect/selection.js";
-import { explainNode } from "specviz/inspect/tree_words.js";
-import { STATUS } from "specviz/inspect/tree_boxes.js";
+import { ENDED, ended, explainNode, statusWords } from "specviz/inspect/tree_words.js";
 import { Held } from "specviz/ui/element.js";
 import { html } from "specviz/ui/html.js";
 
@@ -27,9 +26,9 @@ export function TokenTab({ inspector }) {
   const status = node ? node.status : index === null ? "prompt" : "bonus";
   const source = node ? node.source : position >= 0 ? model.sourceOf(position) : -1;
   const open = view.bonus === OPEN;
-  const own = "After the accepted tokens the target wrote it itself.";
+  const own = ended(view) ? ENDED : "After the accepted tokens the target wrote it itself.";
   const said = index === null || open ? "" : node ? why(view, node, label) : own;
-  const stands = status === "prompt" ? "of the prompt" : open ? "not checked yet" : STATUS[status];
+  const stands = status === "prompt" ? "of the prompt" : open ? "not checked yet" : statusWords(view, node);
   const facts = index === null ? tokenFacts(inspector, position) : explainNode(inspector, view, node);
   const places = [];
   if (position >= 0) places.push(h("li", goTo(inspector, position, `in the text: ${inspector.where(position)}`)));

@@ -116,6 +116,7 @@ export class TreeView extends Panel {
   clear() {
     this.other = null;
     this.body.replaceChildren();
+    this.window.clear();
     this.note.textContent = "";
     this.guesses.show(0);
     this.lattice.clear();

@@ -142,6 +142,13 @@ export class TreeWindow {
     this.settled = false;
   }
 
+  /** No tree is drawn, so none is mapped. */
+  clear() {
+    [this.width, this.height] = [0, 0];
+    this.tree.placed = [];
+    this.drawMap();
+  }
+
   /** Sizes the drawing, and its map. */
   apply() {
     const { width, height, scale } = this;

@@ -6,6 +6,19 @@ import { format, plain, plural, probability } from "specviz/base/numbers.js";
 import { STATUS, statusOf } from "specviz/inspect/tree_boxes.js";
 
 export const LABEL = 14; // characters
+export const ENDED = "A stop token ended the run here; the target added no token of its own.";
+
+/** Whether a stop token ended the run in this step, so that no token of the target's own followed. */
+/** @param {Pick<StepView, "bonus">} view */
+export const ended = ({ bonus }) => bonus < 0 && bonus !== OPEN;
+
+/** A node's status in words (null: of what followed the accepted path). */
+/** @type {(view: Pick<StepView, "bonus">, node: Pick<TreeNode, "status"> | null) => string} */
+export function statusWords(view, node) {
+  if (!node && ended(view)) return "the end of the run";
+  const waits = view.bonus === OPEN && (!node || node.status === "unreached");
+  return waits ? "not checked yet" : STATUS[node?.status ?? "bonus"];
+}
 
 /** An item's tooltip. @type {(tree: TreeView, item: TreeItem, view: StepView) => Child[]} */
 export function explain(tree, item, view) {
@@ -21,7 +34,7 @@ export function explain(tree, item, view) {
       h("div", `${plural(nodes.length, "token")} in a row: ${STATUS[status]}${from}. Click to see them one by one.`),
     ];
   }
-  if (item.kind === "bonus" && view.bonus < 0) return ["A stop token ended the run here."];
+  if (item.kind === "bonus" && ended(view)) return [ENDED];
   const node = item.kind === "node" ? item.node : null;
   const token = node ? node.token : view.bonus;
   return [h("code.sv-token", pieces.label(token)), ...explainNode(tree.owner, view, node)];
@@ -35,14 +48,12 @@ export function explainNode(owner, view, node) {
   const own = asked.findIndex((one) => one.token === view.bonus);
   const token = node ? node.token : view.bonus;
   const [prob, rank] = node ? [node.prob, node.rank] : [asked[own]?.prob ?? null, own];
-  const status = node ? node.status : "bonus";
   /** @type {Fact[]} */
   const rows = [
     [
       "status",
-      view.bonus === OPEN && status === "unreached"
-        ? "not checked yet"
-        : STATUS[status] + (node && node.index && node.reason && node.reason !== status ? ` (${node.reason})` : ""),
+      statusWords(view, node) +
+        (node && node.index && node.reason && node.reason !== node.status ? ` (${node.reason})` : ""),
     ],
     ["target", prob !== null && `${format(prob)}, its choice no. ${1 + rank}`],
     [

@@ -4,13 +4,16 @@ import { on } from "specviz/base/bus.js";
 import { getJson, sentence } from "specviz/base/json.js";
 import { verdicts } from "specviz/acceptance/judges.js";
 import { JudgesPanel } from "specviz/judges/panel.js";
+import { catalog, chooseRule, takeOver } from "specviz/shell/request.js";
 import { app } from "specviz/shell/state.js";
+import { joined, parted } from "specviz/shell/verifiers.js";
 
 export class JudgesTab {
   /** @param {Inspector} inspector */
   constructor(inspector) {
     this.inspector = inspector;
     this.panel = new JudgesPanel(inspector);
+    this.panel.replay = (rule) => this.replay(rule);
     this.open = false;
     /** The run that is shown here, or asked for. */
     this.id = "";
@@ -23,6 +26,16 @@ export class JudgesTab {
     });
     on("current", () => this.look());
     on("runs", () => this.look()); // a run is over, perhaps
+  }
+
+  /** Runs the prompt of the run shown from its first token on, its drafts judged by a rule. @param {string} rule */
+  replay(rule) {
+    const { run } = this.inspector.model ?? {};
+    const { reason } = catalog.value;
+    if (!run || reason) return this.panel.say(reason || "There is no run to decode again.");
+    takeOver(run);
+    chooseRule(joined(parted(run.method.name).base, rule));
+    requestAnimationFrame(() => document.getElementById("sv-run")?.click()); // the form takes the choice over first
   }
 
   /** Asks for the run shown, once, while the tab is open. */

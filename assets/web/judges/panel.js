@@ -4,6 +4,7 @@ import { card, h, heads, rangeBar, replace, table } from "specviz/base/dom.js";
 import { percentage, plural, probability } from "specviz/base/numbers.js";
 import { chainOf, guesses, label } from "specviz/inspect/drafting.js";
 import { mass } from "specviz/inspect/mass.js";
+import { visited } from "specviz/generated/terms.js";
 import { otherwise, parting, range, rowsOf } from "specviz/judges/rules.js";
 
 const HEADS = ["verifier", "what stands, and the token that follows"];
@@ -25,6 +26,8 @@ export class JudgesPanel {
     /** The rules' cards and the steps by number. @type {{ cards: JudgedCard[], steps: Map<number, JudgedStep> }} */
     this.run = { cards: [], steps: new Map() };
     this.words = "";
+    /** Decodes the whole run's prompt under a rule, where there is a server. @type {((rule: string) => void) | null} */
+    this.replay = null;
     /** The node whose position is looked at; 0: the one where the rules part. */
     this.node = 0;
     owner.on("step", () => this.draw());
@@ -155,6 +158,7 @@ export class JudgesPanel {
           { scope: "row", title: cards.map((one) => `${one.title}: ${one.summary} (${one.source})`).join("\n") },
           cards.map(({ title }) => title).join(", "),
           h("small", lossy ? "≈ lossy" : "= lossless"),
+          cards.map(({ name, title }) => this.again(name, title)),
         ),
         h("td", this.tokens(view, stood, rule.bonus), h("small", why, rule.open && "; the record leaves this open")),
         h("td.svp-num", chance === undefined ? "–" : probability(chance)),
@@ -168,8 +172,16 @@ export class JudgesPanel {
       heads(HEADS),
       numbers.map(([name, words]) => this.owner.tip.explained("th.svp-num", () => [words], name)),
     ];
-    return h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": "This step under every verifier" },
-      table({ class: "svj-table ui-dense" }, head, [own, ...body]));
+    const label = "This step under every verifier";
+    const grid = table({ class: "svj-table ui-dense" }, head, [own, ...body]);
+    return h("div", h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, grid),
+      h("p.ui-soft.svj-visited", visited));
+  }
+
+  /** A button that runs all of it under a rule. @param {string} rule @param {string} title */
+  again(rule, title) {
+    const { replay } = this;
+    return replay && h("button.svp-link.svj-replay", { onclick: () => replay(rule) }, `Run all with ${title}`);
   }
 
   /** Why the run's own verdict ended where it did. @param {StepView} view */

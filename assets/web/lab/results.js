@@ -273,7 +273,7 @@ function pointTable(results) {
       const { n, se, text } = point.values[key] ?? {};
       const title = n && text ? `quartiles ${text.low} to ${text.high}; ${plural(n, "run")}` : null;
       const spread = se ? h("small", ` ± ${text?.se}`) : null;
-      return h("td.svp-num", { title }, text?.mean ?? "–", spread);
+      return h("td.svp-num", { title }, text?.value ?? "–", spread);
     });
     const { runs, count, failed } = point;
     const open = runs.length ? link(plural(runs.length, "run"), () => behind(point)) : String(count || "");

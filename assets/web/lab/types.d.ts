@@ -48,13 +48,13 @@ interface LabCatalog {
 /** A run to open; ``word`` says more than its task. */
 interface LabRun { trace: string; prompt: string; category: string; params?: string; word?: string }
 interface LabSpread {
+  /** The number that is shown: Σ ÷ Σ over the runs of a pooled quotient, else their mean. */
+  value: number | null;
   mean: number | null; se: number | null; low: number | null; high: number | null; n: number;
-  /** Of a quotient: Σ ÷ Σ over the runs. */
-  pooled?: number;
   /** Of several rounds: the standard deviation of their means. */
   rounds?: number;
   /** As it is shown: one rule for a column. */
-  text?: { mean: string; se: string; low: string; high: string };
+  text?: { value: string; se: string; low: string; high: string };
 }
 interface LabPoint {
   series: string; x: string; y: string; level: boolean; values: Record<string, LabSpread>; runs: LabRun[];

@@ -6,7 +6,7 @@ import { setting } from "specviz/base/numbers.js";
 import { app } from "specviz/shell/state.js";
 
 export const strip = h("div.svp-tries", { hidden: true });
-/** @type {{prompt: string, run: Run}[]} */
+/** @type {{prompt: string, run: Run, doubts: Record<string, string>}[]} */
 const tries = [];
 
 const percent = (/** @type {number} */ share) => `${(100 * share).toFixed(1)}%`;
@@ -22,18 +22,21 @@ const COLUMNS = [
 ];
 
 /** Remembers a finished run of this page, and draws the rows of its prompt. @param {Trace} trace */
-export function keepTry({ run }) {
+export function keepTry({ run, report }) {
   const prompt = app.promptOf.get(run.id);
-  if (prompt && run.complete && !tries.some((one) => one.run.id === run.id)) tries.push({ prompt, run });
-  draw(tries.filter((one) => one.prompt === prompt).map((one) => one.run));
+  const doubts = report?.doubts ?? {};
+  if (prompt && run.complete && !tries.some((one) => one.run.id === run.id)) tries.push({ prompt, run, doubts });
+  draw(tries.filter((one) => one.prompt === prompt));
 }
 
-/** @type {(head: string, cell: (run: Run) => string) => [string, (run: Run) => string]} */
+/** What stands in a row for a run. @typedef {(run: Run, k: number) => Child} Cell */
+/** @type {(head: string, cell: Cell) => [head: string, cell: Cell]} */
 const cellOf = (head, cell) => [head, cell];
 
 /** The method and the parameters by which runs differ (of the threshold δ always), and what came of them. */
-/** @param {Run[]} runs */
-function draw(runs) {
+/** @param {typeof tries} kept */
+function draw(kept) {
+  const runs = kept.map((one) => one.run);
   strip.hidden = runs.length < 2;
   if (strip.hidden) return;
   const paramsOf = (/** @type {Run} */ run) => run.method.params || {};
@@ -48,13 +51,17 @@ function draw(runs) {
   );
   const methods = new Set(runs.map(titleOf)).size > 1;
   const columns = COLUMNS.filter(([key]) => runs.some((run) => typeof run.metrics?.[key] === "number"));
-  /** What stands in a row, and above it. @type {[head: string, cell: (run: Run, k: number) => Child][]} */
+  /** What stands in a row, and above it. @type {[head: string, cell: Cell][]} */
   const table = [
     ["run", (_, k) => h("button.svp-link", { "aria-label": `Open run ${k + 1} of this prompt` }, `${k + 1}`)],
     ...shown.map((name) => cellOf(label(name), (run) => setting(paramsOf(run)[name]))),
     ...columns.map(([key, name, text]) => {
       const of = (/** @type {Run} */ run) => run.metrics?.[key];
-      return cellOf(name, (run) => (typeof of(run) === "number" ? text(Number(of(run))) : "–"));
+      return cellOf(name, (run, k) => {
+        const doubt = kept[k].doubts[key];
+        const mark = doubt && h("span", { title: `${doubt}.`, "aria-label": `, ${doubt}` }, " ‡");
+        return typeof of(run) === "number" ? [text(Number(of(run))), mark] : "–";
+      });
     }),
   ];
   if (methods) table.splice(1, 0, ["method", titleOf]);

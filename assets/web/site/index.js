@@ -8,6 +8,7 @@ import { Table } from "specviz/ui/table.js";
 import { main, site, to } from "specviz/site/site.js";
 
 const ALL = "";
+const BARS = "Bars: forwards of the target, the fewer the better; a full bar is a forward for each token. Not time.";
 const TIP = "Emitted tokens ÷ verify steps.";
 
 /** Runs with every word somewhere, and of what is chosen. @type {(asked: { [name: string]: string }) => SiteRun[]} */
@@ -57,7 +58,8 @@ function Prompt({ runs }) {
     ${outcome && html`<p>${outcome} <a href=${to("compare", { prompt: runs[0].prompt })}>Compare</a></p>`}
     <ol>${sorted.map((run) => html`<li key=${run.key}>
       <a href=${to("run", { run: run.key })}>${run.method}</a>
-      <span class="st-bar ui-bar" aria-hidden="true"><i style=${{ width: `${(100 * run.steps) / most}%` }} /></span>
+      <span class="st-bar ui-bar" aria-hidden="true" title=${BARS}>
+        <i style=${{ width: `${(100 * run.steps) / most}%` }} /></span>
       <span>${plural(run.steps, "forward")} · ${decimal(run.per_step)} tokens per step${run.answer && html` ·${" "}
         <a href=${to("attribution", { answer: run.answer, run: run.key })}
           aria-label=${`sources of ${run.method}`}>sources</a>`}</span>
@@ -100,6 +102,7 @@ function Site() {
       <${Choice} label="Show" value=${by} change=${setBy}
         options=${[{ value: "prompt", label: "by prompt" }, { value: "run", label: "run by run" }]} />
     </div>
+    ${by === "prompt" && runs.length > 0 && html`<p class="st-legend">${BARS}</p>`}
     <p role="status">${plural(runs.length, "run")}${by === "prompt" ? ` of ${plural(groups.size, "prompt")}` : ""}</p>
     ${runs.length ? shown : html`<p>No run has all of these: take a filter back.</p>`}`;
 }

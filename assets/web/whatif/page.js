@@ -6,6 +6,7 @@ import { fields, valuesOf } from "specviz/base/field.js";
 import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
+import { visited } from "specviz/generated/terms.js";
 import { otherwise, range, rowsOf } from "specviz/judges/rules.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
@@ -342,6 +343,7 @@ export class WhatIf {
       h("b", tokens(accepted)),
       `. ${verdict} `,
       h("span.ui-soft", this.time(result)),
+      !same && h("span.ui-soft.svw-visited", ` ${visited} “Continue from here” goes on by itself.`),
     );
     this.words.title = this.words.textContent || ""; // on one screen its end may be cut
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
@@ -371,6 +373,7 @@ export class WhatIf {
     const label = "This draft under every verifier";
     replace(this.judged, [
       h("summary", `${label}: ${words}`),
+      h("p.ui-soft", visited),
       h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label },
         table({ class: "svj-table ui-dense" }, [heads.map((name) => h("th", { scope: "col" }, name))], body)),
     ]);

@@ -128,6 +128,14 @@ def check_sizes(target: Target, batches: Sequence[int], rows: Sequence[int], con
         raise UserError(f"rows {list(rows)} are not allowed: whole numbers from 1 to {MOST_ROWS}")
     if not contexts or contexts[0] < 1 or contexts[-1] > longest:
         raise UserError(f"contexts {list(contexts)} are not allowed: 1 to {longest} tokens for {target.name}")
+    switch = target.shape.rotary_switch
+    across = [context for context in contexts if switch is not None and context <= switch < context + rows[-1]]
+    if across:
+        raise UserError(
+            f"{target.name}'s rotary positions change behind {switch} tokens, and drafts of {rows[-1]} rows behind "
+            f"{across[0]} would reach over that: give contexts up to {max(1, (switch or 0) - rows[-1])} or from "
+            f"{(switch or 0) + 1} on"
+        )
 
 
 def _refusals(sessions: Sequence[Session]) -> list[int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from decoders.trace.acceptance import token_class
 from specviz.experiments.experiment import Row
+from specviz.experiments.quantities import number_of
 from specviz.experiments.values import head_counts, hidden_states
 from specviz.groups import group
 
@@ -39,17 +39,17 @@ def tune(target: Target, method: str, params: Mapping[str, Any]) -> Iterator[Row
         made = []
         for case in there:
             trace = record(target, case.prompt, method, {**params, **values}, max_new_tokens=NEW)
-            steps = trace.run["metrics"]["tokens_per_step"]
-            made.append({"prompt": case.id, "category": case.category, "tokens_per_step": steps})
+            numbers = {key: trace.run["metrics"][key] for key in ("tokens", "steps", "tokens_per_step")}
+            made.append({"prompt": case.id, "category": case.category, **numbers})
         return made
 
-    means = {}
+    tuned = {}
     for value in values_of(target.info):
         rows = runs({name: value, "k": FIRST_K})
-        means[value] = fmean(row["tokens_per_step"] for row in rows)
+        tuned[value] = number_of(rows, "tokens_per_step") or 0.0
         first = {"series": f"{method}, {name}", "param:k": str(FIRST_K), f"param:{name}": str(value), "role": "hidden"}
         yield from ({**row, **first} for row in rows)
-    best = max(means, key=lambda value: means[value])
+    best = max(tuned, key=lambda value: tuned[value])
     for k in LENGTHS:
         for row in runs({name: best, "k": k}):
             yield {**row, "series": f"PLD+ ({method[-1]}), {name} {best}", "param:k": str(k)}

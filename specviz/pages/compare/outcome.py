@@ -20,8 +20,8 @@ LEVEL = 0.03  # single runs whose speeds lie no further apart cannot be told apa
 # numbers of the table, in its order: all of them are defined in decoders.trace.metrics
 TABLE = (
     "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
-    "ranking_cost", "draft_ms", "verify_ms", "decide_ms", "draft_share", "prefill_ms", "prepare_ms", "kv_mb",
-    "draft_mb", "differs", "other_share", "divergence",
+    "depth_efficiency", "ranking_cost", "draft_ms", "verify_ms", "decide_ms", "draft_share", "prefill_ms", "prepare_ms",
+    "kv_mb", "draft_mb", "differs", "other_share", "divergence",
 )  # fmt: skip
 _BY_KEY = {metric.key: metric for metric in metrics.METRICS}
 METRICS = [{name: getattr(_BY_KEY[key], name) for name in _BY_KEY[key].__slots__} for key in TABLE]
@@ -121,6 +121,8 @@ def check_output(trace: Trace, plain: Sequence[int], judge: Callable[[], Any] | 
     difference = recorded_divergence(trace, plain)
     if difference is not None and judge is not None:
         difference = judge() or difference
+    if difference is None and not trace.output_ids:
+        return {"state": "unknown", "text": "This run has written no token that could be compared."}
     if difference is None:
         return {"state": "identical", "tokens": len(trace.output_ids)}
     pieces, output = trace.tables["pieces"], trace.output_ids
@@ -134,8 +136,8 @@ def check_output(trace: Trace, plain: Sequence[int], judge: Callable[[], Any] | 
 
 def outcome(lanes: Mapping[str, tuple[str, Mapping[str, Any]]]) -> str:
     """The sentence about the lanes, each key → (method's name as it is shown, ``lane_numbers``); plain decoding's lane,
-    where there is one, is keyed ``BASELINE``. Faster is who has the higher speedup; one that cannot be right takes no
-    part. Where no speedup can be formed, forwards are compared, with the reason.
+    where there is one, is keyed ``BASELINE``. Faster is who has the higher speedup (``sort_by_speedup``); one that
+    cannot be right takes no part, and the sentence says so. Where no speedup can be formed, forwards are compared.
 
     >>> def lane(speedup, per_step, why=""):
     ...     values = {"speedup": speedup, "tokens_per_step": per_step, "steps": 40, "draft_ms": 1.0, "verify_ms": 50.0}
@@ -147,10 +149,27 @@ def outcome(lanes: Mapping[str, tuple[str, Mapping[str, Any]]]) -> str:
 steps of 51.0 ms.'
     """
     methods = {key: lane for key, lane in lanes.items() if key != BASELINE}
-    fit = {key: one for key, one in methods.items() if _speed(one) is not None and "speedup" not in one[1]["doubts"]}
+    fit = sort_by_speedup({key: numbers for key, (_, numbers) in methods.items()})
     if not fit:
         return _by_forwards(methods)
-    order = sorted(fit.values(), key=lambda one: -(_speed(one) or 0.0))
+    return " ".join([_by_speed([methods[key] for key in fit], lanes.get(BASELINE)), *_left_out(methods.values())])
+
+
+def sort_by_speedup(numbers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The keys of lanes by speedup, the highest first; without those that have none, or one that cannot be right."""
+    fit = [key for key, one in numbers.items() if one["metrics"].get("speedup") and "speedup" not in one["doubts"]]
+    return sorted(fit, key=lambda key: -numbers[key]["metrics"]["speedup"])
+
+
+def _left_out(lanes: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterable[str]:
+    """A sentence per lane whose speedup cannot be right, which takes no place."""
+    for name, numbers in lanes:
+        if why := numbers["doubts"].get("speedup"):
+            yield f"{name} takes no place (‡): its {numbers['metrics']['speedup']:.2f}× is {why.rstrip('.')}."
+
+
+def _by_speed(order: Sequence[tuple[str, Mapping[str, Any]]], plain: tuple[str, Mapping[str, Any]] | None) -> str:
+    """The sentence about lanes of which each has a speedup, in their order."""
     (name, numbers), best = order[0], _speed(order[0]) or 0.0
     per_step, step_ms = _per_step(numbers), _step_ms(numbers)
     if best <= 1 + LEVEL:
@@ -159,7 +178,7 @@ steps of 51.0 ms.'
         clearly = "faster" if best <= 1 else "clearly faster"
         return f"No method is {clearly} than plain decoding: {name} comes nearest at {best:.2f}×{words}."
     if len(order) == 1:
-        return f"{name} is {best:.2f}× as fast as plain decoding{_because(numbers, lanes.get(BASELINE))}."
+        return f"{name} is {best:.2f}× as fast as plain decoding{_because(numbers, plain)}."
     second, speed = order[1], _speed(order[1]) or 0.0
     if best / speed - 1 <= LEVEL:
         return (
