@@ -206,8 +206,8 @@ def _not_empty(text: str) -> None:
 
 def _from_template(tokenizer: Any, roles: list[str], turns: list[list[Part]]) -> Prompt:
     """The turns in the model's chat template or, without one, with blank lines between them."""
+    pieces: list[Part] = []
     if not tokenizer.chat_template:
-        pieces: list[Part] = []
         for turn in turns:
             pieces += [*_gap(pieces), *turn]
         return _encode(tokenizer, pieces, special=True)
@@ -219,11 +219,8 @@ def _from_template(tokenizer: Any, roles: list[str], turns: list[list[Part]]) ->
     owners = np.repeat(np.arange(len(parts)), [len(part) for part, _, _ in parts])
     labels = np.append(owners, -1)[places]  # the last is the template's own
     cuts = [0, *(np.flatnonzero(np.diff(labels)) + 1).tolist(), len(text)]
-    pieces = [
-        (text[start:stop], *(parts[labels[start]][1:] if labels[start] >= 0 else ("template", -1)))
-        for start, stop in pairwise(cuts)
-        if start < stop
-    ]
+    kinds = [(name, passage) for _, name, passage in parts] + [("template", -1)]
+    pieces = [(text[start:stop], *kinds[labels[start]]) for start, stop in pairwise(cuts) if start < stop]
     prompt = _encode(tokenizer, pieces, special=False)
     found = set(labels.tolist())
     unplaced = tuple(

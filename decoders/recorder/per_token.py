@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -121,7 +121,7 @@ class CallDecoding(Decoding):
             self._keep(scored.logits[verdict.path[count - 1]][None], count)
             output.write(output.length, token)
             output.length += 1
-            done = self.criteria(output.ids(output.length), output.scores)
+            done = self.criteria(output.ids(output.length), cast(Any, output.scores))
             if self.streamer is not None:
                 self.streamer.put(torch.tensor([token]))
             if bool(done.all()):

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         if words := _totals(row["totals"]):
             common.say(f"  the server counts {words}")
         if fields := about_drafts(row["said"]):
-            common.say(f"  it says {common.visible(field_words(fields))}")
+            common.say(f"  it says {field_words(fields)}")
         if row["unknown"]:
             common.say(f"  not recorded: {', '.join(row['unknown'])}")
         if row["redrafted"]:

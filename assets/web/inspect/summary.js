@@ -25,11 +25,11 @@ function evidence(owner, candidate) {
 }
 
 /** Candidates of a step, those that are not recorded included. @type {(view: StepView) => number} */
-const places = (view) => view.candidates.length + (view.unlisted ?? 0);
+const countPlaces = (view) => view.candidates.length + (view.unlisted ?? 0);
 
 /** Where the draft came from. @type {(owner: Inspector, view: StepView) => Child[]} */
 export function offer(owner, view) {
-  const count = places(view);
+  const count = countPlaces(view);
   const { chosen } = view;
   const draft = terms.term(owner, "step_drafted", plural(view.drafted, "token"));
   if (owner.prompts.on) return hungOffer(owner, view);

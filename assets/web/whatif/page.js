@@ -343,7 +343,7 @@ export class WhatIf {
       h("b", tokens(accepted)),
       `. ${verdict} `,
       h("span.ui-soft", this.time(result)),
-      !same && h("span.ui-soft.svw-visited", ` ${visited} “Continue from here” goes on by itself.`),
+      ...(same ? [] : [h("span.ui-soft.svw-visited", ` ${visited} “Continue from here” goes on by itself.`)]),
     );
     this.words.title = this.words.textContent || ""; // on one screen its end may be cut
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
