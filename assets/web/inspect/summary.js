@@ -115,7 +115,7 @@ function result(owner, view) {
 function undecided(owner, view) {
   const root = token(owner, view.root);
   if (view.candidates.length && !view.candidates.some((one) => one.chosen))
-    return [root, ` stands at ${plural(places(view), "earlier place")}. Which one is copied?`];
+    return [root, ` stands at ${plural(countPlaces(view), "earlier place")}. Which one is copied?`];
   if (!view.drafted) return ["no draft after ", root, "."];
   const parts = offer(owner, view);
   const last = parts[parts.length - 1];
