@@ -514,11 +514,12 @@ def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     assert specviz("app", "--model", "x", *given) == 0
     assert specviz("view", tmp_path / "a.spectrace", "--open") == 0
     shared = {"auth_file": Path("users"), "public": False, "limits": {"runs": "5"}, "pickers": [], "allow_hosts": []}
+    shared["root_path"] = ""
     assert calls[0][0] == ("x", "127.0.0.1", 0, None, False)
     opening = dict.fromkeys(("device", "dtype", "drafter", "engine", "threads", "backends"))
     assert calls[0][1] == opening | shared | {"weights": "int8", "assistants": False, "read_only": False}
     assert calls[1][0] == (None, "127.0.0.1", 7860)
-    alone = {"auth_file": None, "public": False, "limits": {}, "pickers": [], "allow_hosts": []}
+    alone = shared | {"auth_file": None, "limits": {}}
     assert calls[1][1] == {"trace": tmp_path / "a.spectrace", "open_browser": True} | alone
     assert specviz("app", "--backends", "local:2", "--threads", 3) == 0
     assert (calls[2][1]["backends"].count, calls[2][1]["backends"].threads_each) == (2, 3)

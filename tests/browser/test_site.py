@@ -76,7 +76,7 @@ def test_runs_of_a_prompt_are_compared_as_in_the_app(page, site):
     expect(page.locator(".svc-outcome")).to_contain_text("plain decoding")
     expect(page.locator(".svc-lens-row .svc-verdict").first).to_have_text("✓ plain decoding")
     expect(page.locator(".svc-lens-row", has_text="identical to plain decoding")).to_have_count(4)
-    expect(page.locator(".svc-table tbody tr")).to_have_count(19)  # eighteen numbers, and acceptance by depth
+    expect(page.locator(".svc-table tbody tr")).to_have_count(20)  # nineteen numbers, and acceptance by depth
     page.locator(".svc-play").click()
     expect(page.locator(".svc-play")).to_have_attribute("aria-label", "Pause the race")
     page.locator(".svc-stretch .svp-link").first.click()

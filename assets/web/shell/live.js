@@ -14,11 +14,12 @@ const traceOf = (id) => getJson(traceUrl(id));
 export function busy(feed) {
   if (app.current !== feed.id) return;
   const { state, ahead, tokens, steps, read } = feed;
-  const reading = read ? `, ${read[0].toLocaleString("en")} of ${plural(read[1], "token")}` : "";
+  const part = read ? `, ${read[0].toLocaleString("en")} of ${plural(read[1], "token")}` : "";
+  const reading = `Running: reading the prompt${part}.`;
   const words =
     state === "queued"
       ? ahead > 0 ? `Waiting: ${plural(ahead, "run")} before yours.` : "Waiting to start."
-      : tokens ? `Running: ${plural(tokens, "token")} in ${plural(steps, "step")}.` : `Running: reading the prompt${reading}.`;
+      : tokens ? `Running: ${plural(tokens, "token")} in ${plural(steps, "step")}.` : reading;
   say(words, "busy");
 }
 
