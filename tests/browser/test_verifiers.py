@@ -85,3 +85,19 @@ def test_a_rule_is_chosen_and_recorded(page: Any, port: int) -> None:
     expect(page.locator("#svf-verifier option[value=block]")).to_be_disabled()
     expect(page.locator("#svf-verifier option[value=fly]")).to_be_enabled()
     nothing_wrong(page, port)
+
+
+def test_the_whole_run_is_made_again_under_a_rule(page: Any, port: int, run: Trace) -> None:
+    """From its first token on, as scores at the places that one run visited say little of another one."""
+    page.goto(f"http://127.0.0.1:{port}/?trace=mine&step=1")
+    page.get_by_role("tab", name="Verifiers").click()
+    expect(page.locator(".svj-visited")).to_be_visible()
+    page.wait_for_selector("#sv-run:not([disabled])", state="attached")
+    page.locator("tr[data-verifier~=block] .svj-replay").first.click()
+    shown = "specviz.app.inspector.model.run"
+    another = f"{shown}.complete && {shown}.id !== 'mine' && {shown}.method.name"
+    becomes(page, lambda: page.evaluate(another), "sps@block")
+    sampling = page.evaluate(f"{shown}.sampling")
+    assert (sampling["temperature"], sampling["seed"]) == (1.0, 0)
+    assert page.evaluate(f"{shown}.prompt_length") == run.run["prompt_length"]
+    nothing_wrong(page, port)
