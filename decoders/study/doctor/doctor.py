@@ -12,7 +12,7 @@ A change helps where, over the same places, the log-probability that the drafter
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from decoders.prompt.prompt import Prompt
 
 from .controls import Control, ControlOutcome, controls
 from .forced_drafts import PLACES, Drafting, PlacedDrafts, Text, drafts, places_of
+from .screening import MOST_CONFIRMED, SCREEN_DEPTH, best_of_rest, few_places, promising
 from .server import ServerNumbers, compare
 
 SCHEMA = "specdoctor/1"
@@ -41,9 +42,7 @@ FLIPS = 0.005  # share of the target's first choices that change with the rows b
 LONG = 512  # tokens of context from which a decay is looked for
 WEAK = 1.3  # an acceptance length below which a part that is wired right needs more training
 FAR, RECORD = 0.8, 0.25  # of the part's own held-out number: doubtful below, a fault below (other text costs half)
-SCREEN_TEXTS, SCREEN_PLACES, SCREEN_DEPTH, SCREEN_SURE = 6, 36, 3, 2.0  # at which many controls are tried first
 SHARE = 0.5  # of the best gain: of a drafter that is broken many changes make something better
-MOST_CONFIRMED = 8  # controls that are then tried at all places
 ROWS_PLACES, ROWS = 12, 6
 FAULT, NOTE = "fault", "note"
 IMPRECISE = (
@@ -191,13 +190,13 @@ def examination(
         findings += _helps(one, control.advice, base)
         yield Stage(next(done), total, f"{control.cause}: {control.change}")
     screened = list[tuple[Control, ControlOutcome]]()
-    few, short = _few(texts), drafting.shortened(SCREEN_DEPTH)
+    few, short = few_places(texts), drafting.shortened(SCREEN_DEPTH)
     before = drafts(short, few, temperature) if several else base
     for control in several:
         made = drafts(control.changed().shortened(SCREEN_DEPTH), few, temperature)
         screened.append((control, _measure(control.cause, control.change, before, made)))
         yield Stage(next(done), total, f"{control.cause}: {control.change}")
-    confirmed = _promising(screened)
+    confirmed = promising(screened)
     for control in confirmed:
         made = drafts(control.changed(), texts, temperature)
         measured.append(one := _measure(control.cause, control.change, base, made))
@@ -229,55 +228,13 @@ def examination(
             "own answers (specviz train goes on from its checkpoint)", 0.0,
         ))  # fmt: skip
     findings = _ranked(findings)
-    measured += _best(screened, confirmed)
+    measured += best_of_rest(screened, confirmed)
     yield Stage(next(done), total, "verify rows against single rows")
     first = _measure("as it is", "", base, base)
     return Report(
         target.name, part, len(texts), len(base.own), temperature, first, float(base.drawn.mean()),
         float(base.outside[:, 0].mean()), measured, findings, list(skipped),
     )  # fmt: skip
-
-
-def _few(texts: Sequence[Text]) -> list[Text]:
-    """A few places of a few texts, evenly, at which many controls are tried."""
-    chosen = [texts[place] for place in _evenly(len(texts), SCREEN_TEXTS)]
-    few = list[Text]()
-    for text in chosen:
-        rows = _evenly(len(text.places), -(-SCREEN_PLACES // len(chosen)))
-        few.append(replace(text, places=tuple(text.places[row] for row in rows), logits=text.logits[rows]))
-    return few
-
-
-def _evenly(count: int, most: int) -> list[int]:
-    """At most so many of ``count`` places, evenly.
-
-    >>> _evenly(9, 3), _evenly(2, 3)
-    ([1, 4, 7], [0, 1])
-    """
-    chosen = min(count, most)
-    return [int((place + 0.5) * count / chosen) for place in range(chosen)]
-
-
-def _promising(screened: Sequence[tuple[Control, ControlOutcome]]) -> list[Control]:
-    """The controls that helped at a few places: the best two of each cause, the best causes first."""
-    ranked = sorted(screened, key=lambda pair: -pair[1].gain)
-    chosen = list[Control]()
-    for control, outcome in ranked:
-        alike = sum(other.cause == control.cause for other in chosen)
-        if outcome.gain >= GAIN / 2 and outcome.z >= SCREEN_SURE and alike < 2:
-            chosen.append(control)
-    return chosen[:MOST_CONFIRMED]
-
-
-def _best(screened: Sequence[tuple[Control, ControlOutcome]], confirmed: Sequence[Control]) -> list[ControlOutcome]:
-    """Of the controls that were tried at a few places alone, the best of each cause."""
-    best = dict[str, list[ControlOutcome]]()
-    for control, outcome in screened:
-        if all(control is not other for other in confirmed):
-            best.setdefault(outcome.cause, []).append(outcome)
-    return [
-        replace(max(outcomes, key=lambda one: one.gain), tried=len(outcomes)) for outcomes in best.values()
-    ]  # fmt: skip
 
 
 def _ranked(findings: Sequence[Finding]) -> list[Finding]:
