@@ -106,7 +106,7 @@ def first_kv_layer(target: Target, config: Any, weights: Weights) -> tuple[Any, 
     return replace(config, kv_layers=tuple(0 if layer else last for layer in config.kv_layers)), weights
 
 
-def exchanged(one: str, other: str) -> Change:
+def exchange(one: str, other: str) -> Change:
     """Tensors whose names differ in this alone, each under the other's."""
     def change(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
         names = {name: name.replace(one, other) if one in name else name.replace(other, one) for name in weights}
@@ -141,7 +141,7 @@ def a_head_on(dim: int, by: int = 1) -> Callable[[Any, Tensor], Tensor]:
     return lambda config, rows: rows.roll(by * _head_size(config), dim)
 
 
-def paired(config: Any, rows: Tensor) -> Tensor:
+def pair_rows(config: Any, rows: Tensor) -> Tensor:
     """Rotary pairs side by side, where they were in halves."""
     return rows.unflatten(0, (-1, 2, _head_size(config) // 2)).transpose(1, 2).flatten(0, 2)
 
@@ -150,14 +150,14 @@ def _head_size(config: Any) -> int:
     return getattr(config, "head_dim", 0) or config.hidden // config.heads
 
 
-def fused(*order: int) -> Callable[[Any, Tensor], Tensor]:
+def qkv_order(*order: int) -> Callable[[Any, Tensor], Tensor]:
     """The parts of q, k and v in another order."""
     return lambda config, rows: torch.cat([rows.chunk(3)[place] for place in order])
 
 
-def fused_paired(config: Any, rows: Tensor) -> Tensor:
+def qkv_pairs(config: Any, rows: Tensor) -> Tensor:
     query, keys, values = rows.chunk(3)
-    return torch.cat([paired(config, query), paired(config, keys), values])
+    return torch.cat([pair_rows(config, query), pair_rows(config, keys), values])
 
 
 def rotated_heads(by: int) -> Change:
@@ -190,7 +190,7 @@ def tokens_reversed(target: Target, config: Any, weights: Weights) -> tuple[Any,
     return config, {**weights, **changed}
 
 
-def transposed(config: Any, rows: Tensor) -> Tensor:
+def transpose(config: Any, rows: Tensor) -> Tensor:
     return rows.mT
 
 
@@ -212,36 +212,35 @@ FAULTS = (
     Fault("drafter", "a draft vocabulary of rare tokens", ("draft vocabulary",), rare_vocabulary),
     Fault("glide", "keys and values of another layer", ("kv layer",), first_kv_layer),
     Fault("glide", "gate and up exchanged", ("gate and up",), of_tensors("gate_up.weight", halves(0))),
-    Fault("glide", "k and v exchanged", ("q, k, v",), of_tensors("qkv.weight", fused(0, 2, 1))),
+    Fault("glide", "k and v exchanged", ("q, k, v",), of_tensors("qkv.weight", qkv_order(0, 2, 1))),
     Fault("glide", "its glimpse's queries a head on", ("glimpse's heads",),
           of_tensors("glimpse.query.weight", a_head_on(0))),
     Fault("glide", "its glimpse's rotary pairs side by side", ("glimpse's rotary layout",),
-          of_tensors("glimpse.query.weight", paired)),
+          of_tensors("glimpse.query.weight", pair_rows)),
     Fault("drafter", "gate and up exchanged", ("gate and up",), of_tensors("gate_up.weight", halves(0))),
-    Fault("drafter", "k and v exchanged", ("q, k, v",), of_tensors("qkv.weight", fused(0, 2, 1))),
-    Fault("drafter", "q and k exchanged", ("q, k, v",), of_tensors("qkv.weight", fused(1, 0, 2))),
-    Fault("drafter", "rotary pairs side by side", ("rotary layout",), of_tensors("qkv.weight", fused_paired)),
-    Fault("drafter", "its output matrix transposed", ("transposed",), of_tensors("layers.0.out.weight", transposed)),
+    Fault("drafter", "k and v exchanged", ("q, k, v",), of_tensors("qkv.weight", qkv_order(0, 2, 1))),
+    Fault("drafter", "q and k exchanged", ("q, k, v",), of_tensors("qkv.weight", qkv_order(1, 0, 2))),
+    Fault("drafter", "rotary pairs side by side", ("rotary layout",), of_tensors("qkv.weight", qkv_pairs)),
+    Fault("drafter", "its output matrix transposed", ("transposed",), of_tensors("layers.0.out.weight", transpose)),
     Fault("drafter", "heads of its output matrix a head on", ("head order",),
           of_tensors("layers.0.out.weight", a_head_on(1))),
-    Fault("eagle3", "gate and up exchanged", ("gate and up",), exchanged("gate_proj", "up_proj")),
-    Fault("eagle3", "k and v exchanged", ("k and v",), exchanged("k_proj", "v_proj")),
+    Fault("eagle3", "gate and up exchanged", ("gate and up",), exchange("gate_proj", "up_proj")),
+    Fault("eagle3", "k and v exchanged", ("k and v",), exchange("k_proj", "v_proj")),
     Fault("eagle3", "rotary pairs side by side", ("rotary layout",),
-          both(of_tensors("q_proj.weight", paired), of_tensors("k_proj.weight", paired))),
+          both(of_tensors("q_proj.weight", pair_rows), of_tensors("k_proj.weight", pair_rows))),
     Fault("eagle3", "state and token joined in the other order", ("input order",), both(
         *(of_tensors(f"{name}_proj.weight", halves(1)) for name in "qkv"))),
-    Fault("eagle3", "norms of token and state exchanged", ("norms",), exchanged("input_layernorm", "hidden_norm")),
     Fault("eagle3", "norms stored less 1", ("norms",), of_tensors("norm.weight", lambda config, rows: rows - 1)),
     Fault("eagle3", "its queries a head on", ("head order",), of_tensors("q_proj.weight", a_head_on(0))),
     Fault("eagle3", "its output matrix a head on", ("head order",), of_tensors("o_proj.weight", a_head_on(1))),
     Fault("eagle3", "the last states of the model", ("layer ids",), features(-3, -2, -1)),
     Fault("eagle", "state and token joined in the other order", ("input order",), of_tensors("fc.weight", halves(1))),
-    Fault("eagle", "gate and up exchanged", ("gate and up",), exchanged("gate_proj", "up_proj")),
-    Fault("eagle", "its output matrix transposed", ("transposed",), of_tensors("o_proj.weight", transposed)),
+    Fault("eagle", "gate and up exchanged", ("gate and up",), exchange("gate_proj", "up_proj")),
+    Fault("eagle", "its output matrix transposed", ("transposed",), of_tensors("o_proj.weight", transpose)),
     Fault("eagle", "a state from the middle of the model", ("layer ids",), features(3)),
     Fault("medusa", "heads rotated by one", ("head order", "anchor"), rotated_heads(1)),
     Fault("medusa", "heads rotated back by one", ("head order", "anchor"), rotated_heads(-1)),
-    Fault("medusa", "its heads' matrices transposed", ("transposed",), of_tensors(".linear.weight", transposed)),
+    Fault("medusa", "its heads' matrices transposed", ("transposed",), of_tensors(".linear.weight", transpose)),
     Fault("hydra", "output layers rotated by one", ("head order",), rotated_outputs),
     Fault("hydra", "tokens joined last to first", ("input order",), tokens_reversed),
     Fault("eagle3", "a server whose prompts come from a prefix cache unread", ("server",), server="prompt unread"),

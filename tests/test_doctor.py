@@ -25,7 +25,7 @@ from decoders.study.doctor.doctor import FAULT, Finding, Report, _record, examin
 from decoders.study.doctor.forced_drafts import Drafting, PlacedDrafts, Text, drafts
 from decoders.study.doctor.server import ServerNumbers, compare
 from decoders.study.doctor.setup import drafting_of, forms_of
-from decoders.study.doctor.wirings import rewired, rewirings
+from decoders.study.doctor.wirings import rewire, rewirings
 from specviz.cli import main
 from specviz.pages.doctor import examination
 from specviz.server.backend_host import Holder
@@ -128,7 +128,7 @@ def test_every_control_of_every_kind_of_part_drafts(target: Target, kind: str) -
     assert sum(control.tensors is not None for control in listed) >= 5
     same = 0
     for control in listed:
-        changed = control.changed()
+        changed = control.build()
         tensors = changed.network.state_dict()
         assert {name: tensor.shape for name, tensor in tensors.items()} == {
             name: tensor.shape for name, tensor in before.items()
@@ -148,9 +148,9 @@ def test_a_rewiring_and_its_reverse_are_the_network(target: Target) -> None:
     twice = 0
     for wiring in rewirings(network):
         if "exchanged" in wiring.change or "transposed" in wiring.change:
-            other = rewired(network, wiring.tensors())
+            other = rewire(network, wiring.tensors())
             again = next(one for one in rewirings(other) if one.change == wiring.change)
-            back = rewired(other, again.tensors()).state_dict()
+            back = rewire(other, again.tensors()).state_dict()
             assert all(torch.equal(tensor, back[name]) for name, tensor in network.state_dict().items()), wiring.change
             twice += 1
     assert twice >= 4
@@ -214,7 +214,7 @@ def test_the_report_is_a_page_of_text() -> None:
     evil = "<script>alert(1)</script>"
     one = ControlOutcome(evil, evil, 1.2, [0.2, 0.1], [0.2, 0.05], 0.3, 5.0)
     report = Report(evil, evil, 3, 30, 1.0, one, 0.2, 0.03, [one], [], [evil])
-    page = doctor_page(replace(report, findings=[Finding(FAULT, *[evil] * 4, 1.0)]).to_json())
+    page = doctor_page(replace(report, findings=[Finding(FAULT, evil, evil, evil, evil, 1.0)]).to_json())
     assert "<script" not in page and "&lt;script&gt;" in page and "1 fault found" in page
     assert "no fault found" in doctor_page(report.to_json()) and "default-src 'none'" in page
     doubt = Finding("note", "record", ".2 here, .5 there", evil, evil, 0.0)
@@ -259,22 +259,22 @@ def test_a_part_far_below_its_own_training_log_is_named() -> None:
     """160 places; .246 of the first guesses were right on held-out text (Medusa's, as shipped for SmolLM2)."""
     flat, network = np.zeros(160), SimpleNamespace(about={"training": {"top1": 0.246}})
 
-    def found(right: int, network: Any = network, beta: float = 0.0) -> list[Finding]:
+    def findings_of(right: int, network: Any = network, beta: float = 0.0) -> list[Finding]:
         hits = (np.arange(160) < right)[:, None]
-        logs, places = [hits * 1.0] * 3, flat.astype(int)
-        drafted = PlacedDrafts(hits, *logs, hits & False, hits[:, 0], flat, flat + beta, places)
+        logs, places = hits * 1.0, flat.astype(int)
+        drafted = PlacedDrafts(hits, logs, logs, logs, hits & False, hits[:, 0], flat, flat + beta, places)
         return list(_record(network, drafted, 40))
 
-    assert [finding.level for finding in found(6)] == [FAULT]  # as without its first head
-    assert found(39) == [] and verdict(found(39)) == "no fault found"  # on text like its training's
-    (doubt,) = found(15)  # far below it, and no cause was found: never "no fault found"
+    assert [finding.level for finding in findings_of(6)] == [FAULT]  # as without its first head
+    assert findings_of(39) == [] and verdict(findings_of(39)) == "no fault found"  # on text like its training's
+    (doubt,) = findings_of(15)  # far below it, and no cause was found: never "no fault found"
     assert doubt.level == "note" and "none of 40 controls helps" in doubt.control
     assert verdict([doubt]).startswith("no cause found, but 0.094 of its first guesses are right here, where its own ")
     drafter = SimpleNamespace(about={"training": {"acceptance": 0.9712}})  # GLIDE reading another layer
-    (doubt,) = found(0, drafter, 0.386)
+    (doubt,) = findings_of(0, drafter, 0.386)
     assert "0.386 of its first drafts stand (β) here, where its own training measured 0.971" in doubt.number
-    assert found(0, drafter, 0.95) == []
-    assert found(0, SimpleNamespace()) == [] and found(0, SimpleNamespace(about={})) == []
+    assert findings_of(0, drafter, 0.95) == []
+    assert findings_of(0, SimpleNamespace()) == [] and findings_of(0, SimpleNamespace(about={})) == []
 
 
 def begin(client: Any, **more: Any) -> Any:

@@ -100,7 +100,7 @@ def _show(report: Report) -> None:
         f"{plural(report.texts, 'answer')})"
     )
     rows = [
-        (one.cause, one.changed, f"{one.length:.2f}", f"{one.gain:+.2f} {one.unit}", f"{one.z:+.1f}")
+        (one.cause, one.words, f"{one.length:.2f}", f"{one.gain:+.2f} {one.unit}", f"{one.z:+.1f}")
         for one in report.controls
     ]
     heads = ("cause", "with this changed", "acceptance length", "gain", "z")

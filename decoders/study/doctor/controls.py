@@ -22,7 +22,7 @@ from decoders.draft_models.network import DraftModel
 from decoders.model.files.shape import ROTARIES
 
 from .forced_drafts import Drafting
-from .wirings import orders, rewired, rewirings
+from .wirings import orders, rewire, rewirings
 
 ROTARY_BASES = (10_000.0, 500_000.0, 1_000_000.0)  # tried beside the target's own
 STATES_BYTES, TEXT_TOKENS = 2 << 30, 8192  # memory for states of layers that are searched, and tokens of all texts
@@ -42,11 +42,11 @@ class Control:
     screened: bool = False  # one of many: it is tried at a few places first
     tensors: Callable[[], dict[str, Tensor]] | None = None  # of the network: those that differ
 
-    def changed(self) -> Drafting:
+    def build(self) -> Drafting:
         """The drafter with the change; tensors that differ are computed now."""
         if self.tensors is None:
             return self.drafting
-        return replace(self.drafting, network=rewired(self.drafting.network, self.tensors()))
+        return replace(self.drafting, network=rewire(self.drafting.network, self.tensors()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ControlOutcome:
     tried: int = 1
 
     @property
-    def changed(self) -> str:
+    def words(self) -> str:
         """The change, and where it is the best of several that were tried at a few places."""
         return self.change if self.tried == 1 else f"{self.change} (the best of {self.tried}, at {self.places} places)"
 
@@ -83,7 +83,7 @@ def controls(drafting: Drafting) -> Iterator[Control]:
     if isinstance(drafting.network, BlockNetwork):
         yield from _block_options(drafting)
     yield from _rotary(drafting)
-    yield from _unscaled(drafting)
+    yield from _state_scale(drafting)
     yield from _borrow(drafting)
     yield from _vocabulary(drafting)
     network = drafting.network
@@ -260,7 +260,7 @@ def _rotary(drafting: Drafting) -> Iterator[Control]:
     if not isinstance(config, Beside):
         return
 
-    def changed(**settings: Any) -> Drafting:
+    def variant(**settings: Any) -> Drafting:
         other = _with(layered, **settings)
         if layered is not network:
             whole = copy.copy(network)
@@ -278,27 +278,27 @@ def _rotary(drafting: Drafting) -> Iterator[Control]:
             yield Control(
                 "rotary base", f"rotary base {base:,.0f} ({whose}not {own:,.0f})",
                 f"set rope_theta to {base:,.0f} in the head's description",
-                changed(rope={"rope_type": "default", "rope_theta": base}), screened=base not in (*bases, 10_000.0),
+                variant(rope={"rope_type": "default", "rope_theta": base}), screened=base not in (*bases, 10_000.0),
             )  # fmt: skip
     plain = {"rope_type": "default", "rope_theta": own}
     if config.rope.get("rope_type", "default") != "default":
         yield Control(
             "rotary scaling", "no scaling of rotary positions",
-            "take the scaling of rotary positions (rope_scaling) out of the head's description", changed(rope=plain),
+            "take the scaling of rotary positions (rope_scaling) out of the head's description", variant(rope=plain),
         )  # fmt: skip
     elif bases and rope.get("rope_type", "default") in set(ROTARIES) - {"default"}:
         yield Control(
             "rotary scaling", "the target's scaling of rotary positions",
-            "scale the head's rotary positions as the target's (rope_scaling)", changed(rope=dict(rope)),
+            "scale the head's rotary positions as the target's (rope_scaling)", variant(rope=dict(rope)),
         )  # fmt: skip
     if any(config.windows):
         yield Control(
             "windows", "no windows: its layers see everything",
-            "take the windows out of the head's description", changed(windows=()),
+            "take the windows out of the head's description", variant(windows=()),
         )  # fmt: skip
 
 
-def _unscaled(drafting: Drafting) -> Iterator[Control]:
+def _state_scale(drafting: Drafting) -> Iterator[Control]:
     """States as they are where a head reads them in units of their spread."""
     network: Any = drafting.network
     if getattr(network.config, "scaled", False):

@@ -185,20 +185,20 @@ def examination(
     yield Stage(next(done), total, "drafts as they are")
     measured, findings = list[ControlOutcome](), list[Finding]()
     for control in alone:
-        made = drafts(control.changed(), texts, temperature)
+        made = drafts(control.build(), texts, temperature)
         measured.append(one := _measure(control.cause, control.change, base, made))
         findings += _helps(one, control.advice, base)
         yield Stage(next(done), total, f"{control.cause}: {control.change}")
     screened = list[tuple[Control, ControlOutcome]]()
-    few, short = few_places(texts), drafting.shortened(SCREEN_DEPTH)
+    few, short = few_places(texts), drafting.with_depth(SCREEN_DEPTH)
     before = drafts(short, few, temperature) if several else base
     for control in several:
-        made = drafts(control.changed().shortened(SCREEN_DEPTH), few, temperature)
+        made = drafts(control.build().with_depth(SCREEN_DEPTH), few, temperature)
         screened.append((control, _measure(control.cause, control.change, before, made)))
         yield Stage(next(done), total, f"{control.cause}: {control.change}")
     confirmed = promising(screened)
     for control in confirmed:
-        made = drafts(control.changed(), texts, temperature)
+        made = drafts(control.build(), texts, temperature)
         measured.append(one := _measure(control.cause, control.change, base, made))
         if one.gain >= SHARE * max(outcome.gain for outcome in measured):
             findings += _helps(one, control.advice, base)
@@ -227,7 +227,7 @@ def examination(
             "no setup that was tried is better, so the part may have learnt little: train it on more of the target's "
             "own answers (specviz train goes on from its checkpoint)", 0.0,
         ))  # fmt: skip
-    findings = _ranked(findings)
+    findings = _rank(findings)
     measured += best_of_rest(screened, confirmed)
     yield Stage(next(done), total, "verify rows against single rows")
     first = _measure("as it is", "", base, base)
@@ -237,7 +237,7 @@ def examination(
     )  # fmt: skip
 
 
-def _ranked(findings: Sequence[Finding]) -> list[Finding]:
+def _rank(findings: Sequence[Finding]) -> list[Finding]:
     """Faults first, each cause once, by what a change gains."""
     ranked = sorted(findings, key=lambda finding: (finding.level != FAULT, -finding.gain))
     seen = set[str]()

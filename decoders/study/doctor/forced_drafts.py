@@ -79,7 +79,7 @@ class Drafting:
     @property
     def deepest(self) -> int:
         """Tokens of its drafts."""
-        config = getattr(self.network, "config", None)
+        config: Any = getattr(self.network, "config", None)
         if isinstance(self.network, ParallelHeads):
             return min(self.depth, config.heads)
         if isinstance(self.network, BlockNetwork):
@@ -103,7 +103,7 @@ class Drafting:
             return _model_chain(DraftRun(network, target_rotary(self.target.stack)), depth, network.drafted)
         return _model_chain(LanguageModelRun(network, self.target.info["vocab"]), depth, None)
 
-    def shortened(self, depth: int) -> Drafting:
+    def with_depth(self, depth: int) -> Drafting:
         """The same with drafts of at most so many tokens; parallel heads are all asked, which costs little."""
         return self if isinstance(self.network, ParallelHeads) else replace(self, depth=min(depth, self.depth))
 

@@ -32,11 +32,12 @@ class Rewiring:
     tensors: Callable[[], Tensors]
 
 
-def rewired(network: Any, tensors: Mapping[str, Tensor]) -> Any:
+def rewire(network: Any, tensors: Mapping[str, Tensor]) -> Any:
     """The network with other tensors under some of its names; all others are shared with it."""
     if isinstance(network, WeightLayer):  # packed: the plain layer has the same numbers
-        weight, bias = tensors.get("weight", network.weight), tensors.get("bias", network.bias)
-        linear = nn.Linear(*weight.mT.shape, bias=bias is not None, device="meta")
+        layer: Any = network
+        weight, bias = tensors.get("weight", layer.weight), tensors.get("bias", layer.bias)
+        linear: Any = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
         linear.weight = nn.Parameter(weight, requires_grad=False)
         linear.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
         return linear
@@ -53,7 +54,7 @@ def rewired(network: Any, tensors: Mapping[str, Tensor]) -> Any:
         else:
             changed._parameters[first] = nn.Parameter(tensor, requires_grad=False)
     for first, below in inner.items():
-        changed._modules[first] = rewired(network._modules[first], below)
+        changed._modules[first] = rewire(network._modules[first], below)
     if "embed_tokens" in inner:  # a table of its own, which the network reads under its other name
         object.__setattr__(changed, "embedding", changed._modules["embed_tokens"])
     return changed
@@ -62,7 +63,7 @@ def rewired(network: Any, tensors: Mapping[str, Tensor]) -> Any:
 def rewirings(network: nn.Module) -> Iterator[Rewiring]:
     """All rewirings that a network's tensors allow."""
     yield from _attention(network)
-    yield from _fused(network)
+    yield from _qkv_matrix(network)
     yield from _glimpse(network)
     yield from _mlp(network)
     yield from _inputs(network)
@@ -114,7 +115,7 @@ def _columns(module: Any, child: str, change: Callable[[Tensor], Tensor]) -> Ten
     return {f"{child}.weight": change(getattr(module, child).weight.mT).mT.contiguous()}
 
 
-def _exchanged(module: Any, one: str, other: str) -> Tensors:
+def _exchange(module: Any, one: str, other: str) -> Tensors:
     """Two linear layers, each with the other's tensors."""
     layers = {one: getattr(module, other), other: getattr(module, one)}
     tensors = {f"{name}.weight": layer.weight for name, layer in layers.items()}
@@ -122,23 +123,23 @@ def _exchanged(module: Any, one: str, other: str) -> Tensors:
     return {**tensors, **{f"{name}.bias": layer.bias for name, layer in layers.items() if both}}
 
 
-def _rolled(size: int, by: int) -> Callable[[Tensor], Tensor]:
+def _roll(size: int, by: int) -> Callable[[Tensor], Tensor]:
     return lambda rows: rows.roll(by * size, 0)
 
 
-def _flipped(size: int) -> Callable[[Tensor], Tensor]:
+def _reverse(size: int) -> Callable[[Tensor], Tensor]:
     return lambda rows: rows.unflatten(0, (-1, size)).flip(0).flatten(0, 1)
 
 
-def _regrouped(first: int, second: int, size: int) -> Callable[[Tensor], Tensor]:
+def _regroup(first: int, second: int, size: int) -> Callable[[Tensor], Tensor]:
     """Rows that lie as [first, second, size] as [second, first, size]."""
     return lambda rows: rows.unflatten(0, (-1, first, second, size)).transpose(1, 2).flatten(0, 3)
 
 
 def _layouts(size: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     """Both ways between rotary pairs side by side and in halves, in words."""
-    yield "pairs side by side to halves", _regrouped(size // 2, 2, 1)
-    yield "halves to pairs side by side", _regrouped(2, size // 2, 1)
+    yield "pairs side by side to halves", _regroup(size // 2, 2, 1)
+    yield "halves to pairs side by side", _regroup(2, size // 2, 1)
 
 
 def _attention(network: nn.Module) -> Iterator[Rewiring]:
@@ -155,7 +156,7 @@ def _attention(network: nn.Module) -> Iterator[Rewiring]:
             names = f"{one}_proj", f"{other}_proj"
             yield Rewiring(
                 f"{one} and {other}", f"{one}_proj and {other}_proj exchanged",
-                _every(found, lambda module, names=names: _exchanged(module, *names)),
+                _every(found, lambda module, names=names: _exchange(module, *names)),
             )  # fmt: skip
     for words, layout in _layouts(size):
         for names in (("q_proj", "k_proj"), ("q_proj",), ("k_proj",)):
@@ -165,11 +166,11 @@ def _attention(network: nn.Module) -> Iterator[Rewiring]:
                 },
             ))  # fmt: skip
     heads, kv_heads = shapes["q_proj"][0] // size, shapes["k_proj"][0] // size
-    moves = [(f"one head {words}", _rolled(size, by)) for words, by in BOTH_WAYS]
-    moves.append(("in reverse", _flipped(size)))
+    moves = [(f"one head {words}", _roll(size, by)) for words, by in BOTH_WAYS]
+    moves.append(("in reverse", _reverse(size)))
     if 1 < kv_heads < heads:
         sizes = kv_heads, heads // kv_heads
-        moves += [("from the other grouping", _regrouped(a, b, size)) for a, b in (sizes, sizes[::-1])]
+        moves += [("from the other grouping", _regroup(a, b, size)) for a, b in (sizes, sizes[::-1])]
     for names in (("q_proj",), ("k_proj", "v_proj"), ("k_proj",), ("v_proj",), ("o_proj",), ("q_proj", "o_proj")):
         count = kv_heads if names[0][0] in "kv" else heads
         for words, move in moves if count == heads else moves[:3]:
@@ -182,7 +183,7 @@ def _attention(network: nn.Module) -> Iterator[Rewiring]:
                 ))  # fmt: skip
 
 
-def _fused(network: nn.Module) -> Iterator[Rewiring]:
+def _qkv_matrix(network: nn.Module) -> Iterator[Rewiring]:
     """A draft model's layers, whose queries, keys and values are one matrix, and gate and up another."""
     found = _modules(network, "qkv", "gate_up")
     if not found:
@@ -204,19 +205,19 @@ def _fused(network: nn.Module) -> Iterator[Rewiring]:
             module, "qkv", lambda rows: rows.unflatten(0, (3, width))[list(order)].flatten(0, 1))))  # fmt: skip
     for first, second, words in ((heads, 3, "head by head"), (3, heads, "matrix by matrix")):
         yield Rewiring("q, k, v", f"rows of qkv, which lie {words}, regrouped", _every(
-            found, lambda module, sizes=(first, second, size): _rows(module, "qkv", _regrouped(*sizes))))  # fmt: skip
+            found, lambda module, sizes=(first, second, size): _rows(module, "qkv", _regroup(*sizes))))  # fmt: skip
     for words, layout in _layouts(size):
         for name, part in (("q and k", slice(0, 2)), ("q", slice(0, 1)), ("k", slice(1, 2))):
             yield Rewiring("rotary layout", f"rows of {name} from {words}", _every(found, change(part, layout)))
-    for words, move in (*((f"one head {way}", _rolled(size, by)) for way, by in BOTH_WAYS),
-                        ("in reverse", _flipped(size))):  # fmt: skip
+    for words, move in (*((f"one head {way}", _roll(size, by)) for way, by in BOTH_WAYS),
+                        ("in reverse", _reverse(size))):  # fmt: skip
         for name, part in (("q", slice(0, 1)), ("k", slice(1, 2)), ("v", slice(2, 3)), ("k and v", slice(1, 3))):
             yield Rewiring("head order", f"heads of {name} {words}", _every(found, change(part, move)))
         yield Rewiring("head order", f"heads of the output matrix {words}", _every(
             found, lambda module, move=move: _columns(module, "out", move)))  # fmt: skip
     ways: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
         ("exchanged", lambda rows: rows.roll(len(rows) // 2, 0)),
-        ("from row by row to halves", lambda rows: _regrouped(len(rows) // 2, 2, 1)(rows)),
+        ("from row by row to halves", lambda rows: _regroup(len(rows) // 2, 2, 1)(rows)),
     )
     for words, move in ways:
         yield Rewiring("gate and up", f"gate and up {words}", _every(
@@ -232,8 +233,8 @@ def _glimpse(network: nn.Module) -> Iterator[Rewiring]:
     for words, layout in _layouts(size):
         yield Rewiring("glimpse's rotary layout", f"rows of its queries from {words}", _every(
             found, lambda module, layout=layout: _rows(module, "query", layout)))  # fmt: skip
-    for words, move in (*((f"one head {way}", _rolled(size, by)) for way, by in BOTH_WAYS),
-                        ("in reverse", _flipped(size))):  # fmt: skip
+    for words, move in (*((f"one head {way}", _roll(size, by)) for way, by in BOTH_WAYS),
+                        ("in reverse", _reverse(size))):  # fmt: skip
         yield Rewiring("glimpse's heads", f"heads of its queries {words}", _every(
             found, lambda module, move=move: _rows(module, "query", move)))  # fmt: skip
         yield Rewiring("glimpse's heads", f"heads of its output matrix {words}", _every(
@@ -245,7 +246,7 @@ def _glimpse(network: nn.Module) -> Iterator[Rewiring]:
 
 def _mlp(network: nn.Module) -> Iterator[Rewiring]:
     if found := _modules(network, "gate_proj", "up_proj", "down_proj"):
-        change = _every(found, lambda module: _exchanged(module, "gate_proj", "up_proj"))
+        change = _every(found, lambda module: _exchange(module, "gate_proj", "up_proj"))
         yield Rewiring("gate and up", "gate_proj and up_proj exchanged", change)
 
 
@@ -293,7 +294,7 @@ def _head_order(network: nn.Module) -> Iterator[Rewiring]:
     if not isinstance(heads, nn.ModuleList) or not isinstance(outputs, nn.ModuleList) or len(heads) < 2:
         return
 
-    def moved(group: str, listed: nn.ModuleList, order: tuple[int, ...]) -> Tensors:
+    def reorder(group: str, listed: nn.ModuleList, order: tuple[int, ...]) -> Tensors:
         shapes = {name: tensor.shape for name, tensor in listed[0].state_dict().items()}
         return {
             f"{group}.{place}.{name}": tensor for place, source in enumerate(order)
@@ -308,7 +309,7 @@ def _head_order(network: nn.Module) -> Iterator[Rewiring]:
             listed = ", ".join(str(place + 1) for place in order)
             change = f"{' and '.join(names)} in the order {listed}"
             yield Rewiring("head order", change, lambda names=names, order=order: {
-                key: tensor for name in names for key, tensor in moved(name, groups[name], order).items()
+                key: tensor for name in names for key, tensor in reorder(name, groups[name], order).items()
             })  # fmt: skip
 
 
