@@ -92,6 +92,108 @@ def own_head(target: Target, config: Any, weights: Weights) -> tuple[Any, Weight
     return replace(config, shared=False), {**weights, "lm_head.weight": rows.roll(1, 0)}
 
 
+def features(*layers: int) -> Change:
+    """Other layers' states: counted from the model's last one where they are negative."""
+    def change(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+        last = target.shape.layers
+        return replace(config, features=tuple(layer + last + 1 if layer < 0 else layer for layer in layers)), weights
+    return change
+
+
+def first_kv_layer(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+    """Keys and values of another layer: the first one, or the last where that is the part's own."""
+    last = target.shape.layers - 1
+    return replace(config, kv_layers=tuple(0 if layer else last for layer in config.kv_layers)), weights
+
+
+def exchange(one: str, other: str) -> Change:
+    """Tensors whose names differ in this alone, each under the other's."""
+    def change(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+        names = {name: name.replace(one, other) if one in name else name.replace(other, one) for name in weights}
+        return config, {name: weights[source] for name, source in names.items()}
+    return change
+
+
+def of_tensors(ending: str, move: Callable[[Any, Tensor], Tensor]) -> Change:
+    """Tensors whose names end so, changed."""
+    def change(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+        changed = {name: move(config, rows).contiguous() for name, rows in weights.items() if name.endswith(ending)}
+        assert changed, f"there is no tensor {ending}"
+        return config, {**weights, **changed}
+    return change
+
+
+def both(*changes: Change) -> Change:
+    def change(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+        for step in changes:
+            config, weights = step(target, config, weights)
+        return config, weights
+    return change
+
+
+def halves(dim: int) -> Callable[[Any, Tensor], Tensor]:
+    """The two halves that a tensor is joined of, in the other order."""
+    return lambda config, rows: torch.cat(rows.chunk(2, dim)[::-1], dim)
+
+
+def a_head_on(dim: int, by: int = 1) -> Callable[[Any, Tensor], Tensor]:
+    """Every head's rows or columns at the next head's place."""
+    return lambda config, rows: rows.roll(by * _head_size(config), dim)
+
+
+def pair_rows(config: Any, rows: Tensor) -> Tensor:
+    """Rotary pairs side by side, where they were in halves."""
+    return rows.unflatten(0, (-1, 2, _head_size(config) // 2)).transpose(1, 2).flatten(0, 2)
+
+
+def _head_size(config: Any) -> int:
+    return getattr(config, "head_dim", 0) or config.hidden // config.heads
+
+
+def qkv_order(*order: int) -> Callable[[Any, Tensor], Tensor]:
+    """The parts of q, k and v in another order."""
+    return lambda config, rows: torch.cat([rows.chunk(3)[place] for place in order])
+
+
+def qkv_pairs(config: Any, rows: Tensor) -> Tensor:
+    query, keys, values = rows.chunk(3)
+    return torch.cat([pair_rows(config, query), pair_rows(config, keys), values])
+
+
+def rotated_heads(by: int) -> Change:
+    """Parallel heads, each at another's place."""
+    def change(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+        moved = {}
+        for name, tensor in weights.items():
+            group, _, rest = name.partition(".")
+            if group in ("heads", "outputs"):
+                place, _, rest = rest.partition(".")
+                name = f"{group}.{(int(place) + by) % config.heads}.{rest}"
+            moved[name] = tensor
+        return config, moved
+    return change
+
+
+def rotated_outputs(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+    """Output layers of parallel heads, each at the next one's place."""
+    names = {f"outputs.{place}.weight": f"outputs.{(place + 1) % config.heads}.weight" for place in range(config.heads)}
+    return config, {**weights, **{name: weights[source] for name, source in names.items()}}
+
+
+def tokens_reversed(target: Target, config: Any, weights: Weights) -> tuple[Any, Weights]:
+    """A grounded head's tokens joined last to first."""
+    changed = {}
+    for name, rows in weights.items():
+        if name.endswith(".0.linear.weight") and (count := rows.shape[1] // config.hidden) > 1:
+            parts = rows.chunk(count, 1)
+            changed[name] = torch.cat([parts[0], *parts[:0:-1]], 1)
+    return config, {**weights, **changed}
+
+
+def transpose(config: Any, rows: Tensor) -> Tensor:
+    return rows.mT
+
+
 FAULTS = (
     Fault("eagle3", "its three states joined in the other order", ("layer order",), reversed_features),
     Fault("eagle3", "norm_before_residual set", ("residual",), setting(norm_before_residual=True)),
@@ -108,8 +210,47 @@ FAULTS = (
     Fault("hydra", "hidden_state_offset 1", ("layer ids",), setting(hidden_state_offset=1)),
     Fault("medusa", "without its first head", ("anchor", "record"), dropped_head),
     Fault("drafter", "a draft vocabulary of rare tokens", ("draft vocabulary",), rare_vocabulary),
+    Fault("glide", "keys and values of another layer", ("kv layer",), first_kv_layer),
+    Fault("glide", "gate and up exchanged", ("gate and up",), of_tensors("gate_up.weight", halves(0))),
+    Fault("glide", "k and v exchanged", ("q, k, v",), of_tensors("qkv.weight", qkv_order(0, 2, 1))),
+    Fault("glide", "its glimpse's queries a head on", ("glimpse's heads",),
+          of_tensors("glimpse.query.weight", a_head_on(0))),
+    Fault("glide", "its glimpse's rotary pairs side by side", ("glimpse's rotary layout",),
+          of_tensors("glimpse.query.weight", pair_rows)),
+    Fault("drafter", "gate and up exchanged", ("gate and up",), of_tensors("gate_up.weight", halves(0))),
+    Fault("drafter", "k and v exchanged", ("q, k, v",), of_tensors("qkv.weight", qkv_order(0, 2, 1))),
+    Fault("drafter", "q and k exchanged", ("q, k, v",), of_tensors("qkv.weight", qkv_order(1, 0, 2))),
+    Fault("drafter", "rotary pairs side by side", ("rotary layout",), of_tensors("qkv.weight", qkv_pairs)),
+    Fault("drafter", "its output matrix transposed", ("transposed",), of_tensors("layers.0.out.weight", transpose)),
+    Fault("drafter", "heads of its output matrix a head on", ("head order",),
+          of_tensors("layers.0.out.weight", a_head_on(1))),
+    Fault("eagle3", "gate and up exchanged", ("gate and up",), exchange("gate_proj", "up_proj")),
+    Fault("eagle3", "k and v exchanged", ("k and v",), exchange("k_proj", "v_proj")),
+    Fault("eagle3", "rotary pairs side by side", ("rotary layout",),
+          both(of_tensors("q_proj.weight", pair_rows), of_tensors("k_proj.weight", pair_rows))),
+    Fault("eagle3", "state and token joined in the other order", ("input order",), both(
+        *(of_tensors(f"{name}_proj.weight", halves(1)) for name in "qkv"))),
+    Fault("eagle3", "norms stored less 1", ("norms",), of_tensors("norm.weight", lambda config, rows: rows - 1)),
+    Fault("eagle3", "its queries a head on", ("head order",), of_tensors("q_proj.weight", a_head_on(0))),
+    Fault("eagle3", "its output matrix a head on", ("head order",), of_tensors("o_proj.weight", a_head_on(1))),
+    Fault("eagle3", "the last states of the model", ("layer ids",), features(-3, -2, -1)),
+    Fault("eagle", "state and token joined in the other order", ("input order",), of_tensors("fc.weight", halves(1))),
+    Fault("eagle", "gate and up exchanged", ("gate and up",), exchange("gate_proj", "up_proj")),
+    Fault("eagle", "its output matrix transposed", ("transposed",), of_tensors("o_proj.weight", transpose)),
+    Fault("eagle", "a state from the middle of the model", ("layer ids",), features(3)),
+    Fault("medusa", "heads rotated by one", ("head order", "anchor"), rotated_heads(1)),
+    Fault("medusa", "heads rotated back by one", ("head order", "anchor"), rotated_heads(-1)),
+    Fault("medusa", "its heads' matrices transposed", ("transposed",), of_tensors(".linear.weight", transpose)),
+    Fault("hydra", "output layers rotated by one", ("head order",), rotated_outputs),
+    Fault("hydra", "tokens joined last to first", ("input order",), tokens_reversed),
     Fault("eagle3", "a server whose prompts come from a prefix cache unread", ("server",), server="prompt unread"),
 )  # fmt: skip
+
+
+def is_possible(fault: Fault, target: Target) -> bool:
+    """True where the target's part has what the fault is planted in."""
+    place = find_part(target.key, fault.kind)
+    return place is not None and (fault.change is not rare_vocabulary or read_part(place).config.draft_vocab > 0)
 
 
 def plant(fault: Fault, target: Target, folder: Path) -> str:
@@ -160,6 +301,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=10, help="prompts (default: 10)")
     parser.add_argument("--places", type=int, default=160, help="places at which drafts are made (default: 160)")
     parser.add_argument("--max-new-tokens", type=int, default=40, help="of the target's answers (default: 40)")
+    parser.add_argument("--part", choices=HEALTHY, help="plant in parts of this kind alone")
     parser.add_argument("--out", type=Path, help="write all numbers to this file too")
     chosen = parser.parse_args()
     target = load_target(chosen.model)
@@ -170,10 +312,10 @@ def main() -> int:
     about = {"model": target.info, "prompts": len(prompts), **settings}
     settings["answers"] = [generate(target, prompt, QUICK, max_new_tokens=chosen.max_new_tokens) for prompt in prompts]
     rows, reports = list[dict[str, Any]](), dict[str, Report]()
-    for kind in HEALTHY:
+    for kind in (chosen.part,) if chosen.part else HEALTHY:
         reports[kind] = report = examine(drafting_of(target, kind), prompts, part=kind, **settings)
         rows.append(_row(kind, "healthy", report, not report.faults))
-    for fault in FAULTS:
+    for fault in (fault for fault in FAULTS if fault.kind in reports and is_possible(fault, target)):
         with tempfile.TemporaryDirectory() as folder:
             report = examine_fault(fault, target, prompts, reports[fault.kind], Path(folder) / "part", **settings)
         rows.append(_row(fault.kind, fault.words, report, finds(fault, report)))

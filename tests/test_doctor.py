@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +21,11 @@ from decoders.names import QUICK
 from decoders.parts import load_part
 from decoders.prompt.files import PromptRecord
 from decoders.study.doctor.controls import ControlOutcome, controls
-from decoders.study.doctor.doctor import FAULT, Report, _record, examine
+from decoders.study.doctor.doctor import FAULT, Finding, Report, _record, examine, verdict
 from decoders.study.doctor.forced_drafts import Drafting, PlacedDrafts, Text, drafts
 from decoders.study.doctor.server import ServerNumbers, compare
 from decoders.study.doctor.setup import drafting_of, forms_of
+from decoders.study.doctor.wirings import rewire, rewirings
 from specviz.cli import main
 from specviz.pages.doctor import examination
 from specviz.server.backend_host import Holder
@@ -36,12 +38,13 @@ from . import synthetic
 from .command import refusal
 from .drafts import save_tiny_part
 from .models import prompt_ids
-from .planting import FAULTS, examine_fault, finds, rare_vocabulary
+from .planting import FAULTS, examine_fault, finds, is_possible
 from .stubs import StubDesk, client_of
 from .waiting import WAIT_S, until, until_over
 
 pytestmark = pytest.mark.usefixtures("home")
 METHODS = {
+    "dflash": ("dflash", {}), "dspark": ("dspark", {}), "dflash2": ("dflash2", {}), "mtp": ("mtp", {}),
     "eagle": ("eagle2", {"top_k": 1, "depth": 2, "total_tokens": 4}), "medusa": ("medusa", {"tree": "chain"}),
     "hydra": ("hydra", {"tree": "chain"}), "drafter": ("sps", {"gamma": 3}), "glide": ("glide", {"gamma": 3}),
 }  # fmt: skip
@@ -114,12 +117,51 @@ def test_states_are_handed_as_the_control_says(target: Target) -> None:
         examine(drafting, [Prompt.from_ids([5, 6])], max_new_tokens=2)
 
 
+@pytest.mark.parametrize("kind", METHODS)
+def test_every_control_of_every_kind_of_part_drafts(target: Target, kind: str) -> None:
+    save_tiny_part(target, kind)
+    drafting = Drafting(target, load_part(target, kind), depth=2)
+    text = text_of(target, drafting, 6)
+    before = {name: tensor.clone() for name, tensor in drafting.network.state_dict().items()}
+    plain = drafts(drafting, [text])
+    listed = list(controls(drafting))
+    assert sum(control.tensors is not None for control in listed) >= 5
+    same = 0
+    for control in listed:
+        changed = control.build()
+        tensors = changed.network.state_dict()
+        assert {name: tensor.shape for name, tensor in tensors.items()} == {
+            name: tensor.shape for name, tensor in before.items()
+        } or control.tensors is None, control.change
+        made = drafts(changed, [text])
+        assert made.hits.shape == plain.hits.shape, control.change
+        same += np.allclose(made.told, plain.told, atol=1e-7)
+    if kind != "dflash2":  # whose five candidates never hold the text's tokens: all are at the lowest log-probability
+        assert same < len(listed) / 2
+    assert all(torch.equal(tensor, before[name]) for name, tensor in drafting.network.state_dict().items())
+    assert len({(control.cause, control.change) for control in listed}) > 0.9 * len(listed)
+
+
+def test_a_rewiring_and_its_reverse_are_the_network(target: Target) -> None:
+    save_tiny_part(target, "eagle3")
+    network = load_part(target, "eagle3")
+    twice = 0
+    for wiring in rewirings(network):
+        if "exchanged" in wiring.change or "transposed" in wiring.change:
+            other = rewire(network, wiring.tensors())
+            again = next(one for one in rewirings(other) if one.change == wiring.change)
+            back = rewire(other, again.tensors()).state_dict()
+            assert all(torch.equal(tensor, back[name]) for name, tensor in network.state_dict().items()), wiring.change
+            twice += 1
+    assert twice >= 4
+
+
 def drafts_of(rate: float, places: int = 100, depth: int = 3) -> PlacedDrafts:
     """Drafts whose first token stands at a rate, and all others after it."""
     hits = np.zeros((places, depth), bool)
     hits[: round(rate * places)] = True
     flat, none = np.full(places, rate), np.zeros((places, depth))
-    return PlacedDrafts(hits, none, none - 1, none > 0, hits[:, 0], flat, flat, np.arange(places))
+    return PlacedDrafts(hits, none, none - 1, none - 1, none > 0, hits[:, 0], flat, flat, np.arange(places))
 
 
 def test_a_server_is_compared_with_the_controls() -> None:
@@ -171,11 +213,13 @@ def test_a_part_goes_by_any_of_its_names(target: Target, tmp_path: Path) -> None
 def test_the_report_is_a_page_of_text() -> None:
     evil = "<script>alert(1)</script>"
     one = ControlOutcome(evil, evil, 1.2, [0.2, 0.1], [0.2, 0.05], 0.3, 5.0)
-    finding: Any = {"level": FAULT, "cause": evil, "number": evil, "control": evil, "advice": evil, "gain": 1.0}
-    report = Report(evil, evil, 3, 30, 1.0, one, 0.2, 0.03, [one], [], [evil]).to_json()
-    page = doctor_page({**report, "findings": [finding]})
+    report = Report(evil, evil, 3, 30, 1.0, one, 0.2, 0.03, [one], [], [evil])
+    page = doctor_page(replace(report, findings=[Finding(FAULT, evil, evil, evil, evil, 1.0)]).to_json())
     assert "<script" not in page and "&lt;script&gt;" in page and "1 fault found" in page
-    assert "no fault found" in doctor_page(report) and "default-src 'none'" in page
+    assert "no fault found" in doctor_page(report.to_json()) and "default-src 'none'" in page
+    doubt = Finding("note", "record", ".2 here, .5 there", evil, evil, 0.0)
+    doubted = doctor_page(replace(report, findings=[doubt]).to_json())
+    assert "no cause found, but .2 here, .5 there" in doubted and "no fault found" not in doubted
 
 
 @pytest.mark.slow("opens the bundled target and examines a part of it")
@@ -215,14 +259,22 @@ def test_a_part_far_below_its_own_training_log_is_named() -> None:
     """160 places; .246 of the first guesses were right on held-out text (Medusa's, as shipped for SmolLM2)."""
     flat, network = np.zeros(160), SimpleNamespace(about={"training": {"top1": 0.246}})
 
-    def causes(right: int, network: Any = network) -> list[str]:
+    def findings_of(right: int, network: Any = network, beta: float = 0.0) -> list[Finding]:
         hits = (np.arange(160) < right)[:, None]
-        drafted = PlacedDrafts(hits, hits * 1.0, hits * 1.0, hits & False, hits[:, 0], flat, flat, flat.astype(int))
-        return [finding.cause for finding in _record(network, drafted)]
+        logs, places = hits * 1.0, flat.astype(int)
+        drafted = PlacedDrafts(hits, logs, logs, logs, hits & False, hits[:, 0], flat, flat + beta, places)
+        return list(_record(network, drafted, 40))
 
-    assert causes(6) == ["record"]  # as without its first head
-    assert causes(20) == [] and causes(39) == []  # as it is on other text, and on its own
-    assert causes(0, SimpleNamespace()) == [] and causes(0, SimpleNamespace(about={})) == []
+    assert [finding.level for finding in findings_of(6)] == [FAULT]  # as without its first head
+    assert findings_of(39) == [] and verdict(findings_of(39)) == "no fault found"  # on text like its training's
+    (doubt,) = findings_of(15)  # far below it, and no cause was found: never "no fault found"
+    assert doubt.level == "note" and "none of 40 controls helps" in doubt.control
+    assert verdict([doubt]).startswith("no cause found, but 0.094 of its first guesses are right here, where its own ")
+    drafter = SimpleNamespace(about={"training": {"acceptance": 0.9712}})  # GLIDE reading another layer
+    (doubt,) = findings_of(0, drafter, 0.386)
+    assert "0.386 of its first drafts stand (β) here, where its own training measured 0.971" in doubt.number
+    assert findings_of(0, drafter, 0.95) == []
+    assert findings_of(0, SimpleNamespace()) == [] and findings_of(0, SimpleNamespace(about={})) == []
 
 
 def begin(client: Any, **more: Any) -> Any:
@@ -302,13 +354,13 @@ def healthy() -> dict[str, tuple[Target, list[Prompt], Report]]:
 def test_a_planted_fault_is_found(fault: Any, healthy: dict[str, Any], tmp_path: Path) -> None:
     from decoders import load_target
 
-    if fault.change is rare_vocabulary:
-        pytest.skip("the bundled drafter drafts every token: `python -m tests.planting` plants it in SmolLM2's")
     if "target" not in healthy:
         target = healthy["target"] = load_target("bundled", device="cpu")
         prompts = healthy["prompts"] = [one.record.prompt(target.tokenizer) for one in examples.examples(True)[:8]]
         healthy["answers"] = [generate(target, prompt, QUICK, max_new_tokens=40) for prompt in prompts]
     target, prompts = healthy["target"], healthy["prompts"]
+    if not is_possible(fault, target):
+        pytest.skip("the bundled part has no such thing: `python -m tests.planting` plants it in SmolLM2's")
     # rates that a server reports are told apart at more places than a drafter's own faults need
     settings: dict[str, Any] = {"answers": healthy["answers"], "places": 100 if fault.kind == "eagle" else 60}
     if fault.kind not in healthy:

@@ -24,8 +24,8 @@ PROMPTS, TOKENS = 12, 48
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--part", required=True, metavar="PART",
-        help="a kind (drafter, glide, medusa, hydra, eagle, eagle3), a trained part's folder, a published head, or a "
-        "draft model: a folder, file or hub id",
+        help="a kind (drafter, glide, medusa, hydra, eagle, eagle3, dflash, dspark, dflash2, mtp), a trained part's "
+        "folder, a published head, or a draft model: a folder, file or hub id",
     )  # fmt: skip
     options.add_prompts(parser, PROMPTS)
     parser.set_defaults(max_new_tokens=TOKENS)
@@ -100,7 +100,7 @@ def _show(report: Report) -> None:
         f"{plural(report.texts, 'answer')})"
     )
     rows = [
-        (one.cause, one.change, f"{one.length:.2f}", f"{one.gain:+.2f} {one.unit}", f"{one.z:+.1f}")
+        (one.cause, one.words, f"{one.length:.2f}", f"{one.gain:+.2f} {one.unit}", f"{one.z:+.1f}")
         for one in report.controls
     ]
     heads = ("cause", "with this changed", "acceptance length", "gain", "z")
@@ -108,5 +108,4 @@ def _show(report: Report) -> None:
     for place, one in enumerate(report.findings, 1):
         common.say(f"{place}. {one.level}: {one.cause}: {one.number}", f"   control: {one.control}", f"   {one.advice}")
     common.say(*(f"not examined: {why}" for why in report.skipped))
-    found = len(report.faults)
-    common.say(f"{plural(found, 'fault')} found" if found else "ok: no fault found")
+    common.say(f"ok: {report.verdict}" if report.state == "ok" else report.verdict)

@@ -10,6 +10,9 @@ import { Table } from "specviz/ui/table.js";
 /** @type {(value: number, digits?: number) => string} */
 const signed = (value, digits = 2) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 
+/** @type {Record<string, string>} */
+const MARKS = { fault: "✗", doubt: "?", ok: "✓" };
+
 /** @param {{ finding: DoctorFinding }} props */
 const Finding = ({ finding: { level, cause, number, control, advice } }) => html`<li class="svdr-finding ui-box"
   data-level=${level}>
@@ -40,8 +43,8 @@ function Positions({ base }) {
 function Controls({ controls }) {
   /** @type {ControlColumns} */
   const columns = [
-    { head: "Cause, and what is changed", cell: ({ cause, change }) => html`${cause}
-      <small class="ui-soft">${change}</small>` },
+    { head: "Cause, and what is changed", cell: ({ cause, change, tried, places }) => html`${cause}
+      <small class="ui-soft">${change}${tried > 1 ? ` (the best of ${tried}, at ${places} places)` : ""}</small>` },
     { head: "Gain", cell: ({ gain, unit }) => `${signed(gain)} ${unit}`, number: true,
       tip: "nats: mean rise of the log-probability that the drafter gives to the text's tokens; β: Σ min(p, q)" },
     { head: "z", cell: ({ z }) => signed(z, 1), number: true,
@@ -55,13 +58,13 @@ function Controls({ controls }) {
 /** @param {{ id: string, report: DoctorReport }} props */
 export function Report({ id, report }) {
   const { part, model, findings, base, beta, temperature, outside, texts, places, controls, skipped } = report;
-  const faults = findings.filter(({ level }) => level === "fault").length;
+  const { state, verdict } = report;
   const address = `api/doctor/of/${encodeURIComponent(id)}/report`;
   return html`<section class="svdr-report" aria-label="Report">
     <div class="svdr-head ui-row">
       <h3>${part} beside ${model}</h3>
-      <span class="svdr-state" data-faults=${faults} role="status">
-        ${faults ? `✗ ${plural(faults, "fault")} found` : "✓ no fault found"}</span>
+      <span class="svdr-state" data-state=${state} role="status">
+        ${MARKS[state]} ${verdict}</span>
       <span class="svdr-files ui-line"><a class="svp-button" href="${address}?format=html" download>Report: HTML</a>
         <a class="svp-button" href="${address}?format=json" download>JSON</a></span>
     </div>
@@ -72,7 +75,7 @@ export function Report({ id, report }) {
     <h4>Findings</h4>
     ${findings.length ? html`<ol class="ui-stack">
         ${findings.map((one) => html`<${Finding} finding=${one} />`)}</ol>`
-      : html`<p>None: with every control the drafter is as good as it is, or worse.</p>`}
+      : html`<p>Nothing that was changed made it accept more.</p>`}
     <h4>Acceptance by position</h4>
     <${Positions} base=${base} />
     <h4>Controls</h4>

@@ -8,16 +8,17 @@ interface DoctorFinding { level: string; cause: string; number: string; control:
 /** A control's outcome (``decoders.study.doctor.controls.ControlOutcome``). */
 interface DoctorControl {
   cause: string; change: string; length: number; conditional: number[]; by_position: number[]; gain: number; z: number;
-  unit: string;
+  unit: string; places: number; tried: number;
 }
 interface DoctorReport {
   model: string; part: string; texts: number; places: number; temperature: number; base: DoctorControl; beta: number;
   outside: number; controls: DoctorControl[]; findings: DoctorFinding[]; skipped: string[];
+  verdict: string; state: string;
 }
 /** An examination: queued, running, done, stopped or failed. */
 interface DoctorCard {
   id: string; title: string; model: string; state: string; done: number; total: number; words: string; error: string;
-  faults: number;
+  verdict: string;
 }
 interface DoctorAnswer {
   model: string; reason: string; parts: DoctorPart[]; sets: Record<string, string>; examinations: DoctorCard[];

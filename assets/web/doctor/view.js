@@ -3,7 +3,6 @@
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson, goesOn, poll, postJson, sentence } from "specviz/base/json.js";
-import { plural } from "specviz/base/numbers.js";
 import { Choice, Field, Slider } from "specviz/ui/field.js";
 import { batch, html, render, signal } from "specviz/ui/html.js";
 import { Curve } from "specviz/doctor/curve.js";
@@ -133,8 +132,7 @@ function Progress({ one }) {
 }
 
 /** @param {DoctorCard} card */
-const stateOf = ({ state, faults }) =>
-  state !== "done" ? state : faults ? `${plural(faults, "fault")} found` : "no fault found";
+const stateOf = ({ state, verdict }) => state === "done" ? verdict : state;
 
 /** @param {{ cards: DoctorCard[] }} props */
 const Earlier = ({ cards }) => html`<nav class="svdr-earlier ui-row" aria-label="Examinations">

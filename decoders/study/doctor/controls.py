@@ -8,20 +8,25 @@ fault.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from decoders.draft_models.eagle_head import EagleHead
+from decoders.draft_models.block_network import BlockNetwork
+from decoders.draft_models.eagle_head import Beside, EagleConfig, EagleHead
 from decoders.draft_models.heads import ParallelHeads
 from decoders.draft_models.network import DraftModel
+from decoders.model.files.shape import ROTARIES
 
 from .forced_drafts import Drafting
+from .wirings import orders, rewire, rewirings
 
-ROTARY_BASES = (10_000.0,)  # tried beside the target's own
+ROTARY_BASES = (10_000.0, 500_000.0, 1_000_000.0)  # tried beside the target's own
+STATES_BYTES, TEXT_TOKENS = 2 << 30, 8192  # memory for states of layers that are searched, and tokens of all texts
+NEAR = 3  # layers to either side that are searched for one of several states
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +39,21 @@ class Control:
     change: str
     advice: str
     drafting: Drafting
+    screened: bool = False  # one of many: it is tried at a few places first
+    tensors: Callable[[], dict[str, Tensor]] | None = None  # of the network: those that differ
+
+    def build(self) -> Drafting:
+        """The drafter with the change; tensors that differ are computed now."""
+        if self.tensors is None:
+            return self.drafting
+        return replace(self.drafting, network=rewire(self.drafting.network, self.tensors()))
 
 
 @dataclass(frozen=True, slots=True)
 class ControlOutcome:
     """A control's outcome: acceptance length, acceptance per position (``conditional``: behind the text's own tokens;
     ``by_position``: of all drafts), and by how many nats more the drafter expects the text's tokens, with its z.
+    ``places`` is the number of places; ``tried`` that of controls of which this is the best.
     """
 
     cause: str
@@ -50,15 +64,26 @@ class ControlOutcome:
     gain: float
     z: float
     unit: str = "nats"
+    places: int = 0
+    tried: int = 1
+
+    @property
+    def words(self) -> str:
+        """The change, and where it is the best of several that were tried at a few places."""
+        return self.change if self.tried == 1 else f"{self.change} (the best of {self.tried}, at {self.places} places)"
 
 
 def controls(drafting: Drafting) -> Iterator[Control]:
     """All that make sense for a network and its target, in the order in which they are reported."""
     yield from _layers(drafting)
+    yield from _other_layers(drafting)
     yield from _states(drafting)
     if isinstance(drafting.network, EagleHead):
         yield from _eagle_options(drafting)
-        yield from _rotary(drafting)
+    if isinstance(drafting.network, BlockNetwork):
+        yield from _block_options(drafting)
+    yield from _rotary(drafting)
+    yield from _state_scale(drafting)
     yield from _borrow(drafting)
     yield from _vocabulary(drafting)
     network = drafting.network
@@ -68,6 +93,14 @@ def controls(drafting: Drafting) -> Iterator[Control]:
             "the drafter is better without the prompt: what it has of it is wrong. Check what fills its cache when the "
             "prompt comes from a prefix cache, and its positions there", drafting.with_reads(unread=True),
         )  # fmt: skip
+    if isinstance(network, nn.Module):
+        for wiring in rewirings(network):
+            yield Control(
+                wiring.cause, wiring.change,
+                f"the part drafts better with {wiring.change}: its file or its configuration has it otherwise than its "
+                "training. Look where the checkpoint is read or converted",
+                drafting, screened=True, tensors=wiring.tensors,
+            )  # fmt: skip
 
 
 def _layers(drafting: Drafting) -> Iterator[Control]:
@@ -92,6 +125,53 @@ def _layers(drafting: Drafting) -> Iterator[Control]:
             + ("shallowest" if layers[0] > layers[-1] else "deepest") + " first",
             drafting.with_reads(layers=order),
         )  # fmt: skip
+
+
+def _other_layers(drafting: Drafting) -> Iterator[Control]:
+    """Every other layer whose state, or whose keys and values, could be read; orders of several; one of several."""
+    target, network = drafting.target, drafting.network
+    last, layers = target.shape.layers, list(drafting.layers)
+    room = max(2 * NEAR, STATES_BYTES // (4 * target.shape.hidden * TEXT_TOKENS))
+
+    def states(cause: str, places: Sequence[int]) -> Control:
+        names = ", ".join(map(str, places))
+        return Control(
+            cause, f"states {names}",
+            f"take the states {names} (0 is the embeddings, {last} the last one after the norm), in this order",
+            drafting.with_reads(layers=dict(zip(layers, places, strict=True))), screened=True,
+        )  # fmt: skip
+
+    now = [drafting.reads.layers.get(layer, layer) for layer in layers]
+    for order in [order for order in orders(len(now)) if len(now) > 1]:
+        yield states("layer order", [now[place] for place in order])
+    for place, layer in enumerate(now):
+        by = room if len(now) == 1 else NEAR
+        nearest = sorted(set(range(last + 1)) - {layer}, key=lambda other, layer=layer: abs(other - layer))[:by]
+        for other in nearest:
+            yield states("layer ids", [*now[:place], other, *now[place + 1 :]])
+    usual = EagleConfig.of(target.shape, third=True).features
+    for by in (*range(-NEAR, NEAR + 1),):
+        for places in (now, *([usual] if len(usual) == len(now) > 1 else [])):
+            moved = [place + by for place in places]
+            if len(now) > 1 and moved != now and all(0 <= place <= last for place in moved):
+                yield states("layer ids", moved)
+    read = getattr(network.config, "kv_layers", ()) if isinstance(network, DraftModel) else ()
+    places = list[list[int]]()
+    for by in range(1 - last, last):
+        places.append([layer + by for layer in read])
+    places += [[read[place] for place in order] for order in orders(len(read)) if len(read) > 1]
+    places += [
+        [*read[:place], layer + by, *read[place + 1 :]] for place, layer in enumerate(read) if len(read) > 1
+        for by in range(-NEAR, NEAR + 1)
+    ]  # fmt: skip
+    for layers in places:
+        if layers != list(read) and all(0 <= layer < last for layer in layers):
+            names = ", ".join(map(str, layers))
+            yield Control(
+                "kv layer", f"keys and values of layer {names}",
+                f"read the target's keys and values of layer {names} (0 is the first layer): set kv_layers to it",
+                replace(drafting, network=_with(network, kv_layers=tuple(layers))), screened=True,
+            )  # fmt: skip
 
 
 def _states(drafting: Drafting) -> Iterator[Control]:
@@ -125,6 +205,13 @@ def _eagle_options(drafting: Drafting) -> Iterator[Control]:
         f"set norm_output to {str(state).lower()} in the head's description: its later tokens read its own states, and "
         "those it was trained with are the others", replace(drafting, network=_with(head, norm_output=state)),
     )  # fmt: skip
+    for name, words in (("norm_before_fc", "their norm"), ("fc_norm", "their norms")):
+        if getattr(head.config, name):
+            yield Control(
+                "norm before fc", f"the target's states joined without {words}",
+                f"set {name} to false in the head's description",
+                replace(drafting, network=_with(head, **{name: False})), screened=True,
+            )  # fmt: skip
     residual = not head.config.norm_before_residual
     changed = _with(head, norm_before_residual=residual)
     changed._modules["layers"] = layers = nn.ModuleList(list(head.layers))
@@ -138,13 +225,52 @@ def _eagle_options(drafting: Drafting) -> Iterator[Control]:
     )  # fmt: skip
 
 
+def _block_options(drafting: Drafting) -> Iterator[Control]:
+    """Switches of a block drafter that change no shape."""
+    network: BlockNetwork = drafting.network
+    config = network.config
+    changes: list[tuple[str, str, dict[str, Any]]] = [
+        ("causal", "no row sees later ones", {"causal": (True,) * config.layers}),
+        ("causal", "every row sees the whole block", {"causal": ()}),
+        ("anchor", "rows guess " + ("their own token" if config.anchor else "the next token"),
+         {"anchor": not config.anchor}),
+        ("embedding_scale", "embeddings as they are", {"embedding_scale": 1.0}),
+        ("embedding_scale", "embeddings times the root of their width", {"embedding_scale": config.hidden**0.5}),
+        ("logits_scale", "logits as they are", {"logits_scale": 1.0, "softcap": 0.0}),
+    ]  # fmt: skip
+    if config.markov_rank and not config.confidence_markov:
+        changes.append(("markov_rank", "without its Markov head", {"markov_rank": 0}))
+    for name, words, settings in changes:
+        if all(getattr(config, key) == value for key, value in settings.items()):
+            continue
+        if name == "anchor" and (config.block == 1 or config.block - config.anchor < drafting.depth):
+            continue  # drafts of another length
+        yield Control(
+            name.replace("_", " "), words,
+            "set " + " and ".join(f"{key} to {value}" for key, value in settings.items()) + " in its description",
+            replace(drafting, network=_with(network, **settings)), screened=True,
+        )  # fmt: skip
+
+
 def _rotary(drafting: Drafting) -> Iterator[Control]:
-    """Other bases of an EAGLE head's rotary positions."""
-    head: EagleHead = drafting.network
-    config = head.config
+    """Other rotary positions of a network: bases, the target's scaling or none, windows or none."""
+    network: Any = drafting.network
+    layered = network.prefix if isinstance(network, ParallelHeads) else network
+    config = getattr(layered, "config", None)
+    if not isinstance(config, Beside):
+        return
+
+    def variant(**settings: Any) -> Drafting:
+        other = _with(layered, **settings)
+        if layered is not network:
+            whole = copy.copy(network)
+            whole._modules = {**network._modules, "prefix": other}
+            other = whole
+        return replace(drafting, network=other)
+
     own = float(config.rope.get("rope_theta", 0.0))
-    theirs = getattr(drafting.target.config, "rope_parameters", None) or {}
-    theta = theirs.get("rope_theta") if isinstance(theirs, dict) else None
+    rope = getattr(drafting.target.config, "rope_parameters", None) or {}
+    theta = rope.get("rope_theta") if isinstance(rope, dict) else None
     bases = [float(theta)] if isinstance(theta, int | float) else []
     for base in dict.fromkeys([*bases, *ROTARY_BASES]):
         if base != own:
@@ -152,14 +278,41 @@ def _rotary(drafting: Drafting) -> Iterator[Control]:
             yield Control(
                 "rotary base", f"rotary base {base:,.0f} ({whose}not {own:,.0f})",
                 f"set rope_theta to {base:,.0f} in the head's description",
-                replace(drafting, network=_with(head, rope={"rope_type": "default", "rope_theta": base})),
+                variant(rope={"rope_type": "default", "rope_theta": base}), screened=base not in (*bases, 10_000.0),
             )  # fmt: skip
+    plain = {"rope_type": "default", "rope_theta": own}
+    if config.rope.get("rope_type", "default") != "default":
+        yield Control(
+            "rotary scaling", "no scaling of rotary positions",
+            "take the scaling of rotary positions (rope_scaling) out of the head's description", variant(rope=plain),
+        )  # fmt: skip
+    elif bases and rope.get("rope_type", "default") in set(ROTARIES) - {"default"}:
+        yield Control(
+            "rotary scaling", "the target's scaling of rotary positions",
+            "scale the head's rotary positions as the target's (rope_scaling)", variant(rope=dict(rope)),
+        )  # fmt: skip
+    if any(config.windows):
+        yield Control(
+            "windows", "no windows: its layers see everything",
+            "take the windows out of the head's description", variant(windows=()),
+        )  # fmt: skip
+
+
+def _state_scale(drafting: Drafting) -> Iterator[Control]:
+    """States as they are where a head reads them in units of their spread."""
+    network: Any = drafting.network
+    if getattr(network.config, "scaled", False):
+        yield Control(
+            "scaled states", "states as they are, not in units of their spread",
+            "set scaled to false in the head's description: it was trained on states as they are",
+            replace(drafting, network=_with(network, scaled=False)), screened=True,
+        )  # fmt: skip
 
 
 def _borrow(drafting: Drafting) -> Iterator[Control]:
     """The target's embedding and head in place of the network's own."""
     network, target = drafting.network, drafting.target
-    if not isinstance(network, EagleHead) or network.config.hidden != target.shape.hidden:
+    if not isinstance(network, EagleHead | BlockNetwork) or network.config.hidden != target.shape.hidden:
         return
     like = network.fc.weight
     if network.config.own_embedding:
@@ -192,7 +345,11 @@ def _vocabulary(drafting: Drafting) -> Iterator[Control]:
     if drafted is None or network.config.shared:
         return
     count = torch.arange(len(drafted), device=drafted.device, dtype=drafted.dtype)
-    for ids, change in ((drafted + count, "offsets"), (drafted - count, "ids")):
+    ways = (
+        (drafted + count, "offsets"), (drafted - count, "ids"), (drafted + 1, "ids of the tokens before"),
+        (drafted - 1, "ids of the tokens behind"),
+    )  # fmt: skip
+    for ids, change in ways:
         whole = int(ids.min()) >= 0 and int(ids.max()) < network.config.vocab
         if whole and bool((ids.diff() > 0).all()):
             changed = copy.copy(network)

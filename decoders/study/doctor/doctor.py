@@ -11,7 +11,7 @@ A change helps where, over the same places, the log-probability that the drafter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
@@ -21,14 +21,16 @@ import numpy as np
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
+from decoders.draft_models.block_network import BlockNetwork
 from decoders.draft_models.heads import ParallelHeads
 from decoders.engine.decoding import generate
 from decoders.errors import UserError
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 
-from .controls import ControlOutcome, controls
+from .controls import Control, ControlOutcome, controls
 from .forced_drafts import PLACES, Drafting, PlacedDrafts, Text, drafts, places_of
+from .screening import MOST_CONFIRMED, SCREEN_DEPTH, best_of_rest, few_places, promising
 from .server import ServerNumbers, compare
 
 SCHEMA = "specdoctor/1"
@@ -39,7 +41,8 @@ COLLAPSE = 0.5  # of the first position's acceptance, which later ones should ke
 FLIPS = 0.005  # share of the target's first choices that change with the rows beside them
 LONG = 512  # tokens of context from which a decay is looked for
 WEAK = 1.3  # an acceptance length below which a part that is wired right needs more training
-RECORD = 0.25  # of the first guesses that were right on held-out text in training: other text costs half of them
+FAR, RECORD = 0.8, 0.25  # of the part's own held-out number: doubtful below, a fault below (other text costs half)
+SHARE = 0.5  # of the best gain: of a drafter that is broken many changes make something better
 ROWS_PLACES, ROWS = 12, 6
 FAULT, NOTE = "fault", "note"
 IMPRECISE = (
@@ -82,8 +85,18 @@ class Report:
     def faults(self) -> list[Finding]:
         return [finding for finding in self.findings if finding.level == FAULT]
 
+    @property
+    def verdict(self) -> str:
+        return verdict(self.findings)
+
+    @property
+    def state(self) -> str:
+        """"fault", "doubt" (far below the part's own record, and no cause found), or "ok"."""
+        doubted = any(finding.cause == "record" for finding in self.findings)
+        return FAULT if self.faults else "doubt" if doubted else "ok"
+
     def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **asdict(self)}
+        return {"schema": SCHEMA, **asdict(self), "verdict": self.verdict, "state": self.state}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +157,10 @@ def examination(
     """
     target, depth = drafting.target, drafting.deepest
     listed = list(controls(drafting))
-    total = (2 - (answers is not None)) * len(prompts) + len(listed) + len(forms) + (exact is not None) + 2
+    several = [control for control in listed if control.screened]
+    alone = [control for control in listed if not control.screened]
+    total = (2 - (answers is not None)) * len(prompts) + len(alone) + len(several) + MOST_CONFIRMED
+    total += len(forms) + (exact is not None) + 2
     done = count(1)
     if answers is None:
         answers = []
@@ -168,11 +184,26 @@ def examination(
     base = drafts(drafting, texts, temperature)
     yield Stage(next(done), total, "drafts as they are")
     measured, findings = list[ControlOutcome](), list[Finding]()
-    for control in listed:
-        made = drafts(control.drafting, texts, temperature)
+    for control in alone:
+        made = drafts(control.build(), texts, temperature)
         measured.append(one := _measure(control.cause, control.change, base, made))
         findings += _helps(one, control.advice, base)
         yield Stage(next(done), total, f"{control.cause}: {control.change}")
+    screened = list[tuple[Control, ControlOutcome]]()
+    few, short = few_places(texts), drafting.with_depth(SCREEN_DEPTH)
+    before = drafts(short, few, temperature) if several else base
+    for control in several:
+        made = drafts(control.build().with_depth(SCREEN_DEPTH), few, temperature)
+        screened.append((control, _measure(control.cause, control.change, before, made)))
+        yield Stage(next(done), total, f"{control.cause}: {control.change}")
+    confirmed = promising(screened)
+    for control in confirmed:
+        made = drafts(control.build(), texts, temperature)
+        measured.append(one := _measure(control.cause, control.change, base, made))
+        if one.gain >= SHARE * max(outcome.gain for outcome in measured):
+            findings += _helps(one, control.advice, base)
+        yield Stage(next(done), total, f"{control.cause}: {control.change}")
+    done = count(next(done) + MOST_CONFIRMED - len(confirmed))
     for form in forms:
         one, finding = _form(form, drafting, answers, chosen, sizes, base, temperature)
         measured.append(one)
@@ -186,21 +217,31 @@ def examination(
     findings += [*_decay(base), *_drawing(base, temperature)]
     if server is not None:
         findings += [Finding(*row) for row in compare(server, base, measured)]
+    tried = len(measured) + len(several) - len(confirmed)
     if not any(finding.level == FAULT for finding in findings):
-        findings += _record(drafting.network, base)
-    if not any(finding.level == FAULT for finding in findings) and base.length < WEAK:
+        plain = base if temperature == 1.0 else drafts(drafting, texts, 1.0)
+        findings += _record(drafting.network, plain, tried)
+    if not any(finding.level == FAULT or finding.cause == "record" for finding in findings) and base.length < WEAK:
         findings.append(Finding(
-            NOTE, "training", f"{base.length:.2f} tokens per step", f"none of {len(measured)} controls helps",
-            "the setup is right and the part has learnt little: train it on more of the target's own answers "
-            "(specviz train goes on from its checkpoint)", 0.0,
+            NOTE, "training", f"{base.length:.2f} tokens per step", f"none of {tried} controls helps",
+            "no setup that was tried is better, so the part may have learnt little: train it on more of the target's "
+            "own answers (specviz train goes on from its checkpoint)", 0.0,
         ))  # fmt: skip
-    findings.sort(key=lambda one: (one.level != FAULT, -one.gain))
+    findings = _rank(findings)
+    measured += best_of_rest(screened, confirmed)
     yield Stage(next(done), total, "verify rows against single rows")
     first = _measure("as it is", "", base, base)
     return Report(
         target.name, part, len(texts), len(base.own), temperature, first, float(base.drawn.mean()),
         float(base.outside[:, 0].mean()), measured, findings, list(skipped),
     )  # fmt: skip
+
+
+def _rank(findings: Sequence[Finding]) -> list[Finding]:
+    """Faults first, each cause once, by what a change gains."""
+    ranked = sorted(findings, key=lambda finding: (finding.level != FAULT, -finding.gain))
+    seen = set[str]()
+    return [finding for finding in ranked if not (finding.cause in seen or seen.add(finding.cause))]
 
 
 def _read(drafting: Drafting) -> set[int]:
@@ -224,7 +265,9 @@ def _measure(cause: str, change: str, base: PlacedDrafts, made: PlacedDrafts) ->
     inside = ~(base.outside | made.outside)
     rise = np.where(inside, made.told - base.told, 0.0).sum(1) / np.maximum(inside.sum(1), 1)
     gain, z = pair_up(rise[inside.any(1)])
-    return ControlOutcome(cause, change, made.length, made.conditional, made.by_position, gain, z)
+    return ControlOutcome(
+        cause, change, made.length, made.conditional, made.by_position, gain, z, places=len(base.own)
+    )  # fmt: skip
 
 
 def _helps(one: ControlOutcome, advice: str, base: PlacedDrafts) -> Iterator[Finding]:
@@ -280,7 +323,7 @@ def _vocabulary(base: PlacedDrafts) -> Iterator[Finding]:
 def _later(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]:
     """Later positions of a drafter that reads its own states, behind the text's own tokens."""
     rates = base.conditional
-    if not isinstance(drafting.network, ParallelHeads) and len(rates) > 1:
+    if not isinstance(drafting.network, ParallelHeads | BlockNetwork) and len(rates) > 1:
         gain, z = pair_up(COLLAPSE * base.hits[:, 0] - base.hits[:, 1:].mean(1))
         if gain > 0 and z >= SURE:
             shares = ", ".join(f"{rate:.2f}" for rate in rates)
@@ -292,6 +335,14 @@ def _later(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]:
             )  # fmt: skip
     if isinstance(drafting.network, ParallelHeads):
         inside = ~base.outside[:, 0]
+        gain, z = pair_up((base.earlier - base.told)[:, 0][inside])
+        if gain >= GAIN and z >= SURE:
+            yield Finding(
+                FAULT, "anchor", f"the first head expects the root itself by {gain:.2f} nats more (z {z:.1f})",
+                "the same drafts against the text one token earlier",
+                "the heads are counted from another token: the first one here guesses the token that the target itself "
+                "gives. Leave that head out, or count the others from the second one", gain,
+            )  # fmt: skip
         gain, z = pair_up((base.later - base.told)[:, 0][inside])
         if gain >= GAIN and z >= SURE:
             yield Finding(
@@ -345,19 +396,32 @@ def _decay(base: PlacedDrafts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _record(network: Any, base: PlacedDrafts) -> Iterator[Finding]:
-    """The first guesses against the part's own training log, where no control helps: something of it is missing."""
-    top1 = (getattr(network, "about", {}).get("training") or {}).get("top1")
-    if not top1:
+def _record(network: Any, base: PlacedDrafts, tried: int) -> Iterator[Finding]:
+    """The part's own held-out number against what it reaches here, where no control helps."""
+    training = getattr(network, "about", {}).get("training") or {}
+    if training.get("top1"):
+        words, held_out, reached = "of its first guesses are right", training["top1"], base.hits[:, 0]
+    elif training.get("acceptance"):
+        words, held_out, reached = "of its first drafts stand (β)", training["acceptance"], base.drawn
+    else:
         return
-    right, places = float(base.hits[:, 0].mean()), len(base.own)
-    z = (top1 - right) / (top1 * (1 - top1) / places) ** 0.5
-    if right < RECORD * top1 and z >= SURE:
+    mean, places = float(reached.mean()), len(base.own)
+    z = (held_out - mean) / max(held_out * (1 - held_out) / places, 1e-9) ** 0.5
+    if mean >= FAR * held_out or z < SURE:
+        return
+    number = f"{mean:.3f} {words} here, where its own training measured {held_out:.3f} (z {z:.1f})"
+    control = f"its own log, on held-out text, against {places} places here; none of {tried} controls helps"
+    if mean < RECORD * held_out:
         yield Finding(
-            FAULT, "record", f"{right:.3f} of its first guesses are right, {top1:.3f} in its training (z {z:.1f})",
-            f"its own log, on held-out text, against {places} places here; no other control helps",
+            FAULT, "record", number, control,
             "this is not the part that was trained, or not with this target: look for a head that is missing or in "
             "another place, for tensors of another checkpoint, and for text unlike its training's", 0.0,
+        )  # fmt: skip
+    else:
+        yield Finding(
+            NOTE, "record", number, control,
+            "no cause was found: either these texts are unlike its training's (examine it on some of those), or "
+            "something is wrong that no control undoes, such as tensors of another checkpoint", 0.0,
         )  # fmt: skip
 
 
@@ -376,8 +440,10 @@ def _drawing(base: PlacedDrafts, temperature: float) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def summary(report: Mapping[str, Any]) -> str:
-    """A report in one sentence."""
-    faults = [one["cause"] for one in report["findings"] if one["level"] == FAULT]
-    said = f"{len(faults)} faults: {', '.join(faults)}" if len(faults) > 1 else f"1 fault: {faults[0]}"
-    return said if faults else "no fault found"
+def verdict(findings: Sequence[Finding]) -> str:
+    """The conclusion in a clause; where no cause was found it never says that nothing is wrong."""
+    faults = sum(finding.level == FAULT for finding in findings)
+    if faults:
+        return f"{faults} fault{'s' * (faults > 1)} found"
+    record = next((finding for finding in findings if finding.cause == "record"), None)
+    return "no fault found" if record is None else f"no cause found, but {record.number}"

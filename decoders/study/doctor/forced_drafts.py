@@ -20,11 +20,16 @@ from torch import Tensor
 
 from decoders.draft.distributions import DraftVocab
 from decoders.draft.needs import Needs
+from decoders.draft_models.block_network import BlockNetwork
+from decoders.draft_models.block_run import BlockRun
+from decoders.draft_models.block_walk import score
 from decoders.draft_models.draft_run import DraftRun, target_rotary
 from decoders.draft_models.eagle_head import EagleHead
 from decoders.draft_models.eagle_run import EagleRun
 from decoders.draft_models.heads import ParallelHeads
 from decoders.draft_models.heads_prefix import PrefixRun
+from decoders.draft_models.mtp_head import MtpHead
+from decoders.draft_models.mtp_run import MtpRun
 from decoders.draft_models.network import DraftModel
 from decoders.drafters.sps import LanguageModelRun
 from decoders.model.state.memory import Context, Memory
@@ -68,12 +73,20 @@ class Drafting:
         """The target's states that the network asks for."""
         if isinstance(self.network, ParallelHeads):
             return (self.network.config.layer(self.target.shape),)
-        return tuple(self.network.config.features) if isinstance(self.network, EagleHead) else ()
+        beside = isinstance(self.network, EagleHead | BlockNetwork | MtpHead)
+        return tuple(self.network.config.features) if beside else ()
 
     @property
     def deepest(self) -> int:
         """Tokens of its drafts."""
-        return min(self.depth, self.network.config.heads) if isinstance(self.network, ParallelHeads) else self.depth
+        config: Any = getattr(self.network, "config", None)
+        if isinstance(self.network, ParallelHeads):
+            return min(self.depth, config.heads)
+        if isinstance(self.network, BlockNetwork):
+            return min(self.depth, config.places)
+        if isinstance(self.network, MtpHead) and config.layers > 1:
+            return min(self.depth, config.layers)
+        return self.depth
 
     def chain(self) -> Chain:
         """The logits along drafts that are given, for one text."""
@@ -82,9 +95,17 @@ class Drafting:
             return _heads_chain(network, self.layers[0], depth)
         if isinstance(network, EagleHead):
             return _eagle_chain(EagleRun(network), depth)
+        if isinstance(network, MtpHead):
+            return _eagle_chain(MtpRun(network, getattr(self.target.stack, "rotary_emb", None)), depth)
+        if isinstance(network, BlockNetwork):
+            return _block_chain(BlockRun(network), depth)
         if isinstance(network, DraftModel):
             return _model_chain(DraftRun(network, target_rotary(self.target.stack)), depth, network.drafted)
         return _model_chain(LanguageModelRun(network, self.target.info["vocab"]), depth, None)
+
+    def with_depth(self, depth: int) -> Drafting:
+        """The same with drafts of at most so many tokens; parallel heads are all asked, which costs little."""
+        return self if isinstance(self.network, ParallelHeads) else replace(self, depth=min(depth, self.depth))
 
     def with_reads(self, **changes: Any) -> Drafting:
         """The same network with other ``Reads``."""
@@ -105,7 +126,19 @@ def _heads_chain(heads: ParallelHeads, layer: int, depth: int) -> Chain:
     return chain
 
 
-def _eagle_chain(run: EagleRun, depth: int) -> Chain:
+def _block_chain(run: BlockRun, depth: int) -> Chain:
+    network = run.network
+
+    def chain(context: Context, tokens: Sequence[int]) -> Tensor:
+        states = run.block(context)[:depth]
+        before = torch.tensor([context.root, *tokens[: depth - 1]], device=states.device)[:, None]
+        rows = zip(network.say(states), states, before, strict=True)
+        return torch.stack([score(network, alone, state, token) for alone, state, token in rows])
+
+    return chain
+
+
+def _eagle_chain(run: EagleRun | MtpRun, depth: int) -> Chain:
     def chain(context: Context, tokens: Sequence[int]) -> Tensor:
         said = [run.read(context)]
         alone = torch.zeros(1, dtype=torch.long, device=run.device)
@@ -193,15 +226,17 @@ class PlacedDrafts:
     drafter's own states.
 
     ``hits``: the drafter's first choice is the text's token. ``told``: the log-probability that the drafter gives that
-    token, ``later`` the one behind it (at least ``LEAST``). ``outside``: the token cannot be drafted. ``own``
-    ``[places]``: the first choice is the target's own one. ``greedy`` and ``drawn`` ``[places]``: the chance that the
-    first token stands where the target draws at a temperature, of the drafter's first choice (p of it), and of one that
-    is drawn (Σ min(p, q); Leviathan et al. 2023, theorem 3.5). ``lengths`` ``[places]``: tokens before the draft.
+    token, ``later`` the one behind it, ``earlier`` the one before (at least ``LEAST``). ``outside``: the token cannot
+    be drafted. ``own`` ``[places]``: the first choice is the target's own one. ``greedy`` and ``drawn`` ``[places]``:
+    the chance that the first token stands where the target draws at a temperature, of the drafter's first choice (p of
+    it), and of one that is drawn (Σ min(p, q); Leviathan et al. 2023, theorem 3.5). ``lengths`` ``[places]``: tokens
+    before the draft.
     """
 
     hits: Bool[np.ndarray, "places depth"]
     told: Float[np.ndarray, "places depth"]
     later: Float[np.ndarray, "places depth"]
+    earlier: Float[np.ndarray, "places depth"]
     outside: Bool[np.ndarray, "places depth"]
     own: Bool[np.ndarray, " places"]
     greedy: Float[np.ndarray, " places"]
@@ -235,15 +270,15 @@ def drafts(drafting: Drafting, texts: Sequence[Text], temperature: float = 1.0) 
     for text in texts:
         chain, memory, tokens = drafting.chain(), text.memory(drafting), text.tokens
         for number, place in enumerate(text.places):
-            right, later = (tokens[place + 1 + by : place + 1 + by + depth] for by in (0, 1))
+            right, later, earlier = (tokens[place + 1 + by : place + 1 + by + depth] for by in (0, 1, -1))
             said = chain(text.context(drafting, place + 1, memory), right.tolist()).log_softmax(-1).cpu()
-            at, after = (ids if vocab is None else vocab.places[ids] for ids in (right, later))
+            at, *beside = (ids if vocab is None else vocab.places[ids] for ids in (right, later, earlier))
             first = np.asarray(said.argmax(-1))
             choice = int(first[0]) if vocab is None else int(vocab.tokens[first[0]])
             p, q = (text.logits[number] / temperature).softmax(-1), said[0].exp()
             drawn = torch.minimum(p[: len(q)] if vocab is None else p[vocab.tokens.cpu()], q).sum()
             logs = said.numpy()
-            told = [np.where(ids < 0, LEAST, np.maximum(logs[range(depth), ids], LEAST)) for ids in (at, after)]
+            told = [np.where(ids < 0, LEAST, np.maximum(logs[range(depth), ids], LEAST)) for ids in (at, *beside)]
             own = choice == text.choices[place]
             rows.append((first == at, *told, at < 0, own, float(p[choice]), float(drawn), place + 1))
     return PlacedDrafts(*(np.asarray(column) for column in zip(*rows, strict=True)))

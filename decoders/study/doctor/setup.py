@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from decoders.draft_models.block_network import BlockNetwork
 from decoders.draft_models.eagle_head import EagleHead
 from decoders.draft_models.heads import ParallelHeads
+from decoders.draft_models.mtp_head import MtpHead
 from decoders.draft_models.network import DraftModel
 from decoders.draft_models.published import Published
 from decoders.drafters.sps import open_drafter
@@ -23,7 +25,7 @@ from .doctor import Form
 from .forced_drafts import Drafting
 
 SYSTEM = "You are a helpful assistant."
-NETWORKS = (ParallelHeads, EagleHead, DraftModel, Target)
+NETWORKS = (ParallelHeads, EagleHead, DraftModel, BlockNetwork, MtpHead, Target)
 
 
 def drafting_of(target: Target, part: str) -> Drafting:

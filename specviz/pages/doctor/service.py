@@ -68,8 +68,8 @@ class Examination(Task):
     def card(self) -> dict[str, Any]:
         """For the page's list."""
         names = ("id", "title", "model", "state", "done", "total", "words", "error")
-        faults = [one for one in self.report["findings"] if one["level"] == "fault"] if self.report else []
-        return {**{name: getattr(self, name) for name in names}, "faults": len(faults)}
+        verdict = self.report["verdict"] if self.report else ""
+        return {**{name: getattr(self, name) for name in names}, "verdict": verdict}
 
 
 class Doctor(Service):
