@@ -96,7 +96,7 @@ def counted_alone(rows: list[Row]) -> list[dict[str, Any]]:
 
     def keeps(column: str) -> bool:
         quantity = QUANTITIES.get(column.split(":")[0])
-        by_clock = isinstance(quantity, Breakdown) and quantity.key in ("times", "cost")
+        by_clock = isinstance(quantity, Breakdown) and quantity.key in ("times", "triggered", "cost")
         by_clock |= isinstance(quantity, Quantity) and quantity.unit in CLOCKED
         return not by_clock and column not in ALWAYS_CLOCKED
 

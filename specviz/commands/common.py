@@ -90,7 +90,8 @@ def open_target(args: argparse.Namespace) -> Target:
 
     source, chosen = model_source(args), options.model_arguments(args)
     chosen.pop("threads", None)
-    check_room(source, **chosen)
+    if Path(source).exists():  # a hub id is fetched first
+        check_room(source, **chosen)
     with opening() as progress:
         target = load_target(source, progress=progress, **chosen)
     remember(source, target)

@@ -277,7 +277,10 @@ class Experiment:
                     raise UserError(
                         f"{name!r} is no setting of training: choose one of {', '.join(training_settings(line))}"
                     )
-            make_params(methods[line.method].params, line.params)
+            try:
+                make_params(methods[line.method].params, line.params)
+            except ValueError as problem:
+                raise UserError(f"{line.method}: {problem}") from None
             parameters = {control.name: control for control in controls(methods[line.method].params)}
             for axis in () if line.fixed or self.measure is not None else self.axes:
                 if axis.measured:
