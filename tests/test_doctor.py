@@ -362,7 +362,8 @@ def test_a_planted_fault_is_found(fault: Any, healthy: dict[str, Any], tmp_path:
     if not is_possible(fault, target):
         pytest.skip("the bundled part has no such thing: `python -m tests.planting` plants it in SmolLM2's")
     # rates that a server reports are told apart at more places than a drafter's own faults need
-    settings: dict[str, Any] = {"answers": healthy["answers"], "places": 100 if fault.kind in ("eagle", "glide") else 60}
+    places = 100 if fault.kind in ("eagle", "glide") else 60
+    settings: dict[str, Any] = {"answers": healthy["answers"], "places": places}
     if fault.kind not in healthy:
         healthy[fault.kind] = examine(drafting_of(target, fault.kind), prompts, part=fault.kind, **settings)
     assert not healthy[fault.kind].faults

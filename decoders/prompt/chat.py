@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,10 +105,10 @@ def _matches(before: str, after: str) -> list[tuple[int, int, int]]:
         if kind == "equal":
             matches.append((start, other, stop - start))
         elif kind == "replace":
-            same = i_stop - i == j_stop - j  # line by line
-            cuts = zip(starts[i:i_stop], other_starts[j:j_stop], strict=True) if same else [(start, other)]
-            ends = zip(starts[i + 1 :], other_starts[j + 1 :], strict=False) if same else [(stop, other_stop)]
-            for (start, other), (stop, other_stop) in zip(cuts, ends, strict=False):
+            bounds = [(start, other), (stop, other_stop)]
+            if i_stop - i == j_stop - j:  # line by line
+                bounds = list(zip(starts[i : i_stop + 1], other_starts[j : j_stop + 1], strict=True))
+            for (start, other), (stop, other_stop) in pairwise(bounds):
                 pieces = _matches_of_characters(before[start:stop], after[other:other_stop])
                 matches += [(start + piece, other + other_piece, length) for piece, other_piece, length in pieces]
     return matches

@@ -8,7 +8,7 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.trace.trace import Trace
-from specviz.words import plural, visible
+from specviz.words import plural
 
 from . import common, options
 
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             words = f"{told['differing']} of {plural(told['compared'], 'step')} with a draft differ from the server's"
             words += f"; {told['longer']} drafts are longer here" if told["longer"] else ""
             common.say(f"  drafted again with {told['method']}: {words}")
-        common.say(*(f"  {visible(note)}" for note in row["notes"]))
+        common.say(*(f"  {note}" for note in row["notes"]))
     common.say(*opened.notes)
     return 0
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from specviz.words import plural, visible
+from specviz.words import plural
 
 from . import common, options
 
@@ -33,5 +33,5 @@ def run(args: argparse.Namespace) -> int:
 
     out = args.out or Path(f"{Path(args.dataset).name}-runs")
     read = pull(args.dataset, out, is_wanted, save)
-    common.say(f"{out}: {plural(read.traces, 'run')}", *(visible(problem) for problem in read.problems))
+    common.say(f"{out}: {plural(read.traces, 'run')}", *read.problems)
     return 1 if any("left" in problem for problem in read.problems) else 0

@@ -335,22 +335,19 @@ def _later(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]:
             )  # fmt: skip
     if isinstance(drafting.network, ParallelHeads):
         inside = ~base.outside[:, 0]
-        gain, z = pair_up((base.earlier - base.told)[:, 0][inside])
-        if gain >= GAIN and z >= SURE:
-            yield Finding(
-                FAULT, "anchor", f"the first head expects the root itself by {gain:.2f} nats more (z {z:.1f})",
-                "the same drafts against the text one token earlier",
-                "the heads are counted from another token: the first one here guesses the token that the target itself "
-                "gives. Leave that head out, or count the others from the second one", gain,
-            )  # fmt: skip
-        gain, z = pair_up((base.later - base.told)[:, 0][inside])
-        if gain >= GAIN and z >= SURE:
-            yield Finding(
-                FAULT, "anchor", f"the first head expects the token after next by {gain:.2f} nats more (z {z:.1f})",
-                "the same drafts against the text one token later",
-                "the heads are counted from another token: the first one here guesses the second token behind the "
-                "root. Look for a head that was left out or dropped", gain,
-            )  # fmt: skip
+        for shifted, expected, where, guessed in (
+            (base.earlier, "the root itself", "earlier", "the token that the target itself gives. Leave that head out, "
+             "or count the others from the second one"),
+            (base.later, "the token after next", "later", "the second token behind the root. Look for a head that was "
+             "left out or dropped"),
+        ):  # fmt: skip
+            gain, z = pair_up((shifted - base.told)[:, 0][inside])
+            if gain >= GAIN and z >= SURE:
+                yield Finding(
+                    FAULT, "anchor", f"the first head expects {expected} by {gain:.2f} nats more (z {z:.1f})",
+                    f"the same drafts against the text one token {where}",
+                    f"the heads are counted from another token: the first one here guesses {guessed}", gain,
+                )  # fmt: skip
 
 
 def _rows(texts: Sequence[Text]) -> Iterator[Finding]:
