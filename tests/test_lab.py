@@ -527,7 +527,7 @@ APART = {"prefix": 1, "exits": 2, "head": "two-stage"}
 PARTS = Experiment(
     "vectors", "Vectors", (Line("PPD", "ppd", trains=APART),), (Axis("vectors", (1, 2), "vectors"),),
     metrics=("accuracy",), max_new_tokens=8, training_steps=2, look=guesses.look, arrange=guesses.side_by_side,
-    own=find_recipe("ppd-fig6").own,
+    own=find_recipe("ppd-fig10").own,
 )  # fmt: skip
 
 
@@ -563,28 +563,46 @@ def test_prompt_tokens_are_trained_for_an_experiment(
             plan(target, replace(PARTS, axes=(axis,)), made_cases())
 
 
-def test_guesses_are_counted_by_distance_and_number(
-    target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+RANKS_OF = {"guess_ranks": ([0, 0, 4, 12], [1, 5]), "head_ranks": ([1, 9], [20, 20])}  # by distance
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """Ranks that are known; gives which were asked for, of how many tokens and from where on."""
+    asked: list[tuple[str, int, int]] = []
+
+    def instead(name: str) -> Any:
+        def rank(_: Any, part: Any, tokens: Any, start: int) -> list[torch.Tensor]:
+            asked.append((name, len(tokens), start))
+            return [torch.tensor(ranks) for ranks in RANKS_OF[name]]
+
+        return rank
+
+    for name in RANKS_OF:
+        monkeypatch.setattr(f"decoders.study.measure.guess_acceptance.{name}", instead(name))
+    return asked
+
+
+def test_guesses_are_counted_by_distance_and_number(target: Any, tmp_path: Path, ranks: Any) -> None:
     folder = str(save_tiny_part(target, "ppd", tmp_path / "mine", tokens=2))
-    asked: list[tuple[int, int]] = []
+    recipe = replace(find_recipe("ppd-fig10"), max_new_tokens=6).fixing({"part": folder})
+    results = run(target, plan(target, recipe, made_cases(1)))
+    shares = {p["series"]: p["values"]["accuracy"]["mean"] for p in points(results)}
+    assert shares == {"@1 top-1": 0.5, "@1 top-5": 0.75, "@2 top-1": 0, "@2 top-5": 0.5} and charts(results)
+    assert ranks == [("guess_ranks", 66, 60)]
 
-    def rank(_: Any, prompts: Any, tokens: Any, start: int) -> list[torch.Tensor]:
-        asked.append((len(tokens), start))
-        return [torch.tensor([0, 0, 4, 12]), torch.tensor([1, 5])]
 
-    monkeypatch.setattr("decoders.study.measure.guess_acceptance.guess_ranks", rank)
-    for name, expected in (
-        ("ppd-fig10", {"@1 top-1": 0.5, "@1 top-5": 0.75, "@2 top-1": 0, "@2 top-5": 0.5}),
-        ("ppd-fig6", {("distance 1", "10"): 0.75, ("distance 2", "2"): 0.5, ("distance 2", "6"): 1}),
-    ):
-        recipe = replace(find_recipe(name), max_new_tokens=6).fixing({"part": folder})
-        results = run(target, plan(target, recipe, made_cases(1)))
-        found = {p["series"] if name == "ppd-fig10" else (p["series"], p["x"]): p for p in points(results)}
-        for place, share in expected.items():
-            assert found[place]["values"]["accuracy"]["mean"] == share
-        assert len(found) == (4 if name == "ppd-fig10" else 20) and charts(results)
-    assert asked == [(66, 60)] * 2
+def test_heads_are_counted_beside_prompt_tokens(target: Any, tmp_path: Path, ranks: Any) -> None:
+    folders = {kind: str(save_tiny_part(target, kind, tmp_path / kind)) for kind in ("ppd", "medusa")}
+    recipe = replace(find_recipe("ppd-fig6"), max_new_tokens=6)
+    recipe = replace(recipe, lines=tuple(line for line in recipe.lines if line.trains is None))
+    recipe = recipe.fixing({f"{kind}.part": folder for kind, folder in folders.items()})
+    results = run(target, plan(target, recipe, made_cases(1)))
+    shares = {(p["series"], p["x"]): [p["values"][f"accuracy_{d}"]["mean"] for d in (1, 2)] for p in points(results)}
+    assert [shares["PPD", k] for k in ("2", "10")] == [[0.5, 0.5], [0.75, 1]]
+    assert [shares["Medusa", k] for k in ("2", "10")] == [[0.5, 0], [1, 0]]
+    assert len(shares) == 20 and len(charts(results)) >= 2
+    assert ranks == [("head_ranks", 66, 60), ("guess_ranks", 66, 60)]
 
 
 def test_what_prompt_tokens_add_is_counted(target: Any) -> None:

@@ -1,15 +1,15 @@
-"""The accuracy of PPD's guesses, on an experiment's prompts and in a training's log."""
+"""The accuracy of PPD's and Medusa's guesses, on an experiment's prompts and in a training's log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.names import PROMPT_TOKENS, QUICK
 
-from .experiment import Row
+from .experiment import Row, methods_by_name
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
@@ -18,20 +18,24 @@ if TYPE_CHECKING:
 RANKS = 10  # guesses per distance that are looked at
 HELD = "held:"  # column of a distance and a number of guesses, as in held:1/5
 COLUMNS = ((1, 1), (1, 5), (2, 1), (2, 5))  # distance and number of guesses, as in the paper's tables
+DISTANCES = (1, 2, 3)  # of fig. 6, a chart each
 ACCURACY = "accuracy"  # the recipes' quantity of it
 
 
-def look(target: Target, _: str, params: Mapping[str, Any], prompt: Prompt, max_new_tokens: int) -> Iterator[Row]:
+def look(target: Target, method: str, params: Mapping[str, Any], prompt: Prompt, max_new_tokens: int) -> Iterator[Row]:
     """One row: for every distance and number of guesses, the share of the answer's positions where the guesses made
-    there hold. Raises UserError for prompt tokens that are missing or of another target.
+    there hold, by the prompt tokens or the heads that ``method`` drafts with. Raises UserError for a part that is
+    missing or of another target.
     """
     from decoders.engine.decoding import generate
     from decoders.parts import load_part
-    from decoders.study.measure.guess_acceptance import guess_ranks
+    from decoders.study.measure.guess_acceptance import guess_ranks, head_ranks
 
-    prompts = load_part(target, PROMPT_TOKENS, params.get("part"))
+    kind = methods_by_name()[method].part.kind.name
+    ranks_of = guess_ranks if kind == PROMPT_TOKENS else head_ranks
+    part = load_part(target, kind, params.get("part"))
     answer = generate(target, prompt, QUICK, max_new_tokens=max_new_tokens)
-    guessed = guess_ranks(target, prompts, [*prompt.tokens, *answer], len(prompt.tokens))
+    guessed = ranks_of(target, part, [*prompt.tokens, *answer], len(prompt.tokens))
     yield {
         f"{HELD}{distance}/{count}": float((ranks < count).float().mean())
         for distance, ranks in enumerate(guessed, 1)
@@ -46,26 +50,31 @@ def side_by_side(rows: list[Row]) -> list[Row]:
     >>> [(r["series"], r["accuracy"]) for r in side_by_side([{"series": "PPD", "held:1/1": .4, "held:2/5": .5}])]
     [('@1 top-1', 0.4), ('@2 top-5', 0.5)]
     """
-    return _apart(rows, COLUMNS, lambda distance, count: {"series": f"@{distance} top-{count}"})
+    return _apart(rows, [({"series": f"@{place[0]} top-{place[1]}"}, {ACCURACY: place}) for place in COLUMNS])
 
 
 def by_distance(rows: list[Row]) -> list[Row]:
-    """Each look's row as one per distance (a series each) and number of guesses (the parameter k)."""
-    places = [(distance, count) for distance in range(1, 17) for count in range(1, RANKS + 1)]
-    return _apart(rows, places, lambda distance, count: {"series": f"distance {distance}", "param:k": str(count)})
+    """Each look's row as one per number of guesses (the parameter k), with a column for each distance of fig. 6.
+
+    >>> by_distance([{"series": "PPD", "held:1/1": .4, "held:2/1": .2, "held:1/2": .5}])[0]
+    {'series': 'PPD', 'param:k': '1', 'accuracy_1': 0.4, 'accuracy_2': 0.2}
+    """
+    places = [{f"{ACCURACY}_{distance}": (distance, k) for distance in DISTANCES} for k in range(1, RANKS + 1)]
+    return _apart(rows, [({"param:k": str(k)}, columns) for k, columns in enumerate(places, 1)])
 
 
-def _apart(rows: list[Row], places: Iterable[tuple[int, int]], labels: Callable[[int, int], Row]) -> list[Row]:
+def _apart(rows: list[Row], parts: Sequence[tuple[Row, Mapping[str, tuple[int, int]]]]) -> list[Row]:
+    """A row per part that was counted: its labels, and by column the share at a distance and a number of guesses."""
     apart: list[Row] = []
     for row in rows:
         if row.get("error"):
             apart.append(row)
             continue
         common = {name: value for name, value in row.items() if not name.startswith(HELD)}
-        for place in places:
-            share = row.get(f"{HELD}{place[0]}/{place[1]}")
-            if share is not None:
-                apart.append({**common, **labels(*place), ACCURACY: share})
+        for labels, columns in parts:
+            shares = {name: row[f"{HELD}{d}/{k}"] for name, (d, k) in columns.items() if f"{HELD}{d}/{k}" in row}
+            if shares:
+                apart.append({**common, **labels, **shares})
     return apart
 
 

@@ -28,6 +28,8 @@ from .experiment import CATEGORY, LINE
 from .quantities import TOTAL, Breakdown, Profile, parts_of
 from .results import Results, place_of, profile_of, profile_points
 
+MOST_TICKS = 16  # along a profile, each labelled
+
 
 def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[str, Any]]) -> Iterator[Chart]:
     about = results.about
@@ -152,7 +154,18 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
                 showlegend=False, **hover_texts([n] * len(xs), hovers),
             )
         )  # fmt: skip
+    for look, series in enumerate((s for s in about["papers"] if s["metric"] == profile.key), len(drawn)):
+        figure.add_trace(
+            go.Scatter(
+                x=[float(x) for x, _ in series["points"]], y=[y for _, y in series["points"]], mode="lines+markers",
+                name=plain(f"paper, {series['label']}"), line={"color": color_of(look), "width": 1.5, "dash": "dash"},
+                marker={"symbol": f"{MARKERS[look % len(MARKERS)]}-open", "size": 9},
+                hovertemplate=f"%{{y}}<br>paper, {plain(series['where'])}<extra></extra>",
+            )
+        )  # fmt: skip
     figure.update_xaxes(title_text=plain(profile.along), gridcolor=GRID, zeroline=False)
+    if not profile.tenths and max((float(place) for *_, at in drawn for place, *_ in at), default=0) <= MOST_TICKS:
+        figure.update_xaxes(dtick=1)  # depths, or states: nothing lies between two of them
     shares = profile.unit == "share"
     figure.update_yaxes(tickformat=".0%" if shares else None, gridcolor=GRID, zeroline=False, rangemode="tozero")
     if profile.tenths:

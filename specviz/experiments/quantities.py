@@ -119,10 +119,11 @@ def _expected_speedup(trace: Trace, _: str) -> float | None:
     return expected_speedup(beta, cost, gamma)
 
 
-def _input_rows(trace: Trace, _: str) -> float | None:
-    probes = sum(kind != "joint" for kind in trace.tables["probes"]["kind"])
-    steps = trace.rows("steps")
-    return ratio(steps + sum(trace.tables["steps"]["drafted"]) + probes, steps)
+def _rows_read(trace: Trace) -> list[int]:
+    """Rows of every step's verify forward: root, drafted tokens and prompt tokens."""
+    probes = trace.tables["probes"]
+    read = Counter(step for step, kind in zip(probes["step"], probes["kind"], strict=True) if kind != "joint")
+    return [1 + drafted + read[step] for step, drafted in enumerate(trace.tables["steps"]["drafted"])]
 
 
 EXTRA: tuple[Quantity, ...] = tuple(
@@ -132,7 +133,7 @@ EXTRA: tuple[Quantity, ...] = tuple(
         "branch_fraction": _branch_fraction, "reuse_length": _reuse_length, "semantic_recovery": _recovery,
         "kept_context": _kept_context, "expected_speedup": _expected_speedup,
         "tree_size": lambda trace, _: ratio(sum(trace.tables["steps"]["drafted"]), trace.rows("steps")),
-        "input_rows": _input_rows,
+        "input_rows": lambda trace, _: ratio(sum(_rows_read(trace)), trace.rows("steps")),
     }.items()
 )  # fmt: skip
 
@@ -191,6 +192,7 @@ BREAKDOWNS: tuple[Breakdown, ...] = tuple(
 
 RANKS = (("rank 1", 1), ("rank 2", 2), ("rank 3", 3), ("rank 4 to 8", 8))  # the last rank that belongs to it
 BEYOND = "beyond 8"
+STATE = "term:state"  # of a step: prompt tokens that the last accepted node had
 
 
 def _confidence(trace: Trace) -> dict[str, dict[str, float]]:
@@ -212,11 +214,24 @@ def _by_depth(trace: Trace) -> dict[str, dict[str, float]]:
     return {str(depth): {TOTAL: stood, COUNT: decided} for depth, decided, stood in metrics.acceptance_by_depth(trace)}
 
 
+def _by_state(trace: Trace, rows: Sequence[int]) -> dict[str, dict[str, float]]:
+    """An amount of every step of PPD's by the state of its tree; empty for any other method."""
+    amounts: dict[str, dict[str, float]] = {}
+    for state, count in zip(trace.tables["steps"].get(STATE, ()), rows, strict=False):
+        if state is not None:
+            parts = amounts.setdefault(f"{state:g}", {TOTAL: 0.0, COUNT: 0.0})
+            parts[TOTAL] += count
+            parts[COUNT] += 1
+    return dict(sorted(amounts.items()))
+
+
 LEARNING, LOSS = LEARNT = ("learning", "loss")  # from a training's log
 PROFILES: tuple[Profile, ...] = (
     Profile(key="confidence", **TEXTS["confidence"], of=_confidence, tenths=True),
     Profile(key="by_depth", **TEXTS["by_depth"], of=_by_depth, things="positions"),
     Profile(key="ranks", **TEXTS["ranks"], of=_ranks, parts=(*(name for name, _ in RANKS), BEYOND)),
+    Profile(key="tree_by_state", **TEXTS["tree_by_state"], of=lambda trace: _by_state(trace, trace.tables["steps"]["drafted"])),
+    Profile(key="input_by_state", **TEXTS["input_by_state"], of=lambda trace: _by_state(trace, _rows_read(trace))),
     Profile(key=LEARNING, **TEXTS[LEARNING]),
     Profile(key=LOSS, **TEXTS[LOSS]),
 )
