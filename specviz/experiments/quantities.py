@@ -119,11 +119,15 @@ def _expected_speedup(trace: Trace, _: str) -> float | None:
     return expected_speedup(beta, cost, gamma)
 
 
+def _drafted(trace: Trace) -> list[int]:
+    return trace.tables["steps"]["drafted"]
+
+
 def _rows_read(trace: Trace) -> list[int]:
     """Rows of every step's verify forward: root, drafted tokens and prompt tokens."""
     probes = trace.tables["probes"]
     read = Counter(step for step, kind in zip(probes["step"], probes["kind"], strict=True) if kind != "joint")
-    return [1 + drafted + read[step] for step, drafted in enumerate(trace.tables["steps"]["drafted"])]
+    return [1 + drafted + read[step] for step, drafted in enumerate(_drafted(trace))]
 
 
 EXTRA: tuple[Quantity, ...] = tuple(
@@ -230,7 +234,7 @@ PROFILES: tuple[Profile, ...] = (
     Profile(key="confidence", **TEXTS["confidence"], of=_confidence, tenths=True),
     Profile(key="by_depth", **TEXTS["by_depth"], of=_by_depth, things="positions"),
     Profile(key="ranks", **TEXTS["ranks"], of=_ranks, parts=(*(name for name, _ in RANKS), BEYOND)),
-    Profile(key="tree_by_state", **TEXTS["tree_by_state"], of=lambda trace: _by_state(trace, trace.tables["steps"]["drafted"])),
+    Profile(key="tree_by_state", **TEXTS["tree_by_state"], of=lambda trace: _by_state(trace, _drafted(trace))),
     Profile(key="input_by_state", **TEXTS["input_by_state"], of=lambda trace: _by_state(trace, _rows_read(trace))),
     Profile(key=LEARNING, **TEXTS[LEARNING]),
     Profile(key=LOSS, **TEXTS[LOSS]),
@@ -242,7 +246,6 @@ _METRICS = (
 QUANTITIES: dict[str, Quantity | Breakdown | Profile] = {
     quantity.key: quantity for quantity in (*_METRICS, *EXTRA, *BREAKDOWNS, *PROFILES)
 }
-
 
 
 def _of_column(name: str) -> Callable[[Mapping[str, Any]], float | None]:

@@ -104,8 +104,8 @@ BLOCK = 64  # positions whose logits are computed at once
 
 @torch.inference_mode()
 def head_ranks(target: Target, heads: ParallelHeads, tokens: Sequence[int], start: int) -> list[Tensor]:
-    """Per head, the rank of the token that came, ``[positions]``, as ``guess_ranks`` counts them: the first head guesses
-    the token after the next, at distance 1. A token outside of the heads' draft vocabulary ranks last.
+    """Per head, the rank of the token that came, ``[positions]``, as ``guess_ranks`` counts them: the first head
+    guesses the token after the next, at distance 1. A token outside of the heads' draft vocabulary ranks last.
 
     Raises UserError for heads that read drafted tokens (Hydra's), which have no guess by the position alone.
     """
