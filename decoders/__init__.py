@@ -14,6 +14,7 @@ import importlib
 from typing import Any
 
 from .imports import nothing_collected
+from .method.part import register_kinds_from
 
 _HOMES = {
     "Decoding": "engine.decoding", "Step": "engine.decoding",
@@ -33,6 +34,15 @@ _HOMES = {
     "find_verifier": "drafters",
     "UserError": "errors",
 }  # fmt: skip
+
+
+def _register_methods() -> None:
+    from .drafters import methods
+
+    methods()
+
+
+register_kinds_from(_register_methods)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,14 +1,17 @@
-"""Lessons of Medusa's, Hydra's and EAGLE's heads, and of DFlash's drafter."""
+"""Lessons of heads by the names of their kinds: Medusa's, Hydra's and EAGLE's, and DFlash's drafter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, no_grad, stack
 
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
+from decoders.errors import UserError
+from decoders.method.part import training_of
 from decoders.model.files.shape import ModelShape
 
 from .block_drafters import Blocks
@@ -56,6 +59,17 @@ class Parallel(HeadKind):
             yield heads.outputs[number](heads.state(number, states, tokens))
 
 
-MEDUSA, HYDRA = Parallel(grounded=False), Parallel(grounded=True)
-EAGLE, EAGLE3 = Eagle(), Eagle3()
-DFLASH = Blocks()
+LESSONS: MappingProxyType[str, HeadKind] = MappingProxyType({
+    "medusa": Parallel(grounded=False), "hydra": Parallel(grounded=True), "eagle": Eagle(), "eagle3": Eagle3(),
+    "dflash": Blocks(),
+})  # fmt: skip
+
+
+def lesson_of(kind: str) -> HeadKind:
+    """The lesson of a kind of heads: its card's (``Training.lesson``), or the one of its name here. Raises UserError
+    where there is neither.
+    """
+    lesson = training_of(kind).lesson or LESSONS.get(kind)
+    if lesson is None:
+        raise UserError(f"heads of the kind {kind} have no lesson: declare one on the card, Training(…, lesson=…)")
+    return lesson

@@ -14,7 +14,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -178,7 +177,7 @@ def command(args: argparse.Namespace, out: Path, part: str, minutes: float) -> l
 
     training = training_of(part)
     family = training.family
-    made = [sys.executable, "-m", "specviz.cli", "train", part, "--out", str(out / part), "--best"]
+    made = [*args.program, "train", part, "--out", str(out / part), "--best"]
     made += ["--minutes", f"{minutes:.6g}", "--seed", str(args.seed), "--data", *args.data]
     made += [] if args.model is None else ["--model", args.model]
     made += [] if args.device is None else ["--device", args.device]
