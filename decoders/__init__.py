@@ -24,7 +24,7 @@ _HOMES = {
     "divergence": "study.judge.divergences", "Divergence": "study.judge.divergences",
     "Prompt": "prompt.prompt", "Segment": "prompt.prompt",
     "Sampling": "draft.settings",
-    "Target": "model.target.target", "load_target": "model.target.load",
+    "Target": "model.target_model.target", "load_target": "model.target_model.load",
     "Trace": "trace.trace", "load": "trace.files", "save": "trace.files", "TraceError": "trace.tables",
     "Method": "method.method", "Drafter": "method.drafter",
     "Draft": "draft.draft", "Needs": "draft.needs", "Candidates": "draft.draft",

@@ -31,7 +31,7 @@ FLOORS = {
     "": ("decoders", "specviz"),
     "decoders": DECODERS,
     "specviz": SPECVIZ,
-    "decoders.model": ("", "files", "state", "engines", "target"),
+    "decoders.model": ("", "files", "state", "engines", "target_model"),
     "decoders.study": ("", "look", "attribute", "measure", "judge", "doctor"),
 }
 LONGEST_FILE, LONGEST_FUNCTION = 450, 100  # lines
@@ -237,9 +237,9 @@ def test_an_upward_import_is_seen():
     ]
     front = {"decoders/trace/a.py": "VIEW = 'specviz.views.a:show'", "specviz/views/a.py": ""}
     assert upward(graph(front)) == ["decoders.trace.a, line 1, imports specviz.views.a, which stands above it"]
-    inner = {"decoders/model/state/a.py": "from ..target import b", "decoders/model/target/b.py": ""}
+    inner = {"decoders/model/state/a.py": "from ..target_model import b", "decoders/model/target_model/b.py": ""}
     assert upward(graph(inner)) == [
-        "decoders.model.state.a, line 1, imports decoders.model.target.b, which stands above it"
+        "decoders.model.state.a, line 1, imports decoders.model.target_model.b, which stands above it"
     ]
 
 

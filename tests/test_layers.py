@@ -157,7 +157,7 @@ def test_the_composition_root_is_short():
         ("if TYPE_CHECKING:\n    pass\nelse:\n    import torch", 0, 1, 1),
         ("from decoders import record", 0, 1, 1),
         ("from decoders.engine.decoding import decode", 0, 1, 1),
-        ("import decoders.model.target.target", 0, 1, 1),
+        ("import decoders.model.target_model.target", 0, 1, 1),
         ("from decoders.trace.trace import Trace\nfrom decoders.trace import files", 0, 0, 0),
     ],
 )

@@ -17,7 +17,7 @@ from decoders.draft_models.block_network import MOST_BLOCK, BlockConfig, BlockNe
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.method.part import HEADS, Kind, Training
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import load_part
 from decoders.trace.origins import DRAFTER
 from decoders.verifiers.block import BlockVerifier

@@ -31,7 +31,7 @@ from decoders.method.method import Method
 from decoders.method.part import HEADS, Kind, Training
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, mark
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import TrainedPart, load_part
 from decoders.trace.origins import DRAFTER, EXPANSION
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS

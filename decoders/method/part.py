@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from decoders.model.files.shape import ModelShape
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
 
 OFFERED = "drafter"  # a target's companion: the draft model of runs that name none (``Method.offered``)
 DRAFT_MODELS, PROMPT_TOKENS, HEADS = FAMILIES = "draft models", "prompt tokens", "heads"

@@ -186,7 +186,7 @@ def _train_for(
         return train_units.train_all(args, [kind.name], open_trainings)
     common.settle(args.threads)
 
-    from decoders.model.target.load import load_network
+    from decoders.model.target_model.load import load_network
     from decoders.training.demo.source import source_of
     from decoders.training.loop import train
     from decoders.training.precision import has_bf16_products

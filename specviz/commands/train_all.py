@@ -173,7 +173,7 @@ def _state(out: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 def command(args: argparse.Namespace, out: Path, part: str, minutes: float) -> list[str]:
     """The command of one training."""
-    from decoders.model.target.load import chosen_device
+    from decoders.model.target_model.load import chosen_device
 
     training = training_of(part)
     family = training.family
