@@ -64,7 +64,7 @@ KIND = Kind(
     "dflash", "DFlash drafter", BlockConfig, BlockNetwork, partial(block_published.fit, "dflash"),
     Training(
         HEADS, "a DFlash drafter for a target", "a network that drafts a whole block in one forward, for dflash",
-        own=("mlp", "block"), worth=0.1,
+        own=("mlp", "block"), lesson="blocks", worth=0.1,
         defaults={"draft_vocab": 16384, "positions": 256, "matrix_lr": 0.02},
     ),
 )  # fmt: skip

@@ -247,7 +247,7 @@ KIND = Kind(
     "eagle", "EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fit, False),
     Training(
         HEADS, "an EAGLE head for a target", "a head that imitates the target's next states, for eagle and eagle2",
-        own=("mlp", "unroll", "own_states"), worth=0.2,
+        own=("mlp", "unroll", "own_states"), lesson="next states", worth=0.2,
     ),
     {"eagle": eagle_export.first},
 )  # fmt: skip
@@ -255,7 +255,7 @@ THIRD = Kind(
     "eagle3", "EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fit, True),
     Training(
         HEADS, "an EAGLE-3 head for a target", "a head that reads three of the target's states, for eagle3",
-        own=("mlp", "unroll"), worth=0.34,
+        own=("mlp", "unroll"), lesson="three layers", worth=0.34,
     ),
     {form: partial(eagle_export.third, form) for form in ("speculators", "eagle")},
 )  # fmt: skip

@@ -104,7 +104,7 @@ KIND = Kind(
     "medusa", "set of Medusa heads", HeadsConfig, ParallelHeads, partial(heads_published.fit, "medusa"),
     Training(
         HEADS, "Medusa's heads for a target", "heads that each guess one token further ahead, for medusa",
-        own=HEADS_OPTIONS,
+        own=HEADS_OPTIONS, lesson="parallel heads",
     ),
     {"medusa": heads_export.medusa},
 )  # fmt: skip

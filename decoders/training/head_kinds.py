@@ -1,4 +1,4 @@
-"""Lessons of heads by the names of their kinds: Medusa's, Hydra's and EAGLE's, and DFlash's drafter."""
+"""Lessons of heads by name: those of Medusa's, Hydra's and EAGLE's heads, and of DFlash's drafter."""
 
 from __future__ import annotations
 
@@ -60,16 +60,18 @@ class Parallel(HeadKind):
 
 
 LESSONS: MappingProxyType[str, HeadKind] = MappingProxyType({
-    "medusa": Parallel(grounded=False), "hydra": Parallel(grounded=True), "eagle": Eagle(), "eagle3": Eagle3(),
-    "dflash": Blocks(),
+    "parallel heads": Parallel(grounded=False), "grounded heads": Parallel(grounded=True), "next states": Eagle(),
+    "three layers": Eagle3(), "blocks": Blocks(),
 })  # fmt: skip
 
 
 def lesson_of(kind: str) -> HeadKind:
-    """The lesson of a kind of heads: its card's (``Training.lesson``), or the one of its name here. Raises UserError
-    where there is neither.
-    """
-    lesson = training_of(kind).lesson or LESSONS.get(kind)
-    if lesson is None:
-        raise UserError(f"heads of the kind {kind} have no lesson: declare one on the card, Training(…, lesson=…)")
-    return lesson
+    """The lesson that a kind's card declares (``Training.lesson``), itself or by name. Raises UserError for none."""
+    lesson = training_of(kind).lesson
+    found = LESSONS.get(lesson) if isinstance(lesson, str) else lesson
+    if found is None:
+        raise UserError(
+            f"heads of the kind {kind} have no lesson ({lesson!r}): declare a HeadKind on the card, or one of "
+            f"{', '.join(LESSONS)}"
+        )
+    return found
