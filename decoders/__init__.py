@@ -14,6 +14,7 @@ import importlib
 from typing import Any
 
 from .imports import nothing_collected
+from .method.part import register_kinds_from
 
 _HOMES = {
     "Decoding": "engine.decoding", "Step": "engine.decoding",
@@ -23,7 +24,7 @@ _HOMES = {
     "divergence": "study.judge.divergences", "Divergence": "study.judge.divergences",
     "Prompt": "prompt.prompt", "Segment": "prompt.prompt",
     "Sampling": "draft.settings",
-    "Target": "model.target.target", "load_target": "model.target.load",
+    "Target": "model.target_model.target", "load_target": "model.target_model.load",
     "Trace": "trace.trace", "load": "trace.files", "save": "trace.files", "TraceError": "trace.tables",
     "Method": "method.method", "Drafter": "method.drafter",
     "Draft": "draft.draft", "Needs": "draft.needs", "Candidates": "draft.draft",
@@ -33,6 +34,15 @@ _HOMES = {
     "find_verifier": "drafters",
     "UserError": "errors",
 }  # fmt: skip
+
+
+def _register_methods() -> None:
+    from .drafters import methods
+
+    methods()
+
+
+register_kinds_from(_register_methods)
 
 
 def __getattr__(name: str) -> Any:

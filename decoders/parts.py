@@ -29,7 +29,7 @@ from .errors import UserError
 from .folders import ASSETS, replacing, write_bytes
 
 if TYPE_CHECKING:
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
 
 log = logging.getLogger(__name__)
 

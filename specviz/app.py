@@ -85,7 +85,7 @@ def open_desk(
 
         def open_on(model: str, on: str | None, progress: Tell | None = None) -> Any:
             from decoders import load_target
-            from decoders.model.target.size import check_room
+            from decoders.model.target_model.size import check_room
             from specviz.quiet import settle
 
             check_room(model, device=device, dtype=dtype, weights=on, engine=engine)

@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         if self.command:
             module = import_module(f"{__package__}.commands.{self.command}")
             self.command, self.description = "", module.DESCRIPTION
-            self.set_defaults(run=module.run)
+            self.set_defaults(run=module.run, program=[sys.executable, "-m", f"{__package__}.cli"])
             module.add(self)
         known, others = super().parse_known_args(args, namespace)
         if others and " " in self.prog:  # a command's own sentence, not the program's

@@ -105,7 +105,7 @@ def same_place(model: str, other: str) -> bool:
 
 def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **opening: str | None) -> ModelEntry:
     from decoders.model.files.gguf import is_converted
-    from decoders.model.target.size import size_of
+    from decoders.model.target_model.size import size_of
 
     key, dtype, name, notes = "", "", Path(place).stem, []
     if model == BUNDLED:

@@ -15,7 +15,7 @@ from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.draft_models.mtp_head import MtpConfig, MtpHead
 from decoders.draft_models.network import DraftConfig, DraftModel
 from decoders.drafters import select_method
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import Part, own_place, save_part
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 from decoders.training.drafter import draft_for

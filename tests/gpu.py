@@ -269,7 +269,7 @@ def sizes(machine: Machine) -> Iterator[Row]:
     from decoders.draft.tree import DraftTree
     from decoders.engine.decoding import Decoding
     from decoders.model.state.room import RunSize
-    from decoders.model.target.target import READ_ROWS, SPARE_ROWS, Target
+    from decoders.model.target_model.target import READ_ROWS, SPARE_ROWS, Target
 
     model = machine.large()
     target = Target(model, None, "8B shape")
@@ -321,7 +321,7 @@ def long(machine: Machine) -> Iterator[Row]:
     """128,000 tokens: what they take, and that a method that reads too much is refused."""
     from decoders import UserError
     from decoders.engine.decoding import Decoding
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
 
     target = Target(machine.large(), None, "8B shape")
     prompt = prompt_of(machine.longest - 40, target.info["vocab"])

@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--here", action="store_true", help="in this process")
     args = parser.parse_args()
     if not args.here:
-        opened = f"from decoders.model.target.load import load_network; load_network({args.model!r})"
+        opened = f"from decoders.model.target_model.load import load_network; load_network({args.model!r})"
         subprocess.run([sys.executable, "-c", opened], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return subprocess.run([sys.executable, "-m", "tests.memory", *sys.argv[1:], "--here"], check=False).returncode
 

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from decoders import Prompt
 from decoders.draft.needs import Needs
-from decoders.model.target.target import Session, Target
+from decoders.model.target_model.target import Session, Target
 
 from .tiers import matrix
 

@@ -81,7 +81,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=40, help="of each run (default: 40)")
     parser.add_argument("--pause", type=float, default=3.0, help="seconds between two runs (default: 3)")
     given = parser.parse_args()
-    opened = f"from decoders.model.target.load import load_network; load_network({given.model!r})"
+    opened = f"from decoders.model.target_model.load import load_network; load_network({given.model!r})"
     subprocess.run([sys.executable, "-c", opened], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     order = [("eager", "auto", "auto", "eager")[turn % 4] for turn in range(given.turns)]
     turns: dict[str, list[list[RunEnd]]] = {"eager": [], "auto": []}

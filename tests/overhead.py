@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from decoders import recording
-from decoders.model.target.load import load_network
+from decoders.model.target_model.load import load_network
 
 TEXT = "Repeat this exactly, three times: The old lamp in the hall of the old house was sold to the city museum.\n" * 4
 CASES: dict[str, dict[str, Any]] = {

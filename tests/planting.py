@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import find_part, part_weights, read_part, save_part
 from decoders.prompt.prompt import Prompt
 from decoders.study.doctor.doctor import Report, examine

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from decoders import generate
 from decoders.errors import UserError
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.study.judge import two_outputs as judging
 from decoders.study.judge.two_outputs import NOT_GREEDY, SAME, two_outputs
 from decoders.trace.acceptance import DEFINITIONS

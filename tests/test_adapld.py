@@ -15,7 +15,7 @@ from decoders.draft.draft import Draft
 from decoders.drafters import find_method
 from decoders.drafters.adapld import RECORDED, AdaPldDrafter, AdaPldParams, UnitEmbeddings
 from decoders.engine.decoding import Decoding
-from decoders.model.target.target import SPARE_ROWS
+from decoders.model.target_model.target import SPARE_ROWS
 from decoders.trace.metrics import outcomes, routes, step_term_shares
 
 from .models import prompt_ids, tiny_target

@@ -12,7 +12,7 @@ import torch
 
 from decoders import Prompt, Sampling, UserError, find_method, methods
 from decoders.drafters import select_method
-from decoders.model.target.target import Session, Target
+from decoders.model.target_model.target import Session, Target
 from decoders.study.judge.divergences import first_difference
 from decoders.study.judge.tool_calls import calls_in, changed_share
 from decoders.study.measure.peers import GENERATE, LOOKUP, Peer, peers_of

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from decoders import Prompt, UserError, generate, load, load_target, record
 from decoders.model.files.headers import tensor_sizes
-from decoders.model.target.size import size_of
+from decoders.model.target_model.size import size_of
 from decoders.parts import load_part
 from decoders.prompt.files import read_prompts
 from decoders.study.measure.stock import StockModel

@@ -17,7 +17,7 @@ from decoders.drafters.sps import offer_drafter, open_drafter
 from decoders.engine.decoding import Decoding
 from decoders.method.part import kinds
 from decoders.model.state.transfer import fetch, rows_of, send, stretches
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, save_model, session_behind, tiny_target, tiny_tokenizer
@@ -190,7 +190,7 @@ class TestTheSimulation:
 def test_a_long_prompt_is_read_in_pieces(monkeypatch):
     """And what is kept of it is the same: hidden states, likeliest tokens, queries, and what is said after it."""
     from decoders.draft.needs import Needs
-    from decoders.model.target import target as engine
+    from decoders.model.target_model import target as engine
 
     target, tokens = tiny_target("mistral-window"), prompt_ids(3, 150)
     needs = Needs(layers=(1, 3), heads=((0, 1), (2, 3)), top_tokens=4)
@@ -211,7 +211,7 @@ def test_a_long_prompt_is_read_in_pieces(monkeypatch):
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "mistral-window"])
 def test_reference_logits_of_a_long_text_are_read_in_pieces(family, monkeypatch):
-    from decoders.model.target import reference
+    from decoders.model.target_model import reference
 
     target, tokens = tiny_target(family), prompt_ids(5, 150)
     whole = target.reference_logits(tokens), target.reference_logits(tokens, rows=70)

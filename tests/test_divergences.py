@@ -11,7 +11,7 @@ import torch
 import decoders
 from decoders import Prompt, generate, record
 from decoders.errors import UserError
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.study.judge.divergences import (
     BUG,
     DRAWN,

@@ -16,7 +16,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from decoders import Prompt, UserError, find_method, generate
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.names import QUICK
 from decoders.parts import load_part
 from decoders.prompt.files import PromptRecord

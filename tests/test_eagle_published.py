@@ -207,7 +207,7 @@ def test_a_target_without_a_tokenizer_takes_the_checkpoint_at_its_word(tmp_path)
 
 def test_a_head_that_is_kept_drafts_by_itself(tmp_path, capsys):
     """``specviz parts add``: the same tree as by naming it, with its reading and where it is from."""
-    from decoders.model.target.load import load_target
+    from decoders.model.target_model.load import load_target
     from specviz.cli import main
 
     from .training import save_model

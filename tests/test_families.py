@@ -19,8 +19,8 @@ from decoders.model.files import families
 from decoders.model.files.families import TESTED, TESTED_ROTARIES
 from decoders.model.files.shape import ModelShape
 from decoders.model.state.attention import Masks, RowMasks
-from decoders.model.target.load import load_target
-from decoders.model.target.target import Target
+from decoders.model.target_model.load import load_target
+from decoders.model.target_model.target import Target
 
 from .drafters_for_tests import WildTrees, method_of
 from .families.cases import cases

@@ -13,7 +13,7 @@ from decoders import Prompt, Sampling, UserError, generate, load_target, methods
 from decoders.draft.draft import Draft, Scored
 from decoders.draft.tree import DraftTree
 from decoders.engine.recording import Run
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.study.measure.together import decode_together
 from decoders.verifiers.block import BlockVerifier
 from decoders.verifiers.residual import ResidualVerifier

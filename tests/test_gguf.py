@@ -19,8 +19,8 @@ import torch
 from decoders import Prompt, UserError, generate, load, load_target, record, save
 from decoders.model.files import gguf as module
 from decoders.model.files.gguf import convert, converted_folder, is_converted
-from decoders.model.target.load import load_network
-from decoders.model.target.target import Target
+from decoders.model.target_model.load import load_network
+from decoders.model.target_model.target import Target
 
 from .gguf_files import write_gguf
 from .models import network, prompt_ids, tiny_tokenizer

@@ -15,7 +15,7 @@ from decoders.engine.decoding import decode
 from decoders.errors import UserError
 from decoders.model.files.calibration import Calibration, fingerprint, load_calibration, rank_heads, save_calibration
 from decoders.model.files.catalog import BUNDLED, EARLIER, current_key, shipped_key
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.study.measure import calibrate as cal
 from decoders.study.measure.calibrate import calibrate, simulate_hidden

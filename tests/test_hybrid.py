@@ -23,9 +23,9 @@ from decoders.errors import TooLarge
 from decoders.model.files.shape import ModelShape
 from decoders.model.state import recurrent, room
 from decoders.model.state.recurrent import LayerState, Paths
-from decoders.model.target import target as engine
-from decoders.model.target.load import load_target
-from decoders.model.target.target import Target
+from decoders.model.target_model import target as engine
+from decoders.model.target_model.load import load_target
+from decoders.model.target_model.target import Target
 from decoders.parts import load_part
 from decoders.recorder.recorder import Recorder
 from decoders.study.look.lens import lens

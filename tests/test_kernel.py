@@ -21,7 +21,7 @@ from decoders.model.engines.engines import Engines
 from decoders.model.engines.kernel import KERNELS, Kernels
 from decoders.model.engines.kernel_forward import KernelForward
 from decoders.model.engines.rounding import KernelLinear, RoundedLinear, _unable
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.study.look.run_settings import other_model
 from decoders.study.measure.stock import StockModel
 from decoders.sweep.lossless import check_lossless

@@ -12,7 +12,7 @@ import torch
 
 from decoders.drafters.ppd import PpdDrafter
 from decoders.errors import UserError
-from decoders.model.target.target import Session
+from decoders.model.target_model.target import Session
 from decoders.prompt_tokens.design import best_size, design_sizes, sizes_up_to
 from decoders.prompt_tokens.latency import Latency, Setup, latency_folder, load_latency, save_latency
 from decoders.study.measure import latency as measuring

@@ -23,7 +23,7 @@ from decoders.engine.decoding import Decoding
 from decoders.engine.length import REST, ROUTE, TRIAL, AutoLength, DraftingTime
 from decoders.engine.row_costs import Curve, RowCosts
 from decoders.method.drafter import Drafter
-from decoders.model.target.target import Session
+from decoders.model.target_model.target import Session
 from decoders.trace.reliability import outcomes, pool_runs, signals
 from decoders.verifiers.match import judged
 

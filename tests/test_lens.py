@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from decoders import Prompt, record, save
 from decoders.errors import UserError
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.study.look.lens import lens
 from decoders.study.look.whatif import ReadRun
 from specviz.cli import main

@@ -10,7 +10,7 @@ import torch
 import transformers as hf
 
 from decoders import Prompt, UserError, record, save
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.study.measure import load as study
 from decoders.study.measure import load_check
 from decoders.study.measure.load import kept_load, measure_load, save_load, unique_experts

@@ -22,7 +22,7 @@ from decoders import Prompt, Sampling, UserError, find_method, generate, load, r
 from decoders.drafters import select_method
 from decoders.engine.decoding import Decoding
 from decoders.model.state.recurrent import LayerState
-from decoders.model.target.load import load_target
+from decoders.model.target_model.load import load_target
 from decoders.parts import keep_published
 from decoders.verifiers.sampling import Chooser
 

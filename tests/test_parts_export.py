@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from decoders import Prompt, UserError, parts, record
 from decoders.draft_models import eagle_published
-from decoders.model.target.load import load_target
+from decoders.model.target_model.load import load_target
 from decoders.parts import Part, export_part, load_part, save_part, shrink_part
 from specviz.cli import main
 

@@ -12,7 +12,7 @@ import torch
 
 from decoders import Prompt, UserError, generate
 from decoders.drafters import select_method
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import load_part
 from decoders.study.measure import llama_cpp, peers
 from decoders.study.measure.llama_cpp import LlamaCpp, PeerLost

@@ -19,7 +19,7 @@ from decoders.errors import TooLarge, UserError
 from decoders.model.engines.kernel import KERNELS
 from decoders.model.engines.rounding import _unable
 from decoders.model.files import catalog
-from decoders.model.target import size
+from decoders.model.target_model import size
 from specviz.app import open_desk
 from specviz.cli import main
 from specviz.places import BUNDLED as BUNDLED_FOLDER

@@ -247,7 +247,7 @@ def test_sizes_that_no_tree_has(size):
 
 
 def test_the_largest_size_is_that_of_a_forward():
-    from decoders.model.target.target import SPARE_ROWS
+    from decoders.model.target_model.target import SPARE_ROWS
 
     assert MOST_ROWS == SPARE_ROWS
 

@@ -81,7 +81,7 @@ def test_four_lines_of_python(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         assert (ROOT / place).is_dir()
         return tiny_target("qwen3")
 
-    monkeypatch.setattr("decoders.model.target.load.load_target", tiny)
+    monkeypatch.setattr("decoders.model.target_model.load.load_target", tiny)
     names: dict[str, object] = {}
     exec(code, names)
     assert names["trace"].run["complete"] and capsys.readouterr().out.strip()  # type: ignore[attr-defined]

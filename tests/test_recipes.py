@@ -16,7 +16,7 @@ from scipy.stats import permutation_test
 
 from decoders import Prompt
 from decoders.errors import UserError
-from decoders.model.target.load import stock_network
+from decoders.model.target_model.load import stock_network
 from decoders.parts import WEIGHTS
 from decoders.training.batches import Document
 from specviz.experiments import Line, Results, find_recipe, plan, points, run_experiment

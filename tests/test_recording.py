@@ -22,7 +22,7 @@ from decoders.engine.numbers import HEAD_LEAST, higher
 from decoders.engine.recording import EVENT_SECONDS, Run
 from decoders.engine.rows import WHOLE_POOL
 from decoders.method.drafter import Drafter
-from decoders.model.target.target import Session
+from decoders.model.target_model.target import Session
 from decoders.prompt import codec
 from decoders.prompt.prompt import Pool, Segment
 from decoders.study.look.whatif import ReadRun
@@ -421,7 +421,7 @@ def test_one_row_is_measured_anew_when_runs_took_long_enough(monkeypatch):
 @pytest.mark.parametrize("method", ["plain", "pld", "pld+h", "glide", "ppd", "medusa", "eagle3", "recycling", "dflash"])
 def test_a_run_is_stopped_while_a_long_prompt_is_read(monkeypatch, tmp_path, method):
     """Between two pieces: what is read is told, and the run that is left is whole and empty."""
-    monkeypatch.setattr("decoders.model.target.target.READ_ROWS_CPU", 16)
+    monkeypatch.setattr("decoders.model.target_model.target.READ_ROWS_CPU", 16)
     target, told, cancel = tiny_target(), [], threading.Event()
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
     if method in (*TINY, "glide"):

@@ -18,7 +18,7 @@ from decoders.model.engines import rounding
 from decoders.model.engines.compiled_layers import why_not
 from decoders.model.engines.rounding import RoundedLinear, _unable, round_weights
 from decoders.model.files.catalog import precision_of
-from decoders.model.target.target import Session, Target
+from decoders.model.target_model.target import Session, Target
 from decoders.study.judge.divergences import TOLERANCES, divergence
 from decoders.study.look.run_settings import other_model
 from decoders.study.measure.stock import StockModel

@@ -20,9 +20,9 @@ from decoders.model.engines.joint import JointPart
 from decoders.model.engines.kernel import KERNELS
 from decoders.model.engines.rounding import RoundedLinear, _unable
 from decoders.model.state import room
-from decoders.model.target import size as sizes
-from decoders.model.target.size import check_fits, free_memory, gigabytes, size_of
-from decoders.model.target.target import SPARE_ROWS
+from decoders.model.target_model import size as sizes
+from decoders.model.target_model.size import check_fits, free_memory, gigabytes, size_of
+from decoders.model.target_model.target import SPARE_ROWS
 
 from .gguf_files import write_gguf
 from .models import GROUPED, network, save_model, session_behind, tiny_target, tiny_tokenizer

@@ -31,7 +31,7 @@ from decoders.model.engines.linear import packable
 from decoders.model.engines.static import ROWS, Rows, bucket_of
 from decoders.model.state.attention import Masks
 from decoders.model.state.cache import TreeCache
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.sweep.lossless import check_lossless
 
 from .models import network, session_behind, tiny_tokenizer

@@ -10,7 +10,7 @@ import torch
 
 from decoders import Prompt, UserError, generate, load_target
 from decoders.model.files.calibration import fingerprint
-from decoders.model.target.load import stock_network
+from decoders.model.target_model.load import stock_network
 
 from .models import prompt_ids, save_model, tiny_target
 
@@ -69,7 +69,7 @@ def test_a_damaged_folder_is_one_sentence(folder, tmp_path):
 
 def test_a_hub_id_is_asked_of_the_hub(monkeypatch):
     """org/name reaches from_pretrained unchanged (there is no hub in the tests)."""
-    from decoders.model.target import load as module
+    from decoders.model.target_model import load as module
 
     asked = []
     monkeypatch.setattr(

@@ -87,11 +87,11 @@ def test_a_large_part_is_stored_in_int8(
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_the_command_of_a_training_names_what_its_kind_takes(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("decoders.model.target.load.chosen_device", lambda given: device)
+    monkeypatch.setattr("decoders.model.target_model.load.chosen_device", lambda given: device)
     parser = argparse.ArgumentParser()
     train_all.add(parser)
     given = "--budget 2m --kv-layer 3 --rate 0.02 --draft-vocab 99 --fast --fp32"
-    args = parser.parse_args(given.split())
+    args = parser.parse_args(given.split(), argparse.Namespace(program=["specviz"]))
     made = {part: train_all.command(args, Path("o"), part, 1.5) for part in train_all.worths()}
     sizes = dict[str, tuple[int, int]]()
     for part, words in made.items():

@@ -20,7 +20,7 @@ from decoders.draft_models.vocabularies import Vocabularies
 from decoders.drafters import select_method
 from decoders.drafters.sps import offer_drafter
 from decoders.engine.decoding import Decoding
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.study.look.whatif import ReadRun
 from decoders.study.measure.peers import assistant_of
 from decoders.verifiers.sampling import Chooser

@@ -83,7 +83,7 @@ def test_a_head_that_was_exported_drafts_there_as_here(model, tmp_path):
     """SmolLM2's EAGLE-3 head in both forms: every draft of the server is this engine's, token by token, and so is what
     stood.
     """
-    from decoders.model.target.load import load_target
+    from decoders.model.target_model.load import load_target
     from decoders.parts import export_part
     from decoders.study.look.imported_run import read_again, redraft
 

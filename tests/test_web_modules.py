@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,9 @@ ROOT = Path(__file__).parents[1]
 WIDEST = 120
 HANDLE = "specviz/base/handle.js"  # documents and sets globalThis.specviz
 DYNAMIC = re.compile(r"\bimport\(\s*[\"'](specviz/[^\"']+)[\"']\s*\)")
+COMPUTED = re.compile(r"\bimport\((?!\s*[\"'])")  # of a module whose name is not written there
+TYPES = re.compile(r"/\*\*.*?\*/", re.S)  # they name modules, too, and fetch none
+ENTRY = "specviz/app/main.js"
 EXPORT = re.compile(r"^export (?:async )?(?:function\*?|class|const|let) (\w+)", re.M)
 PASSED_ON = re.compile(r"^export \{([^}]*)\}", re.M)
 PACKED = re.compile(r"\bexport\s*\{([^}]*)\}")  # the exports of a vendored file, with their own names last
@@ -46,9 +49,14 @@ def unresolved_imports(sources: Mapping[str, str]) -> list[str]:
     return wrong
 
 
+def all_imports(source: str) -> list[str]:
+    """Modules that a module imports: at once, and later (``import()``)."""
+    return [*web.imports(source), *DYNAMIC.findall(TYPES.sub("", source))]
+
+
 def circles(sources: Mapping[str, str]) -> list[list[str]]:
     """Modules that import each other, directly or through others."""
-    imports = {name: dict.fromkeys(web.imports(source), 0) for name, source in sources.items()}
+    imports = {name: dict.fromkeys(all_imports(source), 0) for name, source in sources.items()}
     return [*circles_of(imports), *([name] for name, others in imports.items() if name in others)]
 
 
@@ -66,8 +74,7 @@ def globals_set(sources: Mapping[str, str]) -> list[str]:
     return [name for name, source in sources.items() if name != HANDLE and GLOBAL.search(source)]
 
 
-# The rooms from the ground up: at once (``import … from``), a module imports only of its own room and of rooms on
-# floors below; what is fetched later (``import()``) may come from anywhere.
+# The rooms from the ground up: a module imports only of its own room and of rooms on floors below, at once and later.
 FLOORS = (
     ("vendor", "generated"),
     ("base",),
@@ -78,16 +85,18 @@ FLOORS = (
     ("judges",),
     ("attribution", "compare", "dev", "lab", "lesson", "models", "player", "runs", "servers", "whatif"),
     ("opening", "site"),
+    ("app",),
 )
 
 
-def above(sources: Mapping[str, str]) -> list[str]:
-    """Imports of a room that is not on a floor below."""
+def above(sources: Mapping[str, str], imports: Callable[[str], Iterable[str]] = all_imports) -> list[str]:
+    """Imports of a room that is not on a floor below, or that may be of any."""
     floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-    return [
+    computed = [f"{name}: import(…)" for name, source in sources.items() if name != ENTRY and COMPUTED.search(source)]
+    return computed + [
         f"{name}: {other}"
         for name, source in sources.items()
-        for other in web.imports(source)
+        for other in imports(source)
         if (here := web.room(name)) != (there := web.room(other)) and floor[there] >= floor[here]
     ]
 
@@ -112,14 +121,23 @@ def test_no_imports_go_in_a_circle() -> None:
     text = web.modules()["specviz/base/dom.js"]
     circle = with_module('import { x } from "specviz/inspect/tree.js";', "specviz/base/dom.js")
     assert circles(circle) and not circles({**circle, "specviz/base/dom.js": text})
+    assert circles(with_module('const x = () => import("specviz/inspect/tree.js");', "specviz/base/dom.js"))
 
 
 def test_rooms_import_from_floors_below() -> None:
     assert above(web.modules()) == []
     assert {web.room(name) for name in web.modules()} <= {room for rooms in FLOORS for room in rooms}
-    for source in ('import { app } from "specviz/shell/state.js";', 'export { app } from "specviz/shell/state.js";'):
+    for source in (
+        'import { app } from "specviz/shell/state.js";', 'export { app } from "specviz/shell/state.js";',
+        'const { app } = await import("specviz/shell/state.js");',
+    ):  # fmt: skip
         assert above(with_module(source)) == ["specviz/base/wrong.js: specviz/shell/state.js"]
         assert above(with_module(source, "specviz/lab/right.js")) == []
+    assert above(with_module("await import(name);")) == ["specviz/base/wrong.js: import(…)"]
+    assert above(with_module('/** @param {import("specviz/shell/state.js").App} app */')) == []
+    types = {f"specviz/{path.parent.name}/{path.name}": path.read_text("utf-8") for path in web.FOLDER.glob("*/*.d.ts")}
+    del types["specviz/vendor/modules.d.ts"]
+    assert len(types) > 9 and above({**web.modules(), **types}, DYNAMIC.findall) == []
     beside = 'import { Lane } from "specviz/compare/lane.js";'
     assert above(with_module(beside, "specviz/lab/wrong.js")) and not above(with_module(beside, "specviz/compare/x.js"))
 
@@ -185,13 +203,13 @@ def reach(names: Iterable[str]) -> set[str]:
         name = todo.pop()
         if name not in seen:
             seen.add(name)
-            todo += [*web.imports(web.modules()[name]), *DYNAMIC.findall(web.modules()[name])]
+            todo += all_imports(web.modules()[name])
     return seen
 
 
 def test_every_module_is_used() -> None:
-    pages = [name for name in web.modules() if re.search(r"/(page|standalone)\.js$|^specviz/(shell|site|ui)/", name)]
-    assert set(web.modules()) == reach(pages)
+    page = re.compile(r"/(page|standalone)\.js$|^specviz/(app|shell|site|ui)/")
+    assert set(web.modules()) == reach(filter(page.search, web.modules()))
 
 
 def test_a_page_from_disk_carries_what_it_needs_and_no_more() -> None:
@@ -203,8 +221,8 @@ def test_a_page_from_disk_carries_what_it_needs_and_no_more() -> None:
 
 
 def test_the_first_view_waits_for_no_page_but_its_own() -> None:
-    first = web.reachable("specviz/shell/main.js")
-    assert {web.room(name) for name in first} == {"base", "generated", "inspect", "shell", "ui", "vendor"}
+    first = web.reachable(ENTRY)
+    assert {web.room(name) for name in first} == {"app", "base", "generated", "inspect", "shell", "ui", "vendor"}
     assert web.import_map("./web/")["specviz/base/dom.js"].startswith("./web/base/dom.")
 
 

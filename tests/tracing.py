@@ -23,7 +23,7 @@ from rich.table import Table
 
 from decoders import Decoding, Prompt, load_target, methods
 from decoders.engine.recording import Run, describe
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.sweep.bench import Spread
 
 TEXT = (

@@ -9,13 +9,14 @@ from typing import Any
 from decoders.method.part import HEADS, kinds
 from decoders.training import drafter, heads, prompt_tokens
 from decoders.training.data import FileSource
+from decoders.training.head_kinds import lesson_of
 from decoders.training.loop import train
 
 from .models import network, tiny_tokenizer
 from .models import save_model as save_model
 
 HEAD_KINDS: dict[str, Any] = {
-    name: kind.training.opened_lesson()
+    name: lesson_of(name)
     for name, kind in kinds().items()
     if kind.training is not None and kind.training.family == HEADS
 }

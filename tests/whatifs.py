@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from decoders.method.method import Method
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.study.look.run_settings import redraft_method
 from decoders.study.look.whatif import ReadRun, WhatIf, bounded_needs
 from decoders.trace.trace import Trace

@@ -246,6 +246,12 @@ interface PageEvents {
   /** A run could not begin: the sentence. */
   refused: string;
   caution: { reason: string; note: string; lossy: string };
+  /** Please race the run that is shown. */
+  race: undefined;
+  /** Please show the models to choose from; the focus goes back to this element. */
+  models: HTMLElement;
+  /** Please connect a server; the focus goes back to this element. */
+  connect: HTMLElement;
   /** What the lab has was changed. */
   lab: undefined;
 }

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from decoders.errors import UserError
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 
 from .block_network import BlockConfig, BlockNetwork
 from .block_run import visible

@@ -27,7 +27,7 @@ from .functional import ROW, TEXT, ForwardShape, TensorForward
 from .network import DraftModel
 
 if TYPE_CHECKING:
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
 
 MAKER = "decoders.draft_models.functional"
 MOST_ROWS = 64  # of the text, at a time: more run eagerly

@@ -19,7 +19,7 @@ from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, fetch, mark
-from decoders.model.target.target import Tokens
+from decoders.model.target_model.target import Tokens
 from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.sampling import Chooser, drawn_tokens

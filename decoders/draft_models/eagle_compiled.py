@@ -15,7 +15,7 @@ from .eagle_run import EagleRun
 from .functional import LEVEL, ROW, TEXT, ForwardShape
 
 if TYPE_CHECKING:
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
 
 LEVEL_ROWS = 10  # of a level in the check: EAGLE-2's top k
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from decoders.errors import UserError
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 
 from .eagle_head import EagleConfig, EagleHead
 from .fit import CLEARLY, Fit, Trial, about_of, agreement, read_text, rope_of, same_table, shifts, take_best, tensors_of

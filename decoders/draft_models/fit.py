@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from decoders.draft.needs import Needs
 from decoders.errors import UserError
-from decoders.model.target.target import Session, Target
+from decoders.model.target_model.target import Session, Target
 
 from .published import Published
 from .published_fields import ROPE

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from decoders.errors import UserError
 from decoders.model.files.shape import rotaries
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 
 from .eagle_head import EagleConfig
 from .fit import Fit

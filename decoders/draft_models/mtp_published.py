@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from decoders.errors import UserError
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 
 from .fit import Fit, about_of
 from .mtp_head import MtpConfig, MtpHead

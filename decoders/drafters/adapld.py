@@ -32,7 +32,7 @@ from decoders.method.method import Method
 from decoders.model.engines.linear import table_rows
 from decoders.model.state.memory import Context, Memory
 from decoders.model.state.transfer import fetch
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.trace.origins import BRANCH, MAIN, SUCCESSOR
 
 from .pldplus import LAYER, NO_PREDECESSOR, hidden_layer

@@ -20,7 +20,7 @@ from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.prompt.compress import COMPRESSORS, EXTRACTIVE, compress
 from decoders.prompt.pool import Match, PoolIndex, Trie
 from decoders.prompt.prompt import Prompt

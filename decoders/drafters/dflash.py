@@ -17,7 +17,7 @@ from decoders.draft_models.block_network import MOST_BLOCK, BlockConfig, BlockNe
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.method.part import HEADS, Kind, Training
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import load_part
 from decoders.trace.origins import DRAFTER
 from decoders.verifiers.block import BlockVerifier
@@ -64,7 +64,7 @@ KIND = Kind(
     "dflash", "DFlash drafter", BlockConfig, BlockNetwork, partial(block_published.fit, "dflash"),
     Training(
         HEADS, "a DFlash drafter for a target", "a network that drafts a whole block in one forward, for dflash",
-        own=("mlp", "block"), lesson="decoders.training.head_kinds:DFLASH", worth=0.1,
+        own=("mlp", "block"), lesson="blocks", worth=0.1,
         defaults={"draft_vocab": 16384, "positions": 256, "matrix_lr": 0.02},
     ),
 )  # fmt: skip

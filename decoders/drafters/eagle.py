@@ -31,7 +31,7 @@ from decoders.method.method import Method
 from decoders.method.part import HEADS, Kind, Training
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, mark
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import TrainedPart, load_part
 from decoders.trace.origins import DRAFTER, EXPANSION
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
@@ -247,7 +247,7 @@ KIND = Kind(
     "eagle", "EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fit, False),
     Training(
         HEADS, "an EAGLE head for a target", "a head that imitates the target's next states, for eagle and eagle2",
-        own=("mlp", "unroll", "own_states"), lesson="decoders.training.head_kinds:EAGLE", worth=0.2,
+        own=("mlp", "unroll", "own_states"), lesson="next states", worth=0.2,
     ),
     {"eagle": eagle_export.first},
 )  # fmt: skip
@@ -255,7 +255,7 @@ THIRD = Kind(
     "eagle3", "EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fit, True),
     Training(
         HEADS, "an EAGLE-3 head for a target", "a head that reads three of the target's states, for eagle3",
-        own=("mlp", "unroll"), lesson="decoders.training.head_kinds:EAGLE3", worth=0.34,
+        own=("mlp", "unroll"), lesson="three layers", worth=0.34,
     ),
     {form: partial(eagle_export.third, form) for form in ("speculators", "eagle")},
 )  # fmt: skip

@@ -16,7 +16,7 @@ from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.network import DraftConfig, DraftModel, refusal
 from decoders.method.method import Method
 from decoders.method.part import DRAFT_MODELS, Kind, Training
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import TrainedPart
 from decoders.trace.origins import DRAFTER, EXPANSION
 from decoders.verifiers.block import RULE, drawn_verifier

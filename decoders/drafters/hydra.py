@@ -18,7 +18,7 @@ KIND = Kind(
     "hydra", "set of Hydra heads", HeadsConfig, ParallelHeads, partial(heads_published.fit, "hydra"),
     Training(
         HEADS, "Hydra's heads for a target", "heads that also read the tokens drafted before theirs, for hydra",
-        own=(*HEADS_OPTIONS, "prefix"), lesson="decoders.training.head_kinds:HYDRA", worth=0.12,
+        own=(*HEADS_OPTIONS, "prefix"), lesson="grounded heads", worth=0.12,
     ),
     {"hydra": heads_export.hydra},
 )  # fmt: skip

@@ -25,7 +25,7 @@ from decoders.draft.terms import Term
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.model.target.target import SPARE_ROWS
+from decoders.model.target_model.target import SPARE_ROWS
 from decoders.trace.origins import Origin
 
 

@@ -21,7 +21,7 @@ from decoders.draft_models.heads import MOST_HEADS, HeadsConfig, ParallelHeads
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.method.part import HEADS, Kind, Training
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import TrainedPart, find_part, is_part, load_part, read_part
 from decoders.prompt_tokens.design import candidates
 from decoders.verifiers.residual import ResidualVerifier
@@ -104,7 +104,7 @@ KIND = Kind(
     "medusa", "set of Medusa heads", HeadsConfig, ParallelHeads, partial(heads_published.fit, "medusa"),
     Training(
         HEADS, "Medusa's heads for a target", "heads that each guess one token further ahead, for medusa",
-        own=HEADS_OPTIONS, lesson="decoders.training.head_kinds:MEDUSA",
+        own=HEADS_OPTIONS, lesson="parallel heads",
     ),
     {"medusa": heads_export.medusa},
 )  # fmt: skip

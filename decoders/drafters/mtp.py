@@ -24,7 +24,7 @@ from decoders.drafters.eagle import FORWARDS, NODE_TERMS, RULE, SCORED, EagleDra
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.method.part import Kind
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import TrainedPart, find_part, load_part
 from decoders.trace.origins import DRAFTER, EXPANSION
 

@@ -22,7 +22,7 @@ from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import fetch, send
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 
 from .pld import RankedCopier
 

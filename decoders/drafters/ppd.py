@@ -39,7 +39,7 @@ from decoders.method.method import Method
 from decoders.method.part import PROMPT_TOKENS, Kind, Training
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import fetch
-from decoders.model.target.target import SPARE_ROWS, Target
+from decoders.model.target_model.target import SPARE_ROWS, Target
 from decoders.names import DESIGNED, TREE_KINDS
 from decoders.parts import TrainedPart, find_part
 from decoders.prompt_tokens.design import assumed_acceptance, naive_trees, random_trees, trees_for, wide_trees

@@ -25,7 +25,7 @@ from decoders.method.kept import kept_with
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import fetch
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.top_k import top_k
 from decoders.trace.origins import Origin
 

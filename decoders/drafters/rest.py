@@ -22,7 +22,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.kept import kept_with
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.prompt.datastore import DEEPEST, LONGEST, Datastore, open_datastore
 from decoders.prompt.pool import PoolIndex
 from decoders.trace.origins import DATASTORE

@@ -24,7 +24,7 @@ from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.prompt.pool import PoolIndex
 from decoders.trace.origins import DATASTORE, MAIN
 from decoders.verifiers.match import MatchVerifier

@@ -43,8 +43,8 @@ from decoders.model.state.cache import TreeCache
 from decoders.model.state.capture import Capture
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import send
-from decoders.model.target.load import load_target
-from decoders.model.target.target import SPARE_ROWS, Target, Tokens
+from decoders.model.target_model.load import load_target
+from decoders.model.target_model.target import SPARE_ROWS, Target, Tokens
 from decoders.parts import TrainedPart, is_part, load_part
 from decoders.trace import origins
 from decoders.verifiers.block import RULE, drawn_verifier

@@ -24,7 +24,7 @@ from decoders.draft_models.expansion import EXPANSIONS
 from decoders.errors import UserError
 from decoders.method.part import OFFERED
 from decoders.model.state.memory import Context
-from decoders.model.target.target import SPARE_ROWS, Session, Target
+from decoders.model.target_model.target import SPARE_ROWS, Session, Target
 from decoders.parts import TrainedPart, find_part, is_part
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import PromptTrees

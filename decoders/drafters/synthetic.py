@@ -17,7 +17,7 @@ from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.model.target.target import Session, Target
+from decoders.model.target_model.target import Session, Target
 from decoders.trace.origins import Origin
 from decoders.verifiers.match import judged
 

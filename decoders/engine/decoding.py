@@ -24,8 +24,8 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Mark, Passenger, Span, mark, taking_along, wait
-from decoders.model.target.finite import not_finite
-from decoders.model.target.target import SPARE_ROWS, Session, Target
+from decoders.model.target_model.finite import not_finite
+from decoders.model.target_model.target import SPARE_ROWS, Session, Target
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import MatchVerifier, cut_at_stop

@@ -32,7 +32,7 @@ from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.kept import kept_with
 from decoders.model.state.memory import Context
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.names import BASELINE
 
 from .row_costs import RowCosts

@@ -12,7 +12,7 @@ import numpy as np
 
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
-from decoders.model.target.target import Session, Target
+from decoders.model.target_model.target import Session, Target
 
 from .row_costs import forward_times
 

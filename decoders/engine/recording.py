@@ -21,9 +21,9 @@ from decoders.drafters import select_method
 from decoders.method.method import Method
 from decoders.model.engines.linear import machine
 from decoders.model.state.storage import drafter_bytes
-from decoders.model.target.load import versions
-from decoders.model.target.passed_over import passed_over
-from decoders.model.target.target import Target
+from decoders.model.target_model.load import versions
+from decoders.model.target_model.passed_over import passed_over
+from decoders.model.target_model.target import Target
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.trace import metrics

@@ -15,7 +15,7 @@ from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.model.files.shape import ROTARIES
-from decoders.model.target.target import SPARE_ROWS, Session, Target
+from decoders.model.target_model.target import SPARE_ROWS, Session, Target
 from decoders.prompt_tokens.latency import load_latency
 from decoders.trace.speedup import row_line
 

@@ -18,7 +18,7 @@ import numpy as np
 from decoders.draft.draft import Candidates, Draft, Later, Learned, Past, Probe, Scored, Verdict
 from decoders.errors import UserError, first_line
 from decoders.model.state.memory import Context
-from decoders.model.target.target import SPARE_ROWS
+from decoders.model.target_model.target import SPARE_ROWS
 from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.verifier import Verifier, VerifierCard
 

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
 
 owner: ContextVar[str] = ContextVar("owner of what is kept", default="")  # a session of a server; "" where there is one
 MOST_OWNERS = 64  # whoever has not been there for longest loses what is kept

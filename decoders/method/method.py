@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from decoders.draft.needs import Needs
 from decoders.draft.terms import Term
 from decoders.errors import UserError
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.names import UNDER
 from decoders.prompt.prompt import Prompt
 from decoders.trace.origins import MAIN, Origin

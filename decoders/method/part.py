@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from decoders.model.files.shape import ModelShape
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
 
 OFFERED = "drafter"  # a target's companion: the draft model of runs that name none (``Method.offered``)
 DRAFT_MODELS, PROMPT_TOKENS, HEADS = FAMILIES = "draft models", "prompt tokens", "heads"
@@ -42,10 +40,10 @@ class Training:
 
     ``family`` (of ``FAMILIES``) names the training loop and its options, ``own`` those settings of its recipe that not
     every kind of the family has. ``minutes`` is the usual computing time. ``settings`` are passed to the loop as they
-    are. ``lesson`` is what heads learn: a ``decoders.training.heads.HeadKind``, or "module:name" of one. ``varies``
-    names the settings that an experiment may vary between parts. ``defaults`` are settings of its recipe whose default
-    differs from the family's. ``worth`` is its share of a budget for all kinds, beside the others'; the greatest is
-    trained first.
+    are. ``lesson`` is what heads learn, a ``decoders.training.heads.HeadKind``, or the name of one in
+    ``decoders.training.head_kinds``. ``varies`` names the settings that an experiment may vary between
+    parts. ``defaults`` are settings of its recipe whose default differs from the family's. ``worth`` is its share of a
+    budget for all kinds, beside the others'; the greatest is trained first.
     """
 
     family: str
@@ -58,10 +56,6 @@ class Training:
     varies: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     worth: float = 0.08
-
-    def opened_lesson(self) -> Any:
-        """The objective that heads learn by, imported where only its place is named."""
-        return pkgutil.resolve_name(self.lesson) if isinstance(self.lesson, str) else self.lesson
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +76,7 @@ class Kind:
 
 
 _kinds: dict[str, Kind] = {}
+_sources: list[Callable[[], object]] = []  # each registers the kinds of the methods that it knows
 
 
 def register_kind(kind: Kind) -> None:
@@ -89,9 +84,15 @@ def register_kind(kind: Kind) -> None:
     _kinds[kind.name] = kind
 
 
+def register_kinds_from(source: Callable[[], object]) -> None:
+    """Add a function that registers kinds, called before they are listed: the registry of methods stands above."""
+    _sources.append(source)
+
+
 def kinds() -> Mapping[str, Kind]:
     """Kinds of parts by name: those of all registered methods, in their order."""
-    importlib.import_module("decoders.drafters").methods()  # by name: the registry stands above
+    for source in _sources:
+        source()
     return _kinds
 
 

@@ -20,7 +20,7 @@ import torch
 from decoders.folders import read_own, reading, settings_folder, write_json
 from decoders.model.engines.linear import processor_name
 from decoders.model.files.catalog import precision_of
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.trace.speedup import WIDEST
 
 SCHEMA = "speclatency/2"  # 1 timed the forward alone

@@ -17,7 +17,7 @@ from decoders.engine.rows import Recording
 from decoders.errors import first_line
 from decoders.model.files.shape import token_ids
 from decoders.model.state.transfer import Mark, Span, mark
-from decoders.model.target.load import versions
+from decoders.model.target_model.load import versions
 from decoders.prompt.pieces import Pieces
 from decoders.trace import metrics
 from decoders.trace.trace import Trace

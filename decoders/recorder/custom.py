@@ -22,7 +22,7 @@ from decoders.drafters import select_method
 from decoders.engine.recording import Run, describe
 from decoders.errors import UserError
 from decoders.model.files.shape import token_ids
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 

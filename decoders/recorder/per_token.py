@@ -13,7 +13,7 @@ from transformers import LogitsProcessorList, StoppingCriteriaList
 from decoders.draft.draft import Draft, Scored, Verdict, emitted_tokens
 from decoders.engine.decoding import Attempt, Decoding
 from decoders.errors import UserError
-from decoders.model.target.target import Session
+from decoders.model.target_model.target import Session
 from decoders.names import BEHIND_END
 from decoders.verifiers.match import MatchVerifier, cut_behind
 from decoders.verifiers.sampling import Chooser, Sampling, drawn_token

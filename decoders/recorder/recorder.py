@@ -23,7 +23,7 @@ from transformers import StoppingCriteriaList
 from decoders.errors import UserError
 from decoders.model.files.calibration import fingerprint
 from decoders.model.files.shape import ModelShape
-from decoders.model.target.anatomy import decoder_stack
+from decoders.model.target_model.anatomy import decoder_stack
 from decoders.prompt.pieces import Pieces
 from decoders.trace.files import SUFFIX, save
 from decoders.trace.trace import Trace

@@ -11,7 +11,7 @@ from torch import Tensor
 from decoders.draft.draft import Looks
 from decoders.engine.numbers import looked_at
 from decoders.errors import UserError
-from decoders.model.target.anatomy import decoder_stack
+from decoders.model.target_model.anatomy import decoder_stack
 from decoders.trace.trace import Trace
 
 MOST_SCORES = 1 << 28  # of one layer, all heads: attention of a longer text is not read

@@ -21,8 +21,8 @@ import torch
 from decoders.draft.settings import FIXED
 from decoders.drafters import select_method
 from decoders.errors import UserError
-from decoders.model.target.load import versions
-from decoders.model.target.target import Target
+from decoders.model.target_model.load import versions
+from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.study.measure.llama_cpp import PeerLost
 from decoders.study.measure.peers import BESIDE, Peer

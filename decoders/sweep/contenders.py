@@ -19,7 +19,7 @@ from decoders.study.measure.peers import Peer
 from .plan import TRACED, Contender, Measurement, Sample
 
 if TYPE_CHECKING:
-    from decoders.model.target.target import Session, Target
+    from decoders.model.target_model.target import Session, Target
     from decoders.prompt.prompt import Prompt
     from decoders.verifiers.sampling import Sampling
 

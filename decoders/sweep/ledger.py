@@ -15,7 +15,7 @@ from .plan import PLAIN, TRACED, Contender, Failure, Measurement, Outcome, Row, 
 from .timing import REPEATED, find_disturbed
 
 if TYPE_CHECKING:
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
     from decoders.trace.trace import Trace
     from decoders.verifiers.sampling import Sampling
 

@@ -13,7 +13,7 @@ from decoders.drafters import select_method
 from decoders.engine.decoding import Decoding, read_once
 from decoders.method.method import Method
 from decoders.model.files.catalog import format_of
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.study.judge.divergences import DRAWN, LOSSY, Divergence, first_difference, judge_difference, tolerance_of
 from decoders.study.judge.tool_calls import judged_calls

@@ -9,7 +9,7 @@ from typing import TypeVar
 from decoders.drafters.ppd import PpdDrafter
 from decoders.engine.decoding import Decoding
 from decoders.errors import UserError
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import PromptTrees

@@ -1,14 +1,17 @@
-"""Lessons of Medusa's, Hydra's and EAGLE's heads, and of DFlash's drafter."""
+"""Lessons of heads by name: those of Medusa's, Hydra's and EAGLE's heads, and of DFlash's drafter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, no_grad, stack
 
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
+from decoders.errors import UserError
+from decoders.method.part import training_of
 from decoders.model.files.shape import ModelShape
 
 from .block_drafters import Blocks
@@ -56,6 +59,19 @@ class Parallel(HeadKind):
             yield heads.outputs[number](heads.state(number, states, tokens))
 
 
-MEDUSA, HYDRA = Parallel(grounded=False), Parallel(grounded=True)
-EAGLE, EAGLE3 = Eagle(), Eagle3()
-DFLASH = Blocks()
+LESSONS: MappingProxyType[str, HeadKind] = MappingProxyType({
+    "parallel heads": Parallel(grounded=False), "grounded heads": Parallel(grounded=True), "next states": Eagle(),
+    "three layers": Eagle3(), "blocks": Blocks(),
+})  # fmt: skip
+
+
+def lesson_of(kind: str) -> HeadKind:
+    """The lesson that a kind's card declares (``Training.lesson``), itself or by name. Raises UserError for none."""
+    lesson = training_of(kind).lesson
+    found = LESSONS.get(lesson) if isinstance(lesson, str) else lesson
+    if found is None:
+        raise UserError(
+            f"heads of the kind {kind} have no lesson ({lesson!r}): declare a HeadKind on the card, or one of "
+            f"{', '.join(LESSONS)}"
+        )
+    return found

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from decoders.draft_models.network import rotate
 from decoders.model.files.shape import ModelShape
-from decoders.model.target.load import own_attention
+from decoders.model.target_model.load import own_attention
 
 KeysValues = tuple[Tensor, Tensor]
 

@@ -86,7 +86,7 @@ def open_target(args: argparse.Namespace) -> Target:
     """Load the model asked for, or the default one; remembered for ``specviz models``."""
     settle(args.threads)
     from decoders import load_target
-    from decoders.model.target.size import check_room
+    from decoders.model.target_model.size import check_room
 
     source, chosen = model_source(args), options.model_arguments(args)
     chosen.pop("threads", None)
@@ -95,7 +95,7 @@ def open_target(args: argparse.Namespace) -> Target:
     with opening() as progress:
         target = load_target(source, progress=progress, **chosen)
     remember(source, target)
-    from decoders.model.target.passed_over import passed_over, passed_over_words
+    from decoders.model.target_model.passed_over import passed_over, passed_over_words
 
     say(passed_over_words(passed_over(target.model.generation_config)), error=True)
     if target.engines.engine == "compiled" and not target.engines.ready():

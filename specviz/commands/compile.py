@@ -12,7 +12,7 @@ from . import common, options
 
 if TYPE_CHECKING:
     from decoders.model.engines.compiling import Part
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
 
 DESCRIPTION = "Compile a model's forwards, and its draft models', once for this machine; needs a C++ compiler."
 SOME_S = 60  # of a part, at most, on an idle machine

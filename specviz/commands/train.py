@@ -167,11 +167,12 @@ def _train_prompt_tokens(kind: Kind, args: argparse.Namespace) -> int:
 
 
 def _train_heads(kind: Kind, args: argparse.Namespace) -> int:
+    from decoders.training.head_kinds import lesson_of
     from decoders.training.heads import run_of
 
     ours = args.recipe == "ours"
     recipe = options.settings_of(args, HeadRecipe, muon=ours, own_states=ours, fast=args.fast)
-    run = run_of(training_of(kind.name).opened_lesson(), args.states)
+    run = run_of(lesson_of(kind.name), args.states)
     return _train_for(kind, args, run, recipe, _foresaw, lambda drawn: partial(drawn.guess_charts, counted="tokens"))
 
 
@@ -185,7 +186,7 @@ def _train_for(
         return train_units.train_all(args, [kind.name], open_trainings)
     common.settle(args.threads)
 
-    from decoders.model.target.load import load_network
+    from decoders.model.target_model.load import load_network
     from decoders.training.demo.source import source_of
     from decoders.training.loop import train
     from decoders.training.precision import has_bf16_products

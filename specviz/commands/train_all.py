@@ -14,7 +14,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -174,11 +173,11 @@ def _state(out: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 def command(args: argparse.Namespace, out: Path, part: str, minutes: float) -> list[str]:
     """The command of one training."""
-    from decoders.model.target.load import chosen_device
+    from decoders.model.target_model.load import chosen_device
 
     training = training_of(part)
     family = training.family
-    made = [sys.executable, "-m", "specviz.cli", "train", part, "--out", str(out / part), "--best"]
+    made = [*args.program, "train", part, "--out", str(out / part), "--best"]
     made += ["--minutes", f"{minutes:.6g}", "--seed", str(args.seed), "--data", *args.data]
     made += [] if args.model is None else ["--model", args.model]
     made += [] if args.device is None else ["--device", args.device]

@@ -59,7 +59,7 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
     folder = Folder(args.results or RESULTS)
     if folder.path is None:
         raise UserError(f"trainings write checkpoints, and {folder.place} is no folder of a disk: give --results one")
-    from decoders.model.target.load import chosen_device
+    from decoders.model.target_model.load import chosen_device
 
     kind = chosen_device(args.device).split(":")[0]
     device, gpus = worker_device(kind, args.device, apart=workers.on != "processes")

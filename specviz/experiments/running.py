@@ -132,7 +132,7 @@ def _train_parts(session: Session) -> Parts:
 
     A training that fails leaves no folder, and its rows an error.
     """
-    from decoders.model.target.load import stock_network
+    from decoders.model.target_model.load import stock_network
 
     target, planned, cancel = session.target, session.planned, session.cancel
     settings = {v: s for s in planned.settings if (v := variant_of(planned.experiment, s)) is not None}

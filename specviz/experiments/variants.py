@@ -272,7 +272,7 @@ def training(variant: Variant, target: Target, network: Any) -> Generator[int]:
     """Train it step by step (each ``next`` makes one; gives how many are made), then keep it.
 
     Closed before the end, it leaves a checkpoint that the next training goes on from. ``network`` is the target's
-    (``decoders.model.target.load.stock_network``).
+    (``decoders.model.target_model.load.stock_network``).
     """
     from safetensors.torch import load_file
 

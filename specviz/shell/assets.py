@@ -18,7 +18,7 @@ from specviz.views.web import Asset
 
 HERE = Path(__file__).parent
 BASE = "web"
-FIRST, ENTRY = "specviz/shell/early.js", "specviz/shell/main.js"
+FIRST, ENTRY = "specviz/shell/early.js", "specviz/app/main.js"
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import DESCRIPTION
 from specviz.pages.doctor import examination
 from tests import synthetic

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, record
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from tests.stubs import StubDesk, nothing_wrong
 from tests.test_universal import LOOP, network_copy, pair, save_model
 from tests.waiting import expect

@@ -15,8 +15,8 @@ from decoders.draft.needs import Needs
 from decoders.drafters import find_method
 from decoders.engine.decoding import generate
 from decoders.errors import UserError
-from decoders.model.target.self_check import check
-from decoders.model.target.target import Target
+from decoders.model.target_model.self_check import check
+from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.study.measure.stock import StockModel
 

@@ -20,7 +20,7 @@ import torch
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
-from decoders.model.target.target import Session, Target
+from decoders.model.target_model.target import Session, Target
 
 from ..models import prompt_ids
 from .cases import FULL, RECURRENT, Case, cases

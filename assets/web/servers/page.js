@@ -5,7 +5,6 @@ import { plural } from "specviz/base/numbers.js";
 import { stored } from "specviz/base/storage.js";
 import { onInspect, open as openRun } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
-import { current } from "specviz/shell/typed.js";
 import { Field, Slider } from "specviz/ui/field.js";
 import { batch, html, signal } from "specviz/ui/html.js";
 import { Sheet, floating } from "specviz/ui/sheet.js";
@@ -25,6 +24,8 @@ const now = signal(/** @type {ServerConnection | null} */ (null));
 const text = signal("");
 /** @type {HTMLElement | null} */
 let back = null;
+/** The prompt in the editor. @type {() => import("specviz/shell/typed.js").Typed} */
+let current;
 
 /** Sends the prompt, and follows what comes back. */
 async function connect() {
@@ -171,9 +172,11 @@ const Connect = () => html`<${Sheet} title="Connect a server" open=${shown.value
   ${now.value ? html`<${Progress} one=${now.value} />` : html`<${Form} />`}
 </${Sheet}>`;
 
-/** Opens the sheet; the focus goes back to ``opener``. @param {HTMLElement} opener */
-export function open(opener) {
+/** Opens the sheet for what ``prompt`` gives when it is sent; the focus goes back to ``opener``. */
+/** @param {HTMLElement} opener @param {typeof current} prompt */
+export function open(opener, prompt) {
   back = opener;
+  current = prompt;
   if (!document.querySelector(".sv-connect")) floating(html`<${Connect} />`);
   shown.value = true;
 }

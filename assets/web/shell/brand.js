@@ -49,8 +49,8 @@ export function mount({ element, props, watch, trigger }) {
   const mark = h("b", { "aria-hidden": "true" });
   const name = h("span.svp-model");
   const said = h("span.svp-unseen", { role: "status" });
-  /** @type {() => Promise<void>} */
-  const pick = async () => (await import("specviz/models/page.js")).open(pill);
+  /** @type {() => boolean} */
+  const pick = () => emit("models", pill);
   const what = h("span.svp-unseen", "Model: ");
   const pill = h("button.svp-pill", { "aria-haspopup": "dialog", disabled: true, onclick: pick }, mark, what, name);
   const turns = { title: "Light or dark", "aria-label": "Switch between light and dark", onclick: turn };

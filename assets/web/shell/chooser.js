@@ -91,7 +91,6 @@ function Shared() {
 
 /** @param {{ runs: HTMLElement, methods: HTMLElement }} props */
 function RunBar({ runs, methods }) {
-  const race = async () => (await import("specviz/opening/opening.js")).play();
   const edited = editing.value;
   const about = edited ? "Back to the run" : "The prompt, its parameters and settings";
   return html`
@@ -100,7 +99,7 @@ function RunBar({ runs, methods }) {
       aria-expanded=${String(edited)} onClick=${() => (editing.value = !edited)}>✎ <span>Prompt</span></${Hint}>
     <${Held} class="svp-methods" of=${methods} />
     <${Parameters} /><${Versus} />
-    <${Hint} is="button" type="button" class="ui-button svp-race" onClick=${race}
+    <${Hint} is="button" type="button" class="ui-button svp-race" onClick=${() => emit("race")}
       tip="Plain decoding against this run, in five seconds">▶ Race</${Hint}>
     <${Shared} />`;
 }

@@ -1,7 +1,7 @@
 /* The prompt's form, one for Inspect and Compare: what stands in it, undo and redo, and the texts that were typed,
    which this browser keeps while they are typed, so that no other prompt takes their place. */
 
-import { on } from "specviz/base/bus.js";
+import { emit, on } from "specviz/base/bus.js";
 import { closest, h, rested } from "specviz/base/dom.js";
 import { parse, stored } from "specviz/base/storage.js";
 import { inLine } from "specviz/base/text.js";
@@ -129,8 +129,8 @@ const again = computed(() => at.value + 1 < past.value.length);
 /** What one does with a prompt: undo, name, choose another, send it to a server of one's own. */
 function Beside() {
   const items = () => texts.value.map((one, k) => ({ label: named(one), act: () => restore(k) }));
-  /** @type {(event: FieldEvent<HTMLElement>) => Promise<void>} */
-  const connect = async ({ currentTarget }) => (await import("specviz/servers/page.js")).open(currentTarget);
+  /** @type {(event: FieldEvent<HTMLElement>) => unknown} */
+  const connect = ({ currentTarget }) => emit("connect", currentTarget);
   const name = (/** @type {FieldEvent} */ { currentTarget }) => call(currentTarget.value);
   /** @type {(by: -1 | 1, label: string, tip: string, can: boolean) => import("preact").Drawn} */
   const turn = (by, label, tip, can) => html`<${Hint} is="button" type="button" class="ui-button svp-turn"

@@ -99,6 +99,7 @@ interface App {
   session: () => Promise<string>;
   /** by name, what a page that was opened knows */
   pages: Record<string, object>;
-  whatif?: import("specviz/whatif/page.js").WhatIf;
-  lens?: import("specviz/whatif/lens.js").LensView;
+  /** "What if …", once the inspector is drawn; ``reason``: why this run cannot be drafted again, or "" */
+  whatif?: { reason: string; toggle(open?: boolean): void; compare(run: string, method: string): void };
+  lens?: object;
 }

@@ -33,7 +33,7 @@ from decoders.draft_models.mtp_run import MtpRun
 from decoders.draft_models.network import DraftModel
 from decoders.drafters.sps import LanguageModelRun
 from decoders.model.state.memory import Context, Memory
-from decoders.model.target.target import Session, Target
+from decoders.model.target_model.target import Session, Target
 
 DEPTH = 5  # tokens of a draft
 PLACES = 240  # places of all texts together at which drafts are made

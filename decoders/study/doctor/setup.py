@@ -16,7 +16,7 @@ from decoders.draft_models.published import Published
 from decoders.drafters.sps import open_drafter
 from decoders.errors import UserError
 from decoders.method.part import kinds
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.parts import is_part, load_part, own_place, part_folders, read_part
 from decoders.prompt.files import PromptRecord
 from decoders.prompt.prompt import Prompt

@@ -21,7 +21,7 @@ from decoders.engine.decoding import Decoding, Step, generate, read_once
 from decoders.engine.recording import record
 from decoders.errors import UserError, first_line
 from decoders.method.method import Method
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.names import BASELINE, QUICK
 from decoders.prompt.prompt import Prompt
 from decoders.trace.files import load, save

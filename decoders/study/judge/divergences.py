@@ -27,7 +27,7 @@ from decoders.trace.trace import Trace
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
     from decoders.prompt.prompt import Prompt
     from decoders.verifiers.sampling import Sampling
 

@@ -18,7 +18,7 @@ from .divergences import TOLERANCES, first_difference, verdict_on
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
 
 NOT_GREEDY, SAME = "not greedy", "same"
 

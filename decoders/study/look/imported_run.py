@@ -25,7 +25,7 @@ from decoders.engine.recording import recorded_params
 from decoders.errors import UserError
 from decoders.importers.request import Request, Token
 from decoders.importers.request_trace import LOCAL, NOT_RECORDED, trace_of
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.trace import metrics
 from decoders.trace.check import check

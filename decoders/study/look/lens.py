@@ -21,8 +21,8 @@ import torch
 
 from decoders.draft.needs import Needs
 from decoders.errors import UserError
-from decoders.model.target.layer_logits import layer_logits
-from decoders.model.target.target import Target
+from decoders.model.target_model.layer_logits import layer_logits
+from decoders.model.target_model.target import Target
 
 from .run_settings import check_step
 from .whatif import ReadRun

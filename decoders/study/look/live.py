@@ -23,7 +23,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.guard import GuardedDrafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.trace.trace import Trace
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Sampling

@@ -16,7 +16,7 @@ from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Chooser, Sampling
 
 if TYPE_CHECKING:
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
 
 SHAPE = ("family", "layers", "heads", "hidden", "vocab")
 

@@ -17,7 +17,7 @@ from decoders.engine.recording import record
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.method.plugins import Unusable
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 from decoders.trace.trace import Trace

@@ -14,7 +14,7 @@ from decoders.drafters import select_method
 from decoders.engine.recording import Run
 from decoders.errors import UserError
 from decoders.method.method import Method
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.names import USUAL
 from decoders.prompt.prompt import Prompt
 from decoders.trace.trace import Trace

@@ -41,7 +41,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, wait
-from decoders.model.target.target import Session, Target
+from decoders.model.target_model.target import Session, Target
 from decoders.prompt.codec import of_trace, pool_is_partial
 from decoders.prompt.prompt import Pool, Prompt, Segment
 from decoders.trace.trace import Trace

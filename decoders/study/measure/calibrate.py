@@ -18,7 +18,7 @@ from decoders.drafters import find_method
 from decoders.engine.decoding import generate
 from decoders.errors import UserError
 from decoders.model.files.calibration import Calibration
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.names import QUICK, USUAL
 from decoders.prompt.prompt import Prompt
 

@@ -16,7 +16,7 @@ from decoders.draft.tree import DraftTree
 from decoders.draft_models.heads import ParallelHeads
 from decoders.engine.decoding import generate
 from decoders.errors import UserError
-from decoders.model.target.target import SPARE_ROWS, Session, Target
+from decoders.model.target_model.target import SPARE_ROWS, Session, Target
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 from decoders.prompt_tokens.tokens import PromptTokens

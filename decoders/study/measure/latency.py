@@ -18,7 +18,7 @@ from decoders.engine.decoding import Decoding
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.model.state.transfer import wait
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.prompt_tokens.design import assumed_acceptance, split_trees
 from decoders.prompt_tokens.latency import Latency, Setup, load_latency, save_latency

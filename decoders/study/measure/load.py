@@ -19,8 +19,8 @@ from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 from decoders.folders import read_own, settings_folder, write_json
 from decoders.model.state.transfer import wait
-from decoders.model.target.target import Session, Target
-from decoders.model.target.together import check_together, score_together
+from decoders.model.target_model.target import Session, Target
+from decoders.model.target_model.together import check_together, score_together
 from decoders.prompt_tokens.latency import Setup
 from decoders.trace.load import Cell, Load
 from decoders.verifiers.match import MatchVerifier

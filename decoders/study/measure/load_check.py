@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from decoders.model.target.target import Target
+from decoders.model.target_model.target import Target
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 from decoders.trace.load import Load, at_batches

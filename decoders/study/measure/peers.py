@@ -23,7 +23,7 @@ from .llama_cpp import LlamaCpp
 from .stock import Generation, StockModel
 
 if TYPE_CHECKING:
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
 
 GENERATE, LOOKUP = "generate()", "generate() prompt lookup"
 ASSISTED, STATIC = "generate() assisted", "generate() static cache, compiled"
@@ -94,7 +94,7 @@ def assistant_of(target: Target, params: Any) -> Any:
     drafter: Any = method.build(target, params)
     run = drafter.run
     if isinstance(run, LanguageModelRun):
-        from decoders.model.target.load import load_network
+        from decoders.model.target_model.load import load_network
 
         if run.words is not None:
             raise UserError(

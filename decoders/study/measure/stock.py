@@ -17,7 +17,7 @@ from decoders.model.engines import kernel
 from decoders.model.engines.kernel_forward import round_target
 from decoders.model.files.shape import ModelShape
 from decoders.model.state.transfer import wait
-from decoders.model.target.load import load_network, own_attention
+from decoders.model.target_model.load import load_network, own_attention
 
 IN_DOUBLE, BY_KERNELS = {"sdpa": "sdpa_in_double", "eager": "eager_in_double"}, "sdpa_by_kernels"
 

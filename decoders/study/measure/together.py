@@ -14,8 +14,8 @@ from decoders.engine.decoding import Decoding
 from decoders.engine.row_costs import Curve, RowCosts
 from decoders.method.method import Method
 from decoders.model.state.transfer import wait
-from decoders.model.target.target import Session, Target
-from decoders.model.target.together import check_together, score_together
+from decoders.model.target_model.target import Session, Target
+from decoders.model.target_model.together import check_together, score_together
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
 

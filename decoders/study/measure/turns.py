@@ -9,7 +9,7 @@ from decoders.engine.decoding import generate
 from decoders.names import BASELINE
 
 if TYPE_CHECKING:
-    from decoders.model.target.target import Target
+    from decoders.model.target_model.target import Target
     from decoders.prompt.prompt import Prompt
 
 

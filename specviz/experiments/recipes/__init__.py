@@ -15,12 +15,13 @@ A recipe's fields are those of ``Experiment``; what it leaves out stands in its 
 
 A printed number may have its ±, as in ``"1.46 ± 0.27"``.
 
-Functions and values of Python are named by module and name, as in ``measure = "recipes.casd:lookups"``.
+Functions and values of Python are named by module and name, as in ``measure = "recipes.casd:lookups"``: of a file here,
+or of ``SHARED``.
 """
 
 from __future__ import annotations
 
-import pkgutil
+import importlib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -29,10 +30,12 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
+from specviz.experiments import guesses, known_quotes, values
 from specviz.experiments.experiment import PAPERS, Axis, Experiment, Line, PaperSeries
 from specviz.experiments.quantities import Quantity, near
 
 DRAWN = "The figure's values are drawn in the paper, not printed."
+SHARED = {"guesses": guesses, "known_quotes": known_quotes, "values": values}
 
 
 @cache
@@ -84,7 +87,8 @@ def _plain(value: Any) -> Any:
 
 
 def _python(name: str) -> Any:
-    return pkgutil.resolve_name(f"specviz.experiments.{name}")
+    module, _, attribute = name.removeprefix("recipes.").partition(":")
+    return getattr(SHARED.get(module) or importlib.import_module(f"{__name__}.{module}"), attribute)
 
 
 def _axis(param: str, axis: Mapping[str, Any]) -> Axis:

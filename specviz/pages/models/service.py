@@ -111,13 +111,13 @@ class Models(Service):
         from torch import device
 
         from decoders.model.engines.rounding import weights_for
-        from decoders.model.target.load import chosen_device, chosen_dtype
+        from decoders.model.target_model.load import chosen_device, chosen_dtype
 
         where = device(chosen_device(self.desk.device))
         return list(weights_for(where, chosen_dtype(self.desk.dtype, where)))
 
     def _check_fits(self, model: str, weights: str) -> None:
-        from decoders.model.target.size import check_room
+        from decoders.model.target_model.size import check_room
 
         desk = self.desk
         check_room(model, dtype=desk.dtype, device=desk.device, weights=weights, engine=desk.engine)

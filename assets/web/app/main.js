@@ -1,4 +1,5 @@
-/* The app's entry: what is drawn before Gradio is there, and what is fetched when there is time. */
+/* The app's entry, above all rooms: what is drawn before Gradio is there, what other rooms are asked for, and what is
+   fetched when there is time. */
 
 import { on } from "specviz/base/bus.js";
 import { closest, h, must } from "specviz/base/dom.js";
@@ -55,6 +56,12 @@ on("inspector", async (inspector) => {
   const { JudgesTab } = await import("specviz/judges/page.js");
   new JudgesTab(inspector);
 });
+on("models", async (opener) => (await import("specviz/models/page.js")).open(opener));
+on("connect", async (opener) => {
+  const { current } = await import("specviz/shell/typed.js");
+  (await import("specviz/servers/page.js")).open(opener, current);
+});
+on("race", async () => (await import("specviz/opening/opening.js")).play());
 
 /** Fetches the other pages' modules one after another while nothing else is to be done, so that a tab opens at once. */
 async function fetchPages() {
