@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from decoders.draft_models.other_vocabulary import (
 )
 from decoders.draft_models.vocabularies import Vocabularies
 from decoders.errors import UserError
+from decoders.folders import typed_path
 from decoders.method.method import Method
 from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, Training
 from decoders.model.engines.static import ROWS, Rows
@@ -316,7 +316,7 @@ def build(target: Target, params: SpsParams) -> ModelDrafter:
 
 def _running(target: Target, source: str | None, across: str = TEXT) -> Any:
     """A draft model at work: a trained part (that of the target where no source is given), or a causal LM."""
-    if source is None or is_part(Path(source).expanduser()):
+    if source is None or is_part(typed_path(source)):
         model, rotary = load_part(target, PART.kind.name, source), target_rotary(target.stack)
         return DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
     drafter = open_drafter(target, source, other=True)
