@@ -62,6 +62,31 @@ def wide(sources: Mapping[str, str]) -> list[str]:
     ]
 
 
+ELEMENT = re.compile(r"""\bh\(\s*["'`]\w+([.#][^"'`]*)""")  # h("p.ui-soft.svj-visited")
+CLASS = re.compile(r"""\bclass(?:Name)?\s*(?:[=:]|\?\?=)\s*(?:\$\{\s*)?["'`]([^"'`]*)""")
+CLASS_LIST = re.compile(r"classList\.(?:add|toggle)\(([^()]*)")
+LOOKED_FOR = re.compile(r"`\.([\w-]+-)\$\{")  # `.svc-${name}`: every name in quotation marks may be meant
+
+
+def classes_set(source: str) -> set[str]:
+    """Class names that a module's elements are given, but for those with a computed part."""
+    texts = [re.sub(r"#[\w-]+", "", text).replace(".", " ") for text in ELEMENT.findall(source)]
+    texts += CLASS.findall(source)
+    texts += (text for given in CLASS_LIST.findall(source) for text in re.findall(r"[\"'`]([^\"'`]*)", given))
+    words = (word for text in texts for word in re.sub(r"\$\{[^}]*\}?", "$", text).split())
+    return {word for word in words if re.fullmatch(r"[a-z]+-[\w-]*\w", word)}
+
+
+def unknown_classes(sources: Mapping[str, str], sheets: Iterable[str], tests: Iterable[str] = ()) -> dict[str, str]:
+    """Class names that no stylesheet knows, and no selector and no test looks for, each with its module."""
+    known = {name for sheet in sheets for name in re.findall(r"\.([\w-]+)", sheet)}
+    bare = "\n".join(ELEMENT.sub("", source) for source in sources.values())
+    known |= {name for text in (bare, *tests) for name in re.findall(r"\.([\w-]+)", text)}
+    for prefix in LOOKED_FOR.findall(bare):
+        known |= {prefix + name for name in re.findall(r"[\"'`]([\w-]+)[\"'`]", bare)}
+    return {name: module for module, source in sources.items() for name in sorted(classes_set(source) - known)}
+
+
 def globals_set(sources: Mapping[str, str]) -> list[str]:
     return [name for name, source in sources.items() if name != HANDLE and GLOBAL.search(source)]
 
@@ -163,6 +188,16 @@ def puzzling(sources: Mapping[str, str]) -> list[str]:
     lines = [(name, line.strip()) for name, source in sources.items() for line in source.splitlines()]
     code = [(name, line.split(" // ")[0]) for name, line in lines if not line.startswith(("/*", "*", "//"))]
     return [f"{name}: {line}" for name, line in code if any(words in line.lower() for words in PUZZLING)]
+
+
+def test_classes_of_elements_are_known_to_a_stylesheet() -> None:
+    sources = {name: source for name, source in web.modules().items() if name not in web.VENDORED}
+    sheets = [path.read_text(encoding="utf-8") for path in web.FOLDER.rglob("*.css")]
+    tests = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("*.py") if path != Path(__file__)]
+    assert unknown_classes(sources, sheets, tests) == {}
+    module = 'h("p.ui-soft.sv-a#sv-b", h("i", { class: `sv-c sv-d-${n}` })); root.querySelector(".sv-e"); '
+    module += 'part = (n) => `.sv-f-${n}`; part("g"); html`<b class="sv-e sv-f-g">`; one.classList.toggle("sv-h", on)'
+    assert unknown_classes({"m": module}, [".ui-soft {}"]) == dict.fromkeys(("sv-a", "sv-c", "sv-h"), "m")
 
 
 def test_words_that_puzzled_readers_are_gone() -> None:
