@@ -41,7 +41,7 @@ from decoders.model.engines.static import ROWS, Rows
 from decoders.model.state.attention import Masks
 from decoders.model.state.cache import TreeCache
 from decoders.model.state.capture import Capture
-from decoders.model.state.memory import Context
+from decoders.model.state.memory import Context, ReadingStopped
 from decoders.model.state.transfer import send
 from decoders.model.target.load import load_target
 from decoders.model.target.target import SPARE_ROWS, Target, Tokens
@@ -133,6 +133,8 @@ class LanguageModelRun:
             if stop == context.length:
                 self.cache.keep()
                 return logits[-1]
+            if context.is_cancelled:
+                raise ReadingStopped
             have = stop
 
     @torch.inference_mode()
@@ -189,7 +191,7 @@ class SharedTokensRun(LanguageModelRun):
 
     def read(self, context: Context) -> Float[Tensor, " vocab"]:
         ids = self.words.token_by_token(context.tokens.tolist(), context.prompt_length)
-        return super().read(AssistantText.of(ids))  # type: ignore[arg-type]
+        return super().read(AssistantText.of(ids, context))  # type: ignore[arg-type]
 
     def extend(self, tokens: Tokens, parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
         if isinstance(tokens, Tensor):

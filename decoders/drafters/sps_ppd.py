@@ -23,7 +23,7 @@ from decoders.draft_models.expansion import EXPANSIONS
 from decoders.errors import UserError
 from decoders.folders import typed_path
 from decoders.method.part import OFFERED
-from decoders.model.state.memory import Context
+from decoders.model.state.memory import Context, ReadingStopped
 from decoders.model.target.target import SPARE_ROWS, Session, Target
 from decoders.parts import TrainedPart, find_part, is_part
 from decoders.prompt_tokens.tokens import PromptTokens
@@ -99,7 +99,8 @@ class PromptedRun(LanguageModelRun):
         session = self._follow(context, 0)
         if context.length - session.cache.length > MOST_PENDING:
             self._forget(0)
-            session.prefill(context.tokens.tolist())
+            if not session.prefill(context.tokens.tolist(), stops=lambda *_: context.is_cancelled):
+                raise ReadingStopped
 
     @torch.inference_mode()
     def chain(self, context: Context, depth: int, choose: Choose) -> Chain:
