@@ -43,7 +43,7 @@ class Guard:
     own: str
 
     def call(self, duty: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call the function. Its own UserError and the end of a cancelled run stay; any other error becomes the plug-in's."""
+        """Call the function. Its own UserError and a run's cancelling stay; any other error becomes the plug-in's."""
         started = time.perf_counter()
         try:
             return function(*arguments)
