@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from specviz import words
 from specviz.views import web
 
 from .test_house import circles as circles_of
@@ -178,6 +179,16 @@ def test_variables_of_styles_are_set_somewhere() -> None:
     assert unset(styles, web.modules().values()) == set()
     assert unset([":root { --sv-a: 1 }", "p { color: var(--sv-b); top: var(--sv-a); left: var(--sv-c) }"],
                  ["h({ style: `--sv-c: ${x}` })"]) == {"--sv-b"}  # fmt: skip
+
+
+def test_signs_for_what_cannot_be_seen_are_the_figures_own() -> None:
+    """The page and the exported player draw them without a word from Python, so each has its own table."""
+    source = web.modules()["specviz/base/text.js"]
+    (table,) = re.findall(r"const GLYPHS = (\{.*\});", source)
+    (pattern,) = re.findall(r"const UNSEEN =\s*/(.*)/g;", source)
+    assert json.loads(table) == words.SIGNS
+    signs = [chr(code) for code in range(0x10000)]
+    assert [bool(re.match(pattern, sign)) for sign in signs] == [bool(words.UNSEEN.match(sign)) for sign in signs]
 
 
 PUZZLING = ("losing offers", "score heat", "copied from nowhere", "comes along", "came true", "min_run, tokens")
