@@ -45,7 +45,7 @@ from specviz.server.routes import FORMATS
 from specviz.server.users import Users, hash_password, write_users
 
 from . import synthetic
-from .hostile import BEGIN, BROWSER, MCP, MCP_HEADERS, Known, Request, Route, files, multipart, requests
+from .hostile import BEGIN, BROWSER, MCP, MCP_HEADERS, Contents, Request, Route, files, multipart, requests
 from .stubs import StubDesk, app_of, gallery_desk
 from .waiting import WAIT_S
 
@@ -164,7 +164,7 @@ async def answer_to(app: FastAPI, sent: Request) -> Answer:
     return answer
 
 
-class Logged(logging.Handler):
+class ErrorLog(logging.Handler):
     """Errors that the app caught and logged."""
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class Form:
     def __init__(self, label: str, desk: Any, users: Users | None = None, root: str = "") -> None:
         self.label, self.desk, self.users = label, desk, users
         self.app = app_of(desk, users, assistants=True, root_path=root)
-        self.known = Known(session=ANN if users else "", mcp=BEGUN)
+        self.known = Contents(session=ANN if users else "", mcp=BEGUN)
         self.session, self.begun = "", ""  # stand for ANN and BEGUN, so that requests are the same ones in each run
 
     async def send(self, sent: Request) -> Answer:
@@ -222,7 +222,7 @@ class Fuzz:
     def __init__(self, folder: Path, model: bool = True) -> None:
         self.seen: dict[str, Counter[int]] = {}
         self.failures: list[tuple[str, Request, int, str]] = []
-        self.logged = Logged()
+        self.logged = ErrorLog()
         write_users(folder / "users", {"ann": HASH})
         users = Users(folder / "users")
         no_limits = {"asks": "0", "runs": "0"}
@@ -256,7 +256,7 @@ class Fuzz:
                 ends = [(left - first * len(asks)) * end // sum(weights) for end in accumulate(weights, initial=0)]
                 for (form, route), (begin, end) in zip(asks, pairwise(ends), strict=True):
                     share = first + end - begin
-                    for sent in drawn(requests(route, form.known), share, f"{number} {form.label} {route}"):
+                    for sent in draw_values(requests(route, form.known), share, f"{number} {form.label} {route}"):
                         self.count(f"{form.label}: {route}", sent, await form.send(sent))
         finally:
             logging.getLogger().removeHandler(self.logged)
@@ -267,7 +267,7 @@ class Fuzz:
         button = next(part["id"] for part in config["components"] if part["props"].get("elem_id") == event)
         index = next(part["id"] for part in config["dependencies"] if part["targets"] == [[button, "upload"]])
         route, kind = f"{form.label}: {OPENED} ({event})", "multipart/form-data; boundary=x"
-        for data in drawn(files(), count, number):
+        for data in draw_values(files(), count, number):
             sent = Request("POST", OPENED, (), data)
             body = multipart("a.spectrace", data)
             answer = await form.ask("POST", "/gradio_api/upload", body, **{"content-type": kind})
@@ -329,7 +329,7 @@ def model_desk() -> Any:
     return desk
 
 
-def drawn(strategy: st.SearchStrategy[Any], count: int, number: str) -> list[Any]:
+def draw_values(strategy: st.SearchStrategy[Any], count: int, number: str) -> list[Any]:
     """Values of a strategy, the same ones for the same ``number``."""
     values: list[Any] = []
 

@@ -82,8 +82,8 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What an application has: runs, ids of other things, its assistant's tools, and who may ask.
+class Contents:
+    """Contents of an application: runs, ids of other things, its assistant's tools, and who may ask.
 
     ``session`` is the cookie of a user who is signed in, ``mcp`` the id of a session of the assistant's protocol.
     """
@@ -123,7 +123,7 @@ class Request:
 
 
 def fitting(
-    schema: Mapping[str, Any], schemas: Mapping[str, Any], known: Known, depth: int = 0
+    schema: Mapping[str, Any], schemas: Mapping[str, Any], known: Contents, depth: int = 0
 ) -> st.SearchStrategy[Any]:
     """JSON that fits a schema, more or less; texts are often ids that are ``known``, or a file's."""
 
@@ -174,7 +174,7 @@ def replace(value: Any, place: tuple[Any, ...], part: Any) -> Any:
 
 
 @st.composite
-def bent(draw: st.DrawFn, value: Any) -> Any:
+def bend(draw: st.DrawFn, value: Any) -> Any:
     """JSON with a part of it replaced by one that does not fit."""
     odd = draw(st.sampled_from(ODD_VALUES))
     found = list(places(value))
@@ -185,14 +185,14 @@ def bent(draw: st.DrawFn, value: Any) -> Any:
 
 
 @st.composite
-def bodies(draw: st.DrawFn, route: Route, known: Known) -> bytes:
+def bodies(draw: st.DrawFn, route: Route, known: Contents) -> bytes:
     """JSON that fits, or fits but for a part, or lacks parts, or bytes that are no JSON."""
     how = draw(st.sampled_from(("fits", "fits", "bent", "bent", "bent", "lacks", "raw", "cut")))
     if how == "raw":
         return draw(st.one_of(st.sampled_from(RAW_BODIES), st.binary(max_size=60)))
     value = draw(messages(known) if route.template == MCP else fitting(route.body or {}, route.schemas, known))
     if how == "bent":
-        value = draw(bent(value))
+        value = draw(bend(value))
     if how == "lacks" and isinstance(value, dict):
         value = {name: part for name, part in value.items() if draw(st.booleans())}
     text = json.dumps(value).encode()  # NaN and Infinity stay as they are, and so do halves of surrogate pairs
@@ -200,7 +200,7 @@ def bodies(draw: st.DrawFn, route: Route, known: Known) -> bytes:
 
 
 @st.composite
-def messages(draw: st.DrawFn, known: Known) -> Any:
+def messages(draw: st.DrawFn, known: Contents) -> Any:
     """A message of the assistant's protocol: mostly a call of a tool."""
     method = draw(st.sampled_from(("tools/call",) * 6 + MESSAGES))
     about: dict[str, Any] = dict(BEGIN["params"]) if method == "initialize" else {}
@@ -244,9 +244,9 @@ def files(draw: st.DrawFn) -> bytes:
     data = draw(st.sampled_from(samples()))
     how = draw(st.sampled_from(("whole", "bent", "bent", "bent", "bent", "bytes", "cut", "twice", "utf-16", "zipped")))
     if how == "bent" and data.startswith(b"PK\x03"):
-        return draw(bent_zip(data))
+        return draw(bend_zip(data))
     if how == "bent":
-        return draw(bent_lines(data))
+        return draw(bend_lines(data))
     if how == "bytes" and data:
         at, byte = draw(st.integers(0, len(data) - 1)), draw(st.integers(0, 255))
         return data[:at] + bytes([byte]) + data[at + 1 :]
@@ -254,18 +254,18 @@ def files(draw: st.DrawFn) -> bytes:
         return data[: draw(st.integers(0, len(data)))]
     if how == "utf-16":
         return data.decode("latin-1").encode("utf-16")
-    return zipped({"trace.json": data}) if how == "zipped" else data * 2 if how == "twice" else data
+    return pack_zip({"trace.json": data}) if how == "zipped" else data * 2 if how == "twice" else data
 
 
 @st.composite
-def bent_lines(draw: st.DrawFn, data: bytes) -> bytes:
+def bend_lines(draw: st.DrawFn, data: bytes) -> bytes:
     """Text of which a line, or the whole where that is one JSON value, has another part."""
     text = data.decode("utf-8", "replace")
     lines = [text] if text.lstrip()[:1] in ("{", "[") and text.count("\n{") == 0 else text.split("\n")
     number = draw(st.integers(0, len(lines) - 1))
     head, sign, line = lines[number].partition("data: ") if "data: " in lines[number] else ("", "", lines[number])
     try:
-        line = json.dumps(draw(bent(json.loads(line))))
+        line = json.dumps(draw(bend(json.loads(line))))
     except (ValueError, RecursionError):
         words = line.split(" ")
         words[draw(st.integers(0, len(words) - 1))] = str(draw(st.sampled_from(ODD_VALUES)))[:LONG]
@@ -275,24 +275,24 @@ def bent_lines(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 @st.composite
-def bent_zip(draw: st.DrawFn, data: bytes) -> bytes:
+def bend_zip(draw: st.DrawFn, data: bytes) -> bytes:
     """A recorded run in whose file a value is another, a cell or a whole column, or a part is not there."""
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
         parts = {name: packed.read(name) for name in packed.namelist()}
     name = draw(st.sampled_from(("trace.json",) * 3 + tuple(parts)))
     if draw(st.integers(0, 9)) == 0:
         del parts[name]
-        return zipped(parts)
+        return pack_zip(parts)
     value = json.loads(parts[name])
     if draw(st.integers(0, 9)) == 0 and name != "trace.json":  # all of a table's rows: their columns stay equally long
         value = {key: column[:-1] for key, column in value.items()}
     else:
-        value = draw(bent(value))
+        value = draw(bend(value))
     parts[name] = json.dumps(value).encode()
-    return zipped(parts)
+    return pack_zip(parts)
 
 
-def zipped(parts: Mapping[str, bytes]) -> bytes:
+def pack_zip(parts: Mapping[str, bytes]) -> bytes:
     """A zip of some parts."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -316,7 +316,7 @@ def uploads() -> st.SearchStrategy[bytes]:
 @st.composite
 def fields(draw: st.DrawFn, route: Route) -> bytes:
     """A route's form fields, or no field at all."""
-    value = draw(fitting(route.body or {}, route.schemas, Known()))
+    value = draw(fitting(route.body or {}, route.schemas, Contents()))
     names = list(value) if isinstance(value, dict) else draw(st.lists(st.sampled_from(FIELDS), max_size=4))
     parts = [f'--x\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{draw(st.sampled_from(NAMES))}\r\n'
              for name in names]  # fmt: skip
@@ -327,9 +327,9 @@ def fields(draw: st.DrawFn, route: Route) -> bytes:
 
 
 @st.composite
-def requests(draw: st.DrawFn, route: Route, known: Known) -> Request:
+def requests(draw: st.DrawFn, route: Route, known: Contents) -> Request:
     """A request to a route of an application that has what is ``known``."""
-    odd = st.one_of(st.sampled_from(NAMES), st.sampled_from(ODD_NAMES), st.text(max_size=9).map(quoted))
+    odd = st.one_of(st.sampled_from(NAMES), st.sampled_from(ODD_NAMES), st.text(max_size=9).map(quote_text))
     names = st.one_of(known.ids(), known.ids(), odd)
     target = ""
     for part in route.template.split("{"):
@@ -337,11 +337,11 @@ def requests(draw: st.DrawFn, route: Route, known: Known) -> Request:
         target += (draw(names) + rest) if closed else name
     if draw(st.integers(0, 19)) == 0:
         target = draw(st.sampled_from(("/", "//", "/./", "/%00", ""))) + target.strip("/") + draw(names)
-    values = st.one_of(names, st.sampled_from(ODD_VALUES).map(lambda value: quoted(str(value)[:LONG])))
+    values = st.one_of(names, st.sampled_from(ODD_VALUES).map(lambda value: quote_text(str(value)[:LONG])))
     asked = []
     for name, schema in route.query.items():
         if draw(st.booleans()):
-            fit = fitting(schema, route.schemas, known).map(lambda value: quoted(str(value)[:LONG]))
+            fit = fitting(schema, route.schemas, known).map(lambda value: quote_text(str(value)[:LONG]))
             asked.append(f"{name}={draw(st.one_of(fit, values))}")
     if draw(st.integers(0, 9)) == 0:
         asked.append(draw(st.sampled_from(("&&", "=", "%", "a[]=1", "tab=%3F", "x" * LONG))))
@@ -370,7 +370,7 @@ def requests(draw: st.DrawFn, route: Route, known: Known) -> Request:
     return Request(method, target or "/", tuple(headers), body, draw(st.sampled_from(clients)), pieces, cut)
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     return quote(text.encode("utf-8", "surrogatepass"), safe="/")
 
 

@@ -51,13 +51,16 @@ class Blocks(gr.Blocks):
     """Gradio's page; data that does not fit its components is the sender's mistake."""
 
     async def preprocess_data(self, block_fn: Any, *inputs: Any, **named: Any) -> Any:
-        if block_fn.fn is None and (unfit := _unfit.get()) is not None:  # an event of the browser alone
-            unfit.append(NO_ENDPOINT)
+        unfit = _unfit.get()
+        if block_fn.fn is None:  # an event of the browser alone
+            if unfit is not None:
+                unfit.append(NO_ENDPOINT)
+            raise gr.Error(NO_ENDPOINT, print_exception=False)
         try:
             return await super().preprocess_data(block_fn, *inputs, **named)
         except (ValueError, gr.Error) as error:
             log.info("an event's data was refused", exc_info=error)
-            if (unfit := _unfit.get()) is not None:
+            if unfit is not None:
                 unfit.append("The fields that were sent are not those of the form: load the page again.")
             raise gr.Error("The fields do not fit the form.", print_exception=False) from error
 
