@@ -34,6 +34,23 @@ ASSETS = next((folder for folder in [ROOT / "specviz_assets"] if folder.is_dir()
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"  # how the text begins that stands for a large file
 
 
+def typed_path(text: str | Path) -> Path:
+    """The path that a user typed, its ``~`` replaced. Raises UserError for a text that no file can be called by.
+
+    >>> str(typed_path("models/own"))
+    'models/own'
+    """
+    try:
+        path = Path(text).expanduser()
+        path.resolve().exists()
+    except (OSError, RuntimeError, ValueError) as fault:
+        shown = f"{str(text)[:40]} …" if len(str(text)) > 40 else str(text)
+        raise UserError(
+            f"{shown!r} cannot be a path ({why(fault).rstrip('.')}): give that of a file or folder on this machine"
+        ) from None
+    return path
+
+
 def pointer_words(file: Path | None = None, data: bytes | None = None) -> str | None:
     """A sentence for a file that is only a Git LFS pointer, by its first bytes; None for any other."""
     if data is None:

@@ -26,7 +26,7 @@ from decoders.model.engines.linear import pack, pack_if_faster, packable
 from decoders.model.files.catalog import SHIPPED, current_key, shipped_key
 
 from .errors import UserError
-from .folders import ASSETS, replacing, write_bytes
+from .folders import ASSETS, replacing, typed_path, write_bytes
 
 if TYPE_CHECKING:
     from decoders.model.target_model.target import Target
@@ -265,7 +265,7 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
 
     Loaded once per target. Raises UserError for a part that is missing, damaged or of another target or kind.
     """
-    place = find_part(target.key, kind) if folder is None else Path(folder).expanduser()
+    place = find_part(target.key, kind) if folder is None else typed_path(folder)
     if place is None:
         raise UserError(str(missing_part(target, kind)))
     if (fit := kinds()[kind].published) is not None and not is_part(place):
@@ -307,7 +307,7 @@ def keep_published(target: Target, place: str) -> tuple[Part, Path]:
 
     Raises UserError as ``load_part`` does.
     """
-    folder = Path(place).expanduser()
+    folder = typed_path(place)
     if is_part(folder):
         part = read_part(folder)
         load_part(target, part.kind, folder)
@@ -335,7 +335,7 @@ def export_part(
     """
     from safetensors.torch import save_file
 
-    source = Path(place).expanduser() if place not in kinds() or is_part(Path(place)) else find_part(target.key, place)
+    source = typed_path(place) if place not in kinds() or is_part(Path(place)) else find_part(target.key, place)
     if source is None:
         raise UserError(str(missing_part(target, place)))
     part = read_part(source)

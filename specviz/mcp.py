@@ -76,7 +76,11 @@ def routes_of(server: MCPServer) -> list[Any]:
 
 
 class SessionOwner:
-    """ASGI wrapper: names the signed-in user to the protocol's library, which gives a session to nobody else."""
+    """ASGI wrapper: names the signed-in user to the protocol's library, which gives a session to nobody else.
+
+    A stream that is opened again begins anew: no events are stored, and the library answers nothing where it is asked
+    for those behind a last one.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -84,7 +88,8 @@ class SessionOwner:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if name := user_of(Request(scope)):
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
-        await self.app(scope, receive, send)
+        headers = [header for header in scope["headers"] if header[0].lower() != b"last-event-id"]
+        await self.app({**scope, "headers": headers}, receive, send)
 
 
 class Tools:

@@ -1,9 +1,14 @@
-"""Hostile requests to every route of the app, Gradio's included: ``python -m tests.fuzz --requests 3000``.
+"""Hostile requests to every route of the app, Gradio's included: ``python -m tests.fuzz --requests 5000``.
 
-The routes and what they take are read from the OpenAPI schemas of both applications. A request begins as what its route
-wants; then a part of it is bent: a value of another type, ``NaN``, ``1e999``, half a surrogate pair, deep nesting, long
-and odd addresses, raw bytes for a body, a content type that does not fit. It goes straight to the application, without
-a client that would mend it. An answer of 5xx, or an exception that nobody caught, is a failure.
+The routes and what they take are read from the OpenAPI schemas of both applications, and the assistant's tools from its
+own list. A request begins as what its route wants, with ids that the app has; then a part of it is bent: a value of
+another type, ``NaN``, ``1e999``, half a surrogate pair, deep nesting, long and odd addresses, raw bytes for a body, a
+content type that does not fit, a sender that leaves. Files are uploaded and opened by the page's own two events, and a
+run that came of one is asked for by every route. It goes straight to the application, without a client that would mend
+it. An answer of 5xx, an exception that nobody caught and one that the app logged as an error are failures.
+
+The app is asked in four forms: of one's own, with accounts (by a user who is signed in), ``--public`` behind a proxy's
+path, and with a real tiny model.
 """
 
 from __future__ import annotations
@@ -13,98 +18,46 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
+import re
 import sys
 import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
+import huggingface_hub
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from starlette.routing import Mount
 
+from decoders.errors import UserError
 from specviz.server.guard import SESSION
 from specviz.server.http import COOKIE
 from specviz.server.limits import rules_for
+from specviz.server.routes import FORMATS
 from specviz.server.users import Users, hash_password, write_users
 
 from . import synthetic
-from .stubs import StubDesk, app_of
+from .hostile import BEGIN, BROWSER, MCP, MCP_HEADERS, Contents, Request, Route, files, multipart, requests
+from .stubs import StubDesk, app_of, gallery_desk
 from .waiting import WAIT_S
 
 ANSWER_S = 60.0  # an answer begins by then
 STREAM_S, MOST_MESSAGES = 0.1, 3  # then a stream is left
 HASH = hash_password("open sesame", cost=(2, 1, 1))
-
-LONG = 5000
-NAMES = (
-    "gallery-0", "gallery-1", "1-drafting", "pld", "run", "0", "-1", "%00", "..", "%2e%2e%2fx", "a/b", "*",
-)  # fmt: skip
-ODD_NAMES = (
-    "x" * LONG, "%F0%9F%90%88" * 300, "%ED%A0%80", "%ff%fe", "%0d%0aset-cookie:a=b", "a" * 256, "{what}", "%25s",
-)  # fmt: skip
-ODD_VALUES = (
-    float("nan"), float("inf"), -float("inf"), 10**400, -(10**19), 2**63, 1e308, -0.0, "\ud800", "\x00", "a" * 20_000,
-    "\udfff\ud800", "‮", "=1+1", "../../etc/passwd", True, None, [], {}, [[]], {"": {}}, {"a": float("nan")},
-    {"\ud800": 1}, [None] * 600, "NaN", -1, 0, 1.5, "", "gallery-0",
-)  # fmt: skip
-RAW_BODIES = (
-    b"", b"{", b"[" * 100_000, b'{"a":' * 20_000, b"NaN", b"1e999", b'"\\ud800"', b'{"id": 1e999}', b"\xff\xfe\x00",
-    b"\xef\xbb\xbf{}", b"null", b"[]", b"1" * 5000, b'{"data": [NaN]}', b"--x\r\n\r\n--x--\r\n", b"a=1&a=%ff&=",
-    '{"id": "ä"}'.encode("utf-16"), b'{"id": "\xe4"}', b"\x1f\x8b\x08\x00",
-)  # fmt: skip
-TYPES = (
-    "application/json", "application/json; charset=utf-16", "application/json;charset=\xff", "text/plain", "", "json",
-    "multipart/form-data", "multipart/form-data; boundary=x", "multipart/form-data; boundary=" + "x" * 300,
-    "application/x-www-form-urlencoded", "application/octet-stream", "text/html; charset=no-such",
-)  # fmt: skip
-ODD_HEADERS = (
-    ("cookie", "a"), ("cookie", f"{COOKIE}=" + "x" * 9000), ("cookie", f'{COOKIE}="\\777"; {SESSION}=\xff'),
-    ("content-length", "-1"), ("content-length", "9" * 30), ("content-length", "x"), ("accept-encoding", "gzip;q=\xff"),
-    ("last-event-id", "9" * 40), ("last-event-id", "²"), ("range", "bytes=9-1"), ("range", "bytes=-999999999999999"),
-    ("if-none-match", "\xff"), ("if-modified-since", "never"), ("host", "\xff"), ("host", "a:b:c"), ("origin", "null"),
-    ("referer", "http://[::1"), ("x-forwarded-host", "a b"), ("x-forwarded-proto", "\xff"), ("accept-language", "\xff"),
-    ("sec-fetch-site", "cross-site"), ("sec-fetch-site", "\xff"), ("origin", "http://127.0.0.1"), ("origin", "\xff://"),
-    ("host", "x/login?"), ("host", "[::"), ("x-forwarded-host", "a/b"), ("x-forwarded-for", "\xff"),
-    ("sec-fetch-mode", "navigate"), ("forwarded", "host=x"), ("x-forwarded-prefix", "/\xff"), ("te", "\xff"),
-    ("x-gradio-user", "\xff"), ("authorization", "é"),
-)  # fmt: skip
-FIELDS = ("component_id", "fn_name", "session_hash", "data", "fn_index", "file", "files", "name")  # of forms
-METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "SPECVIZ")
-
-
-@dataclass(frozen=True)
-class Route:
-    """A route of an application: method, template of the address, names in the query, and the body's schema."""
-
-    method: str
-    template: str
-    query: tuple[str, ...] = ()
-    body: Mapping[str, Any] | None = None
-    schemas: Mapping[str, Any] = field(default_factory=dict, compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.template}"
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request as it reaches the application; ``target`` is the address with its query, percent-encoded."""
-
-    method: str
-    target: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-
-    def __str__(self) -> str:
-        shown = self.body if len(self.body) <= 300 else self.body[:300] + b"..."
-        return f"{self.method} {self.target[:200]} {dict(self.headers)} {shown!r}"
-
+ID_FIELDS = ("id", "key", "name", "run", "trace", "method")  # of the app's own answers
+MOST_IDS = 80
+ANN, BEGUN = "session-of-ann", "session-of-an-assistant"
+EVENTS = ("sv-open", "sv-pool")  # buttons of the page that take a file
+MOST_ASKED = re.compile(r"/(api|mcp|login|logout|gradio_api/(api|call|cancel|file|queue|reset|run|upload))\b")
+OPENED = "/gradio_api/upload, then run/predict"
 
 # --- what there is to ask ---
 
@@ -116,10 +69,11 @@ def routes_of(app: FastAPI) -> list[Route]:
     described: dict[tuple[str, str], Route] = {}
     for template, methods in document["paths"].items():
         for method, about in methods.items():
-            names = tuple(one["name"] for one in about.get("parameters", ()) if one["in"] == "query")
+            parts = [part for part in about.get("parameters", ()) if part["in"] == "query"]
+            query = {part["name"]: part.get("schema", {}) for part in parts}
             content = about.get("requestBody", {}).get("content", {})
-            body = next((one.get("schema", {}) for one in content.values()), None)
-            described[method.upper(), template] = Route(method.upper(), template, names, body, schemas)
+            body = next((part.get("schema", {}) for part in content.values()), None)
+            described[method.upper(), template] = Route(method.upper(), template, query, body, schemas)
     routes = list(described.values())  # those of included routers stand here only
     for route in app.routes:
         if isinstance(route, Mount):
@@ -127,165 +81,69 @@ def routes_of(app: FastAPI) -> list[Route]:
                 routes += routes_of(route.app)
             continue
         template = getattr(route, "path_format", getattr(route, "path", ""))
-        for method in sorted(getattr(route, "methods", None) or ()):
+        for method in sorted(getattr(route, "methods", None) or ("DELETE", "GET", "POST")):  # none: a piece of ASGI
             routes.append(described.get((method, template), Route(method, template)))
     return list({str(route): route for route in routes}.values())
 
 
-# --- requests ---
-
-
-def fitting(schema: Mapping[str, Any], schemas: Mapping[str, Any], depth: int = 0) -> st.SearchStrategy[Any]:
-    """JSON that fits a schema, more or less."""
-    if "$ref" in schema:
-        return fitting(schemas.get(schema["$ref"].rpartition("/")[2], {}), schemas, depth + 1)
-    if choices := schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf"):
-        return st.one_of([fitting(one, schemas, depth + 1) for one in choices])
-    if "enum" in schema:
-        return st.sampled_from(schema["enum"])
-    kind = schema.get("type")
-    if depth > 6:
-        return st.none()
-    if kind == "object" or "properties" in schema:
-        needed, parts = schema.get("required", ()), schema.get("properties", {})
-        values = {name: fitting(part, schemas, depth + 1) for name, part in parts.items()}
-        optional = {name: value for name, value in values.items() if name not in needed}
-        return st.fixed_dictionaries({name: values[name] for name in needed if name in values}, optional=optional)
-    if kind == "array":
-        return st.lists(fitting(schema.get("items", {}), schemas, depth + 1), max_size=3)
-    simple: dict[Any, st.SearchStrategy[Any]] = {
-        "string": st.one_of(st.sampled_from(NAMES), st.text(max_size=12)),
-        "integer": st.one_of(st.integers(0, 9), st.integers(-3, 70)),
-        "number": st.floats(0, 2),
-        "boolean": st.booleans(),
-        "null": st.none(),
-    }
-    return simple.get(kind, st.sampled_from(("gallery-0", 1, {}, [], None)))
-
-
-def places(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The address of every part of a JSON value."""
-    yield here
-    for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from places(part, (*here, key))
-
-
-def replace(value: Any, place: tuple[Any, ...], part: Any) -> Any:
-    """``value`` with another part at a place."""
-    if not place:
-        return part
-    copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[place[0]] = replace(value[place[0]], place[1:], part)
-    return copy
-
-
-@st.composite
-def bodies(draw: st.DrawFn, route: Route) -> bytes:
-    """JSON that fits, or fits but for a part, or lacks parts, or bytes that are no JSON."""
-    how = draw(st.sampled_from(("fits", "bent", "bent", "bent", "lacks", "raw", "cut")))
-    if how == "raw":
-        return draw(st.one_of(st.sampled_from(RAW_BODIES), st.binary(max_size=60)))
-    value = draw(fitting(route.body or {}, route.schemas))
-    if how == "bent":
-        odd = draw(st.sampled_from(ODD_VALUES))
-        value = replace(value, draw(st.sampled_from(list(places(value)))), odd)
-        if isinstance(value, dict) and draw(st.booleans()):
-            value = {**value, draw(st.sampled_from(("", "\ud800", "data", "event_data", "id"))): odd}
-    if how == "lacks" and isinstance(value, dict):
-        value = {name: part for name, part in value.items() if draw(st.booleans())}
-    text = json.dumps(value).encode()  # NaN and Infinity stay as they are, and so do halves of surrogate pairs
-    return text[: len(text) // 2] if how == "cut" else text
-
-
-def multipart(name: str, data: bytes) -> bytes:
-    """A form with one file."""
-    head = f'--x\r\ncontent-disposition: form-data; name="files"; filename="{name}"\r\n\r\n'
-    return head.encode("utf-8", "surrogatepass") + data + b"\r\n--x--\r\n"
-
-
-def uploads() -> st.SearchStrategy[bytes]:
-    names = st.sampled_from(("a.txt", "", "../a", "\x00", "x" * 300, "\ud800", "a/b", "é"))
-    return st.builds(multipart, names, st.binary(max_size=20))
-
-
-@st.composite
-def fields(draw: st.DrawFn, route: Route) -> bytes:
-    """A route's form fields, or no field at all."""
-    value = draw(fitting(route.body or {}, route.schemas))
-    names = list(value) if isinstance(value, dict) else draw(st.lists(st.sampled_from(FIELDS), max_size=4))
-    parts = [f'--x\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{draw(st.sampled_from(NAMES))}\r\n'
-             for name in names]  # fmt: skip
-    return ("".join(parts) + draw(st.sampled_from(("--x--\r\n", "--x", "")))).encode("utf-8", "surrogatepass")
-
-
-@st.composite
-def requests(draw: st.DrawFn, route: Route, session: str) -> Request:
-    """A request to a route. ``session``: the cookie of somebody who is signed in, or ""."""
-    names = st.one_of(st.sampled_from(NAMES), st.sampled_from(ODD_NAMES), st.text(max_size=9).map(_quote))
-    target = ""
-    for part in route.template.split("{"):
-        name, closed, rest = part.partition("}")
-        target += (draw(names) + rest) if closed else name
-    if draw(st.integers(0, 19)) == 0:
-        target = draw(st.sampled_from(("/", "//", "/./", "/%00", ""))) + target.strip("/") + draw(names)
-    values = st.one_of(names, st.sampled_from(ODD_VALUES).map(lambda odd: _quote(str(odd)[:LONG])))
-    asked = [f"{name}={draw(values)}" for name in route.query if draw(st.booleans())]
-    if draw(st.integers(0, 9)) == 0:
-        asked.append(
-            draw(
-                st.sampled_from(("&&", "=", "%", "a[]=1", "tab=\ud800".encode("utf-8", "replace").decode(), "x" * LONG))
-            )
-        )
-    target += "?" + "&".join(asked) if asked else ""
-    method = route.method if draw(st.integers(0, 9)) else draw(st.sampled_from(METHODS))
-    headers = [("host", "127.0.0.1"), *draw(st.lists(st.sampled_from(ODD_HEADERS), max_size=2))]
-    if session and draw(st.integers(0, 9)):
-        headers.append(("cookie", f"{SESSION}={session}"))
-    body = b""
-    if method not in ("GET", "HEAD", "OPTIONS") or draw(st.integers(0, 9)) == 0:
-        kind = "application/json" if draw(st.integers(0, 4)) else draw(st.sampled_from(TYPES))
-        upload = route.template.endswith("/upload")
-        if draw(st.integers(0, 1 if upload else 7)) == 0:
-            kind = "multipart/form-data; boundary=x"
-            body = draw(st.one_of(uploads(), fields(route)) if upload else fields(route))
-        else:
-            body = draw(bodies(route))
-        headers.append(("content-type", kind))
-    return Request(method, target or "/", tuple(headers), body)
-
-
-def _quote(text: str) -> str:
-    return quote(text.encode("utf-8", "surrogatepass"), safe="/")
+def ids_in(answer: Any) -> Iterator[str]:
+    """Ids and names in an answer."""
+    for key, part in answer.items() if isinstance(answer, dict) else enumerate(answer):
+        if isinstance(part, dict | list):
+            yield from ids_in(part)
+        elif isinstance(part, str) and key in ID_FIELDS and 0 < len(part) <= 40:
+            yield part
 
 
 # --- asking ---
 
 
-async def answer_to(app: FastAPI, sent: Request) -> tuple[int, str]:
-    """The status of an answer (0: none came), and the error that nobody caught; a stream is left soon."""
+@dataclass
+class Answer:
+    """An answer: its status (0: none came), body, headers, and the error that nobody caught."""
+
+    status: int = 0
+    body: bytes = b""
+    headers: Mapping[str, str] = None  # type: ignore[assignment]
+    error: str = ""
+
+    def json(self) -> Any:
+        """The answer's JSON; an empty object where it is none."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return {}
+
+
+async def answer_to(app: FastAPI, sent: Request) -> Answer:
+    """The answer to a request; a stream is left soon."""
     path, _, query = sent.target.partition("?")
     scope: dict[str, Any] = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": sent.method, "scheme": "http",
         "path": unquote(path), "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in sent.headers],
-        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "state": {},
+        "client": sent.client, "server": ("127.0.0.1", 80), "state": {},
     }  # fmt: skip
-    status, messages, begun = 0, 0, False
+    messages, step = 0, -(-len(sent.body) // sent.pieces) or 1
+    pieces = [sent.body[start : start + step] for start in range(0, len(sent.body), step)] or [b""]
+    parts: list[dict[str, Any]] = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    parts[-1] = {"type": "http.disconnect"} if sent.cut else {**parts[-1], "more_body": False}
+    answer = Answer(headers={})
     started, over = asyncio.Event(), asyncio.Event()
 
     async def receive() -> dict[str, Any]:
-        nonlocal begun
-        if not begun:
-            begun = True
-            return {"type": "http.request", "body": sent.body, "more_body": False}
+        if parts:
+            return parts.pop(0)
         await over.wait()
         return {"type": "http.disconnect"}
 
     async def send(message: Mapping[str, Any]) -> None:
-        nonlocal status, messages
+        nonlocal messages
         if message["type"] == "http.response.start":
-            status = message["status"]
+            answer.status = message["status"]
+            answer.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
             started.set()
+        answer.body += message.get("body", b"")
         messages += 1
         if messages > MOST_MESSAGES:
             over.set()
@@ -298,44 +156,147 @@ async def answer_to(app: FastAPI, sent: Request) -> tuple[int, str]:
         event.set()
     asked.cancel()  # does nothing where the answer is whole
     await asyncio.wait({asked}, timeout=1)
-    if not status:
-        return 0, f"no answer within {ANSWER_S:.0f} s"
     error = asked.exception() if asked.done() and not asked.cancelled() else None
-    return status, "" if error is None else "".join(traceback.format_exception(error)[-3:])
+    if error is not None:
+        answer.error = "".join(traceback.format_exception(error)[-3:])
+    elif not answer.status and not sent.cut:
+        answer.error = f"no answer within {ANSWER_S:.0f} s"
+    return answer
+
+
+class ErrorLog(logging.Handler):
+    """Errors that the app caught and logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.errors.append(logging.Formatter().format(record))
+
+
+class Form:
+    """The app in one of its forms: ``label`` names it, ``known`` is what it has."""
+
+    def __init__(self, label: str, desk: Any, users: Users | None = None, root: str = "") -> None:
+        self.label, self.desk, self.users = label, desk, users
+        self.app = app_of(desk, users, assistants=True, root_path=root)
+        self.known = Contents(session=ANN if users else "", mcp=BEGUN)
+        self.session, self.begun = "", ""  # stand for ANN and BEGUN, so that requests are the same ones in each run
+
+    async def send(self, sent: Request) -> Answer:
+        """The answer to a request of a user who is signed in, and of an assistant whose session goes on."""
+        if self.users is not None and not self.users.who(self.session):  # the last request signed out
+            self.session = self.users.sign_in("ann", "open sesame", "")
+        if sent.target.startswith(MCP) and BEGUN in dict(sent.headers).values():
+            self.begun = (await self.ask("POST", "/mcp", BEGIN, **dict(MCP_HEADERS))).headers["mcp-session-id"]
+        stand = {ANN: self.session, BEGUN: self.begun}
+        headers = (
+            (name, re.sub(f"{ANN}|{BEGUN}", lambda found: stand[found[0]], value)) for name, value in sent.headers
+        )
+        return await answer_to(self.app, replace(sent, headers=tuple(headers)))
+
+    async def ask(self, method: str, target: str, body: Any = None, **headers: str) -> Answer:
+        """The answer to a request that is as it should be."""
+        cookie = f"{SESSION}={ANN}" if self.users else f"{COOKIE}={BROWSER}"
+        sent = {"host": "127.0.0.1", "content-type": "application/json", "cookie": cookie, **headers}
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        return await self.send(Request(method, target, tuple(sent.items()), data))
+
+    async def learn(self) -> None:
+        """Find what the app has: ids from every list, and the assistant's tools."""
+        found: set[str] = set()
+        for route in routes_of(self.app):
+            if route.method == "GET" and route.template.startswith("/api/") and "{" not in route.template:
+                found.update(ids_in((await self.ask("GET", route.template)).json() or {}))
+        listed = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        answer = await self.ask("POST", MCP, listed, **dict(MCP_HEADERS), **{"mcp-session-id": BEGUN})
+        others = tuple(sorted(found))[:: max(1, len(found) // MOST_IDS)]
+        runs = tuple(row["id"] for row in self.desk.store.listing("*"))
+        self.known = replace(self.known, runs=runs, others=others, tools=tuple(answer.json()["result"]["tools"]))
 
 
 class Fuzz:
     """Applications under test, and what they answered: ``seen[route][status]``, and the requests that broke one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, model: bool = True) -> None:
         self.seen: dict[str, Counter[int]] = {}
         self.failures: list[tuple[str, Request, int, str]] = []
+        self.logged = ErrorLog()
         write_users(folder / "users", {"ann": HASH})
         users = Users(folder / "users")
-        self.session = users.sign_in("ann", "open sesame", "")
-        self.apps = []
-        for accounts in (None, users):
-            desk = StubDesk(gallery=(synthetic.chain(), synthetic.tree()))
-            desk.keep_to(rules_for(public=False, accounts=False))
-            self.apps.append((app_of(desk, accounts), self.session if accounts else ""))
+        no_limits = {"asks": "0", "runs": "0"}
+        self.forms = []
+        for label, accounts, root in (("own", None, ""), ("accounts", users, ""), ("public", None, "/specviz")):
+            desk = StubDesk(gallery=(synthetic.chain(), synthetic.tree(), synthetic.casd(), synthetic.plain()))
+            shared = {} if label == "own" else no_limits
+            desk.keep_to(rules_for(public=label == "public", accounts=accounts is not None, changed=shared))
+            self.forms.append(Form(label, desk, accounts, root))
+        if model:
+            self.forms.append(Form("model", model_desk()))
 
     async def run(self, count: int, number: int, only: str = "") -> None:
         """``count`` requests, as many to every route (with ``only`` in its name); the same for the same ``number``."""
-        asks = []
-        for app, session in self.apps:
-            routes = [one for one in routes_of(app) if not session or one.template in ("/login", "/logout")]
-            asks += [(app, route, session) for route in routes if only in str(route)]
-        async with contextlib.AsyncExitStack() as stack:
-            for app, _ in self.apps:
-                await stack.enter_async_context(app.router.lifespan_context(app))
-                await asyncio.to_thread(app.state.desk.loader.wait, WAIT_S)
-            for k, (app, route, session) in enumerate(asks):
-                share = count // len(asks) + (k < count % len(asks))
-                for sent in draw_requests(route, session, share, number + k):
-                    status, error = await answer_to(app, sent)
-                    self.seen.setdefault(str(route), Counter())[status] += 1
-                    if status >= 500 or error or not status:
-                        self.failures.append((str(route), sent, status, error))
+        asks = [(form, route) for form in self.forms for route in routes_of(form.app) if only in str(route)]
+        opens = [(form, event) for form in self.forms for event in EVENTS if only in OPENED]
+        share = count // max(1, len(asks) + len(FORMATS) * len(opens))
+        logging.getLogger().addHandler(self.logged)
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                for form in self.forms:
+                    await stack.enter_async_context(form.app.router.lifespan_context(form.app))
+                    await asyncio.to_thread(form.desk.loader.wait, WAIT_S)
+                    await form.learn()
+                for form, event in opens:
+                    most = max(1, share * len(FORMATS) // 3)
+                    await self.open_files(form, event, most, f"{number} {form.label} {event}")
+                left = max(0, count - sum(map(Counter.total, self.seen.values())))
+                first = 1 if left >= len(asks) else 0  # every route once; then those that the page asks, three times
+                weights = [3 if MOST_ASKED.match(route.template) else 1 for _, route in asks]
+                ends = [(left - first * len(asks)) * end // sum(weights) for end in accumulate(weights, initial=0)]
+                for (form, route), (begin, end) in zip(asks, pairwise(ends), strict=True):
+                    share = first + end - begin
+                    for sent in draw_values(requests(route, form.known), share, f"{number} {form.label} {route}"):
+                        self.count(f"{form.label}: {route}", sent, await form.send(sent))
+        finally:
+            logging.getLogger().removeHandler(self.logged)
+
+    async def open_files(self, form: Form, event: str, count: int, number: str) -> None:
+        """Upload files and give each to one of the page's buttons; then ask for what became of it."""
+        config = (await form.ask("GET", "/config")).json()
+        button = next(part["id"] for part in config["components"] if part["props"].get("elem_id") == event)
+        index = next(part["id"] for part in config["dependencies"] if part["targets"] == [[button, "upload"]])
+        route, kind = f"{form.label}: {OPENED} ({event})", "multipart/form-data; boundary=x"
+        for data in draw_values(files(), count, number):
+            sent = Request("POST", OPENED, (), data)
+            body = multipart("a.spectrace", data)
+            answer = await form.ask("POST", "/gradio_api/upload", body, **{"content-type": kind})
+            if answer.status == 200:
+                file = {"path": answer.json()[0], "meta": {"_type": "gradio.FileData"}}
+                asked = {"data": [file], "fn_index": index, "session_hash": "x"}
+                answer = await form.ask("POST", "/gradio_api/run/predict", asked)
+            self.count(route, sent, answer)
+            opened = answer.json().get("data", [None])[0] if event == "sv-open" else None
+            key = json.loads(opened).get("trace") if isinstance(opened, str) else None
+            if key is None:
+                continue
+            shown = [f"/api/traces/{key}", *(f"/api/traces/{key}/download?format={name}" for name in FORMATS)]
+            shown += [f"/api/runs/difference?ids={key},{key}", f"/api/compare/numbers?ids={key}", f"/api/whatif/{key}",
+                      f"/api/acceptance/judged/{key}", f"/api/servers/of/{key}", "/api/runs"]  # fmt: skip
+            for target in shown:
+                answer = await form.ask("GET", target)
+                self.count(f"{form.label}: an opened file is shown", replace(sent, target=target), answer)
+            for action in ("runs", "lengths", "judge"):
+                answer = await form.ask("POST", f"/api/acceptance/{action}", {"ids": [key]})
+                self.count(f"{form.label}: an opened file's acceptance", replace(sent, target=action), answer)
+
+    def count(self, route: str, sent: Request, answer: Answer) -> None:
+        """Note an answer, and whether it is a failure."""
+        self.seen.setdefault(route, Counter())[answer.status] += 1
+        error = answer.error or "".join(self.logged.errors)
+        self.logged.errors.clear()
+        if answer.status >= 500 or error:
+            self.failures.append((route, sent, answer.status, error or answer.body[:500].decode("utf-8", "replace")))
 
     def table(self) -> str:
         """The count of each status, by route."""
@@ -350,40 +311,59 @@ class Fuzz:
         return "\n".join(lines)
 
 
-def draw_requests(route: Route, session: str, count: int, number: int) -> list[Request]:
-    """Requests to a route, the same ones for the same ``number``."""
-    made: list[Request] = []
+def model_desk() -> Any:
+    """A desk with a tiny model of random weights and two runs of it."""
+    from decoders import record
+    from decoders.prompt.prompt import Prompt
+
+    from .models import prompt_ids, tiny_target
+
+    def pick(model: str, *_: Any) -> Any:
+        raise UserError(f"{model!r} is not loaded: there is no other model here")
+
+    target = tiny_target("qwen3")
+    prompt = Prompt.from_ids(prompt_ids(3))
+    runs = {name: record(target, prompt, name, {}, max_new_tokens=24) for name in ("plain", "pld+h")}
+    desk = gallery_desk(target, {f"run-{k}": trace for k, trace in enumerate(runs.values())})
+    desk.loader.pick = pick
+    return desk
+
+
+def draw_values(strategy: st.SearchStrategy[Any], count: int, number: str) -> list[Any]:
+    """Values of a strategy, the same ones for the same ``number``."""
+    values: list[Any] = []
 
     @seed(number)
     @settings(
         max_examples=max(1, count), database=None, deadline=None, phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    @given(requests(route, session))
-    def draw(sent: Request) -> None:
-        made.append(sent)
+    @given(strategy)
+    def draw(value: Any) -> None:
+        values.append(value)
 
     draw()
-    while len(made) < count:  # there are no more that differ
-        made.append(made[len(made) % max(1, len(made))])
-    return made[:count]
+    while len(values) < count:  # there are no more that differ
+        values.append(values[len(values) % max(1, len(values))])
+    return values[:count]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Send requests and print what came back; 1 where a server error was among them."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.split("\n")[0])
-    parser.add_argument("--requests", type=int, default=3000)
+    parser.add_argument("--requests", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--route", default="", help="only routes with this in their name")
     parser.add_argument("--show", type=int, default=10, help="how many failures are shown whole")
     asked = parser.parse_args(arguments)
-    logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["SPECVIZ_HOME"] = folder
+        huggingface_hub.constants.HF_HUB_OFFLINE = True  # a model that is chosen is looked for here alone
         fuzz = Fuzz(Path(folder))
         asyncio.run(fuzz.run(asked.requests, asked.seed, asked.route))
     print(fuzz.table())
     for route, sent, status, error in fuzz.failures[: asked.show]:
-        print(f"\n{route}: {status}\n  {sent}\n{error[:1500]}")
+        print(f"\n{route}: {status}\n  {sent}\n{error[-1500:]}")
     print(f"\n{len(fuzz.failures)} failures in {sum(map(Counter.total, fuzz.seen.values()))} requests")
     return 1 if fuzz.failures else 0
 

@@ -118,7 +118,7 @@ class StubTarget:
         "layers": 2,
         "heads": 2,
         "hidden": 32,
-        "vocab": None,
+        "vocab": 128,
     }
 
     engines = SimpleNamespace(engine="eager")
@@ -129,6 +129,9 @@ class StubTarget:
 
     def reference_logits(self, *_: Any, **__: Any) -> Any:
         raise UserError("the stub has no logits")
+
+    def session(self, *_: Any, **__: Any) -> Any:
+        raise UserError("the stub has no forward")
 
 
 TESTED = Hosts((*LOOPBACK, "testserver"))  # what Starlette's TestClient asks for

@@ -23,6 +23,7 @@ from specviz.cli import main
 from specviz.experiments.results import Results
 from specviz.pages.acceptance import judging as background
 from specviz.pages.acceptance import service
+from specviz.pages.acceptance.service import Counting
 
 from . import synthetic
 from .models import prompt_ids
@@ -60,10 +61,10 @@ def test_a_given_answer_is_no_lossy_run_and_is_not_counted(desk: StubDesk) -> No
     forced.run["forced"] = True
     ids = [desk.store.put(trace, kind="opened") for trace in (forced, lossy, free)]
     try:
-        answer = desk.services["acceptance"].runs(ids)
+        answer = desk.services["acceptance"].runs(Counting(ids=ids))
         title = free.run["method"]["title"]
         assert answer["forced"] == 1 and [one["title"] for one in answer["sets"]] == [f"{title} (lossy)", title]
-        assert desk.services["acceptance"].runs(ids[:1]) == {"sets": [], "forced": 1}
+        assert desk.services["acceptance"].runs(Counting(ids=ids[:1])) == {"sets": [], "forced": 1}
         assert desk.store.entry("given-1").summary["forced"] and desk.store.entry("given-1").summary["lossless"]
     finally:
         for key in ids:
@@ -154,6 +155,44 @@ def test_the_command_prints_the_same_numbers(
     assert main(["acceptance", str(paths[0])]) == 0
     printed = capsys.readouterr().out
     assert all(one.label in printed for one in DEFINITIONS) and "AUROC" in printed
+
+
+LOGS = Path(__file__).parent / "servers"
+
+
+def test_a_servers_file_is_a_set_beside_the_runs_as_in_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], client: TestClient
+) -> None:
+    """Numbers of many requests, which are no run: their totals are a set all the same."""
+    place = LOGS / "vllm_metrics.prom"
+    sent = {"ids": [], "files": [{"name": place.name, "text": place.read_text(encoding="utf-8")}]}
+    (found,) = client.post("/api/acceptance/runs", json=sent).json()["sets"]
+    assert main(["acceptance", str(place), "--json"]) == 0
+    assert [found] == json.loads(capsys.readouterr().out) and found["parts"]["drafted"] > 0
+    both = client.post("/api/acceptance/runs", json={**sent, "ids": [RUNS[0].run["id"]]}).json()["sets"]
+    assert [one["title"] for one in both] == [RUNS[0].run["method"]["title"], found["title"]]
+    rates = (LOGS / "sglang_decode.log").read_text(encoding="utf-8")
+    for text, words in (("no log", "a.txt holds nothing that is known"), (rates, "rates and no counts")):
+        answer = client.post("/api/acceptance/runs", json={"ids": [], "files": [{"name": "a.txt", "text": text}]})
+        assert answer.status_code == 422 and words in answer.json()["error"], answer.text
+    many = client.post("/api/acceptance/runs", json={**sent, "files": sent["files"] * 21})
+    assert many.status_code == 422
+
+
+def test_sets_are_split_by_the_servers_cached_tokens(client: TestClient, desk: StubDesk) -> None:
+    runs = []
+    for number, cached in enumerate((0, 0, 7)):
+        trace = synthetic.chain()
+        trace.run |= {"id": f"cached-{number}", "imported": {"source": "s", "notes": [], "totals": {"cached": cached}}}
+        desk.store.put(trace, kind="opened", owner="*")
+        runs.append(trace.run["id"])
+    one = client.post("/api/acceptance/runs", json={"ids": runs}).json()["sets"]
+    split = client.post("/api/acceptance/runs", json={"ids": runs, "by": "cached"}).json()["sets"]
+    assert [row["runs"] for row in one] == [3]
+    assert [(row["title"].rpartition(", ")[2], row["runs"]) for row in split] == [
+        ("none cached", 2), ("some of the prompt cached", 1)]  # fmt: skip
+    assert client.post("/api/acceptance/runs", json={"ids": runs}).json()["sets"] == one
+    assert client.post("/api/acceptance/runs", json={"ids": runs, "by": "colour"}).status_code == 422
 
 
 # --- two outputs

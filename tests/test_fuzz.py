@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +14,13 @@ import pytest
 import synthetic
 from fastapi.testclient import TestClient
 
+from decoders.errors import UserError
+from decoders.folders import typed_path
 from specviz.shell import sound
-from tests.fuzz import Fuzz
+from tests.fuzz import Fuzz, answer_to, routes_of
+from tests.hostile import BEGIN, MCP_HEADERS, Request, multipart
 
-from .stubs import StubDesk, client_of
+from .stubs import StubDesk, app_of, client_of
 from .synthetic import save_trace
 from .waiting import WAIT_S
 
@@ -39,14 +41,35 @@ def client(desk: StubDesk) -> Iterator[TestClient]:
 
 
 def test_hostile_requests_are_never_a_server_error(tmp_path: Path) -> None:
-    logging.disable(logging.CRITICAL)
-    try:
-        fuzz = Fuzz(tmp_path)
-        asyncio.run(fuzz.run(200, 20))
-    finally:
-        logging.disable(logging.NOTSET)
-    assert sum(counts.total() for counts in fuzz.seen.values()) == 200 and len(fuzz.seen) > 100
+    """A few to every route of the app, the assistants' included, in each of its forms but for a real model's."""
+    fuzz = Fuzz(tmp_path, model=False)
+    asyncio.run(fuzz.run(700, 20))
+    asked = {route.partition(": ")[2] for route in fuzz.seen}
+    assert {str(route) for form in fuzz.forms for route in routes_of(form.app)} <= asked and "POST /mcp" in asked
+    assert {route.partition(": ")[0] for route in fuzz.seen} == {"own", "accounts", "public"}
     assert fuzz.failures == [], "\n".join(map(str, fuzz.failures[:3]))
+
+
+def test_a_sender_who_leaves_in_the_middle_of_a_file_is_no_error(desk: StubDesk) -> None:
+    body = multipart("a.txt", b"x" * 50)
+    headers = (("host", "127.0.0.1"), ("content-type", "multipart/form-data; boundary=x"))
+    sent = Request("POST", "/gradio_api/upload", headers, body, pieces=2, cut=True)
+    answer = asyncio.run(answer_to(app_of(desk), sent))
+    assert (answer.status, answer.error) == (400, "")
+
+
+def test_two_streams_of_one_page_that_both_end_are_no_error(desk: StubDesk) -> None:
+    """The second finds that the first has taken its session away."""
+    app = app_of(desk)
+    session = "the-page"
+
+    async def leave_twice() -> list[str]:
+        (gradio,) = (route.app for route in app.routes if getattr(route, "path", None) == "")
+        gradio.get_blocks()._queue.pending_messages_per_session[session] = asyncio.Queue()
+        sent = Request("GET", f"/gradio_api/queue/data?session_hash={session}", (("host", "127.0.0.1"),), b"")
+        return [answer.error for answer in await asyncio.gather(*(answer_to(app, sent) for _ in range(2)))]
+
+    assert asyncio.run(leave_twice()) == ["", ""]
 
 
 @pytest.mark.parametrize("body", ['{"ids": [], "add": NaN}', '{"ids": [], "n": 1e999}', '{"ids": ["\\ud800"]}'])
@@ -150,3 +173,50 @@ def test_two_who_upload_the_same_file_both_open_it(client: TestClient, desk: Stu
     assert len(set(opened)) == 2 and all(key in desk.store for key in opened)
     open_file_again = client.post("/gradio_api/upload", files={"files": ("a.spectrace", data)}).json()[0]
     assert open_file_again == sent[0] and Path(sent[0]).is_file()
+
+
+ODD_PATHS = ("x" * 300, "/" + "a/" * 4000, "~nobody-here/x", "/tmp/\x00")
+
+
+@pytest.mark.parametrize("text", ODD_PATHS)
+def test_a_text_that_can_be_no_path_is_one_sentence(text: str) -> None:
+    with pytest.raises(UserError, match=r"cannot be a path .*: give that of a file or folder on this machine"):
+        typed_path(text)
+
+
+@pytest.mark.parametrize("text", ODD_PATHS)
+def test_a_typed_path_that_can_be_none_is_one_sentence(client: TestClient, desk: StubDesk, text: str) -> None:
+    """Wherever a page takes a path: a recorder's folder, another model."""
+    desk.loader.pick = lambda *_: None
+    try:
+        answers = [client.post("/api/servers/ask", json={"folder": text}),
+                   client.post("/api/models/choose", json={"model": text})]  # fmt: skip
+    finally:
+        desk.loader.pick = None
+    for answer in answers:
+        assert answer.status_code == 422 and answer.json()["error"].endswith("."), answer.text
+
+
+def test_an_event_of_the_browser_alone_is_no_endpoint(client: TestClient) -> None:
+    """Gradio lists those events with the others, and they have no function here."""
+    events = client.get("/config").json()["dependencies"]
+    browser = [event for event in events if not event["backend_fn"]]
+    assert browser
+    for event in browser:
+        sent = {"data": [None] * len(event["inputs"]), "fn_index": event["id"], "session_hash": "x"}
+        answer = client.post("/gradio_api/run/predict", json=sent)
+        assert answer.status_code == 422 and "There is no such endpoint" in answer.json()["error"]
+
+
+def test_an_assistants_stream_that_begins_again_is_answered(desk: StubDesk) -> None:
+    """The protocol's library stores no events, and answered nothing to a client that named its last one."""
+    app = app_of(desk, assistants=True)
+    kinds = (("host", "127.0.0.1"), ("content-type", "application/json"), *MCP_HEADERS)
+
+    async def begin_again() -> int:
+        async with app.router.lifespan_context(app):
+            begun = await answer_to(app, Request("POST", "/mcp", kinds, json.dumps(BEGIN).encode()))
+            session = (("mcp-session-id", begun.headers["mcp-session-id"]), ("last-event-id", "7"))
+            return (await answer_to(app, Request("GET", "/mcp", (*kinds, *session), b""))).status
+
+    assert asyncio.run(begin_again()) == 200

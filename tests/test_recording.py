@@ -17,6 +17,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.drafters.casd import CasdParams, prepare
+from decoders.drafters.sps import open_drafter
 from decoders.engine import one_row, recording
 from decoders.engine.numbers import HEAD_LEAST, higher
 from decoders.engine.recording import EVENT_SECONDS, Run
@@ -40,7 +41,7 @@ from specviz.views.frames import frame
 
 from .drafters_for_tests import method_of
 from .drafts import TINY, save_tiny_part
-from .models import prompt_ids, tiny_target
+from .models import prompt_ids, save_model, tiny_target
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -439,3 +440,35 @@ def test_a_run_is_stopped_while_a_long_prompt_is_read(monkeypatch, tmp_path, met
     assert trace.run["stop"] == "cancelled" and trace.run["complete"] and not trace.rows("steps")
     save(trace, tmp_path / "a.spectrace")
     assert load(tmp_path / "a.spectrace").output_ids == []
+
+
+@pytest.mark.parametrize("method", ["glide", "eagle", "eagle3", "mtp", "dflash", "hydra", "sps", "sps+ppd"])
+def test_a_run_is_stopped_while_a_drafters_network_reads_a_long_prompt(monkeypatch, tmp_path, method):
+    """Between two pieces; with nobody who stops it the pieces change no draft."""
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    target, params = tiny_target(), {}
+    if method.startswith("sps"):
+        folder = save_model(tmp_path / "drafter", "llama", 3)
+        params = {"drafter": folder}
+        if method == "sps+ppd":
+            save_tiny_part(open_drafter(target, folder), "ppd")
+    else:
+        save_tiny_part(target, method, **({"prefix": True} if method == "hydra" else {}))
+    prompt = Prompt.from_ids([k % 50 + 3 for k in range(81)])
+    whole = record(target, prompt, method, params, max_new_tokens=6)
+    monkeypatch.setattr("decoders.model.target.target.READ_ROWS_CPU", 16)
+    monkeypatch.setattr("decoders.draft_models.draft_run.READ_ROWS_CPU", 16)
+    pieces = record(target, prompt, method, params, max_new_tokens=6)
+    assert pieces.output_ids == whole.output_ids and pieces.tables["nodes"]["token"] == whole.tables["nodes"]["token"]
+    cancel = threading.Event()
+    run = Run(target, prompt, method, params, max_new_tokens=6, cancel=cancel)
+    prepare = run.decoding.drafter.prepare
+
+    def leave(context):
+        cancel.set()
+        prepare(context)
+        raise AssertionError("the whole prompt was read")
+
+    monkeypatch.setattr(run.decoding.drafter, "prepare", leave)
+    trace = run.finish()
+    assert trace.run["stop"] == "cancelled" and trace.run["complete"] and not trace.rows("steps")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -252,6 +253,24 @@ def test_drawn_drafts_of_shared_tokens_keep_the_targets_distribution(strangers):
     expected = (scored.logits[0].double() / 1.5).softmax(-1).numpy() * runs
     assert draft.drawn and stood > 50 and p_value(counts, expected) > 1e-3
     assert p_value(drafted, expected) < 1e-5, "negative control: all accepted"
+
+
+@pytest.mark.parametrize("across", ["text", "shared tokens"])
+def test_a_run_is_stopped_while_a_stranger_reads_a_long_prompt(strangers, monkeypatch, across):
+    monkeypatch.setattr("decoders.model.target.target.READ_ROWS_CPU", 16)
+    cancel = threading.Event()
+    prompt = Prompt.from_ids(prompt_ids(3, 80))
+    target, place = strangers
+    run = Decoding.of(target, prompt, "sps", {"drafter": place, "across": across}, max_new_tokens=4, cancel=cancel)
+    prepare = run.drafter.prepare
+
+    def leave(context):
+        cancel.set()
+        prepare(context)
+        raise AssertionError("the whole prompt was read")
+
+    monkeypatch.setattr(run.drafter, "prepare", leave)
+    assert list(run) == [] and run.stop == "cancelled"
 
 
 def test_what_cannot_be_is_refused(strangers, home):

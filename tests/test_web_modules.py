@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from specviz import words
 from specviz.views import web
 
 from .test_house import circles as circles_of
@@ -68,6 +69,31 @@ def wide(sources: Mapping[str, str]) -> list[str]:
         for number, line in enumerate(source.splitlines(), 1)
         if len(line) > WIDEST
     ]
+
+
+ELEMENT = re.compile(r"""\bh\(\s*["'`]\w+([.#][^"'`]*)""")  # h("p.ui-soft.svj-visited")
+CLASS = re.compile(r"""\bclass(?:Name)?\s*(?:[=:]|\?\?=)\s*(?:\$\{\s*)?["'`]([^"'`]*)""")
+CLASS_LIST = re.compile(r"classList\.(?:add|toggle)\(([^()]*)")
+LOOKED_FOR = re.compile(r"`\.([\w-]+-)\$\{")  # `.svc-${name}`: every name in quotation marks may be meant
+
+
+def classes_set(source: str) -> set[str]:
+    """Class names that a module's elements are given, but for those with a computed part."""
+    texts = [re.sub(r"#[\w-]+", "", text).replace(".", " ") for text in ELEMENT.findall(source)]
+    texts += CLASS.findall(source)
+    texts += (text for given in CLASS_LIST.findall(source) for text in re.findall(r"[\"'`]([^\"'`]*)", given))
+    words = (word for text in texts for word in re.sub(r"\$\{[^}]*\}?", "$", text).split())
+    return {word for word in words if re.fullmatch(r"[a-z]+-[\w-]*\w", word)}
+
+
+def unknown_classes(sources: Mapping[str, str], sheets: Iterable[str], tests: Iterable[str] = ()) -> dict[str, str]:
+    """Class names that no stylesheet knows, and no selector and no test looks for, each with its module."""
+    known = {name for sheet in sheets for name in re.findall(r"\.([\w-]+)", sheet)}
+    bare = "\n".join(ELEMENT.sub("", source) for source in sources.values())
+    known |= {name for text in (bare, *tests) for name in re.findall(r"\.([\w-]+)", text)}
+    for prefix in LOOKED_FOR.findall(bare):
+        known |= {prefix + name for name in re.findall(r"[\"'`]([\w-]+)[\"'`]", bare)}
+    return {name: module for module, source in sources.items() for name in sorted(classes_set(source) - known)}
 
 
 def globals_set(sources: Mapping[str, str]) -> list[str]:
@@ -173,6 +199,16 @@ def test_variables_of_styles_are_set_somewhere() -> None:
                  ["h({ style: `--sv-c: ${x}` })"]) == {"--sv-b"}  # fmt: skip
 
 
+def test_signs_for_what_cannot_be_seen_are_the_figures_own() -> None:
+    """The page and the exported player draw them without a word from Python, so each has its own table."""
+    source = web.modules()["specviz/base/text.js"]
+    (table,) = re.findall(r"const GLYPHS = (\{.*\});", source)
+    (pattern,) = re.findall(r"const UNSEEN =\s*/(.*)/g;", source)
+    assert json.loads(table) == words.SIGNS
+    signs = [chr(code) for code in range(0x10000)]
+    assert [bool(re.match(pattern, sign)) for sign in signs] == [bool(words.UNSEEN.match(sign)) for sign in signs]
+
+
 PUZZLING = ("losing offers", "score heat", "copied from nowhere", "comes along", "came true", "min_run, tokens")
 
 
@@ -181,6 +217,16 @@ def puzzling(sources: Mapping[str, str]) -> list[str]:
     lines = [(name, line.strip()) for name, source in sources.items() for line in source.splitlines()]
     code = [(name, line.split(" // ")[0]) for name, line in lines if not line.startswith(("/*", "*", "//"))]
     return [f"{name}: {line}" for name, line in code if any(words in line.lower() for words in PUZZLING)]
+
+
+def test_classes_of_elements_are_known_to_a_stylesheet() -> None:
+    sources = {name: source for name, source in web.modules().items() if name not in web.VENDORED}
+    sheets = [path.read_text(encoding="utf-8") for path in web.FOLDER.rglob("*.css")]
+    tests = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("*.py") if path != Path(__file__)]
+    assert unknown_classes(sources, sheets, tests) == {}
+    module = 'h("p.ui-soft.sv-a#sv-b", h("i", { class: `sv-c sv-d-${n}` })); root.querySelector(".sv-e"); '
+    module += 'part = (n) => `.sv-f-${n}`; part("g"); html`<b class="sv-e sv-f-g">`; one.classList.toggle("sv-h", on)'
+    assert unknown_classes({"m": module}, [".ui-soft {}"]) == dict.fromkeys(("sv-a", "sv-c", "sv-h"), "m")
 
 
 def test_words_that_puzzled_readers_are_gone() -> None:

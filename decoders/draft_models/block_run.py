@@ -11,7 +11,7 @@ from decoders.model.state.memory import Context
 from decoders.model.state.transfer import send
 
 from .block_network import BlockConfig, BlockNetwork
-from .draft_run import READ_ROWS, common_prefix
+from .draft_run import common_prefix, pieces_of
 from .own_cache import OwnCache
 
 
@@ -33,8 +33,7 @@ class BlockRun:
         have = min(common_prefix(self.tokens, context.tokens), processed)
         self.cache.make_room(len(context.buffer) + self.config.block, have, weight)
         self.tokens = context.tokens[:processed].copy()
-        for start in range(have, processed, READ_ROWS):
-            stop = min(start + READ_ROWS, processed)
+        for start, stop in pieces_of(have, processed, context, weight.device):
             states = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
             read = self.network.read(states[None].to(weight.dtype))
             remember = self.cache.rows(start, stop)

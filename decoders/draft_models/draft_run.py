@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoders.model.state.memory import ReadingStopped
 from decoders.model.state.transfer import rows_of, send
 
 from .network import DraftModel, TargetView, attention, own_rotary
@@ -19,7 +20,7 @@ from .own_cache import OwnCache
 if TYPE_CHECKING:
     from decoders.model.state.memory import Context
 
-READ_ROWS = 1024  # most rows of a forward that reads a text
+READ_ROWS, READ_ROWS_CPU = 1024, 512  # most rows of a forward that reads a text
 DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
 
 
@@ -30,12 +31,25 @@ def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
     return int(differs.argmax()) if differs.any() else n
 
 
-def forwards_of(have: int, length: int, device: torch.device) -> Iterator[tuple[int, int, Tensor | None]]:
-    """The forwards that read a text behind its first ``have`` rows: where each begins and ends, and which row sees
-    which (None: each sees all before it without being told).
+def pieces_of(have: int, length: int, context: Context, device: torch.device) -> Iterator[tuple[int, int]]:
+    """The pieces in which a text is read behind its first ``have`` rows: where each begins and ends. Raises
+    ReadingStopped between two of them where the run was cancelled.
     """
-    for start in range(have, length, READ_ROWS):
-        stop, mask = min(start + READ_ROWS, length), None
+    most = READ_ROWS_CPU if device.type == "cpu" else READ_ROWS
+    for start in range(have, length, most):
+        if start > have and context.is_cancelled:
+            raise ReadingStopped
+        yield start, min(start + most, length)
+
+
+def forwards_of(
+    have: int, length: int, context: Context, device: torch.device
+) -> Iterator[tuple[int, int, Tensor | None]]:
+    """The forwards that read a text, as ``pieces_of`` cuts it, with which row sees which (None: each sees all before it
+    without being told).
+    """
+    for start, stop in pieces_of(have, length, context, device):
+        mask = None
         if start and stop - start > 1:
             mask = torch.ones(stop - start, stop, dtype=torch.bool, device=device).tril(start)
         yield start, stop, mask
@@ -82,7 +96,7 @@ class DraftRun:
         self.context, self.tokens = context, context.tokens.copy()
         self.base, self.drafted = context.length, 0
         self.sees = np.zeros((0, 0), dtype=bool)
-        for start, stop, mask in forwards_of(have, context.length, self.device):
+        for start, stop, mask in forwards_of(have, context.length, context, self.device):
             self.queries = [[] for _ in self.queries]
             (ids,) = send(self.device, self.tokens[start:stop])
             logits = self.forward(ids, start, slice(start, stop), mask, last_only=True)[0]

@@ -55,7 +55,7 @@ class EagleRun:
         self.places = []
         self.sees = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
         states = logits = torch.zeros(0)
-        for start, stop, mask in forwards_of(have, pairs, self.device):
+        for start, stop, mask in forwards_of(have, pairs, context, self.device):
             features = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
             (tokens,) = send(self.device, self.tokens[start + 1 : stop + 1])
             state = self.head.read(features.to(weight.dtype))

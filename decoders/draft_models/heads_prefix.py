@@ -58,7 +58,7 @@ class PrefixRun:
         self.cache.make_room(len(context.buffer), have, weight)
         self.tokens = context.tokens[:count].copy()
         states = torch.zeros(1, 0, self.config.hidden)
-        for start, stop, mask in forwards_of(have, count, weight.device):
+        for start, stop, mask in forwards_of(have, count, context, weight.device):
             cos, sin = (angle[start:stop] for angle in (self.cache.cos, self.cache.sin))
             read = context.hidden_at(self.layer)[None, start:stop].to(weight.dtype)
             states = self.prefix(read, cos, sin, mask, self.cache.rows(start, stop))

@@ -15,7 +15,7 @@ from torch import Tensor
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import rows_of, send
 
-from .draft_run import READ_ROWS, common_prefix
+from .draft_run import common_prefix, pieces_of
 from .mtp_head import MtpHead
 
 DRAFT_ROWS = 1024  # cache rows behind those of the text: the nodes that a draft goes on from
@@ -86,8 +86,7 @@ class MtpRun:
             if index < layers - 1 and len(self.states[index]) < len(context.buffer):
                 self.states[index] = F.pad(self.states[index], (0, 0, 0, len(context.buffer) - len(self.states[index])))
             first = max(have, index) + 1
-            for start in range(first, root + 1, READ_ROWS):
-                stop = min(start + READ_ROWS, root + 1)
+            for start, stop in pieces_of(first, root + 1, context, weight.device):
                 tokens, positions = send(self.device, self.tokens[start:stop], np.arange(start, stop))
                 seen, count = start - index - 1, stop - start
                 mask = None

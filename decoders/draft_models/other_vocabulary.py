@@ -24,10 +24,16 @@ class AssistantText:
     """A run's text in the draft model's own tokens, as ``Running.read`` takes one."""
 
     tokens: np.ndarray
+    context: Context
 
     @classmethod
-    def of(cls, ids: Sequence[int]) -> AssistantText:
-        return cls(np.asarray(ids, dtype=np.int64))
+    def of(cls, ids: Sequence[int], context: Context) -> AssistantText:
+        """The text of a run's ``context``."""
+        return cls(np.asarray(ids, dtype=np.int64), context)
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.context.is_cancelled
 
     @property
     def length(self) -> int:
@@ -52,13 +58,13 @@ class TextDrafter(ModelDrafter):
         self.words = words
 
     def prepare(self, context: Context) -> None:
-        text = AssistantText.of(self.words.assistant_ids(context.tokens.tolist()))
+        text = AssistantText.of(self.words.assistant_ids(context.tokens.tolist()), context)
         if text.length < self.run.limit:
             self.run.begin(text)  # type: ignore[arg-type]
 
     def propose(self, context: Context, budget: int) -> Draft:
         device, gamma = context.device, self.gamma(context)
-        text = AssistantText.of(self.words.assistant_ids(context.tokens.tolist()))
+        text = AssistantText.of(self.words.assistant_ids(context.tokens.tolist()), context)
         depth = min(gamma, self.run.limit - text.length)
         if depth < 1:
             return Draft.empty(context.root, f"the drafter reads at most {self.run.limit:,} of its own tokens")

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from decoders.errors import TooLarge, UserError, first_line
-from decoders.folders import refuse_pointer
+from decoders.folders import refuse_pointer, typed_path
 from decoders.model.files.headers import tensor_sizes
 from decoders.model.state.room import free_memory, gigabytes
 
@@ -184,7 +184,7 @@ class Published:
         Raises UserError in one sentence for what is not there, damaged, a pickle with code, or of a format that is not
         read; TooLarge, with both numbers and before anything is fetched or read, for what does not fit.
         """
-        folder = Path(place).expanduser()
+        folder = typed_path(place)
         if not folder.exists():
             folder = _fetch(str(place))
         file = (folder if folder.is_dir() else folder.parent) / CONFIG

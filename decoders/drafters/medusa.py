@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from decoders.draft.needs import Needs
@@ -19,6 +18,7 @@ from decoders.draft_models.head_drafter import HEAD, NODE_TERMS, STEP_TERMS, Hea
 from decoders.draft_models.head_trees import MC_SIM, Ranks
 from decoders.draft_models.heads import MOST_HEADS, HeadsConfig, ParallelHeads
 from decoders.errors import UserError
+from decoders.folders import typed_path
 from decoders.method.method import Method
 from decoders.method.part import HEADS, Kind, Training
 from decoders.model.target_model.target import Target
@@ -80,7 +80,7 @@ def _paths(kind: str, target: Target, params: HeadsParams, count: int) -> Sequen
         return [(0,) * (depth + 1) for depth in range(count)]
     if params.tree == PUBLIC:
         return MC_SIM
-    place = find_part(target.key, kind) if params.part is None else Path(params.part).expanduser()
+    place = find_part(target.key, kind) if params.part is None else typed_path(params.part)
     log = (read_part(place).training.get("log") if place is not None and is_part(place) else None) or [{}]
     if "ranks" not in log[-1]:
         raise UserError(

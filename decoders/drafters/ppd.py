@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -34,6 +33,7 @@ from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
+from decoders.folders import typed_path
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.method.part import PROMPT_TOKENS, Kind, Training
@@ -298,7 +298,7 @@ def trees_of(target: Target, prompts: PromptTokens, params: PpdParams) -> Prompt
     elif not params.tree:
         trees = chain(m, n)
     else:
-        place = find_part(target.key, PART.kind.name) if params.part is None else Path(params.part).expanduser()
+        place = find_part(target.key, PART.kind.name) if params.part is None else typed_path(params.part)
         latency = load_latency(target) if params.size is None else None
         trees = trees_for(place, m, params.size, latency, n)
         if params.kind != DESIGNED:

@@ -8,7 +8,6 @@ what follows its places there is merged into a tree of the most frequent continu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from decoders.draft.params import check_order, param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
+from decoders.folders import typed_path
 from decoders.method.drafter import Drafter
 from decoders.method.kept import kept_with
 from decoders.method.method import Method
@@ -115,7 +115,7 @@ def build(target: Target, params: RestParams) -> RestDrafter:
         return RestDrafter(params)
     if target.tokenizer is None:
         raise UserError(f"{target.name} has no tokenizer, which a datastore's text needs")
-    path = Path(params.datastore).expanduser()
+    path = typed_path(params.datastore)
     stores: Stores = kept_with(target).of("rest", Stores)
     version = f"{path.resolve()} {path.stat().st_mtime_ns if path.is_file() else 0}"
     if version not in stores:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,13 +34,14 @@ from decoders.draft_models.other_vocabulary import (
 )
 from decoders.draft_models.vocabularies import Vocabularies
 from decoders.errors import UserError
+from decoders.folders import typed_path
 from decoders.method.method import Method
 from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, Training
 from decoders.model.engines.static import ROWS, Rows
 from decoders.model.state.attention import Masks
 from decoders.model.state.cache import TreeCache
 from decoders.model.state.capture import Capture
-from decoders.model.state.memory import Context
+from decoders.model.state.memory import Context, ReadingStopped
 from decoders.model.state.transfer import send
 from decoders.model.target_model.load import load_target
 from decoders.model.target_model.target import SPARE_ROWS, Target, Tokens
@@ -133,6 +133,8 @@ class LanguageModelRun:
             if stop == context.length:
                 self.cache.keep()
                 return logits[-1]
+            if context.is_cancelled:
+                raise ReadingStopped
             have = stop
 
     @torch.inference_mode()
@@ -189,7 +191,7 @@ class SharedTokensRun(LanguageModelRun):
 
     def read(self, context: Context) -> Float[Tensor, " vocab"]:
         ids = self.words.token_by_token(context.tokens.tolist(), context.prompt_length)
-        return super().read(AssistantText.of(ids))  # type: ignore[arg-type]
+        return super().read(AssistantText.of(ids, context))  # type: ignore[arg-type]
 
     def extend(self, tokens: Tokens, parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
         if isinstance(tokens, Tensor):
@@ -316,7 +318,7 @@ def build(target: Target, params: SpsParams) -> ModelDrafter:
 
 def _running(target: Target, source: str | None, across: str = TEXT) -> Any:
     """A draft model at work: a trained part (that of the target where no source is given), or a causal LM."""
-    if source is None or is_part(Path(source).expanduser()):
+    if source is None or is_part(typed_path(source)):
         model, rotary = load_part(target, PART.kind.name, source), target_rotary(target.stack)
         return DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
     drafter = open_drafter(target, source, other=True)

@@ -7,7 +7,6 @@ token for token, in fewer forwards.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from jaxtyping import Float
@@ -22,8 +21,9 @@ from decoders.draft_models.draft_run import common_prefix
 from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, Chain, Choose, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.errors import UserError
+from decoders.folders import typed_path
 from decoders.method.part import OFFERED
-from decoders.model.state.memory import Context
+from decoders.model.state.memory import Context, ReadingStopped
 from decoders.model.target_model.target import SPARE_ROWS, Session, Target
 from decoders.parts import TrainedPart, find_part, is_part
 from decoders.prompt_tokens.tokens import PromptTokens
@@ -99,7 +99,8 @@ class PromptedRun(LanguageModelRun):
         session = self._follow(context, 0)
         if context.length - session.cache.length > MOST_PENDING:
             self._forget(0)
-            session.prefill(context.tokens.tolist())
+            if not session.prefill(context.tokens.tolist(), stops=lambda *_: context.is_cancelled):
+                raise ReadingStopped
 
     @torch.inference_mode()
     def chain(self, context: Context, depth: int, choose: Choose) -> Chain:
@@ -221,7 +222,7 @@ def drafter_of(target: Target, source: str | None, part: str | None = None) -> t
     source = source or target.companions.get(OFFERED)
     if source is None:
         return None, NAME_ONE
-    if is_part(Path(source).expanduser()):
+    if is_part(typed_path(source)):
         raise UserError(
             f"{source} is a trained drafter, and prompt tokens can be trained for causal LMs alone: write it as one "
             f"with `specviz parts export {source} FOLDER --format transformers`, name another model folder or hub id "

@@ -22,7 +22,7 @@ from decoders.draft.settings import FIXED
 from decoders.drafters import select_method
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
-from decoders.model.state.memory import Context
+from decoders.model.state.memory import Context, ReadingStopped
 from decoders.model.state.transfer import Mark, Passenger, Span, mark, taking_along, wait
 from decoders.model.target_model.finite import not_finite
 from decoders.model.target_model.target import SPARE_ROWS, Session, Target
@@ -183,13 +183,20 @@ class Decoding:
         wait(self.target.device)
         processed = time.perf_counter()
         self.prefill_ms = (processed - started) * 1e3
-        self.drafter.prepare(self.session.context)
+        try:
+            self.drafter.prepare(replace(self.session.context, cancelled=self._is_cancelled))
+        except ReadingStopped:
+            self.stop = "cancelled"
+            return
         wait(self.target.device)
         self.prepare_ms = (time.perf_counter() - processed) * 1e3
 
     def _stops_reading(self, rows: int, of: int) -> bool:
         if self.on_read is not None:
             self.on_read(rows, of)
+        return self._is_cancelled()
+
+    def _is_cancelled(self) -> bool:
         return self.cancel is not None and self.cancel.is_set()
 
     def __iter__(self) -> Iterator[Step]:
@@ -202,7 +209,7 @@ class Decoding:
         room, now = self.room(session), functools.partial(mark, self.target.device)
         emitted_count = 0
         while True:
-            if self.cancel is not None and self.cancel.is_set():
+            if self._is_cancelled():
                 self.stop = "cancelled"
                 return
             before = session.length

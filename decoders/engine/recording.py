@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
 import platform
 import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -349,9 +349,10 @@ def _without_folder(value: Any) -> Any:
     """
     if not isinstance(value, str) or not any(mark in value for mark in "/\\"):
         return value
-    path = Path(value).expanduser()
-    local = value.startswith((".", "/", "~")) or "\\" in value or value.count("/") > 1 or path.exists()
-    return re.split(r"[/\\]", str(path.resolve() if path.exists() else value).rstrip("/\\"))[-1] if local else value
+    path = os.path.expanduser(value)
+    exists = os.path.exists(path)  # False for a text that can be no path
+    local = value.startswith((".", "/", "~")) or "\\" in value or value.count("/") > 1 or exists
+    return re.split(r"[/\\]", os.path.realpath(path) if exists else value.rstrip("/\\"))[-1] if local else value
 
 
 def _code(part: object, name: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from decoders.draft.draft import Candidates, Draft, Later, Learned, Past, Probe, Scored, Verdict
 from decoders.errors import UserError, first_line
-from decoders.model.state.memory import Context
+from decoders.model.state.memory import Context, ReadingStopped
 from decoders.model.target_model.target import SPARE_ROWS
 from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.verifier import Verifier, VerifierCard
@@ -43,11 +43,11 @@ class Guard:
     own: str
 
     def call(self, duty: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call the function. A UserError of its own stays; any other error becomes the plug-in's."""
+        """Call the function. Its own UserError and a run's cancelling stay; any other error becomes the plug-in's."""
         started = time.perf_counter()
         try:
             return function(*arguments)
-        except (UserError, KeyboardInterrupt, GeneratorExit, MemoryError):
+        except (UserError, ReadingStopped, KeyboardInterrupt, GeneratorExit, MemoryError):
             raise
         except BaseException as problem:  # SystemExit too: a plug-in does not end the app
             log.info("%s: %s failed", self.name, duty, exc_info=problem)

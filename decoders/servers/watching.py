@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
+from decoders.folders import typed_path
 from decoders.importers.prometheus import PLACE, SERVERS, samples
 
 from .answer import Answer, ServerFault
@@ -80,7 +81,7 @@ class Folder:
     """The recorder's folder: its files of running requests, read on from where the last look ended."""
 
     def __init__(self, folder: Path) -> None:
-        if not folder.is_dir():
+        if not typed_path(folder).is_dir():
             raise UserError(f"{folder} is no folder: give the one that SPECVIZ_RECORD names, or a server's address")
         self.folder, self.seen = folder, Acceptance()
         self._at: dict[Path, int] = {}

@@ -24,23 +24,26 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from decoders.errors import UserError
     from decoders.importers.importer import ImportResult
     from decoders.trace.acceptance import DEFINITIONS
-    from specviz.pages.acceptance.sets import RunCounts, pooled_by_method
+    from specviz.pages.acceptance.sets import RunCounts, counts_of_log, pooled_by_method
 
-    runs, rates = list[RunCounts](), list[ImportResult]()
+    runs, rates = list[RunCounts](), list[tuple[ImportResult, UserError]]()
     for path in args.traces:
         traces, opened = common.read_runs(path)
-        runs += [RunCounts.of(trace, args.by) for trace in traces]
-        if opened is not None:
-            runs += [RunCounts.of_totals(opened.title, one.totals) for one in opened.numbers if one.totals]
-            if not traces and not any(one.totals for one in opened.numbers):
-                rates.append(opened)
+        if opened is None:
+            runs += [RunCounts.of(trace, args.by) for trace in traces]
+            continue
+        try:
+            runs += counts_of_log(opened, args.by)
+        except UserError as problem:
+            rates.append((opened, problem))
     sets = pooled_by_method(runs)
     if args.json:
         return common.print_json(sets, indent=1)
-    for opened in rates:
-        common.say(f"{opened.title} gives rates and no counts, so that nothing can be pooled:")
+    for opened, problem in rates:
+        common.say(f"{problem}:")
         common.show_numbers(opened)
     for one in sets:
         rows = [

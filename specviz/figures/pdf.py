@@ -37,7 +37,6 @@ def pdf(sheet: Sheet, created: datetime, *, compress: bool = True) -> bytes:
 
 def _shape(page, item: Shape) -> None:
     page.set_line_width(item.line)
-    page.set_dash_pattern(*(item.dash or ()))
     if item.stroke:
         page.set_draw_color(item.stroke)
     if item.fill:

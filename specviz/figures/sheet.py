@@ -50,13 +50,12 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A polyline, closed where it is filled or ``closed``; ``dash`` are the lengths of dash and gap."""
+    """A polyline, closed where it is filled or ``closed``."""
 
     points: tuple[Point, ...]
     stroke: str = ""
     fill: str = ""
     line: float = 0.6
-    dash: tuple[float, float] | None = None
     closed: bool = True
 
 
@@ -82,18 +81,17 @@ class Sheet:
         self.height = max(self.height, y + 0.3 * size)
         return wide
 
-    def line(self, *points: Point, stroke: str = RULE, line: float = 0.6, dash: tuple[float, float] | None = None):
+    def line(self, *points: Point, stroke: str = RULE, line: float = 0.6) -> None:
         """Draws from point to point."""
-        self.items.append(Shape(points, stroke, "", line, dash, closed=False))
+        self.items.append(Shape(points, stroke, "", line, closed=False))
         self.height = max(self.height, *(y for _, y in points))
 
     def box(
-        self, x: float, y: float, wide: float, high: float, *, stroke: str = "", fill: str = "", line: float = 0.6,
-        dash: tuple[float, float] | None = None,
-    ) -> None:  # fmt: skip
+        self, x: float, y: float, wide: float, high: float, *, stroke: str = "", fill: str = "", line: float = 0.6
+    ) -> None:
         """Draws a rectangle; ``y`` is its top."""
         corners = ((x, y), (x + wide, y), (x + wide, y + high), (x, y + high))
-        self.items.append(Shape(corners, stroke, fill, line, dash))
+        self.items.append(Shape(corners, stroke, fill, line))
         self.height = max(self.height, y + high)
 
 

@@ -62,8 +62,7 @@ def _text(item: Text) -> str:
 
 def _shape(item: Shape) -> str:
     points = " ".join(f"{_n(x)},{_n(y)}" for x, y in item.points)
-    dash = f' stroke-dasharray="{_n(item.dash[0])} {_n(item.dash[1])}"' if item.dash else ""
-    pen = f' stroke="{item.stroke}" stroke-width="{_n(item.line)}"{dash}' if item.stroke else ""
+    pen = f' stroke="{item.stroke}" stroke-width="{_n(item.line)}"' if item.stroke else ""
     return f'<{"polygon" if item.closed else "polyline"} points="{points}" fill="{item.fill or "none"}"{pen}/>'
 
 

@@ -24,7 +24,7 @@ def import_runs(data: bytes, problem: Exception) -> list[Any]:
     if not opened.traces:
         values = "; ".join(f"{name}: {value}" for name, value in opened.numbers[0].values.items())
         told = f"{opened.title} gives numbers of many requests, which are no run. {opened.numbers[0].title}: {values}"
-        raise Refusal("file", f"{told[:900]}.")
+        raise Refusal("file", f"{told[:900]}. Acceptance, on the page Runs, makes a set of it: add the file there.")
     if len(opened.traces) > MOST_REQUESTS:
         opened.notes.append(f"the first {MOST_REQUESTS} of {len(opened.traces)} requests in this file were opened")
     if "imported" in (run := opened.traces[0].run):

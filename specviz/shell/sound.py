@@ -20,6 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from gradio.route_utils import FnIndexInferError, GradioMultiPartParser, upload_fn
 from gradio_client.utils import construct_args
 from python_multipart.exceptions import FormParserError
+from starlette.requests import ClientDisconnect
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,6 +30,7 @@ from specviz.words import sentence
 log = logging.getLogger(__name__)
 
 API, UPLOAD, TYPED_CALL = "/gradio_api/", "/gradio_api/upload", "/gradio_api/call/v2/"
+ASSISTANTS = "/mcp"
 CALLS = ("/gradio_api/run/", "/gradio_api/api/", "/gradio_api/call/", "/gradio_api/queue/join")
 UNUSED = tuple(  # routes of components that are not on the page, of Gradio's own tools, and to other servers
     API + name for name in (
@@ -48,12 +50,17 @@ _unfit: ContextVar[list[str] | None] = ContextVar("unfit", default=None)  # what
 class Blocks(gr.Blocks):
     """Gradio's page; data that does not fit its components is the sender's mistake."""
 
-    async def preprocess_data(self, *inputs: Any, **named: Any) -> Any:
+    async def preprocess_data(self, block_fn: Any, *inputs: Any, **named: Any) -> Any:
+        unfit = _unfit.get()
+        if block_fn.fn is None:  # an event of the browser alone
+            if unfit is not None:
+                unfit.append(NO_ENDPOINT)
+            raise gr.Error(NO_ENDPOINT, print_exception=False)
         try:
-            return await super().preprocess_data(*inputs, **named)
+            return await super().preprocess_data(block_fn, *inputs, **named)
         except (ValueError, gr.Error) as error:
             log.info("an event's data was refused", exc_info=error)
-            if (unfit := _unfit.get()) is not None:
+            if unfit is not None:
                 unfit.append("The fields that were sent are not those of the form: load the page again.")
             raise gr.Error("The fields do not fit the form.", print_exception=False) from error
 
@@ -72,7 +79,7 @@ class Sound:
         if not _nameable(path) or path.startswith(UNUSED) or (path == "/" and request.query_params.get("page")):
             await problem(404, NO_PAGE)(scope, receive, send)
             return
-        if request.method == "POST" and path.startswith(("/api/", API)) and path != UPLOAD:
+        if request.method == "POST" and path.startswith(("/api/", API, ASSISTANTS)) and path != UPLOAD:
             try:
                 body, receive = await _whole(receive)
             except HTTPException as error:  # it is too large
@@ -103,7 +110,7 @@ class Sound:
         try:
             await self.app(scope, receive, mend)
         except RuntimeError as error:  # Starlette's: the answer had begun when this was raised
-            if not path.startswith(STREAMS) or not isinstance(error.__cause__, HTTPException):
+            if not path.startswith(STREAMS) or not _stream_over(error.__cause__):
                 raise
             await send({"type": "http.response.body"})  # the stream's last event has told it
         finally:
@@ -138,8 +145,17 @@ def mend(app: FastAPI) -> None:
         (FnIndexInferError, no_endpoint),
         (KeyError, no_endpoint),
         (FormParserError, lambda *_: problem(400, NO_FORM)),
+        (ClientDisconnect, lambda *_: problem(400, NO_FORM)),  # nobody reads it: the sender left in the middle
     ):
         gradio.add_exception_handler(kind, told)
+
+
+def _stream_over(error: BaseException | None) -> bool:
+    """True for Gradio's ways to end a stream of events: its session is not there, or a second stream has taken it."""
+    if isinstance(error, KeyError):
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        return frame.f_code.co_name == "sse_stream"
+    return isinstance(error, HTTPException)
 
 
 def _nameable(path: str) -> bool:

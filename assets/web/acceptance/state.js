@@ -18,6 +18,10 @@ export const page = {
   sets: [],
   /** The runs that are counted. @type {string[]} */
   ids: [],
+  /** Servers' files that are counted beside them. @type {SentFile[]} */
+  files: [],
+  /** "cached": split by the server's cached tokens of the prompt. @type {"" | "cached"} */
+  by: "",
   /** Runs of given answers that were left out. */
   forced: 0,
   /** Titles of the methods that the charts draw, each in its slot; "": free. @type {string[]} */

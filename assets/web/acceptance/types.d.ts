@@ -6,6 +6,9 @@ interface AcceptanceDefinition {
 }
 interface AcceptanceAnswer { definitions: AcceptanceDefinition[]; plotly: string; rows: string; model: string }
 
+/** A file as it is sent: ``bodies.SentFile``. */
+interface SentFile { name: string; text: string }
+
 /** A depth of the draft; rates are null where nothing was decided there. */
 interface AcceptanceDepth {
   depth: number; decided: number; stood: number; drafts: number; conditional: number | null;

@@ -6,7 +6,7 @@ import { drawJudges } from "specviz/acceptance/judges.js";
 import { drawLengths } from "specviz/acceptance/lengths.js";
 import { VIEWS, page } from "specviz/acceptance/state.js";
 import { h } from "specviz/base/dom.js";
-import { getJson, postJson, within } from "specviz/base/json.js";
+import { getJson, postJson, sentFile, within } from "specviz/base/json.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { setAddress } from "specviz/shell/address.js";
 import { app } from "specviz/shell/state.js";
@@ -21,12 +21,28 @@ const tabs = h(
   names.map((name) => h("button", { "data-view": name, onclick: () => choose(name) }, VIEWS[name])),
 );
 const body = h("div.svd-body.ui-stack");
+const split = h("input", { type: "checkbox", onchange: () => recount({ by: split.checked ? "cached" : "" }) });
+const file = h("input", { type: "file", multiple: true, "aria-label": "Servers' files", onchange: addFiles });
+const more = h("div.svd-more.ui-row.ui-soft",
+  h("label.ui-check", split, " split by the server's cached tokens of the prompt"),
+  h("label", "Add a server's answer or log ", file));
 let counting = false;
 
 /** Another view of the same runs. @param {View} view */
 function choose(view) {
   if (app.tab === "runs") setAddress({ acceptance: view });
   draw(view);
+}
+
+async function addFiles() {
+  const files = await Promise.all([...(file.files ?? [])].map(sentFile));
+  recount({ files: files.filter((one) => one !== null) });
+}
+
+/** Counts the same runs again. @param {Partial<typeof page>} change */
+function recount(change) {
+  Object.assign(page, change);
+  return count(page.ids, page.view);
 }
 
 /** @param {View} view */
@@ -49,18 +65,27 @@ const GIVEN = "Every chosen run wrote an answer that was given to it, so nothing
 export async function drawAcceptance(box, ids, view) {
   app.pages.acceptance = page;
   page.box = box;
+  Object.assign(page, { files: [], by: "" });
+  split.checked = false;
+  file.value = "";
+  box.replaceChildren(tabs, more, body);
+  return count(ids, view);
+}
+
+/** Counts runs and files, and draws what came of it. @param {string[]} ids @param {string} view */
+async function count(ids, view) {
   body.replaceChildren(h("p.svp-empty", "Counting …"));
-  box.replaceChildren(tabs, body);
   const asked = ++page.asked;
   page.drawn++;
   counting = true;
   Object.assign(page, { sets: [], forced: 0, charted: [], ids });
   page.view = names.find((name) => name === view) ?? "definitions";
-  const count = async () => {
+  const { files, by } = page;
+  const ask = async () => {
     page.data ??= await getJson("api/acceptance");
-    return ids.length ? postJson("api/acceptance/runs", { ids }) : {};
+    return ids.length + files.length ? postJson("api/acceptance/runs", { ids, files, by }) : {};
   };
-  const answer = await within(body, count, () => asked === page.asked);
+  const answer = await within(body, ask, () => asked === page.asked);
   if (asked === page.asked) counting = false;
   if (!answer) return;
   Object.assign(page, answer);

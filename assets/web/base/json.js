@@ -43,6 +43,16 @@ export const postJson = (url, body) =>
     fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
   );
 
+/** A chosen file as routes take it: its name and its text, in UTF-8 or, as PowerShell writes it, in UTF-16. */
+/** @param {File | null} file @returns {Promise<SentFile | null>} */
+export async function sentFile(file) {
+  if (!file) return null;
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const mark = `${bytes[0]} ${bytes[1]}`; // of the order of bytes
+  const coding = mark === "255 254" ? "utf-16le" : mark === "254 255" ? "utf-16be" : "utf-8";
+  return { name: file.name, text: new TextDecoder(coding).decode(bytes) };
+}
+
 /** Where a run's trace is. @param {string} id */
 export const traceUrl = (id) => `api/traces/${encodeURIComponent(id)}`;
 

@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { getJson, goesOn, poll, postJson, sentence } from "specviz/base/json.js";
+import { getJson, goesOn, poll, postJson, sentFile, sentence } from "specviz/base/json.js";
 import { Choice, Field, Slider } from "specviz/ui/field.js";
 import { batch, html, render, signal } from "specviz/ui/html.js";
 import { Curve } from "specviz/doctor/curve.js";
@@ -53,9 +53,6 @@ async function show(id) {
   if (wanted()) answer.value = await getJson("api/doctor").catch(() => answer.value);
 }
 
-/** @param {File | null} file */
-const sent = async (file) => (file ? { name: file.name, text: await file.text() } : null);
-
 /** @param {Event} event */
 async function start(event) {
   event.preventDefault();
@@ -64,8 +61,8 @@ async function start(event) {
   wrong.value = "";
   try {
     if (asked.value.prompts === FILE && !files.prompts) throw new Error("Choose a prompt file first.");
-    const prompts = asked.value.prompts === FILE ? await sent(files.prompts) : asked.value.prompts;
-    const card = await postJson("api/doctor/start", { ...asked.value, prompts, server: await sent(files.server) });
+    const prompts = asked.value.prompts === FILE ? await sentFile(files.prompts) : asked.value.prompts;
+    const card = await postJson("api/doctor/start", { ...asked.value, prompts, server: await sentFile(files.server) });
     show(card.id);
   } catch (problem) {
     wrong.value = sentence(problem);

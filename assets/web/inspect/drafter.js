@@ -39,7 +39,6 @@ export class DrafterView extends LookPanel {
   describe() {
     const { model } = this.owner;
     this.on = present(model);
-    this.owner.root.classList.toggle("sv-drafted", this.on);
     this.offerLooks(model.run.attention);
   }
 

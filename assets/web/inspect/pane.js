@@ -226,7 +226,6 @@ export class TokenPane extends Panel {
     const position = cell.start;
     const accepted = tokens.kind[position] === "accepted";
     span.classList.add(accepted ? "sv-accepted" : "sv-own");
-    if (accepted && tokens.source[position] < 0) span.classList.add("sv-uncopied");
     for (let at = position; at < cell.stop; at++) if (tokens.rank[at] > 0) span.classList.add("sv-differs");
     if (tokens.step[position] !== tokens.step[position - 1]) span.classList.add("sv-first");
     if (tokens.step[cell.stop - 1] !== tokens.step[cell.stop]) span.classList.add("sv-last");

@@ -48,7 +48,7 @@ function Screen({ inspector, tools }) {
   const texts = html`<${Split} name="texts" class="sv-texts" label="Height of the output" down=${true} share=${42}
     moved=${resized} first=${html`<${Held} class="sv-held" of=${output.element} />`} second=${sources} />`;
   const lower = html`<${Lower} inspector=${inspector} />`;
-  const drafts = html`<${Split} name="drafts" class="sv-drafts" label="Height of the draft tree" down=${true}
+  const drafts = html`<${Split} name="drafts" label="Height of the draft tree" down=${true}
     share=${54} moved=${resized} first=${html`<${Held} class="sv-held" of=${tree.element} />`} second=${lower} />`;
   const steps = [tools, timeline.element, inspector.legend, inspector.sentence, !drawn && drawer.facts.element];
   return html`

@@ -122,7 +122,7 @@ function promptFields({ prompts: set, count, max_new_tokens, repeats, training_s
   if (kind !== "examples") options.push(["examples", "Examples of the Inspect page"]);
   for (const name of ["turns", ...samples]) if (kind !== name) options.push([name, sets[name]]);
   options.push(["trace", "The prompt of the run in Inspect"], ["file", "A prompt file …"]);
-  const picker = h("input.svl-file", {
+  const picker = h("input", {
     type: "file",
     id: "svl-file",
     accept: ".jsonl,.ndjson,.json,.txt,.md",

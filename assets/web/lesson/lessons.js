@@ -59,7 +59,7 @@ function card(one, number) {
     return h(
       "li.svn-card.svn-faulty.ui-stack.ui-box",
       h("h3", one.id.replace(/^own-/, "")),
-      h("p.svn-about", "This lesson cannot be shown yet:"),
+      h("p", "This lesson cannot be shown yet:"),
       h("ul.ui-stack", one.faults.map((text) => h("li", text))),
     );
   const { words, at, done } = state(one);
@@ -73,7 +73,7 @@ function card(one, number) {
       h("span.svn-minutes", finished ? "✓ done · " : "", plural(one.minutes, "minute")),
     ),
     h("h3", one.title),
-    h("p.svn-about", one.about),
+    h("p", one.about),
     h("ul.svn-learn.ui-stack.ui-soft", one.learn.map((text) => h("li", text))),
     h(
       "div.svn-foot.ui-line",

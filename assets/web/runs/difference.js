@@ -3,11 +3,12 @@
 import { h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { getJson, within } from "specviz/base/json.js";
 import { plural, short } from "specviz/base/numbers.js";
+import { glyphs } from "specviz/base/text.js";
 import { onInspect } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
 
 /** A token or text as code; blanks are seen. @param {string} text */
-const code = (text) => h("code", text.replace(/\n/g, "⏎").replace(/ /g, "␣") || "∅");
+const code = (text) => h("code", glyphs(text) || "∅");
 
 /** What the other run did there. @param {RunGain} gain */
 function instead(gain) {

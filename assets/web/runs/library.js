@@ -389,6 +389,6 @@ export function drawLibrary(box, look) {
   });
   on("runs", draw);
   on("current", draw);
-  box.append(h("div.svr-head.ui-row", search, room), tags, problem, gone, bar, h("div.ui-scroll", grid), empty, more);
+  box.append(h("div.ui-row", search, room), tags, problem, gone, bar, h("div.ui-scroll", grid), empty, more);
   draw();
 }

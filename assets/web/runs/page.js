@@ -20,7 +20,7 @@ export function mount({ element }) {
   const title = h("h2");
   let inside = h("div");
   const back = h("button.svp-button", { onclick: toLibrary }, "← All runs");
-  const shown = h("div.svr-view.ui-stack", { hidden: true }, h("header.svr-head.ui-row", back, title), inside);
+  const shown = h("div.svr-view.ui-stack", { hidden: true }, h("header.ui-row", back, title), inside);
   /** @type {Element | null} */
   let before = null;
 

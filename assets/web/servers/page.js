@@ -150,7 +150,7 @@ function Numbers({ seen }) {
 /** @param {{ one: ServerConnection }} props */
 function Progress({ one }) {
   const state = one.done ? "over" : "goes on";
-  return html`<div class="sv-connect-going" data-done=${String(one.done)}>
+  return html`<div data-done=${String(one.done)}>
     <p role="status">${one.server}: ${state}. ${one.done && one.traces.length > 0 &&
       `${plural(one.traces.length, "run")} arrived.`}</p>
     ${one.problem && html`<p class="sv-connect-wrong svp-error" role="alert">${one.problem}</p>`}

@@ -59,7 +59,7 @@ export function Choice({ label, value, options, change, help }) {
         ${one.label}</option>`);
   const chosen = (/** @type {FieldEvent<HTMLSelectElement>} */ { currentTarget }) => change(currentTarget.value);
   return html`<${Field} label=${label} help=${help}>
-    ${(/** @type {object} */ tied) => html`<select class="ui-input ui-select" onChange=${chosen} ...${tied}>
+    ${(/** @type {object} */ tied) => html`<select class="ui-input" onChange=${chosen} ...${tied}>
       ${groups.map((group) => (group ? html`<optgroup label=${group}>${of(group)}</optgroup>` : of(group)))}
     </select>`}
   </${Field}>`;

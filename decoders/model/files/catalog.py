@@ -107,7 +107,7 @@ def model_name(model: str | Path) -> str:
         return "SmolLM2-135M-Instruct"
     if str(model) == BUNDLED:
         return BUNDLED_FOLDER.parent.name
-    return Path(model).name if Path(model).exists() else str(model)
+    return Path(model).name if os.path.exists(model) else str(model)
 
 
 def toy_note(*, picked: bool = False) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -82,12 +82,17 @@ def _write(store: Tensor | None, rows: Tensor, dim: int, start: int, capacity: i
     return store
 
 
+class ReadingStopped(Exception):
+    """A run was cancelled while a network of its drafter read the prompt."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """A run up to one point. ``tokens[-1]`` is the root: emitted, not yet processed; positions before it are processed.
 
     Everything is append-only, so ``cut`` gives the context as it was at any earlier point. ``pool``: the text that
-    drafts may be taken from, if the prompt brings one or has a context.
+    drafts may be taken from, if the prompt brings one or has a context. ``cancelled`` is asked between two pieces of a
+    prompt that a network of the drafter reads.
     """
 
     buffer: np.ndarray
@@ -99,6 +104,7 @@ class Context:
     needs: Needs
     shape: ModelShape
     pool: Pool | None = None
+    cancelled: Callable[[], bool] | None = None
 
     @property
     def tokens(self) -> np.ndarray:
@@ -113,6 +119,11 @@ class Context:
     def device(self) -> torch.device:
         """The target's device."""
         return torch.device("cpu") if self.cache.store is None else self.cache.store.device
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True where the run was cancelled while its prompt is read."""
+        return self.cancelled is not None and self.cancelled()
 
     @property
     def root_position(self) -> int:

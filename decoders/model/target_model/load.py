@@ -15,7 +15,7 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from decoders.errors import UserError, first_line
-from decoders.folders import refuse_pointer
+from decoders.folders import refuse_pointer, typed_path
 
 from ..engines.engines import DEFAULT
 from ..files.catalog import model_place
@@ -186,7 +186,7 @@ def local_place(model: str | Path) -> Path | str:
     is not there, or lacks configuration, weights or tokenizer.
     """
     place = model_place(model)
-    folder = Path(place).expanduser()
+    folder = typed_path(place)
     if not (folder.exists() or place.startswith((".", "/", "~")) or place.count("/") > 1 or folder.suffix == ".gguf"):
         return place
     if (file := gguf_file(folder)) is not None:

@@ -10,21 +10,25 @@ from typing import Annotated, Any, Literal
 from cachetools import LRUCache
 from pydantic import Field
 
+from decoders.errors import UserError
 from decoders.names import BASELINE
 from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.speedup import RowTimes, forecasts
 from decoders.trace.trace import Trace
-from specviz.server.bodies import Body, Ids, needs
+from specviz.experiments.prompts import short_name
+from specviz.server.bodies import Body, Ids, SentFile, Texts, needs
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import PromptForm, Refusal
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
+from specviz.words import sentence
 
 from . import judging
 from .judging import Judging, RunJudgement, pool_runs, steps_document
-from .sets import RunCounts, lengths_by_method, pooled_by_method
+from .sets import RunCounts, counts_of_log, lengths_by_method, pooled_by_method
 
 KEPT = 2000  # runs whose sums are kept
+MOST_FILES = 20  # of servers, in one request
 LONGEST = 32  # drafted tokens that the calculator goes up to
 
 Share = Annotated[float, Field(ge=0, le=1), needs("the acceptance is {given}: a number from 0 to 1")]
@@ -37,6 +41,14 @@ class ForecastRequest(Body):
     acceptance: Share
     cost: Cost
     rows: Annotated[str, Field(max_length=2000)] = ""
+
+
+class Counting(Body):
+    """Runs, and servers' files beside them; ``by`` "cached" splits sets by the server's cached tokens of the prompt."""
+
+    ids: Texts = Field(default_factory=list)
+    files: Annotated[list[SentFile], Field(max_length=MOST_FILES)] = Field(default_factory=list)
+    by: Literal["", "cached"] = ""
 
 
 class Outputs(Body):
@@ -59,7 +71,7 @@ class AcceptancePage(Service):
     def __init__(self, desk: Any) -> None:
         super().__init__(desk)
         self._change = threading.Lock()
-        self._kept: LRUCache[str, RunCounts] = LRUCache(KEPT)
+        self._kept: LRUCache[tuple[str, str], RunCounts] = LRUCache(KEPT)
         self._judging = Judging(lambda: desk.runner.busy())
 
     def close(self) -> None:
@@ -75,13 +87,16 @@ class AcceptancePage(Service):
         }  # fmt: skip
 
     @post("runs")
-    def runs(self, ids: Ids) -> dict[str, Any]:
-        """Of runs that are over, a set per method: acceptance by every definition, and each confidence's reliability.
+    def runs(self, asked: Counting) -> dict[str, Any]:
+        """Of runs that are over, and of servers' files, a set per method: acceptance by every definition, and each
+        confidence's reliability.
 
-        Runs of given answers are left out: ``forced`` is how many. Raises Refusal where no run is chosen; UnknownTrace
-        for one that is not there.
+        Runs of given answers are left out: ``forced`` is how many. Raises Refusal where neither is chosen, or a file
+        has nothing to count; UnknownTrace for a run that is not there.
         """
-        counted = [self._count(key) for key in _require_runs(ids, "pool them by method")]
+        ids = asked.ids if asked.files else _require_runs(asked.ids, "pool them by method")
+        counted = [self._count(key, asked.by) for key in dict.fromkeys(ids)]
+        counted += [run for file in asked.files for run in _counts_of_file(file, asked.by)]
         return {"sets": pooled_by_method(counted), "forced": sum(run.forced for run in counted)}
 
     @post("lengths")
@@ -185,13 +200,13 @@ class AcceptancePage(Service):
         calls = judged_calls(given.plain, given.drafted)
         return {**made.to_json(), "texts": texts, "model": target.name, "calls": calls}
 
-    def _count(self, key: str) -> RunCounts:
+    def _count(self, key: str, by: str) -> RunCounts:
         with self._change:
-            if key in self._kept and self.desk.has(key):  # a run that was deleted is not counted from memory
-                return self._kept[key]
-        made = RunCounts.of(self.desk.trace(key))
+            if (key, by) in self._kept and self.desk.has(key):  # a run that was deleted is not counted from memory
+                return self._kept[key, by]
+        made = RunCounts.of(self.desk.trace(key), by)
         with self._change:
-            self._kept[key] = made
+            self._kept[key, by] = made
         return made
 
     def _row_times(self) -> str:
@@ -205,6 +220,16 @@ class AcceptancePage(Service):
         if latency is None:
             return ""
         return ", ".join(f"{n}:{ms:.4g}" for n, ms in zip(latency.rows, latency.median, strict=True))
+
+
+def _counts_of_file(file: SentFile, by: str) -> list[RunCounts]:
+    """Counts of a server's answer or log. Raises Refusal."""
+    from decoders.importers import ImportFault, NotALog, open_log
+
+    try:
+        return counts_of_log(open_log(file.text.encode(), short_name(file.name)), by)
+    except (NotALog, ImportFault, UserError) as problem:
+        raise Refusal("file", sentence(problem)) from None
 
 
 def _require_runs(ids: Iterable[str], purpose: str) -> list[str]:

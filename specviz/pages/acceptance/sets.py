@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from decoders.errors import UserError
+from decoders.importers.importer import ImportResult
 from decoders.trace.acceptance import DEFINITIONS, Acceptance, AcceptanceSums
 from decoders.trace.load import Load, at_batches, break_even_curve, chain_numbers, for_sglang, for_vllm, tiers
 from decoders.trace.metrics import draft_cost, ratio
@@ -46,6 +48,17 @@ class RunCounts:
         """Of a server's totals of many requests, which have no steps."""
         counted = AcceptanceSums.of_totals(totals)
         return cls(("imported", title, True), Acceptance(counted, [counted]), {}, None, False)
+
+
+def counts_of_log(opened: ImportResult, by: str | None = None) -> list[RunCounts]:
+    """Counts of a server's file: of each request in it, and of its totals of many. Raises UserError where it has
+    neither.
+    """
+    requests = [RunCounts.of(trace, by) for trace in opened.traces]
+    totals = [RunCounts.of_totals(opened.title, numbers.totals) for numbers in opened.numbers if numbers.totals]
+    if not requests and not totals:
+        raise UserError(f"{opened.title} gives rates and no counts, so that nothing can be pooled")
+    return requests + totals
 
 
 def cached_words(trace: Trace) -> str:

@@ -12,6 +12,7 @@ from fastapi import Response
 from pydantic import Field
 
 from decoders.errors import UserError
+from decoders.folders import typed_path
 from decoders.model.files.catalog import NAMES, WEIGHTS, Weights, model_name
 from specviz.model_records import source_of_key
 from specviz.models import absent, list_models, same_place
@@ -130,4 +131,5 @@ def checked_source(text: str) -> str:
         raise UserError(
             f"a model is named by a path, a hub id such as org/name, {' or '.join(NAMES)}; given was {text[:40]!r}"
         )
+    typed_path(source)
     return source

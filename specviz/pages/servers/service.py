@@ -21,6 +21,7 @@ from fastapi import Response
 from pydantic import Field
 
 from decoders.errors import UserError
+from decoders.folders import typed_path
 from decoders.importers.values import clean
 from decoders.servers.client import Server, ServerFault, Stream, find_server
 from decoders.servers.watching import COUNTS, Acceptance, Folder, Metrics
@@ -141,7 +142,7 @@ class Servers(Service):
         """Ask a server, or watch a folder where no address is given. Raises Refusal; UserError without an answer."""
         if self.desk.rules.is_shared:
             return problem(403, SHARED)
-        folder = Folder(Path(asked.folder.strip()).expanduser()) if asked.folder.strip() else None
+        folder = Folder(typed_path(asked.folder.strip())) if asked.folder.strip() else None
         if folder is None and not asked.address.strip():
             raise Refusal("file", "Give a server's address, a recorder's folder, or both.")
         _check_room([one for one in self._tasks.all() if one.goes_on])
