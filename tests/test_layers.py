@@ -349,10 +349,10 @@ def tree_of(page: str) -> list[str]:
 
 
 def packages(root: Path) -> set[str]:
-    """The folders that a newcomer meets first: tests, docs, and those directly in ``parents``."""
+    """The folders that a newcomer meets first: benchmarks, docs, tests, and those directly in ``parents``."""
     parents = [root / name for name in ("assets", "decoders", "decoders/model", "decoders/study", "specviz")]
     children = [child for parent in parents if parent.is_dir() for child in parent.iterdir()]
-    folders = [root / "docs", root / "tests", *parents, *children]
+    folders = [root / "benchmarks", root / "docs", root / "tests", *parents, *children]
     return {
         folder.relative_to(root).as_posix()
         for folder in folders
