@@ -32,8 +32,6 @@ from decoders.trace.baseline import unlike
 from decoders.trace.check import check
 from decoders.trace.files import load, save
 from decoders.trace.report import report
-from decoders.trace.rows import Rows
-from decoders.trace.tables import TABLES, Column
 from decoders.verifiers.match import MatchVerifier, judged
 from decoders.verifiers.residual import residual
 from specviz.views.frames import frame
@@ -168,25 +166,6 @@ def test_a_number_of_candidates_takes_one_declaration(target):
     assert set(trace.tables["candidates"]["term:distance"]) == {7.0}
     assert set(frame(trace, "candidates")["term:distance"]) == {7.0}
     assert trace.run["terms"][0]["label"] == "distance" and not any(report(trace)["columns"].values())
-
-
-def test_a_column_of_the_engine_takes_a_line_and_its_value(target, monkeypatch):
-    """As in docs/add-a-number.md: the line in the table, and the value where rows are added; else it is the default."""
-    columns = (*TABLES["steps"], Column("rows", "int", "rows of the forward", 0), Column("unset", "int", "nothing", -1))
-    monkeypatch.setitem(TABLES, "steps", columns)
-    add = Rows.add
-
-    def with_rows(self, table, count, values):
-        nodes = len(self.delta["nodes"]["step"]) if table == "steps" else 0
-        add(self, table, count, {**values, "rows": nodes} if table == "steps" else values)
-
-    monkeypatch.setattr(Rows, "add", with_rows)
-    trace = load(save(record(target, prompt_of(), pool_run(PoolDrafter()), max_new_tokens=2), None) or b"")
-    assert trace.tables["steps"]["rows"][0] == 3 and set(trace.tables["steps"]["unset"]) == {-1}
-    assert list(frame(trace, "steps")["rows"]) == trace.tables["steps"]["rows"]
-    assert [told["name"] for told in report(trace)["columns"]["steps"]] == ["rows", "unset"]
-    monkeypatch.undo()
-    assert load(save(trace, None) or b"").tables == trace.tables  # a program before the columns keeps them
 
 
 def test_a_method_may_rewrite_the_prompt(target):
