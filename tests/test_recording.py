@@ -31,10 +31,8 @@ from decoders.trace import metrics
 from decoders.trace.baseline import unlike
 from decoders.trace.check import check
 from decoders.trace.files import load, save
-from decoders.trace.report import report
 from decoders.verifiers.match import MatchVerifier, judged
 from decoders.verifiers.residual import residual
-from specviz.views.frames import frame
 
 from .drafters_for_tests import method_of
 from .drafts import TINY, save_tiny_part
@@ -152,20 +150,6 @@ def test_a_method_may_bring_its_verifier_and_plain_decoding_stands_beside(target
     assert trace.tables["nodes"]["term:p_eos"][:3] == [0.5] * 3
     assert trace.run["metrics"]["differs"] == sum(r > 0 for r in trace.tables["tokens"]["rank"]) > 0
     assert trace.run["metrics"]["speedup"] > 0
-
-
-def test_a_number_of_candidates_takes_one_declaration(target):
-    class Counting(PoolDrafter):
-        def propose(self, context, budget: int) -> Draft:
-            draft = super().propose(context, budget)
-            assert draft.candidates is not None
-            return replace(draft, candidates=replace(draft.candidates, terms={"distance": np.array([7.0])}))
-
-    method = pool_run(Counting(), terms=(Term("distance", "distance", "tokens to the end", 0, 100),))
-    trace = load(save(record(target, prompt_of(), method, max_new_tokens=2), None) or b"")
-    assert set(trace.tables["candidates"]["term:distance"]) == {7.0}
-    assert set(frame(trace, "candidates")["term:distance"]) == {7.0}
-    assert trace.run["terms"][0]["label"] == "distance" and not any(report(trace)["columns"].values())
 
 
 def test_a_method_may_rewrite_the_prompt(target):

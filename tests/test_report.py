@@ -85,8 +85,11 @@ def test_views_draw_no_column_that_is_gone():
 
 
 def test_columns_that_no_view_draws_are_told(tree: Trace):
+    before = plain_columns(tree)
     tree.tables["candidates"]["hit_count"] = [3] * tree.rows("candidates")
     tree.tables["nodes"]["term:warmth"] = [0.5] * tree.rows("nodes")
     told = plain_columns(tree)
-    assert told["candidates"] == [{"name": "hit_count", "label": "hit count", "help": "", "type": "int"}]
-    assert [one["label"] for one in told["nodes"]] == ["warmth"] and told["steps"] == []
+    hit_count = {"name": "hit_count", "label": "hit count", "help": "", "type": "int"}
+    assert told["candidates"] == [*before["candidates"], hit_count]
+    assert [column["label"] for column in told["nodes"] if column not in before["nodes"]] == ["warmth"]
+    assert told["steps"] == before["steps"]
