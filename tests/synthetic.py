@@ -20,7 +20,7 @@ from typing import Any
 
 from decoders.trace.files import save
 from decoders.trace.metrics import compute, fill_would_accept, metric_help
-from decoders.trace.tables import TABLES
+from decoders.trace.tables import REQUIRED, TABLES
 from decoders.trace.trace import Trace
 
 
@@ -170,11 +170,12 @@ def _delta(trace: Trace) -> dict[str, dict[str, list[Any]]]:
 
 
 def _add(delta: dict[str, dict[str, list[Any]]], table: str, **row: Any) -> None:
-    """A row; a place in the pool and the method's own numbers may be left out."""
+    """A row; columns with a default and the method's own numbers may be left out."""
+    defaults = {column.name: column.default for column in TABLES[table]}
     for column, values in delta[table].items():
-        left_out = -1 if column == "pool" else None if column.startswith("term:") else KeyError
-        value = row.get(column, left_out)
-        if value is KeyError:
+        left_out = defaults.get(column)
+        value = row.get(column, -1 if column == "pool" else left_out)
+        if value is REQUIRED:
             raise KeyError(f"{table}.{column}")
         values.append(value)
 

@@ -1,6 +1,6 @@
 """Runs on a GPU, as far as a simulated one can tell: nothing is mixed, masks are aligned, and copies are few.
 
-``tests/gpu.py`` is what a real one is asked.
+``benchmarks/gpu.py`` is what a real one is asked.
 """
 
 from __future__ import annotations

@@ -360,7 +360,7 @@ def test_a_planted_fault_is_found(fault: Any, healthy: dict[str, Any], tmp_path:
         healthy["answers"] = [generate(target, prompt, QUICK, max_new_tokens=40) for prompt in prompts]
     target, prompts = healthy["target"], healthy["prompts"]
     if not is_possible(fault, target):
-        pytest.skip("the bundled part has no such thing: `python -m tests.planting` plants it in SmolLM2's")
+        pytest.skip("the bundled part has no such thing: `python -m benchmarks.planting` plants it in SmolLM2's")
     # rates that a server reports are told apart at more places than a drafter's own faults need
     places = 100 if fault.kind in ("eagle", "glide") else 60
     settings: dict[str, Any] = {"answers": healthy["answers"], "places": places}

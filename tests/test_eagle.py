@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from decoders import Prompt, Sampling, UserError, find_method, generate, load, record, save
+from decoders import Prompt, Sampling, generate, load, record, save
 from decoders.draft.draft import Draft, emitted_tokens
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
@@ -220,13 +220,6 @@ def test_half_precision_and_other_families_run(name):
         target = tiny_target(family, dtype=dtype)
         save_tiny_part(target, "eagle3" if name == "eagle3" else "eagle")
         assert len(generate(target, Prompt.from_ids(prompt_ids(2)), name, max_new_tokens=8)) == 8
-
-
-def test_without_a_head_the_command_is_named(target):
-    reason = find_method("eagle3").missing(target)
-    assert reason and reason.startswith("there is no EAGLE-3 head") and "`specviz train eagle3`" in reason
-    with pytest.raises(UserError, match="there is no EAGLE head"):
-        generate(target, Prompt.from_ids(prompt_ids(2)), "eagle2", max_new_tokens=4)
 
 
 def test_needs_name_the_states_that_the_head_reads(target):

@@ -65,7 +65,7 @@ def refusals(path: str, text: str) -> Iterator[tuple[str, str]]:
 def faults() -> Counter[tuple[str, str]]:
     """The lint's refusals in the tree."""
     found: Counter[tuple[str, str]] = Counter()
-    for folder in ("decoders", "specviz", "tests"):
+    for folder in ("decoders", "specviz", "benchmarks", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             text = path.read_text("utf-8")
             if CANDIDATE.search(text) or is_participle(path.stem):  # most modules have none: they are not parsed

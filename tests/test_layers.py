@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,34 +106,54 @@ def files(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
-def source_of(name: str) -> tuple[str, str]:
-    """The text of a module of decoders, and its package."""
-    path = ROOT / "decoders" / f"{name.replace('.', '/')}.py"
-    return path.read_text("utf-8"), package_of(path)
+def path_of(name: str) -> Path:
+    """The file of a module of decoders."""
+    return ROOT / "decoders" / f"{name.replace('.', '/')}.py"
 
 
 def package_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).parent.parts)
 
 
-@pytest.mark.parametrize("path", files("decoders"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_the_back_end_knows_no_front_end(path: Path):
-    assert back_end_faults(path.read_text("utf-8"), package_of(path)) == set()
+def wrong(paths: Iterable[Path], faults: Callable[[str, str], set[str]]) -> list[str]:
+    """A line for each thing that a rule refuses in these files: where it stands, and what is imported."""
+    return [
+        f"{path.relative_to(ROOT).as_posix()}: {name}"
+        for path in paths
+        for name in sorted(faults(path.read_text("utf-8"), package_of(path)))
+    ]
 
 
-@pytest.mark.parametrize("name", sorted(LIGHT))
-def test_traces_open_with_the_standard_library_and_numpy(name: str):
-    assert light_faults(*source_of(name)) == set()
+def test_the_back_end_knows_no_front_end():
+    assert wrong(files("decoders"), back_end_faults) == []
 
 
-@pytest.mark.parametrize("name", sorted(LAZY))
-def test_scores_are_imported_without_their_packages(name: str):
-    assert light_faults(*source_of(name), everywhere=False) == set()
+def test_traces_open_with_the_standard_library_and_numpy():
+    assert wrong(map(path_of, sorted(LIGHT)), light_faults) == []
 
 
-@pytest.mark.parametrize("path", [*files("specviz"), ROOT / "app.py"], ids=lambda p: str(p.relative_to(ROOT)))
-def test_the_front_end_imports_no_torch_at_module_level(path: Path):
-    assert front_end_faults(path.read_text("utf-8"), package_of(path)) == set()
+def test_scores_are_imported_without_their_packages():
+    assert wrong(map(path_of, sorted(LAZY)), partial(light_faults, everywhere=False)) == []
+
+
+def test_the_front_end_imports_no_torch_at_module_level():
+    assert wrong([*files("specviz"), ROOT / "app.py"], front_end_faults) == []
+
+
+def test_everything_that_is_wrong_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Negative control: a tree with faults in two files, each of which a rule refuses."""
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    for path in ("decoders/a.py", "decoders/trace/b.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("import gradio, json, torch\ndef late():\n    from specviz.app import x\n")
+    places = [f"{path}: " for path in ("decoders/a.py", "decoders/trace/b.py")]
+    back = [place + name for place in places for name in ("gradio", "specviz")]
+    assert wrong(files("decoders"), back_end_faults) == back
+    light = [place + name for place in places for name in ("gradio", "specviz.app.x", "torch")]
+    assert wrong(files("decoders"), light_faults) == light
+    at_once = [place + name for place in places for name in ("gradio", "torch")]
+    assert wrong(files("decoders"), partial(light_faults, everywhere=False)) == at_once
+    assert wrong(files("decoders"), front_end_faults) == [f"{place}torch" for place in places]
 
 
 def test_the_composition_root_is_short():
@@ -351,10 +372,10 @@ def tree_of(page: str) -> list[str]:
 
 
 def packages(root: Path) -> set[str]:
-    """The folders that a newcomer meets first: tests, docs, and those directly in ``parents``."""
+    """The folders that a newcomer meets first: benchmarks, docs, tests, and those directly in ``parents``."""
     parents = [root / name for name in ("assets", "decoders", "decoders/model", "decoders/study", "specviz")]
     children = [child for parent in parents if parent.is_dir() for child in parent.iterdir()]
-    folders = [root / "docs", root / "tests", *parents, *children]
+    folders = [root / "benchmarks", root / "docs", root / "tests", *parents, *children]
     return {
         folder.relative_to(root).as_posix()
         for folder in folders

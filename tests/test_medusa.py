@@ -19,13 +19,12 @@ from decoders.draft.draft import Draft, Scored
 from decoders.draft.tree import DraftTree
 from decoders.draft_models.head_trees import MC_SIM, RankTree
 from decoders.engine.decoding import Decoding
-from decoders.parts import load_part, own_place
+from decoders.parts import load_part
 from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.typical import typical_bound
 
 from .drafts import save_tiny_part, tiny_heads
 from .models import own_forward, prompt_ids, tiny_target
-from .tiers import matrix
 from .whatifs import whatif
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -193,16 +192,6 @@ def test_levels_of_a_tree():
 
 
 # --- what is written
-
-
-@pytest.mark.parametrize("method", ["medusa", "hydra"])
-@pytest.mark.parametrize("params", matrix([{}, {"tree": "chain"}, {"top_k": 3, "heads": 2}], 1, "other trees"))
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.9, seed=4)])
-def test_lossless_greedy_and_sampled(target, method, params, sampling):
-    """A tree verified by match writes what plain decoding writes, drawn tokens from the same seed too."""
-    save_tiny_part(target, method, draft_vocab=60)
-    plain = generate(target, PROMPT, max_new_tokens=NEW, sampling=sampling)
-    assert generate(target, PROMPT, method, params, max_new_tokens=NEW, sampling=sampling) == plain
 
 
 def test_heads_that_foresee_are_accepted(target):
@@ -452,20 +441,6 @@ def test_more_heads_than_are_stored_are_refused(target):
     save_tiny_part(target, "medusa", heads=2)
     with pytest.raises(UserError, match="heads=3 is not allowed: there are 2 heads"):
         generate(target, PROMPT, "medusa", {"heads": 3}, max_new_tokens=4)
-
-
-def test_parts_of_another_shape_are_refused(target):
-    folder = save_tiny_part(target, "medusa")
-    about = json.loads((folder / "part.json").read_text())
-    for change, sentence in (
-        ({"hidden": 32}, "states of 32 numbers"),
-        ({"vocab": 100}, "drafts for 100 tokens"),
-        ({"heads": 99}, "99 heads"),
-        ({"mixed": True}, "only heads that read the drafted tokens"),
-    ):
-        (folder / "part.json").write_text(json.dumps({**about, "config": {**about["config"], **change}}))
-        with pytest.raises(UserError, match=sentence):
-            load_part(target, "medusa", own_place("medusa", target.key))
 
 
 def test_what_heads_take_is_counted_from_their_file(target):

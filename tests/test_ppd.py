@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -539,13 +538,6 @@ def test_prompt_tokens_are_a_part(target, home):
     assert isinstance(prompts, PromptTokens) and torch.equal(
         prompts.embeddings, tiny_prompts(target, vectors=2).embeddings
     )
-    other = tiny_target("llama", seed=5)
-    foreign = save_tiny_part(other, "ppd", home / "foreign")
-    with pytest.raises(UserError, match="was trained for tiny-llama .* train one for it with `specviz train ppd"):
-        load_part(target, "ppd", foreign)
-    draft = save_tiny_part(target, "glide", home / "glide")
-    with pytest.raises(UserError, match="holds a GLIDE draft model, not a set of prompt tokens"):
-        load_part(target, "ppd", draft)
 
 
 def test_a_part_follows_its_target_into_half_precision(target, home):
@@ -559,10 +551,6 @@ def test_a_part_follows_its_target_into_half_precision(target, home):
         assert scored.probe_logits is not None and scored.probe_logits.dtype == torch.float32
         guesses.append(made.guesses(scored.probe_logits))
     assert float((guesses[0] - guesses[1]).abs().max()) < 0.1 * float(guesses[1].std())
-
-
-def test_missing_prompt_tokens_name_the_command(target):
-    assert "make one with `specviz train ppd`" in find_method("ppd").missing(target)
 
 
 @pytest.mark.parametrize(
@@ -586,21 +574,6 @@ def test_impossible_shapes_are_refused(bad):
 def test_settings_that_mean_nothing_are_refused(target, asked, reason):
     with pytest.raises(ValueError, match=reason):
         PromptConfig.of(target.shape, **asked)
-
-
-def test_a_part_whose_shapes_are_of_another_model_is_refused(target, home):
-    """Its fingerprint says it is of this one: damaged."""
-    for options, change, reason in (
-        ({"exits": 2}, {"exits": 9}, "9 exits are not possible"),
-        ({"prefix": 1}, {"cached": [3, 2, 8]}, "the prefix tokens have the shape"),
-        ({"head": True}, {"vocab": 9}, "the head is of 9 tokens, the model of 320"),
-    ):
-        folder = save_tiny_part(target, "ppd", home / "bad", **options)
-        described = json.loads((folder / "part.json").read_text())
-        described["config"] |= change
-        (folder / "part.json").write_text(json.dumps(described))
-        with pytest.raises(UserError, match=f"does not fit tiny-llama: {reason}"):
-            load_part(target, "ppd", folder)
 
 
 def test_probes_among_wild_trees_change_nothing(target):

@@ -165,15 +165,15 @@ def test_every_page_of_docs_is_linked():
 
 
 def test_the_results_are_those_of_the_measured_files():
-    """Whoever records or measures anew runs ``python -m tests.results``."""
-    from . import results
+    """Whoever records or measures anew runs ``python -m benchmarks.results``."""
+    from benchmarks import results
 
-    assert page("docs/results.md") == results.page(), "docs/results.md is older than its files: python -m tests.results"
+    assert page("docs/results.md") == results.page(), "older than assets/measured: python -m benchmarks.results"
 
 
 def test_a_measurement_that_no_chapter_names_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Negative control, and a changed number changes the page."""
-    from . import results
+    from benchmarks import results
 
     made = results.page()
     for path in results.MEASURED.glob("*.json"):

@@ -32,12 +32,8 @@ from decoders.trace import metrics
 from decoders.trace.baseline import unlike
 from decoders.trace.check import check
 from decoders.trace.files import load, save
-from decoders.trace.report import report
-from decoders.trace.rows import Rows
-from decoders.trace.tables import TABLES, Column
 from decoders.verifiers.match import MatchVerifier, judged
 from decoders.verifiers.residual import residual
-from specviz.views.frames import frame
 
 from .drafters_for_tests import method_of
 from .drafts import TINY, save_tiny_part
@@ -155,39 +151,6 @@ def test_a_method_may_bring_its_verifier_and_plain_decoding_stands_beside(target
     assert trace.tables["nodes"]["term:p_eos"][:3] == [0.5] * 3
     assert trace.run["metrics"]["differs"] == sum(r > 0 for r in trace.tables["tokens"]["rank"]) > 0
     assert trace.run["metrics"]["speedup"] > 0
-
-
-def test_a_number_of_candidates_takes_one_declaration(target):
-    class Counting(PoolDrafter):
-        def propose(self, context, budget: int) -> Draft:
-            draft = super().propose(context, budget)
-            assert draft.candidates is not None
-            return replace(draft, candidates=replace(draft.candidates, terms={"distance": np.array([7.0])}))
-
-    method = pool_run(Counting(), terms=(Term("distance", "distance", "tokens to the end", 0, 100),))
-    trace = load(save(record(target, prompt_of(), method, max_new_tokens=2), None) or b"")
-    assert set(trace.tables["candidates"]["term:distance"]) == {7.0}
-    assert set(frame(trace, "candidates")["term:distance"]) == {7.0}
-    assert trace.run["terms"][0]["label"] == "distance" and not any(report(trace)["columns"].values())
-
-
-def test_a_column_of_the_engine_takes_a_line_and_its_value(target, monkeypatch):
-    """As in docs/add-a-number.md: the line in the table, and the value where rows are added; else it is the default."""
-    columns = (*TABLES["steps"], Column("rows", "int", "rows of the forward", 0), Column("unset", "int", "nothing", -1))
-    monkeypatch.setitem(TABLES, "steps", columns)
-    add = Rows.add
-
-    def with_rows(self, table, count, values):
-        nodes = len(self.delta["nodes"]["step"]) if table == "steps" else 0
-        add(self, table, count, {**values, "rows": nodes} if table == "steps" else values)
-
-    monkeypatch.setattr(Rows, "add", with_rows)
-    trace = load(save(record(target, prompt_of(), pool_run(PoolDrafter()), max_new_tokens=2), None) or b"")
-    assert trace.tables["steps"]["rows"][0] == 3 and set(trace.tables["steps"]["unset"]) == {-1}
-    assert list(frame(trace, "steps")["rows"]) == trace.tables["steps"]["rows"]
-    assert [told["name"] for told in report(trace)["columns"]["steps"]] == ["rows", "unset"]
-    monkeypatch.undo()
-    assert load(save(trace, None) or b"").tables == trace.tables  # a program before the columns keeps them
 
 
 def test_a_method_may_rewrite_the_prompt(target):
@@ -456,7 +419,7 @@ def test_a_run_is_stopped_while_a_drafters_network_reads_a_long_prompt(monkeypat
         save_tiny_part(target, method, **({"prefix": True} if method == "hydra" else {}))
     prompt = Prompt.from_ids([k % 50 + 3 for k in range(81)])
     whole = record(target, prompt, method, params, max_new_tokens=6)
-    monkeypatch.setattr("decoders.model.target.target.READ_ROWS_CPU", 16)
+    monkeypatch.setattr("decoders.model.target_model.target.READ_ROWS_CPU", 16)
     monkeypatch.setattr("decoders.draft_models.draft_run.READ_ROWS_CPU", 16)
     pieces = record(target, prompt, method, params, max_new_tokens=6)
     assert pieces.output_ids == whole.output_ids and pieces.tables["nodes"]["token"] == whole.tables["nodes"]["token"]

@@ -7,10 +7,14 @@ import pytest
 
 from decoders.trace.files import load
 from decoders.trace.metrics import METRICS, compute, regrets
-from decoders.trace.report import payload, plain_columns, report
+from decoders.trace.report import DRAWN, payload, plain_columns, report
+from decoders.trace.tables import REQUIRED, TABLES
 from decoders.trace.trace import Trace
 
 FILES = sorted((Path(__file__).parent / "frozen" / "gallery").glob("*.spectrace"))
+
+# the columns that the first version did not have
+LATER = {(table, column.name) for table, row in TABLES.items() for column in row if column.default is not REQUIRED}
 
 
 def worked_out(text: str) -> float:
@@ -56,7 +60,8 @@ def test_shares_and_lists_add_up(path: Path):
     names = [name for name, _ in told["outcomes"]]
     last = [name for name in names if name in ("mismatch", "none")]
     assert names[len(names) - len(last) :] == last
-    assert not any(told["columns"].values())
+    shown = {(table, column["name"]) for table, columns in told["columns"].items() for column in columns}
+    assert shown == LATER - {(table, name) for table, names in DRAWN.items() for name in names}
 
 
 def test_a_report_is_made_anew_and_never_read(tree: Trace):
@@ -75,9 +80,16 @@ def test_a_speedup_above_the_tokens_per_step_is_doubted(tree: Trace):
         assert list(report(tree)["doubts"]) == doubted
 
 
+def test_views_draw_no_column_that_is_gone():
+    assert {(table, name) for table, names in DRAWN.items() for name in names} <= LATER
+
+
 def test_columns_that_no_view_draws_are_told(tree: Trace):
+    before = plain_columns(tree)
     tree.tables["candidates"]["hit_count"] = [3] * tree.rows("candidates")
     tree.tables["nodes"]["term:warmth"] = [0.5] * tree.rows("nodes")
     told = plain_columns(tree)
-    assert told["candidates"] == [{"name": "hit_count", "label": "hit count", "help": "", "type": "int"}]
-    assert [one["label"] for one in told["nodes"]] == ["warmth"] and told["steps"] == []
+    hit_count = {"name": "hit_count", "label": "hit count", "help": "", "type": "int"}
+    assert told["candidates"] == [*before["candidates"], hit_count]
+    assert [column["label"] for column in told["nodes"] if column not in before["nodes"]] == ["warmth"]
+    assert told["steps"] == before["steps"]

@@ -29,7 +29,6 @@ from specviz.experiments.experiment import Experiment, Line, Row
 from specviz.experiments.free import free
 from specviz.experiments.plan import Plan
 from specviz.experiments.prompts import cases, records
-from specviz.experiments.quantities import CLOCKED, QUANTITIES, Breakdown, Quantity
 from specviz.experiments.running import begin
 from specviz.experiments.spread import Spread, list_in_lab, run_file, spread
 from specviz.experiments.units import (
@@ -57,6 +56,7 @@ from .standin import Here
 from .stubs import at_work, gallery_desk
 from .tiers import matrix
 from .waiting import WAIT_S, until
+from .work import counted_alone
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -65,7 +65,6 @@ SWEEP = replace(
 )
 BATCH = replace(batch([("pld", {}), ("glide", {})], 1), max_new_tokens=8)
 OPENING = Opening(str(BUNDLED))
-ALWAYS_CLOCKED = ("draft_cost", "draft_share", "expected_speedup", "trace")
 
 
 @pytest.fixture(scope="module")
@@ -87,23 +86,6 @@ def planned_of(target: Target, experiment: Experiment = SWEEP, count: int = 3) -
 def make(target: Target, place: Path, experiment: Experiment = SWEEP, count: int = 3, **more: Any) -> Spread:
     workers = more.pop("workers", Workers(2, threads=1))
     return spread(target, planned_of(target, experiment, count), workers, OPENING, str(place), **more)
-
-
-def counted_alone(rows: list[Row]) -> list[dict[str, Any]]:
-    """Rows without what a clock told, and without the runs' names; with another number of threads sums round otherwise
-    in their last digits.
-    """
-
-    def keeps(column: str) -> bool:
-        quantity = QUANTITIES.get(column.split(":")[0])
-        by_clock = isinstance(quantity, Breakdown) and quantity.key in ("times", "triggered", "cost")
-        by_clock |= isinstance(quantity, Quantity) and quantity.unit in CLOCKED
-        return not by_clock and column not in ALWAYS_CLOCKED
-
-    def near(value: Any) -> Any:
-        return round(value, 4) if isinstance(value, float) else value
-
-    return [{name: near(value) for name, value in row.items() if keeps(name) and value is not None} for row in rows]
 
 
 # --- equal rows ---

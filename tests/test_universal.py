@@ -257,7 +257,7 @@ def test_drawn_drafts_of_shared_tokens_keep_the_targets_distribution(strangers):
 
 @pytest.mark.parametrize("across", ["text", "shared tokens"])
 def test_a_run_is_stopped_while_a_stranger_reads_a_long_prompt(strangers, monkeypatch, across):
-    monkeypatch.setattr("decoders.model.target.target.READ_ROWS_CPU", 16)
+    monkeypatch.setattr("decoders.model.target_model.target.READ_ROWS_CPU", 16)
     cancel = threading.Event()
     prompt = Prompt.from_ids(prompt_ids(3, 80))
     target, place = strangers

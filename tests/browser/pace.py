@@ -1,5 +1,5 @@
 """The cost of a change of a page. Tests assert what does not depend on the machine: nodes touched, styles and layouts
-computed; the milliseconds are for the benchmark ``python -m tests.pace``, which runs the same tests.
+computed; the milliseconds are for the benchmark ``python -m benchmarks.pace``, which runs the same tests.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def wait_for_end(page: Any) -> None:
 def test_it_opens_on_a_recorded_run_at_once(visit: Visit) -> None:
     page = visit()
     assert text_of_page(page) == "gallery-0" and page.inner_text(".sv-headline").startswith("Refactor ratelimit.py")
-    assert page.evaluate("specviz.app.drawn") > 0  # ms, of which the budget is 1,500 (python -m tests.pace)
+    assert page.evaluate("specviz.app.drawn") > 0  # ms, of which the budget is 1,500 (python -m benchmarks.pace)
     expect(page.locator(".svp-pill")).to_contain_text("stub · 5.3M parameters")
 
 

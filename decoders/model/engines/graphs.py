@@ -1,7 +1,7 @@
 """CUDA graphs: the stock forward of a bucket, captured once per run and replayed, so that a step dispatches one graph.
 
 A graph reads and writes fixed memory: the buffers, the run's cache, and what its taps caught, which is copied out.
-``tests/gpu.py`` asks it on a GPU; ``tests/test_static.py`` runs the same path with a graph that calls the forward
+``benchmarks/gpu.py`` asks it on a GPU; ``tests/test_static.py`` runs the same path with a graph that calls the forward
 again.
 """
 

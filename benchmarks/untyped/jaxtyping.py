@@ -1,4 +1,4 @@
-"""Array annotations without jaxtyping: each is just ``object``. ``tests.gpu`` puts it before machines that lack it."""
+"""Array annotations without jaxtyping, each ``object``; ``benchmarks.gpu`` uses it on machines that lack it."""
 
 
 class Float:

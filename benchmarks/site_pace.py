@@ -1,4 +1,4 @@
-"""``python -m tests.site_pace``: what a static site of 100 runs weighs, and how fast it opens from disk in Chromium.
+"""The weight of a static site of 100 runs, and its opening from disk in Chromium: ``python -m benchmarks.site_pace``.
 
 Medians of five new windows, with the load of the machine: the list until its first run is drawn, and a run from the
 click on it until its steps are drawn. The aims: 150 kB, 1 s and 0.5 s.
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import parser_of
 from decoders import load
 from specviz.places import GALLERY
 from specviz.site.build import Entry, write_site
@@ -27,7 +28,7 @@ def write(out: Path) -> list[str]:
     entries = [Entry(load(path), ("gallery",)) for path in sorted(GALLERY.glob("*.spectrace"))]
     for number in range(RUNS - len(entries)):
         trace = synthetic.chain()
-        trace.run |= {"id": f"r{number}", "title": f"Run {number} of a synthetic prompt", "category": "code"}
+        trace.run.update(id=f"r{number}", title=f"Run {number} of a synthetic prompt", category="code")
         entries.append(Entry(trace, (f"tag {number % 7}",)))
     return list(write_site(out, "A hundred runs", entries))
 
@@ -37,7 +38,8 @@ def median(times: list[float]) -> str:
 
 
 def main() -> None:
-    from playwright.sync_api import sync_playwright
+    parser_of("site_pace", __doc__).parse_args()
+    from playwright.sync_api import ViewportSize, sync_playwright
 
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         site = Path(scratch) / "site"
@@ -49,7 +51,7 @@ def main() -> None:
         def time_of(act: Callable[[Any], None]) -> str:
             times = []
             for _ in range(TIMES + 1):  # the first is a warm-up
-                page = browser.new_page(viewport=SIZE)
+                page = browser.new_page(viewport=ViewportSize(**SIZE))
                 act(page)
                 times.append(float(page.evaluate("performance.now()")))
                 page.close()

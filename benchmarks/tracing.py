@@ -1,4 +1,4 @@
-"""The cost of recording a run, method by method: ``python -m tests.tracing [--model smollm2] [--minutes 7]``.
+"""The cost of recording a run, method by method: ``python -m benchmarks.tracing [--model smollm2] [--minutes 7]``.
 
 Recorded and unrecorded runs of the same prompt take turns, round by round over all methods, until the time is up. Both
 are timed from the first draft to the last token, the prompt and the drafter's index excluded; all that a record takes
@@ -8,7 +8,6 @@ recorded runs spent outside decoding: a machine whose speed drifts changes both 
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import sys
@@ -21,6 +20,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import parser_of
 from decoders import Decoding, Prompt, load_target, methods
 from decoders.engine.recording import Run, describe
 from decoders.model.target_model.target import Target
@@ -45,7 +45,7 @@ def clock(
     begun = [clock() for clock in CLOCKS]
     if recorded:
         trace = Run.of(decoding, describe(method, params, decoding)).finish()
-        output, steps, decode_ms = trace.output_ids, trace.rows("steps"), trace.run["timings"]["decode_ms"]
+        output, steps, decode_ms = trace.output_ids, trace.rows("steps"), trace.run["timings"].get("decode_ms")
     else:
         decoding.prefill()
         emitted = [step.emitted for step in decoding]
@@ -76,7 +76,7 @@ def rounds(target: Target, prompt: Prompt, chosen: Sequence[Any], tokens: int, m
 
 def main() -> int:
     """Print a row per method."""
-    parser = argparse.ArgumentParser(prog="python -m tests.tracing", description=(__doc__ or "").split("\n\n")[0])
+    parser = parser_of("tracing", __doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--engine", default="eager")
     parser.add_argument("--methods", nargs="+", metavar="NAME", help="default: all that need no pool of text")

@@ -1,4 +1,4 @@
-"""Many people at once on one server, for as long as asked: ``python -m tests.load --sessions 20 --minutes 10``.
+"""Many people at once on one server, for as long as asked: ``python -m benchmarks.load --sessions 20 --minutes 10``.
 
 It starts the app as a user would (the bundled model, a folder of its own), keeps two runs going, lets simulated
 sessions open the page, fetch and scrub runs, follow live ones, tag, download and delete, and Chromium pages do the same
@@ -9,7 +9,6 @@ on growing after the store was full.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -26,6 +25,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from benchmarks import parser_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("status", "methods", "runs", "compare", "attribution", "lessons", "lab", "trees")
@@ -256,7 +257,7 @@ def start(folder: str, model: str = "bundled", *options: str) -> tuple[subproces
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.load", description=(__doc__ or "").split("\n\n")[0])
+    parser = parser_of("load", __doc__)
     parser.add_argument("--sessions", type=int, default=20, help="simulated browsers (default: 20)")
     parser.add_argument("--minutes", type=float, default=10.0, help="for how long (default: 10)")
     parser.add_argument("--pages", type=int, default=2, help="real Chromium pages besides (default: 2; 0: none)")

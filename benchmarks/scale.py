@@ -1,4 +1,4 @@
-"""Cost and gain of workers: ``python -m tests.scale`` (five minutes on two cores; ``--only PART`` for one part).
+"""Cost and gain of workers: ``python -m benchmarks.scale`` (five minutes on two cores; ``--only PART`` for one part).
 
 ``pace``: units per second of one and of two workers on the bundled target, processes and Ray, one thread each, and what
 Ray adds to a unit; ``equal``: the rows of one worker, two processes, Ray on one node and on two, compared; ``many``: a
@@ -26,11 +26,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import parser_of
 from specviz.workers.folder import UNITS, Folder
 from specviz.workers.kinds import Workers
 from specviz.workers.sweep import Standing, sweep
 from specviz.workers.work import Job, Unit
 from tests.standin import ABOUT, Here, open_standin, ray_cluster, units
+from tests.work import counted_alone
 
 LATENCY_MS = 250  # of the stand-in's unit
 ROWS = 3  # of a unit of the bookkeeping, with as many columns as a run has
@@ -38,7 +40,7 @@ COLUMNS = 60
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of("scale", __doc__)
     parts: dict[str, Callable[[Path, argparse.Namespace], Iterator[tuple[str, str, str]]]] = {
         "pace": pace, "equal": equal, "many": many, "book": book, "behind": behind,
     }  # fmt: skip
@@ -111,8 +113,6 @@ def pace(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]
 
 
 def equal(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
-    from tests.test_spread import counted_alone
-
     count = min(args.count, 8)
     rows = {"1 process": bundle(place / "1", "processes", 1, count)[0].rows}
     rows["2 processes"] = bundle(place / "2", "processes", 2, count)[0].rows
@@ -126,9 +126,9 @@ def equal(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str
 
 
 def behind(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
+    from benchmarks.standin_backends import delays
     from specviz.app import open_desk
     from specviz.server.forms import PromptForm
-    from tests.standin_backends import delays
 
     form, settings = PromptForm("text", text="Say it twice: the old lamp. the old"), {"max_new_tokens": 128}
     rates = {}

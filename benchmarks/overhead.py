@@ -1,17 +1,17 @@
-"""The cost of recording a model's own generate(): ``python -m tests.overhead [--model smollm2] [--pairs 5]``.
+"""The cost of recording a model's own generate(): ``python -m benchmarks.overhead [--model smollm2] [--pairs 5]``.
 
 Recorded and unrecorded calls take turns; their processor time is compared, which other programs do not change much.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from typing import Any
 
 import torch
 
+from benchmarks import parser_of
 from decoders import recording
 from decoders.model.target_model.load import load_network
 
@@ -25,7 +25,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Print a line per way of drafting: processor seconds with and without recording, and their ratio."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of("overhead", __doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)

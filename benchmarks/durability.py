@@ -1,4 +1,4 @@
-"""Servers and trainings that are killed: ``python -m tests.durability --kills 50``.
+"""Servers and trainings that are killed: ``python -m benchmarks.durability --kills 50``.
 
 The app is started as a user would, on one folder again and again. A run, a comparison of three methods, or an
 experiment begins, its events are followed as a page follows them, and at a random moment the server is killed (SIGKILL)
@@ -9,7 +9,6 @@ log has no step twice. The table counts what was told and what was lost; the exi
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -31,7 +30,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.load import ROOT, start
+from benchmarks import parser_of
+from benchmarks.load import ROOT, start
 from tests.waiting import until
 
 LANES = ("pld", "pld+h", "adapld")
@@ -218,7 +218,7 @@ KINDS = ("run", "comparison", "experiment", "training")
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.durability", description=(__doc__ or "").split("\n\n")[0])
+    parser = parser_of("durability", __doc__)
     parser.add_argument("--kills", type=int, default=50, help="how often something is killed (default: 50)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (default: 0)")
     options = parser.parse_args(argv)

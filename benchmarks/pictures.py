@@ -1,14 +1,14 @@
-"""The pictures of the README and docs/pages.md, from the gallery: ``python -m tests.pictures`` (it needs Chromium).
+"""The pictures of the README and docs/pages.md, from the gallery: ``python -m benchmarks.pictures``.
 
-They show the default model as loaded, or no model at all with ``--no-model``.
+It needs Chromium. They show the default model as loaded, or no model at all with ``--no-model``.
 """
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
+from benchmarks import parser_of
 from decoders.folders import ASSETS
 from specviz.app import open_desk
 from specviz.places import GALLERY
@@ -38,7 +38,7 @@ def compare(page: Any, address: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.pictures", description=(__doc__ or "").split("\n\n")[0])
+    parser = parser_of("pictures", __doc__)
     parser.add_argument("--no-model", action="store_true", help="do not load a model")
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="where they go")
     options = parser.parse_args()

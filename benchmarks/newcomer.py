@@ -1,4 +1,4 @@
-"""A new user's first minutes under ``auto``, beside ``eager``: ``python -m tests.newcomer``.
+"""A new user's first minutes under ``auto``, beside ``eager``: ``python -m benchmarks.newcomer``.
 
 The app is started with an empty home (the converted model alone is there) under each engine in turn, and is given the
 same short runs one after the other, with pauses in which ``auto`` may compile and measure. A run's tokens per second
@@ -7,7 +7,6 @@ are compared with those of the same run under the other engine.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -18,9 +17,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from benchmarks import parser_of
+from benchmarks.durability import Server
 from decoders.folders import cache_folder
 from decoders.sweep.bench import Spread
-from tests.durability import Server
 
 METHODS = ("plain", "pld", "adapld")
 PROMPTS = (
@@ -74,7 +74,7 @@ def use(engine: str, model: str, seconds: float, tokens: int, pause_s: float) ->
 
 def main() -> int:
     """Print a line per run as it ends, then the ratios."""
-    parser = argparse.ArgumentParser(prog="python -m tests.newcomer", description=(__doc__ or "").split("\n\n")[0])
+    parser = parser_of("newcomer", __doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--seconds", type=float, default=75.0, help="of each turn (default: 75)")
     parser.add_argument("--turns", type=int, default=4, help="of the app, the engines alternating (default: 4)")

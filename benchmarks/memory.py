@@ -1,4 +1,4 @@
-"""A run's peak memory ÷ the weights: ``python -m tests.memory [--model smollm2] [--context 2000]``.
+"""A run's peak memory ÷ the weights: ``python -m benchmarks.memory [--model smollm2] [--context 2000]``.
 
 A process of its own opens the model, reads a prompt and decodes. Counted is its resident memory, mapped files included,
 less what it was with the libraries imported. A GGUF file is converted before, by another process.
@@ -6,11 +6,11 @@ less what it was with the libraries imported. A GGUF file is converted before, b
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks import parser_of
 from decoders.model.state.room import gigabytes
 
 TEXT = "The old lamp in the hall of the old house was sold to the city museum, with the letters that lay in it. " * 400
@@ -24,7 +24,7 @@ def resident(name: str = "VmRSS") -> int:
 
 def main() -> int:
     """Print a line per stage, the peak last."""
-    parser = argparse.ArgumentParser(prog="python -m tests.memory", description=(__doc__ or "").split("\n\n")[0])
+    parser = parser_of("memory", __doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--weights", help="as of specviz")
     parser.add_argument("--method", default="pld")
@@ -35,7 +35,8 @@ def main() -> int:
     if not args.here:
         opened = f"from decoders.model.target_model.load import load_network; load_network({args.model!r})"
         subprocess.run([sys.executable, "-c", opened], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return subprocess.run([sys.executable, "-m", "tests.memory", *sys.argv[1:], "--here"], check=False).returncode
+        command = [sys.executable, "-m", "benchmarks.memory", *sys.argv[1:], "--here"]
+        return subprocess.run(command, check=False).returncode
 
     import transformers.models.auto.modeling_auto
     import transformers.models.llama.modeling_llama  # noqa: F401

@@ -1,11 +1,10 @@
-"""The cost of a change of each page, in milliseconds: ``python -m tests.pace [--throttle 4]``.
+"""The cost of a change of each page, in milliseconds: ``python -m benchmarks.pace [--throttle 4]``.
 
 The budget is 16 ms of the browser's main thread a change (60 frames a second). The changes are those of the browser
 tests, which assert the work done (nodes touched) and no time."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -15,11 +14,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import parser_of
+
 BUDGET_MS = 16.0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.pace", description=(__doc__ or "").split("\n\n")[0])
+    parser = parser_of("pace", __doc__)
     parser.add_argument("--throttle", type=float, default=0.0, help="make the browser's processor N times slower")
     options = parser.parse_args()
     import pytest

@@ -1,4 +1,4 @@
-"""The gain of draft length auto on this machine: ``python -m tests.lengths --prompts FILE [--model smollm2]``.
+"""The gain of draft length auto on this machine: ``python -m benchmarks.lengths --prompts FILE [--model smollm2]``.
 
 Plain decoding, every method at its own length and under auto, and a sweep of fixed lengths run prompt by prompt in
 alternation. Per category: speed ÷ plain decoding, paired by prompt and round. Compile the model before (``specviz
@@ -20,6 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import parser_of
 from decoders import load_target
 from decoders.drafters import methods, select_method
 from decoders.engine.decoding import Decoding
@@ -34,7 +35,7 @@ OWN, OVER = "pld+h", "adapld"  # the one against its own fixed length, the other
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.lengths", description=(__doc__ or "").split("\n\n")[0])
+    parser = parser_of("lengths", __doc__)
     parser.add_argument("--prompts", default="examples", help="prompt file or set (default: examples)")
     parser.add_argument("--limit", type=int, default=26, help="prompts; of a file, spread over its categories")
     parser.add_argument("--model", default="smollm2")

@@ -1,4 +1,4 @@
-"""``python -m tests.results``: docs/results.md, made of the measurements in ``assets/measured``.
+"""docs/results.md, made of the measurements in ``assets/measured``: ``python -m benchmarks.results``.
 
 A file is a section: its title, and its blocks in order, a paragraph or a table as ``{"heads", "rows"}``, cells as
 Markdown; ``index.json`` has the beginning and the chapters. What the repository itself tells is counted, not written
@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from benchmarks import parser_of
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED, PAGE = ROOT / "assets" / "measured", ROOT / "docs" / "results.md"
@@ -165,10 +167,13 @@ COUNTED = {"heads": _heads, "smollm2-recipes": _recipes, "smollm2-gallery": _gal
 
 def main() -> int:
     """1 where ``--check`` finds that the page is not the one that the files make."""
+    parser = parser_of("results", __doc__)
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    options = parser.parse_args()
     made = page()
-    if "--check" in sys.argv[1:]:
+    if options.check:
         same = PAGE.read_text("utf-8") == made
-        print("docs/results.md", "is what assets/measured says" if same else "differs: python -m tests.results")
+        print("docs/results.md", "is what assets/measured says" if same else "differs: python -m benchmarks.results")
         return 0 if same else 1
     PAGE.write_text(made, "utf-8")
     print(f"{PAGE.relative_to(ROOT)}: {len(made.split()):,} words")

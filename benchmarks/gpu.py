@@ -1,4 +1,4 @@
-"""The checks on a GPU, in about ten minutes: ``python -m tests.gpu``.
+"""The checks on a GPU, in about ten minutes: ``python -m benchmarks.gpu``.
 
 Each part is a process of its own, as a fault of the device ends all that a process does there. Those that time nothing
 run first, side by side: attention alone, every method, CUDA graphs, trainings; then times and sizes, one by one. A
@@ -25,9 +25,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks import parser_of
+
 ROOT = Path(__file__).resolve().parent.parent
 HOME = Path(tempfile.gettempdir()) / "specviz-gpu"
-UNTYPED = ROOT / "tests" / "untyped"
+UNTYPED = Path(__file__).with_name("untyped")
 MARK = "row: "  # what a part says of itself, among what else is printed
 TEXT = "Copy this: the old lamp stood on the old table near the old window. Repeat it: the old lamp stood on the old"
 Row = tuple[str, str, str]  # what, how much, and ok, FAIL or nothing
@@ -423,7 +425,7 @@ def ask(part: str, rehearse: bool, out: Path | None = None) -> tuple[list[Row], 
         more["CUDA_LAUNCH_BLOCKING"] = "1"
     if importlib.util.find_spec("jaxtyping") is None:
         more["PYTHONPATH"] = os.pathsep.join(filter(None, [str(UNTYPED), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "tests.gpu", "--part", part, "--inside", *(["--rehearse"] if rehearse else [])]
+    command = [sys.executable, "-m", "benchmarks.gpu", "--part", part, "--inside", *["--rehearse"] * rehearse]
     started = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **more}, check=False)
     rows = [tuple(json.loads(line[len(MARK) :])) for line in done.stdout.splitlines() if line.startswith(MARK)]
@@ -436,7 +438,7 @@ def ask(part: str, rehearse: bool, out: Path | None = None) -> tuple[list[Row], 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=(__doc__ or "").partition("\n")[0])
+    parser = parser_of("gpu", __doc__)
     parser.add_argument("--part", choices=PARTS, action="append", help="this part alone (again for more)")
     parser.add_argument("--rehearse", action="store_true", help="on the CPU, with toy sizes")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where what each part says is kept")

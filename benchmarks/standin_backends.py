@@ -12,9 +12,8 @@ from specviz.server.pool import Pool
 from specviz.workers.backends import Hosting
 from specviz.workers.kinds import Workers
 from specviz.workers.supervisor import FREE
-
-from . import synthetic
-from .replay import StubRun
+from tests import synthetic
+from tests.replay import StubRun
 
 PAUSE_S, STEPS = 0.02, 300
 AT = "told_at"  # when a step was done, in the run's record
@@ -25,7 +24,7 @@ class _Stamp(StubRun):
 
     def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
         for delta in super().__iter__():
-            self.trace.run[AT] = time.time()
+            self.trace.run[AT] = time.time()  # pyright: ignore[reportGeneralTypeIssues]
             yield delta
 
 
@@ -44,7 +43,7 @@ class _Answering(Answering):
 
 def delays(kind: str) -> list[float]:
     """Milliseconds from a step's end to its event; ``kind`` "" for a run of the server's own."""
-    from .stubs import PromptForm, StubDesk
+    from tests.stubs import PromptForm, StubDesk
 
     pool = Pool(Workers(1, {"local": "processes"}.get(kind, kind), threads=1).backends()) if kind else None
     desk = StubDesk(pool=pool)
